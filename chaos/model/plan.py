@@ -1,0 +1,57 @@
+"""A scenario with every choice made: what is executed, saved and replayed."""
+
+from typing import Literal
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from chaos.model.scenario import Expect, FaultEntry, Job, Limits
+from chaos.record import Record
+
+PLAN_VERSION: Literal[1] = 1
+
+
+class Op(FaultEntry):
+    """One numbered entry of a plan: a trigger and a fault."""
+
+    index: NonNegativeInt
+
+    def __str__(self) -> str:
+        return f"op {self.index}: {self.fault} at {self.at}"
+
+
+class Shape(Record):
+    """The cluster a plan needs; runs whose shapes are equal share one cluster."""
+
+    nodes: PositiveInt
+    cpus_per_node: PositiveInt
+
+
+class Plan(Record):
+    """Everything that decides a run. Paths are absolute, ranks are drawn.
+
+    `slug` names the run's folder under reports/; `cwd` is where the job runs.
+    """
+
+    version: Literal[1] = PLAN_VERSION
+    scenario: str
+    slug: str
+    file: str
+    seed: int
+    backend: Literal["ray"] = "ray"
+    cwd: str
+    job: Job
+    shape: Shape
+    ops: tuple[Op, ...]
+    expect: Expect
+    limits: Limits
+
+    def baseline(self) -> "Plan":
+        """Give the same job and seed with nothing done to it and nothing special expected."""
+        return self.model_copy(
+            update={
+                "scenario": f"baseline of {self.scenario}",
+                "slug": f"{self.slug}-baseline",
+                "ops": (),
+                "expect": Expect(),
+            }
+        )

@@ -1,0 +1,197 @@
+"""What a person writes: job, cluster, faults, expectations and limits.
+
+The YAML is these records, spelled out; `chaos schema` prints their JSON Schema.
+"""
+
+from typing import Any, Literal, Self, TypeAlias
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from chaos.faults.kill_node import KillNode
+from chaos.faults.kill_worker import KillWorker
+from chaos.faults.preempt_node import PreemptNode
+from chaos.model.trigger import Trigger
+from chaos.record import Record
+
+Fault: TypeAlias = KillWorker | KillNode | PreemptNode
+Validity: TypeAlias = Literal["valid", "invalid", "unknown"]
+
+
+class FailureBudget(Record):
+    """Ray Train's `FailureConfig`; what is left out keeps Ray's default (0 and -1)."""
+
+    max_failures: int = Field(default=0, ge=-1, description="-1: no limit")
+    max_preemption_failures: int = Field(default=-1, ge=-1, description="-1: no limit")
+
+
+class Retention(Record):
+    """Ray Train's `CheckpointConfig`."""
+
+    num_to_keep: PositiveInt | None = None
+    checkpoint_score_attribute: str | None = None
+    checkpoint_score_order: Literal["max", "min"] = "max"
+
+
+class Job(Record):
+    """The training under test.
+
+    Either `script`, a Ray Train script that calls `trainer.fit()` itself, or
+    `train_loop`, a `module:function` for which chaos builds the `TorchTrainer`.
+    Where `workers`, `failure` or `checkpoint` is given it replaces what a
+    script configures, and the report says so; storage path and run name are
+    always chaos's own, unique per run.
+    """
+
+    script: str | None = Field(default=None, description="path, relative to the scenario file")
+    train_loop: str | None = Field(default=None, description="module:function")
+    args: dict[str, Any] = Field(
+        default_factory=dict,
+        description="a script's command line (`epochs: 4` is `--epochs 4`); "
+        "a train loop's train_loop_config",
+    )
+    workers: PositiveInt
+    failure: FailureBudget | None = None
+    checkpoint: Retention | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+    inputs: tuple[str, ...] = Field(
+        default=(),
+        description="further files that the job's outcome depends on; they are part of the "
+        "digest under which a baseline is cached",
+    )
+    epoch_metric: str | None = Field(
+        default=None,
+        description="a reported metric that carries the epoch; without it a report is an epoch",
+    )
+
+    @model_validator(mode="after")
+    def _names_one_job(self) -> Self:
+        if (self.script is None) == (self.train_loop is None):
+            raise ValueError("job needs either script or train_loop")
+        return self
+
+    @property
+    def source(self) -> str:
+        """The script or the train loop, whichever the scenario names."""
+        return self.script or self.train_loop or ""
+
+
+class ClusterShape(Record):
+    """The nodes that can hold workers; the head, beside them, never does."""
+
+    nodes: PositiveInt | None = Field(
+        default=None, description="left out: one more than the job has workers"
+    )
+    cpus_per_node: PositiveInt = 1
+
+
+class FaultEntry(Record):
+    """One fault at one place; exactly one fault key."""
+
+    at: Trigger
+    kill_worker: KillWorker | None = None
+    kill_node: KillNode | None = None
+    preempt_node: PreemptNode | None = None
+
+    @model_validator(mode="after")
+    def _names_one_fault(self) -> Self:
+        if len(self._named()) != 1:
+            given = ", ".join(self._named()) or "none"
+            raise ValueError(f"an entry needs exactly one of {', '.join(FAULTS)}; it has {given}")
+        return self
+
+    def _named(self) -> list[str]:
+        return [name for name in FAULTS if getattr(self, name) is not None]
+
+    @property
+    def kind(self) -> str:
+        """The fault's key in YAML, such as `kill_worker`."""
+        return self._named()[0]
+
+    @property
+    def fault(self) -> Fault:
+        """The fault itself."""
+        fault: Fault = getattr(self, self.kind)
+        return fault
+
+    @property
+    def victim_rank(self) -> int | None:
+        """The rank that is struck: the fault's own, or the trigger's."""
+        return self.at.rank if self.fault.rank is None else self.fault.rank
+
+
+FAULTS = tuple(name for name in FaultEntry.model_fields if name != "at")
+
+
+class Bound(Record):
+    """An upper limit."""
+
+    max: float = Field(ge=0)
+
+
+class Tolerance(Record):
+    """How far a loss may lie from the baseline's: `absolute + relative * |baseline|`."""
+
+    absolute: float = Field(default=0.0, ge=0)
+    relative: float = Field(default=0.0, ge=0)
+
+
+class Charges(Record):
+    """How many times Ray may charge each retry budget."""
+
+    failures: NonNegativeInt = 0
+    preemptions: NonNegativeInt = 0
+
+
+class Expect(Record):
+    """What is special about this scenario; every check runs anyway."""
+
+    verdict: Validity = "valid"
+    check: str | None = Field(
+        default=None, description="with `verdict: invalid`: the check that must name the defect"
+    )
+    outcome: Literal["finished", "error"] = Field(
+        default="finished", description="how `trainer.fit()` ends: it returns, or it raises"
+    )
+    attempts: PositiveInt | None = Field(
+        default=None, description="worker groups in all; left out: one more than the faults"
+    )
+    charges: Charges | None = Field(
+        default=None,
+        description="left out: one failure per killed worker or node, one preemption per "
+        "preempted node",
+    )
+    lost_steps: Bound | None = Field(
+        default=None, description="finished steps that a restart may throw away, the worst rank"
+    )
+    recovery_s: Bound = Field(
+        default=Bound(max=120.0), description="from the fault to the next attempt's first step"
+    )
+    loss_tolerance: Tolerance | None = Field(
+        default=None, description="left out: losses equal the baseline's to the last bit"
+    )
+
+    @model_validator(mode="after")
+    def _names_a_check_only_for_a_defect(self) -> Self:
+        if self.check is not None and self.verdict != "invalid":
+            raise ValueError("expect.check goes with `verdict: invalid`")
+        return self
+
+
+class Limits(Record):
+    """Bounds on the run itself."""
+
+    run_s: float = Field(default=240.0, gt=0, description="after which a run counts as hung")
+    gate_s: float = Field(
+        default=30.0, gt=0, description="how long a held rank waits for the commit before it"
+    )
+
+
+class Scenario(Record):
+    """One file `*.chaos.yaml`."""
+
+    scenario: str = Field(min_length=1, description="what it shows, in a sentence")
+    job: Job
+    cluster: ClusterShape = ClusterShape()
+    faults: tuple[FaultEntry, ...] = ()
+    expect: Expect = Expect()
+    limits: Limits = Limits()

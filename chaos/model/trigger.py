@@ -1,0 +1,61 @@
+"""When an op begins: a place in training.
+
+A place is counted as the worker counts it. `epoch` is the number of reports
+that every rank has made in the surviving lineage, so 0 is the first. `step`
+is the number of optimizer steps since the last report, so `step: 5` is the
+moment after the fifth step of that epoch.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag
+
+from chaos.record import Record
+
+Moment: TypeAlias = Literal["upload_begin", "upload_end", "reported", "committed"]
+MOMENTS: tuple[Moment, ...] = ("upload_begin", "upload_end", "reported", "committed")
+
+
+class AtStep(Record):
+    """After optimizer step `step` of epoch `epoch` on rank `rank`.
+
+    The rank is held there until every earlier epoch is committed, so a restart
+    has one right answer: the commit of epoch `epoch - 1`.
+    """
+
+    epoch: NonNegativeInt
+    step: PositiveInt
+    rank: NonNegativeInt | None = Field(
+        default=None, description="left out: drawn from the seed among the job's ranks"
+    )
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}, step {self.step}, rank {self.rank}"
+
+
+class AtMoment(Record):
+    """At one moment of the report that ends epoch `epoch`, on rank `rank`.
+
+    `upload_begin`: the checkpoint's upload is about to begin. `upload_end`:
+    every file is written and `report()` has not returned. `reported`: it has
+    returned, and the controller, held, has not committed. `committed`: it has.
+    """
+
+    epoch: NonNegativeInt
+    moment: Moment
+    rank: NonNegativeInt | None = Field(
+        default=None, description="left out: drawn from the seed among the job's ranks"
+    )
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}, {self.moment}, rank {self.rank}"
+
+
+def _kind(value: object) -> str:
+    keys = value if isinstance(value, dict) else vars(value)
+    return "moment" if "moment" in keys else "step"
+
+
+Trigger: TypeAlias = Annotated[
+    Annotated[AtStep, Tag("step")] | Annotated[AtMoment, Tag("moment")], Discriminator(_kind)
+]

@@ -1,0 +1,53 @@
+"""What the evidence comes to: valid, invalid or unknown, and why."""
+
+from pydantic import Field
+
+from chaos.model.scenario import Validity
+from chaos.record import Record
+
+
+class Anomaly(Record):
+    """One broken promise, with the numbers of the events that show it."""
+
+    message: str
+    events: tuple[int, ...] = ()
+
+
+class CheckResult(Record):
+    """One check's judgement.
+
+    `summary` says in one line what was found, whatever the outcome.
+    `evidence` counts the observations it rests on; none means `unknown`.
+    `measures` are figures worth showing, each named with its unit.
+    """
+
+    check: str
+    validity: Validity
+    summary: str
+    evidence: int
+    anomalies: tuple[Anomaly, ...] = ()
+    measures: dict[str, float | int | str | None] = Field(default_factory=dict)
+
+
+class Verdict(Record):
+    """The judgement over all checks, the most specific broken promise first.
+
+    `as_expected` compares with the scenario's `expect`: a guilty job that is
+    found guilty by the check that the scenario names is as expected.
+    """
+
+    validity: Validity
+    headline: str
+    as_expected: bool
+    expectation: str
+    results: tuple[CheckResult, ...]
+
+    @property
+    def broken(self) -> tuple[CheckResult, ...]:
+        """The checks that found something, most specific first."""
+        return tuple(r for r in self.results if r.validity == "invalid")
+
+    @property
+    def undecided(self) -> tuple[CheckResult, ...]:
+        """The checks that could not tell."""
+        return tuple(r for r in self.results if r.validity == "unknown")
