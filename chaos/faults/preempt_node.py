@@ -24,8 +24,9 @@ class PreemptNode(Record):
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
         """Give notice while the worker is held, release it, and lose the node in time."""
         deadline_ns = world.give_notice(victim.node_id, notice_s=self.notice_s)
-        release()
-        world.wait_until(deadline_ns)
+        release(deadline_ns)
+        if not world.wait_until(deadline_ns):
+            return Outcome("fail", "the job ended before the node's deadline; nothing was lost")
         world.lose_node(victim.node_id)
         return lost(world, victim)
 

@@ -29,7 +29,8 @@ class Outcome:
     detail: str
 
 
-Release: TypeAlias = Callable[[], None]
+# Lets go of the held worker; a fault that announced a deadline passes it (monotonic ns).
+Release: TypeAlias = Callable[[int | None], None]
 
 
 class World(Protocol):
@@ -51,8 +52,8 @@ class World(Protocol):
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Announce the loss of a node; gives the deadline (monotonic ns)."""
 
-    def wait_until(self, deadline_ns: int) -> None:
-        """Let time pass until a deadline (monotonic ns)."""
+    def wait_until(self, deadline_ns: int) -> bool:
+        """Let time pass until a deadline (monotonic ns); False where the run ended before it."""
 
     def lose_node(self, node_id: str) -> None:
         """End a node at once: its raylet and everything that the raylet started."""

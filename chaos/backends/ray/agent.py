@@ -1,0 +1,105 @@
+"""The node agent: chaos's hands on one node.
+
+It touches processes of its own node's raylet and no others, by pid.
+"""
+
+import contextlib
+import os
+import signal
+from typing import Any
+
+import psutil
+import ray
+
+from chaos.backends.ray.settings import NAMESPACE, RUN_TOKEN_ENV
+from chaos.run.clock import SystemClock, seconds_since
+
+POLL_S = 0.02
+
+
+@ray.remote(num_cpus=0, max_concurrency=8, max_restarts=0)
+class NodeAgent:
+    """One actor per node that may be struck."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._raylet = _raylet_above(psutil.Process())
+
+    def ready(self) -> int:
+        """Give the raylet's pid, once the agent is up."""
+        return int(self._raylet.pid)
+
+    def send_signal(self, pid: int, signal_name: str) -> None:
+        """Send a signal to a process below this node's raylet; `ProcessLookupError` if gone."""
+        process = self._own(pid)
+        process.send_signal(signal.Signals[f"SIG{signal_name}"])
+
+    def is_gone(self, pid: int, within_s: float) -> bool:
+        """Wait until a process has ended (a zombie has), and say whether it has."""
+        start = self._clock.now_ns()
+        while _is_running(pid):
+            if seconds_since(start, self._clock) > within_s:
+                return False
+            self._clock.sleep(POLL_S)
+        return True
+
+    def lose_node(self) -> None:
+        """End the raylet and everything below it, this agent last. Does not return."""
+        below = self._raylet.children(recursive=True)
+        self._raylet.kill()
+        for process in below:
+            if process.pid != os.getpid():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def processes_of(self, token: str) -> list[tuple[int, str]]:
+        """Give (pid, command) of the processes on this host that a run started."""
+        return processes_of(token)
+
+    def _own(self, pid: int) -> psutil.Process:
+        for process in self._raylet.children(recursive=True):
+            if process.pid == pid:
+                return process
+        raise ProcessLookupError(f"pid {pid} is not below raylet {self._raylet.pid}")
+
+
+def start_agents(node_ids: list[str]) -> dict[str, Any]:
+    """Start an agent on each node; gives their handles, not yet waited for."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return {
+        node_id: NodeAgent.options(  # type: ignore[attr-defined]
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+            namespace=NAMESPACE,
+        ).remote()
+        for node_id in node_ids
+    }
+
+
+def processes_of(token: str) -> list[tuple[int, str]]:
+    """Give (pid, command) of this host's processes that carry a run's token.
+
+    The token travels in the environment, so a child that made a session of
+    its own is found as well.
+    """
+    found = []
+    for process in psutil.process_iter(["pid", "name"]):
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(RUN_TOKEN_ENV) == token and _is_running(process.pid):
+                found.append((process.pid, " ".join(process.cmdline())[:120]))
+    return found
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _raylet_above(process: psutil.Process) -> psutil.Process:
+    for parent in process.parents():
+        if parent.name().startswith("raylet"):
+            return parent
+    raise ProcessLookupError("this agent was not started by a raylet")

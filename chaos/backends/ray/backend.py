@@ -1,0 +1,214 @@
+"""Executes plans on a local Ray cluster: one driver process per run, one warm cluster per shape."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+import ray
+
+from chaos.backends.ray import compat
+from chaos.backends.ray.actor import ChaosActor
+from chaos.backends.ray.cluster import LocalCluster
+from chaos.backends.ray.leftovers import Leftovers
+from chaos.backends.ray.settings import CALLBACK, NAMESPACE, TRAIN_ENV, RunAddress
+from chaos.model.event import (
+    AnyEvent,
+    DeadlinePassed,
+    DriverExited,
+    NoticeGiven,
+    RunEnded,
+    RunStarted,
+    StackTaken,
+    WorkerStarted,
+)
+from chaos.model.plan import Plan
+from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import Journal, Tail
+from chaos.run.ports import Show
+
+POLL_S = 0.1
+FINISH_S = 45.0
+STACKS_S = 1.0
+
+
+class RayBackend:
+    """A context: leaving it ends the cluster."""
+
+    def __init__(self) -> None:
+        self._cluster: LocalCluster | None = None
+
+    def __enter__(self) -> Self:
+        """Start nothing yet; the first plan says which shape is needed."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the cluster."""
+        self.close()
+
+    def close(self) -> None:
+        """End the cluster, if there is one."""
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+        """Carry out a plan; everything that was seen is in the directory's journals.
+
+        Raises `HarnessError` or `ClusterError` where the cluster cannot be
+        had, and passes KeyboardInterrupt on after the run has been ended.
+        """
+        cluster = self._cluster_for(plan)
+        run = Run(plan=plan, directory=directory, cluster=cluster, show=show)
+        run.execute()
+
+    def _cluster_for(self, plan: Plan) -> LocalCluster:
+        if self._cluster is not None and self._cluster.shape != plan.shape:
+            self.close()
+        if self._cluster is None:
+            self._cluster = LocalCluster.start(plan.shape)
+        return self._cluster
+
+
+@dataclass
+class Run:
+    """One execution of one plan, from the harness's side."""
+
+    plan: Plan
+    directory: RunDirectory
+    cluster: LocalCluster
+    show: Show
+
+    def __post_init__(self) -> None:
+        self.clock = SystemClock()
+        self.address = RunAddress(directory=self.directory.path, token=os.urandom(4).hex())
+        self.journal = Journal(self.directory.journals, "harness", role="harness", clock=self.clock)
+        self.tail = Tail(self.directory.journals)
+        self.seen: list[AnyEvent] = []
+
+    def execute(self) -> None:
+        """Start controller and driver, watch, clean up; the history says how it went."""
+        plan = self.plan
+        self.journal.add(RunStarted(scenario=plan.scenario, seed=plan.seed, backend=plan.backend))
+        leftovers = Leftovers.before(self.address.token)
+        controller = self._start_controller()
+        driver = self._start_driver()
+        interrupted = True
+        try:
+            self._watch(driver)
+            interrupted = False
+        finally:
+            _end(driver)
+            self.journal.add(DriverExited(code=driver.returncode))
+            self._finish(controller)
+            leftovers.search(self.journal, self._seen_so_far(), self.directory.storage)
+            self.journal.add(RunEnded(interrupted=interrupted))
+            self.journal.close()
+            self._show_new()
+        self.cluster.heal({e.node_id for e in self.seen if isinstance(e, NoticeGiven)})
+
+    def _start_controller(self) -> Any:  # noqa: ANN401 - an actor handle
+        head = ray.get_runtime_context().get_node_id()
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        controller = ChaosActor.options(  # type: ignore[attr-defined]
+            name=self.address.controller_name,
+            namespace=NAMESPACE,
+            max_concurrency=32 + 4 * len(self.plan.ops),
+            scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False),
+        ).remote(str(self.directory.path), self.cluster.address, self.cluster.agents)
+        ray.get(controller.ready.remote(), timeout=60)
+        return controller
+
+    def _start_driver(self) -> "subprocess.Popen[bytes]":
+        log = (self.directory.logs / "driver.log").open("wb")
+        command = [sys.executable, "-m", "chaos.backends.ray.driver", str(self.directory.path)]
+        with log:
+            return subprocess.Popen(
+                command,
+                env=self._driver_env(),
+                cwd=self.plan.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches us alone; we end the driver
+            )
+
+    def _driver_env(self) -> dict[str, str]:
+        callbacks = [os.environ.get(compat.CALLBACKS_ENV, ""), CALLBACK]
+        return {
+            **TRAIN_ENV,
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "RAY_ADDRESS": self.cluster.address,
+            compat.CALLBACKS_ENV: ",".join(name for name in callbacks if name),
+            **self.address.as_env(),
+            **self.plan.job.env,
+        }
+
+    def _watch(self, driver: "subprocess.Popen[bytes]") -> None:
+        start = self.clock.now_ns()
+        while driver.poll() is None:
+            self._show_new()
+            if seconds_since(start, self.clock) > self.plan.limits.run_s:
+                self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
+                self._take_stacks(driver)
+                return
+            self.clock.sleep(POLL_S)
+
+    def _show_new(self) -> None:
+        entries = self.tail.new_entries()
+        self.seen.extend(entry.what for entry in entries)
+        self.show(entries)
+
+    def _seen_so_far(self) -> list[AnyEvent]:
+        self._show_new()
+        return self.seen
+
+    def _take_stacks(self, driver: "subprocess.Popen[bytes]") -> None:
+        """Ask all ranks and the driver for their stacks: faulthandler answers even from C++."""
+        started = [e for e in self._seen_so_far() if isinstance(e, WorkerStarted)]
+        asked: list[tuple[int, int | None, Path]] = [
+            (driver.pid, None, self.directory.logs / "stacks-driver.txt")
+        ]
+        asked += [
+            (e.pid, e.rank, self.directory.logs / f"stacks-rank-{e.rank}-{e.pid}.txt")
+            for e in started
+        ]
+        for pid, rank, path in asked:
+            try:
+                psutil.Process(pid).send_signal(signal.SIGUSR2)
+            except psutil.Error:
+                continue
+            relative = str(path.relative_to(self.directory.path))
+            self.journal.add(StackTaken(pid=pid, rank=rank, path=relative))
+        self.clock.sleep(STACKS_S)
+
+    def _finish(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
+        """Let strikes that are under way come to their end, then end the chaos controller."""
+        try:
+            ray.get(controller.finish.remote(FINISH_S), timeout=FINISH_S + 15)
+        except ray.exceptions.RayError as error:
+            self.directory.write("logs/controller-error.txt", str(error))
+        finally:
+            ray.kill(controller)
+
+
+def _end(driver: "subprocess.Popen[bytes]") -> None:
+    """End the driver and what it forked; its Ray actors end with its connection."""
+    if driver.poll() is None:
+        for process in [*psutil.Process(driver.pid).children(recursive=True)]:
+            process.kill()
+        driver.kill()
+    driver.wait()

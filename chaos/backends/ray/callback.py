@@ -1,0 +1,127 @@
+"""The one class that Ray Train loads from `RAY_TRAIN_CALLBACKS`.
+
+Ray builds it in the driver, pickles it into the controller, and from there
+into every worker. In the controller it is an observer, in a worker a probe.
+Nothing here may raise: a raising callback would fail the user's run. What
+goes wrong is recorded, and a run that was not fully watched is never `valid`.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from chaos.backends.ray import compat
+from chaos.backends.ray.observer import Observer
+from chaos.backends.ray.probe import Probe
+from chaos.backends.ray.settings import RUN_DIRECTORY_ENV, RUN_TOKEN_ENV, RunAddress
+
+_BASES: Any = compat.callback_bases()
+
+
+class ChaosCallback(*_BASES):  # type: ignore[misc]
+    """Passes Ray Train's hooks on to an `Observer` or a `Probe`."""
+
+    def __init__(self) -> None:
+        self._address = RunAddress(
+            directory=Path(os.environ[RUN_DIRECTORY_ENV]), token=os.environ[RUN_TOKEN_ENV]
+        )
+        self._observer: Observer | None = None
+        self._probe: Probe | None = None
+        self._lineage: dict[str, Any] = {"attempt": 0, "epochs": {}}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel with the address and the lineage; files stay where they are open."""
+        lineage = self._observer.lineage() if self._observer else self._lineage
+        return {
+            "_address": self._address,
+            "_observer": None,
+            "_probe": None,
+            "_lineage": lineage,
+        }
+
+    # -- in the controller -------------------------------------------------------------------
+
+    def after_controller_start(self, train_run_context: Any) -> None:  # noqa: ANN401, ARG002
+        """Begin to observe."""
+        try:
+            self._observer = Observer.start(self._address)
+        except Exception as error:  # noqa: BLE001 - the run goes on; it is judged unknown
+            _say(f"the observer could not start: {error}")
+
+    def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:  # noqa: ANN401
+        """Pass on a change of the controller's state."""
+        self._observe("state", lambda o: o.state_changed(previous_state, current_state))
+
+    def after_worker_group_start(self, worker_group: Any) -> None:  # noqa: ANN401
+        """Pass on an attempt's start."""
+        self._observe("worker group", lambda o: o.group_started(worker_group))
+
+    def after_report(self, training_report: Any, metrics: Any) -> None:  # noqa: ANN401
+        """Pass on a commit."""
+        self._observe("commit", lambda o: o.committed(training_report.checkpoint, metrics))
+
+    def after_worker_group_poll_status(self, worker_group_status: Any) -> None:  # noqa: ANN401, ARG002
+        """Let the chaos controller hold the next poll, where an op needs it."""
+        self._observe("poll", lambda o: o.polled())
+
+    # -- in a worker ---------------------------------------------------------------------------
+
+    def after_init_train_context(self) -> None:
+        """Begin to watch this worker."""
+        try:
+            self._probe = Probe.start(self._address, self._lineage)
+        except Exception as error:  # noqa: BLE001 - the run goes on; it is judged unknown
+            _say(f"the probe could not start: {error}")
+
+    @contextmanager
+    def on_report(self) -> Iterator[None]:
+        """Watch `ray.train.report()` from its begin to its return."""
+        with self._around("report", Probe.report_begun, Probe.report_returned):
+            yield
+
+    @contextmanager
+    def on_checkpoint_transfer(self) -> Iterator[None]:
+        """Watch an upload from its begin to its end."""
+        with self._around("upload", Probe.upload_begun, Probe.upload_ended):
+            yield
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _around(
+        self,
+        where: str,
+        begin: Callable[[Probe], None],
+        end: Callable[[Probe, BaseException | None], None],
+    ) -> Iterator[None]:
+        self._probing(where, begin)
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._probing(where, lambda probe: end(probe, error))
+
+    def _observe(self, where: str, act: Callable[[Observer], None]) -> None:
+        if self._observer is None:
+            return
+        try:
+            act(self._observer)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
+            self._observer.failed(where, error)
+
+    def _probing(self, where: str, act: Callable[[Probe], None]) -> None:
+        if self._probe is None:
+            return
+        try:
+            act(self._probe)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
+            self._probe.failed(where, error)
+
+
+def _say(problem: str) -> None:
+    os.write(2, f"chaos: {problem}\n".encode())

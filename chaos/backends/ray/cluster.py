@@ -1,0 +1,129 @@
+"""A local cluster of several raylets on this machine, kept warm between runs.
+
+One head that holds no worker, and nodes that can be lost one by one. It must
+be started and healed in the process's main thread: Ray installs signal
+handlers there, and its processes die with the thread that started them.
+"""
+
+import logging
+import os
+import shutil
+import tempfile
+from typing import Any, Self
+
+import ray
+
+from chaos.backends.ray import compat
+from chaos.backends.ray.actor import HEAD
+from chaos.backends.ray.agent import start_agents
+from chaos.backends.ray.settings import CLUSTER_ENV, HEALTH_CHECKS, NAMESPACE
+from chaos.errors import ClusterError, HarnessError
+from chaos.model.plan import Shape
+from chaos.run.clock import SystemClock, seconds_since
+
+READY_S = 60.0
+
+
+class LocalCluster:
+    """A running cluster of one shape, with an agent on every node."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.agents: dict[str, Any] = {}
+        self._clock = SystemClock()
+        self._cluster: Any = None
+        self._temp = ""
+
+    @classmethod
+    def start(cls, shape: Shape) -> Self:
+        """Start head, nodes and agents; what was started is ended again if that fails."""
+        cluster = cls(shape)
+        try:
+            cluster._start()
+        except BaseException:
+            cluster.close()
+            raise
+        return cluster
+
+    @property
+    def address(self) -> str:
+        """The GCS address, always given explicitly and never guessed."""
+        return str(self._cluster.address)
+
+    def heal(self, lost: set[str]) -> None:
+        """Replace the nodes that are dead, or in `lost` (drained: Ray has no undrain)."""
+        alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
+        for node in list(self._cluster.worker_nodes):
+            node_id = compat.node_id_of(node)
+            if node_id not in alive or node_id in lost:
+                self._cluster.remove_node(node, allow_graceful=False)
+                self.agents.pop(node_id, None)
+        missing = self.shape.nodes - len(self._cluster.worker_nodes)
+        if missing > 0:
+            self._add_nodes(missing)
+            self._settle()
+
+    def close(self) -> None:
+        """End the cluster and remove its files; safe to call more than once."""
+        if ray.is_initialized():
+            ray.shutdown()
+        if self._cluster is not None:
+            self._cluster.shutdown()
+            self._cluster = None
+        if self._temp:
+            shutil.rmtree(self._temp, ignore_errors=True)
+            self._temp = ""
+
+    def _start(self) -> None:
+        if ray.is_initialized():
+            raise ClusterError(
+                "this process is connected to a Ray cluster already",
+                "chaos starts one of its own; run it in a process that has not called ray.init()",
+            )
+        for name, value in CLUSTER_ENV.items():
+            os.environ.setdefault(name, value)
+        elsewhere = os.environ.pop("RAY_ADDRESS", None)
+        # A short path: Ray puts unix sockets below it, and those end at 107 characters.
+        self._temp = tempfile.mkdtemp(prefix="chaos-ray-", dir="/tmp")
+        try:
+            self._cluster = compat.new_cluster(
+                {
+                    "num_cpus": 0,
+                    "include_dashboard": False,
+                    "temp_dir": self._temp,
+                    "_system_config": HEALTH_CHECKS,
+                }
+            )
+            self._add_nodes(self.shape.nodes)
+            compat.keep_messages_off_the_terminal()
+            ray.init(
+                address=self.address,
+                namespace=NAMESPACE,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        finally:
+            if elsewhere is not None:
+                os.environ["RAY_ADDRESS"] = elsewhere
+        self._settle()
+
+    def _add_nodes(self, count: int) -> None:
+        for _ in range(count):
+            self._cluster.add_node(
+                wait=False, num_cpus=self.shape.cpus_per_node, include_dashboard=False
+            )
+
+    def _settle(self) -> None:
+        """Wait until every node is alive and its agent answers."""
+        start = self._clock.now_ns()
+        wanted = {compat.node_id_of(node) for node in self._cluster.worker_nodes}
+        head = compat.node_id_of(self._cluster.head_node)
+        while not wanted <= {row["NodeID"] for row in ray.nodes() if row["Alive"]}:
+            if seconds_since(start, self._clock) > READY_S:
+                raise HarnessError(f"the cluster's nodes were not up after {READY_S:g} s")
+            self._clock.sleep(0.05)
+        fresh = start_agents(sorted(wanted - set(self.agents)))
+        if HEAD not in self.agents:
+            fresh[HEAD] = start_agents([head])[head]
+        ray.get([agent.ready.remote() for agent in fresh.values()], timeout=READY_S)
+        self.agents.update(fresh)

@@ -1,0 +1,87 @@
+"""What a run left behind in the cluster, on the host and in storage; found, recorded, removed."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from chaos.backends.ray import compat
+from chaos.backends.ray.agent import processes_of
+from chaos.model.event import AnyEvent, Committed, Leftover, LeftoversSearched
+from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.journal import Journal
+
+T = TypeVar("T")
+
+PATIENCE_S = 10.0
+OURS = ("NodeAgent", "ChaosActor")
+PLACES = ("processes", "placement groups", "actors", "checkpoint directories")
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What was there before the run, so that only the run's own is counted."""
+
+    token: str
+    actors: frozenset[str]
+    placement_groups: frozenset[str]
+
+    @classmethod
+    def before(cls, token: str) -> "Leftovers":
+        """Look around before the run begins."""
+        return cls(
+            token=token,
+            actors=frozenset(compat.live_actors()),
+            placement_groups=frozenset(compat.open_placement_groups()),
+        )
+
+    def search(self, journal: Journal, seen: Sequence[AnyEvent], storage: Path) -> None:
+        """Wait a little for things to end by themselves, record what has not, and remove it."""
+        for pid, command in _patiently(lambda: processes_of(self.token)):
+            journal.add(Leftover(kind="process", what=f"pid {pid}: {command}"))
+            _end_process(pid)
+        for pg_id in _patiently(self._placement_groups):
+            journal.add(Leftover(kind="placement_group", what=pg_id))
+            compat.remove_placement_group(pg_id)
+        for name, pid in _patiently(self._actors):
+            journal.add(Leftover(kind="actor", what=f"{name}, pid {pid}"))
+            _end_process(pid)
+        for folder in orphan_checkpoints(seen, storage):
+            journal.add(Leftover(kind="checkpoint_directory", what=folder.name))
+        journal.add(LeftoversSearched(places=PLACES))
+
+    def _placement_groups(self) -> list[str]:
+        return [pg for pg in compat.open_placement_groups() if pg not in self.placement_groups]
+
+    def _actors(self) -> list[tuple[str, int]]:
+        return [
+            (name, pid)
+            for actor_id, (name, pid) in compat.live_actors().items()
+            if actor_id not in self.actors and name not in OURS
+        ]
+
+
+def orphan_checkpoints(seen: Sequence[AnyEvent], storage: Path) -> list[Path]:
+    """Give the checkpoint directories in local storage that were never committed."""
+    committed = {event.checkpoint for event in seen if isinstance(event, Committed)}
+    return [
+        folder
+        for folder in sorted(storage.glob("*/checkpoint_*"))
+        if folder.is_dir() and folder.name not in committed
+    ]
+
+
+def _patiently(look: Callable[[], list[T]]) -> list[T]:
+    clock = SystemClock()
+    start = clock.now_ns()
+    while (found := look()) and seconds_since(start, clock) < PATIENCE_S:
+        clock.sleep(0.1)
+    return found
+
+
+def _end_process(pid: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess, ValueError):
+        psutil.Process(pid).kill()

@@ -1,0 +1,141 @@
+"""Watches Ray Train's controller from inside: states, attempts, commits, failures."""
+
+import contextlib
+import os
+from typing import Any
+
+import ray
+
+from chaos.backends.ray import compat
+from chaos.backends.ray.settings import NAMESPACE, RunAddress
+from chaos.faults.world import Victim
+from chaos.model.event import (
+    Committed,
+    ControllerState,
+    FailureDecided,
+    ObserverFailed,
+    WorkerGroupStarted,
+    WorkerPlace,
+)
+from chaos.model.plan import Plan
+from chaos.run.clock import SystemClock
+from chaos.run.controller import holds_polls
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import Journal
+
+
+class Observer:
+    """One per controller process. Keeps the numbering of attempts and epochs."""
+
+    def __init__(self, plan: Plan, journal: Journal, controller: Any) -> None:  # noqa: ANN401
+        self._journal = journal
+        self._controller = controller
+        self._attempts = 0
+        self._next_epoch = 0
+        self._epochs: dict[str, int] = {}
+        self._state = ""
+        self._polls_matter = any(holds_polls(op) for op in plan.ops)
+
+    @classmethod
+    def start(cls, address: RunAddress) -> "Observer":
+        """Open the journal and find the chaos controller."""
+        directory = RunDirectory(address.directory)
+        journal = Journal(
+            directory.journals, f"controller-{os.getpid()}", role="controller", clock=SystemClock()
+        )
+        controller = ray.get_actor(address.controller_name, namespace=NAMESPACE)
+        return cls(directory.load_plan(), journal, controller)
+
+    def lineage(self) -> dict[str, Any]:
+        """Give what a probe must know: its attempt, and which epoch each checkpoint ended."""
+        return {"attempt": self._attempts, "epochs": dict(self._epochs)}
+
+    def state_changed(self, previous: Any, current: Any) -> None:  # noqa: ANN401
+        """Record a new state; Ray calls this at every poll, changed or not."""
+        name = compat.state_name(current)
+        if name == self._state:
+            return
+        self._state = name
+        self._journal.add(ControllerState(previous=compat.state_name(previous), state=name))
+        error = compat.failure_of(current)
+        if error is not None and name != "ERRORED":
+            self._failure_decided(error, raises=compat.leads_to_error(current))
+
+    def group_started(self, worker_group: Any) -> None:  # noqa: ANN401
+        """Record an attempt, and tell the chaos controller who holds each rank."""
+        workers = compat.workers_of(worker_group)
+        attempt = self._attempts
+        self._attempts += 1
+        handed = compat.checkpoint_handed_to(worker_group)
+        self._next_epoch = 0 if handed is None else self._epochs.get(handed, -1) + 1
+        self._journal.add(
+            WorkerGroupStarted(
+                attempt=attempt,
+                workers=tuple(
+                    WorkerPlace(rank=rank, pid=pid, node_id=node_id, node_ip=node_ip)
+                    for rank, pid, node_id, node_ip, _ in workers
+                ),
+            )
+        )
+        group = {
+            rank: (Victim(attempt=attempt, rank=rank, pid=pid, node_id=node_id), actor)
+            for rank, pid, node_id, _, actor in workers
+        }
+        ray.get(self._controller.group_started.remote(group))
+
+    def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:  # noqa: ANN401
+        """Record a commit and let waiting ops know of it."""
+        name = compat.checkpoint_name(checkpoint)
+        event = Committed(
+            attempt=self._attempts - 1,
+            epoch=self._next_epoch,
+            checkpoint=name,
+            metrics=tuple(_plain(record) for record in metrics),
+        )
+        self._journal.add(event)
+        if name is not None:
+            self._epochs[name] = self._next_epoch
+        self._next_epoch += 1
+        self._controller.committed.remote(event)
+
+    def polled(self) -> None:
+        """Stand still here while an op needs a report to stay uncommitted."""
+        if self._polls_matter:
+            ray.get(self._controller.may_poll.remote())
+
+    def failed(self, where: str, error: Exception) -> None:
+        """Record that something was not seen."""
+        with contextlib.suppress(Exception):  # nothing more can be done; RunEnded will be missed
+            self._journal.add(ObserverFailed(where=where, error=f"{type(error).__name__}: {error}"))
+
+    def _failure_decided(self, error: Any, *, raises: bool) -> None:  # noqa: ANN401
+        self._journal.add(
+            FailureDecided(
+                attempt=max(self._attempts - 1, 0),
+                decision="RAISE" if raises else "RETRY",
+                charged=compat.charged_budget(error),
+                error=type(error).__name__,
+                errors=compat.failures_by_rank(error),
+            )
+        )
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """Keep what JSON can carry; other values as their text, non-finite numbers by name."""
+    return {str(key): plain_value(value) for key, value in record.items()}
+
+
+def plain_value(value: Any) -> Any:  # noqa: ANN401
+    """Give a metric as JSON can carry it without changing a single bit of a float."""
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain_value(item) for item in value]
+    if isinstance(value, dict):
+        return _plain(value)
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "size", 2) == 1:
+        return plain_value(item())
+    return repr(value)[:200]

@@ -1,0 +1,53 @@
+"""The settings a run is made under: Ray's own, shortened so that a laptop can wait for them.
+
+Each value can be overridden by the environment or by the scenario's `job.env`;
+the report prints those that were in force.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+NAMESPACE = "chaos"
+CALLBACK = "chaos.backends.ray.callback.ChaosCallback"
+RUN_DIRECTORY_ENV = "CHAOS_RUN_DIRECTORY"
+RUN_TOKEN_ENV = "CHAOS_RUN_TOKEN"  # noqa: S105 - marks a run's processes; not a secret
+
+# Read by Ray Train in the driver, and passed on by it to controller and workers (Ray 2.60).
+TRAIN_ENV = {
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
+    "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "0.2",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "15",
+}
+
+# Read by raylets and by torch, so they must be there before a cluster starts.
+CLUSTER_ENV = {
+    "TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S": "3",
+    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+# A node that falls silent counts as dead within about two seconds instead of about a minute.
+HEALTH_CHECKS = {
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 300,
+    "health_check_timeout_ms": 1000,
+    "health_check_failure_threshold": 5,
+}
+
+
+@dataclass(frozen=True)
+class RunAddress:
+    """How a process of a run finds the run: passed along in the environment."""
+
+    directory: Path
+    token: str
+
+    @property
+    def controller_name(self) -> str:
+        """The chaos controller's actor name, in the namespace `chaos`."""
+        return f"chaos-{self.token}"
+
+    def as_env(self) -> dict[str, str]:
+        """Give the variables that carry the address."""
+        return {RUN_DIRECTORY_ENV: str(self.directory), RUN_TOKEN_ENV: self.token}

@@ -1,0 +1,182 @@
+"""The command line. The only place, with the pytest plugin, that catches `ChaosError`."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from chaos import __version__
+from chaos.errors import ChaosError, UsageError
+from chaos.harness import Harness, check_again, write_suite
+from chaos.report.outcome import FinishedRun, SuiteRow, row_of
+from chaos.report.terminal import closing_line, explain, verdict_table
+from chaos.run.clock import SystemClock
+from chaos.run.directory import RunDirectory
+from chaos.scenario.load import find_scenarios
+from chaos.scenario.schema import json_schema
+
+EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_HARNESS = range(5)
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="chaos",
+    help="Strikes a Ray Train job at exact places in training and proves whether it came out "
+    "the same.\n\nExit codes: 0 as expected, 1 invalid, 2 unknown, 3 usage, 4 chaos itself failed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Reports = Annotated[
+    Path, typer.Option("--reports", help="Where runs, baselines and reports are kept.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Draws what scenarios leave open.")]
+KeepStorage = Annotated[
+    bool, typer.Option("--keep-storage", help="Keep the checkpoints of valid runs as well.")
+]
+
+
+@app.command()
+def run(
+    paths: Annotated[
+        list[Path], typer.Argument(help="Scenario files *.chaos.yaml, or folders of them.")
+    ],
+    seed: Seed = 0,
+    reports: Reports = Path("reports"),
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Write the suite's JUnit file here as well.")
+    ] = None,
+    keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
+) -> None:
+    """Run scenarios on a local Ray cluster and judge them.
+
+    Example: chaos run scenarios/smoke --seed 7
+    """
+    console = Console(highlight=False)
+    files = find_scenarios(paths)
+    console.print(f"chaos {__version__}, seed {seed}, {len(files)} scenario(s)")
+    clock = SystemClock()
+    with _ray_backend(console) as backend:
+        harness = Harness(reports, console, Path.cwd(), backend, clock, keep_storage=keep_storage)
+        rows = harness.run_suite(files, seed=seed)
+    page = write_suite(reports, rows, clock)
+    if junit is not None:
+        junit.write_bytes(page.with_name("junit.xml").read_bytes())
+    _conclude(console, rows, page)
+
+
+@app.command()
+def check(
+    directories: Annotated[list[Path], typer.Argument(help="Directories of runs.")],
+) -> None:
+    """Judge old runs again, from their histories alone.
+
+    Example: chaos check reports/worker_killed_mid_epoch/0-20261121T014500
+    """
+    console = Console(highlight=False)
+    runs = [check_again(path) for path in directories]
+    _show(console, runs)
+    raise typer.Exit(exit_code([row_of(one) for one in runs]))
+
+
+@app.command()
+def replay(
+    directory: Annotated[Path, typer.Argument(help="Directory of a run.")],
+    reports: Reports = Path("reports"),
+    keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
+) -> None:
+    """Execute the plan of an old run again, exactly as it was.
+
+    Example: chaos replay reports/worker_killed_mid_epoch/0-20261121T014500
+    """
+    console = Console(highlight=False)
+    plan = RunDirectory(directory.resolve()).load_plan()
+    console.print(f"chaos {__version__}, seed {plan.seed}, replay of {directory}")
+    with _ray_backend(console) as backend:
+        harness = Harness(
+            reports, console, Path(plan.cwd), backend, SystemClock(), keep_storage=keep_storage
+        )
+        again = harness.run_plan(plan)
+    _show(console, [again])
+    raise typer.Exit(exit_code([row_of(again)]))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of scenario files, for editors.
+
+    Example: chaos schema > scenarios/chaos.schema.json
+    """
+    sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,  # noqa: FBT002
+) -> None:
+    """Strike a Ray Train job at exact places in training and judge what became of it."""
+    if show:
+        sys.stdout.write(f"chaos {__version__}\n")
+        raise typer.Exit
+
+
+def exit_code(rows: list[SuiteRow]) -> int:
+    """Give one code for a suite: the gravest row decides."""
+    found = {row.standing for row in rows}
+    if "unexpected" in found:
+        return EXIT_INVALID
+    if "not_run" in found:
+        return EXIT_USAGE
+    return EXIT_UNKNOWN if "undecided" in found else EXIT_VALID
+
+
+def main() -> None:
+    """Run the command line and turn what chaos raises into a message and a code."""
+    try:
+        app()
+    except UsageError as error:
+        _complain(str(error))
+        sys.exit(EXIT_USAGE)
+    except ChaosError as error:
+        _complain(str(error))
+        sys.exit(EXIT_HARNESS)
+    except KeyboardInterrupt:
+        _complain("interrupted; what was seen is in the run's directory")
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _ray_backend(console: Console):  # noqa: ANN202 - imported late: Ray takes a second
+    """Give the Ray backend, and say so where Ray's version was never tested."""
+    from chaos.backends.ray import compat  # noqa: PLC0415
+    from chaos.backends.ray.backend import RayBackend  # noqa: PLC0415
+
+    warning = compat.untested_version()
+    if warning:
+        console.print(f"[yellow]warning[/] {warning}")
+    return RayBackend()
+
+
+def _conclude(console: Console, rows: list[SuiteRow], page: Path) -> None:
+    console.print()
+    console.print(verdict_table(rows))
+    console.print(closing_line(rows))
+    console.print(f"report: {page}", soft_wrap=True)
+    raise typer.Exit(exit_code(rows))
+
+
+def _show(console: Console, runs: list[FinishedRun]) -> None:
+    for one in runs:
+        if one.verdict.validity != "valid":
+            console.print(explain(one))
+    console.print(verdict_table([row_of(one) for one in runs]))
+    for one in runs:
+        console.print(f"report: {one.directory}{os.sep}report.html", soft_wrap=True)
+
+
+def _complain(message: str) -> None:
+    Console(stderr=True, highlight=False).print(f"[bold red]chaos:[/] {message}", soft_wrap=True)

@@ -1,0 +1,175 @@
+"""Load → plan → execute → judge → report: a run and a suite, on one screen.
+
+`Harness` owns the order of things and the files; what it decides comes from
+the pure stages, and what is done to processes is a backend's.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from chaos.check.judge import judge
+from chaos.errors import ClusterError, JobError
+from chaos.job_failure import why_the_job_failed
+from chaos.model.event import Committed, StepDone
+from chaos.model.history import History
+from chaos.model.plan import Plan
+from chaos.model.scenario import Scenario
+from chaos.plan.digest import baseline_digest
+from chaos.plan.make import make_plan
+from chaos.report.html import render_run, render_suite
+from chaos.report.junit import render as render_junit
+from chaos.report.live import Display
+from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
+from chaos.run.clock import Clock, seconds_since, stamp
+from chaos.run.directory import RunDirectory, create
+from chaos.run.environment import decisive_versions, environment
+from chaos.run.job_code import digest_job_code
+from chaos.run.journal import read_history
+from chaos.run.ports import Backend
+from chaos.scenario.load import load_scenario
+
+BASELINES = ".baselines"
+
+
+@dataclass
+class Harness:
+    """Executes and judges plans, and keeps what they rest on below `reports`."""
+
+    reports: Path
+    console: Console
+    cwd: Path
+    backend: Backend
+    clock: Clock
+    keep_storage: bool = False
+
+    def run_suite(self, files: Sequence[Path], *, seed: int) -> list[SuiteRow]:
+        """Run scenarios one after the other; a bad file is found before anything starts."""
+        scenarios = [(file, load_scenario(file)) for file in files]
+        return [self._row(file, scenario, seed=seed) for file, scenario in scenarios]
+
+    def run_plan(self, plan: Plan) -> FinishedRun:
+        """Execute one plan and judge it against its baseline."""
+        baseline = self._baseline(plan)
+        name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
+        directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))
+        directory.save_history(baseline, name="baseline.jsonl")
+        return self._execute(plan, directory, baseline)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _row(self, file: Path, scenario: Scenario, *, seed: int) -> SuiteRow:
+        start = self.clock.now_ns()
+        try:
+            plan = make_plan(scenario, file=file.resolve(), seed=seed, cwd=self.cwd)
+            return row_of(self.run_plan(plan))
+        except (JobError, ClusterError) as error:
+            self.console.print(f"[bold red]not run[/] {error}", highlight=False, soft_wrap=True)
+            return not_run(
+                scenario=scenario.scenario,
+                file=str(file),
+                error=str(error),
+                duration_s=seconds_since(start, self.clock),
+            )
+
+    def _baseline(self, plan: Plan) -> History:
+        """Give the history of the same job left alone, from the cache where it is there."""
+        alone = plan.baseline()
+        code = digest_job_code(plan)
+        digest = baseline_digest(alone, code=code, versions=decisive_versions())
+        for known in sorted((self.reports / BASELINES).glob(f"{digest}*")):
+            if (known / "complete").exists():
+                return RunDirectory(known).load_history()
+        directory = create(self.reports / BASELINES, digest, alone, environment(self.cwd))
+        run = self._execute(alone, directory, None)
+        if run.verdict.validity != "valid":
+            raise why_the_job_failed(plan, run, log=directory.logs / "driver.log")
+        shutil.rmtree(directory.storage, ignore_errors=True)
+        directory.write("complete", "")
+        return run.history
+
+    def _execute(
+        self, plan: Plan, directory: RunDirectory, baseline: History | None
+    ) -> FinishedRun:
+        """Execute and judge; whatever breaks on the way, what was seen is written down."""
+        start = self.clock.now_ns()
+        epochs, steps = _extent(baseline)
+        display = Display(
+            self.console, title=plan.scenario, total_epochs=epochs, steps_per_epoch=steps
+        )
+        try:
+            with display:
+                self.backend.execute(plan, directory, display.show)
+        finally:
+            history = read_history(directory.journals)
+            directory.save_history(history)
+            duration_s = seconds_since(start, self.clock)
+            run = conclude(directory, plan, history, baseline, duration_s=duration_s)
+        if run.verdict.validity == "valid" and not self.keep_storage:
+            shutil.rmtree(directory.storage, ignore_errors=True)
+        return run
+
+
+def conclude(
+    directory: RunDirectory,
+    plan: Plan,
+    history: History,
+    baseline: History | None,
+    *,
+    duration_s: float,
+) -> FinishedRun:
+    """Judge what was seen and write verdict, report and JUnit into the run's folder."""
+    run = FinishedRun(
+        plan=plan,
+        env=directory.load_env(),
+        history=history,
+        baseline=baseline,
+        verdict=judge(plan, history, baseline),
+        directory=_shown(directory.path),
+        duration_s=duration_s,
+    )
+    directory.save_verdict(run.verdict)
+    directory.write("junit.xml", render_junit([row_of(run)]))
+    directory.write("report.html", render_run(run))
+    return run
+
+
+def check_again(path: Path) -> FinishedRun:
+    """Judge an old run with today's checks; nothing is executed."""
+    directory = RunDirectory(path.resolve())
+    plan, history = directory.load_plan(), directory.load_history()
+    baseline = None
+    if (directory.path / "baseline.jsonl").exists():
+        baseline = directory.load_history("baseline.jsonl")
+    seconds = (history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0
+    return conclude(directory, plan, history, baseline, duration_s=seconds)
+
+
+def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
+    """Write a suite's page and JUnit file; gives the page's path."""
+    started = stamp(clock.wall_ns())
+    folder = reports / "suites" / started
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "junit.xml").write_text(render_junit(rows), encoding="utf-8")
+    page = folder / "report.html"
+    page.write_text(render_suite(rows, title="chaos", started=started), encoding="utf-8")
+    return page
+
+
+def _extent(baseline: History | None) -> tuple[int | None, int | None]:
+    """Give how many epochs, and steps in the longest, a job has when left alone."""
+    if baseline is None:
+        return None, None
+    epochs = sum(1 for _ in baseline.of(Committed))
+    return epochs or None, max((e.step for _, e in baseline.of(StepDone)), default=None)
+
+
+def _shown(path: Path) -> str:
+    """Give a path as people would type it: relative where it lies below where they are."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

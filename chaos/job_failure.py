@@ -1,0 +1,46 @@
+"""Why a job cannot be tested: it does not even come through without a fault."""
+
+from pathlib import Path
+
+from chaos.errors import JobError
+from chaos.model.event import DeadlinePassed, DriverExited, FitRaised, ScriptRaised
+from chaos.model.plan import Plan
+from chaos.report.outcome import FinishedRun
+
+
+def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
+    """Give the error to raise, at the line of the scenario that names the job."""
+    source = plan.job.source
+    problem = f"the job {Path(source).name} fails without any fault: {_reason(run)}"
+    return JobError(problem, f"Its output is in {log}", place=f"{plan.file}:{_line_of_job(plan)}")
+
+
+def _reason(run: FinishedRun) -> str:
+    for _, raised in run.history.of(ScriptRaised):
+        if raised.error == "NoFit":
+            return "it ended without calling trainer.fit()"
+        return f"{raised.error}: {_last_line(raised.message)}"
+    for _, failed in run.history.of(FitRaised):
+        return f"fit() raised {failed.error}: {_last_line(failed.message)}"
+    for _, late in run.history.of(DeadlinePassed):
+        return f"it was still running after limits.run_s = {late.limit_s:g} s"
+    for _, ended in run.history.of(DriverExited):
+        if ended.code != 0:
+            return f"its process ended with code {ended.code}"
+    return run.verdict.headline
+
+
+def _last_line(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "no message"
+
+
+def _line_of_job(plan: Plan) -> int:
+    """Find the line that names the job; 1 where the file is gone."""
+    try:
+        lines = Path(plan.file).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 1
+    keys = ("script:", "train_loop:")
+    named = (n for n, line in enumerate(lines, 1) if any(key in line for key in keys))
+    return next(named, 1)

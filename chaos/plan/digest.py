@@ -1,0 +1,38 @@
+"""Short names by which equal plans, and plans with equal baselines, are known."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from chaos.model.plan import Plan
+
+_DIGITS = 16
+
+
+def plan_digest(plan: Plan) -> str:
+    """Give 16 hex digits that differ where anything in two plans differs."""
+    return _digest(plan.model_dump(mode="json"))
+
+
+def baseline_digest(plan: Plan, *, code: Mapping[str, str], versions: Mapping[str, str]) -> str:
+    """Give 16 hex digits that plans share where their jobs, left alone, do the same.
+
+    So nothing of faults, expectations or limits is in it, and not the seed:
+    it draws our choices, never the job's. `code` holds a digest per file,
+    `versions` what the job runs on.
+    """
+    decisive = {
+        "plan": plan.model_dump(
+            mode="json",
+            include={"backend", "cwd", "job", "shape"},
+            exclude={"job": {"failure"}},  # a retry budget is never drawn on without a fault
+        ),
+        "code": dict(code),
+        "versions": dict(versions),
+    }
+    return _digest(decisive)
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

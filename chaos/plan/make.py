@@ -1,0 +1,67 @@
+"""Every choice that a scenario leaves open, made from a seed."""
+
+import random
+import re
+from os.path import normpath
+from pathlib import Path
+
+from chaos.model.plan import Op, Plan, Shape
+from chaos.model.scenario import FAULTS, FaultEntry, Job, Scenario
+from chaos.model.trigger import Trigger
+
+_SUFFIX = re.compile(r"(\.chaos)?\.ya?ml$")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+_SLUG_MAX = 80
+
+
+def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
+    """Give the one plan that this scenario has with this seed.
+
+    `file` is the scenario's own, to which its paths are relative; `cwd`,
+    absolute, is where the job runs and what `file` may be relative to.
+    """
+    assert cwd.is_absolute()
+    assert seed >= 0  # random.Random takes -1 for 1: two seeds would be one plan
+    job, cluster = scenario.job, scenario.cluster
+    place = Path(normpath(cwd / file))
+    nodes = job.workers + 1 if cluster.nodes is None else cluster.nodes
+    return Plan(
+        scenario=scenario.scenario,
+        slug=slug(file),
+        file=str(place),
+        seed=seed,
+        cwd=normpath(cwd),
+        job=_located(job, folder=place.parent),
+        shape=Shape(nodes=nodes, cpus_per_node=cluster.cpus_per_node),
+        ops=_ops(scenario.faults, workers=job.workers, seed=seed),
+        expect=scenario.expect,
+        limits=scenario.limits,
+    )
+
+
+def slug(file: Path) -> str:
+    """Give the scenario file's name as the name of a folder."""
+    name = _UNSAFE.sub("_", _SUFFIX.sub("", file.name)).strip("._-")
+    return name[:_SLUG_MAX] or "scenario"
+
+
+def _located(job: Job, *, folder: Path) -> Job:
+    script = None if job.script is None else normpath(folder / job.script)
+    inputs = tuple(normpath(folder / name) for name in job.inputs)
+    return job.model_copy(update={"script": script, "inputs": inputs})
+
+
+def _ops(entries: tuple[FaultEntry, ...], *, workers: int, seed: int) -> tuple[Op, ...]:
+    draws = random.Random(seed)  # noqa: S311  repeatable is what it must be
+    ops = []
+    for index, entry in enumerate(entries):
+        # Drawn for every op, used or not, so that giving one op its rank moves no other;
+        # from random() alone, whose sequence Python promises never to change.
+        drawn = int(draws.random() * workers)
+        faults = {fault: getattr(entry, fault) for fault in FAULTS}
+        ops.append(Op(index=index, at=_ranked(entry.at, drawn), **faults))
+    return tuple(ops)
+
+
+def _ranked(at: Trigger, drawn: int) -> Trigger:
+    return at if at.rank is not None else at.model_copy(update={"rank": drawn})

@@ -1,0 +1,44 @@
+"""The only reader of time."""
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time, passed in so that what depends on it can be tested."""
+
+    def now_ns(self) -> int:
+        """Give monotonic nanoseconds, comparable between processes of one host."""
+
+    def wall_ns(self) -> int:
+        """Give nanoseconds since 1970, for people and for hosts to compare."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
+
+class SystemClock:
+    """The host's own clocks."""
+
+    def now_ns(self) -> int:
+        """Read CLOCK_MONOTONIC, which all processes of a Linux host share."""
+        return time.monotonic_ns()  # noqa: TID251 - this is the one place
+
+    def wall_ns(self) -> int:
+        """Read the wall clock."""
+        return time.time_ns()  # noqa: TID251 - this is the one place
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep for real."""
+        time.sleep(seconds)
+
+
+def seconds_since(start_ns: int, clock: Clock) -> float:
+    """Give the seconds that have passed since `start_ns` (monotonic)."""
+    return (clock.now_ns() - start_ns) / 1e9
+
+
+def stamp(wall_ns: int) -> str:
+    """Give a moment as a folder name, in UTC: `20261121T014500`."""
+    return datetime.fromtimestamp(wall_ns / 1e9, UTC).strftime("%Y%m%dT%H%M%S")

@@ -1,0 +1,217 @@
+"""The chaos controller: holds workers at gates and strikes when an op is due.
+
+It runs in one process per run, beside the job. Every call may come from a
+thread of its own; what it decides, it reads from its own record.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.model.event import (
+    AnyEvent,
+    Committed,
+    FaultEnded,
+    FaultInvoked,
+    GateReached,
+    NoticeGiven,
+)
+from chaos.model.event import GateReleased as Released
+from chaos.model.plan import Op, Plan
+from chaos.model.trigger import AtMoment
+from chaos.plan.due import commits_before, due_ops
+from chaos.run.journal import Journal
+
+STRIKE_LIMIT_S = 900.0
+
+
+class ChaosController:
+    """Gates, strikes and their record, over a `World` that a backend provides."""
+
+    def __init__(self, plan: Plan, world: World, journal: Journal) -> None:
+        self._plan = plan
+        self._world = world
+        self._journal = journal
+        self._changed = threading.Condition()
+        self._recorded: list[AnyEvent] = []
+        self._group: dict[int, Victim] = {}
+        self._strikes: list[threading.Thread] = []
+        self._holding: set[int] = set()
+        self._held: set[int] = set()
+        self._over = False
+
+    # -- told by the observer --------------------------------------------------------------
+
+    def group_started(self, workers: Mapping[int, Victim]) -> None:
+        """Learn which process holds each rank now."""
+        with self._changed:
+            self._group = dict(workers)
+            self._changed.notify_all()
+
+    def committed(self, event: Committed) -> None:
+        """Learn that a report is committed."""
+        with self._changed:
+            self._recorded.append(event)
+            self._changed.notify_all()
+
+    def may_poll(self) -> None:
+        """Hold Ray's controller between two polls while an op needs a report uncommitted.
+
+        Returns at once unless a rank waits in `await_hold`; then once that
+        op's strike is over.
+        """
+        with self._changed:
+            if not self._holding:
+                return
+            self._held |= self._holding
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: self._over or not self._holding, timeout=2 * self._plan.limits.gate_s
+            )
+            self._held.clear()
+
+    # -- asked by a worker -----------------------------------------------------------------
+
+    def await_hold(self, index: int) -> bool:
+        """Wait until Ray's controller is held, so that a report that returns stays uncommitted.
+
+        False where the op is closed, or the hold did not come within the gate's limit.
+        """
+        op = self._plan.ops[index]
+        with self._changed:
+            if self._closed(index):
+                return False
+            if not self._await_commits(op) or self._is_over():
+                return False
+            self._holding.add(index)
+            self._changed.wait_for(
+                lambda: self._over or index in self._held, timeout=self._plan.limits.gate_s
+            )
+            return index in self._held
+
+    def arrive(self, index: int, victim: Victim) -> None:
+        """Hold a worker at an op's place until the strike lets it go, or kills it."""
+        op = self._plan.ops[index]
+        with self._changed:
+            if self._over or self._closed(index):
+                return
+            self._record(
+                GateReached(
+                    op=index,
+                    attempt=victim.attempt,
+                    rank=victim.rank,
+                    pid=victim.pid,
+                    node_id=victim.node_id,
+                )
+            )
+            ready = self._await_commits(op)
+            if self._is_over():
+                return
+            if not ready:
+                missing = commits_before(op) - 1
+                self._give_up(op, f"the commit of epoch {missing} did not come")
+                return
+            if holds_polls(op) and index not in self._held:
+                self._give_up(op, "Ray's controller could not be held before its commit")
+                return
+            released = self._begin(op, victim)
+        released.wait(STRIKE_LIMIT_S)
+
+    # -- told by the harness ---------------------------------------------------------------
+
+    def finish(self, *, within_s: float) -> None:
+        """Open all gates and let strikes that are under way come to their end."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+            strikes = list(self._strikes)
+        for strike in strikes:
+            strike.join(within_s)
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _record(self, event: AnyEvent) -> None:
+        self._journal.add(event)
+        self._recorded.append(event)
+
+    def _closed(self, index: int) -> bool:
+        return any(
+            isinstance(event, FaultInvoked | FaultEnded) and event.op == index
+            for event in self._recorded
+        )
+
+    def _commits(self) -> int:
+        return max((e.epoch + 1 for e in self._recorded if isinstance(e, Committed)), default=0)
+
+    def _await_commits(self, op: Op) -> bool:
+        needed = commits_before(op)
+        return self._changed.wait_for(
+            lambda: self._over or self._commits() >= needed, timeout=self._plan.limits.gate_s
+        )
+
+    def _give_up(self, op: Op, why: str) -> None:
+        self._holding.discard(op.index)
+        within = f"within {self._plan.limits.gate_s:g} s while the rank was held"
+        self._record(FaultEnded(op=op.index, status="fail", detail=f"{why} {within}"))
+        self._changed.notify_all()
+
+    def _is_over(self) -> bool:
+        return self._over
+
+    def _begin(self, op: Op, arrived: Victim) -> threading.Event:
+        assert op in due_ops(self._plan, self._recorded)
+        rank = arrived.rank if op.fault.rank is None else op.fault.rank
+        victim = arrived if rank == arrived.rank else self._group.get(rank)
+        released = threading.Event()
+        target = victim or replace(arrived, rank=rank, pid=0, node_id="")
+        self._record(
+            FaultInvoked(
+                op=op.index,
+                fault=str(op.fault),
+                attempt=target.attempt,
+                rank=target.rank,
+                pid=target.pid,
+                node_id=target.node_id,
+            )
+        )
+        strike = threading.Thread(
+            target=self._strike, args=(op, victim, arrived, released), name=f"op-{op.index}"
+        )
+        self._strikes.append(strike)
+        strike.start()
+        return released
+
+    def _strike(
+        self, op: Op, victim: Victim | None, arrived: Victim, released: threading.Event
+    ) -> None:
+        def release(deadline_ns: int | None) -> None:
+            if released.is_set():
+                return
+            if deadline_ns is not None and victim is not None:
+                notice = NoticeGiven(op=op.index, node_id=victim.node_id, deadline_ns=deadline_ns)
+                self._journal.add(notice)
+            self._journal.add(Released(op=op.index, attempt=arrived.attempt, rank=arrived.rank))
+            released.set()
+
+        outcome = self._carry_out(op, victim, release)
+        with self._changed:
+            self._record(FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail))
+            self._holding.discard(op.index)
+            self._changed.notify_all()
+        release(None)
+
+    def _carry_out(self, op: Op, victim: Victim | None, release: Release) -> Outcome:
+        if victim is None:
+            return Outcome("fail", f"no worker holds rank {op.fault.rank}")
+        try:
+            return op.fault.strike(self._world, victim, release)
+        except ProcessLookupError as error:
+            return Outcome("fail", f"the target was already gone: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the harm is uncertain
+            return Outcome("info", f"{type(error).__name__}: {error}")
+
+
+def holds_polls(op: Op) -> bool:
+    """Say whether an op needs Ray's controller held between two polls."""
+    return isinstance(op.at, AtMoment) and op.at.moment == "reported"

@@ -1,0 +1,128 @@
+"""One run's folder: `reports/<scenario>/<seed>-<start>/`.
+
+scenario.yaml  the file as it was          plan.json    every choice made
+env.json       versions and machine        history.jsonl  everything seen
+verdict.json   the judgement               report.html  junit.xml
+journals/      one per process             logs/        output and stacks
+storage/       where the job kept its checkpoints
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from chaos.errors import HistoryError, UsageError
+from chaos.model.history import History
+from chaos.model.plan import Plan
+from chaos.model.verdict import Verdict
+from chaos.run.journal import load_history, write_history
+
+HISTORY = "history.jsonl"
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The paths of one run, and the reading and writing of its small files."""
+
+    path: Path
+
+    @property
+    def journals(self) -> Path:
+        """The folder of the journals, one per process."""
+        return self.path / "journals"
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the job's output and of stacks."""
+        return self.path / "logs"
+
+    @property
+    def storage(self) -> Path:
+        """Where the job's checkpoints go."""
+        return self.path / "storage"
+
+    def save_history(self, history: History, *, name: str = HISTORY) -> None:
+        """Write the merged history, or the baseline's (`baseline.jsonl`)."""
+        write_history(self.path / name, history)
+
+    def load_history(self, name: str = HISTORY) -> History:
+        """Read what `save_history` wrote, or raise `HistoryError`."""
+        return load_history(self.path / name)
+
+    def save_verdict(self, verdict: Verdict) -> None:
+        """Write the verdict."""
+        self.write("verdict.json", verdict.model_dump_json(indent=2))
+
+    def load_plan(self) -> Plan:
+        """Read the plan, or raise `HistoryError` with what is wrong in it."""
+        path = self.path / "plan.json"
+        try:
+            return Plan.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise HistoryError(
+                f"cannot read the plan: {error.strerror}",
+                "Give the directory of a run, such as reports/<scenario>/<seed>-<start>.",
+                place=str(path),
+            ) from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise HistoryError(
+                f"not a plan of this version: {where}: {first['msg']}",
+                "Make a new one with `chaos run` on the scenario beside it.",
+                place=str(path),
+            ) from error
+
+    def load_env(self) -> dict[str, Any]:
+        """Read what was recorded of versions and machine; empty where it is missing."""
+        path = self.path / "env.json"
+        try:
+            env = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return env if isinstance(env, dict) else {}
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a small file of this run, whole or not at all."""
+        path = self.path / name
+        draft = path.with_name(f".{name}.draft")
+        draft.write_text(text, encoding="utf-8")
+        return draft.replace(path)
+
+
+def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirectory:
+    """Make a run's folder and save what it rests on, before anything is done.
+
+    `name` gets a suffix where it is taken. Raises `UsageError` where the
+    folder cannot be written.
+    """
+    try:
+        directory = RunDirectory(_fresh(parent, name))
+        directory.journals.mkdir()
+        directory.logs.mkdir()
+        directory.write("plan.json", plan.model_dump_json(indent=2))
+        directory.write("env.json", json.dumps(env, indent=2))
+        if Path(plan.file).is_file():
+            directory.write("scenario.yaml", Path(plan.file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"cannot write there: {error.strerror}",
+            "Choose a folder that can be written with --reports.",
+            place=str(parent),
+        ) from error
+    return directory
+
+
+def _fresh(parent: Path, name: str) -> Path:
+    parent.mkdir(parents=True, exist_ok=True)
+    for suffix in ["", *(f"-{n}" for n in range(2, 1000))]:
+        path = parent / f"{name}{suffix}"
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path.resolve()
+    raise UsageError(f"a thousand runs named {name} are there already", place=str(parent))

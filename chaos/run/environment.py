@@ -1,0 +1,64 @@
+"""The machine and the versions a run was made on: recorded with it, part of a baseline's digest."""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+DISTRIBUTIONS = ("ray-train-chaos", "ray", "torch", "numpy", "pyarrow")
+
+
+def environment(cwd: Path) -> dict[str, Any]:
+    """Give versions, machine and commit; what cannot be told is left out."""
+    return {
+        "versions": {"python": platform.python_version(), **_versions()},
+        "machine": {
+            "system": f"{platform.system()} {platform.release()}",
+            "processor": processor(),
+            "cpus": os.cpu_count(),
+        },
+        "commit": _commit(cwd),
+    }
+
+
+def decisive_versions() -> dict[str, str]:
+    """Give what a job's arithmetic may depend on besides its own code."""
+    return {"python": platform.python_version(), "processor": processor(), **_versions()}
+
+
+def processor() -> str:
+    """Give the processor's model: another one may round differently."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.machine())
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in DISTRIBUTIONS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _commit(cwd: Path) -> str | None:
+    """Give the commit of the job's repository, marked where the tree has changes."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],  # noqa: S607 - git by PATH
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return described.stdout.strip() or None
