@@ -1,0 +1,98 @@
+"""What was written before a crash can be read after it, line by line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.errors import HistoryError
+from chaos.model.event import RunStarted, StepDone
+from chaos.model.history import History
+from chaos.run.clock import SystemClock
+from chaos.run.journal import Journal, Tail, load_history, read_history, write_history
+
+
+def step(number: int) -> StepDone:
+    return StepDone(attempt=0, rank=0, epoch=0, step=number, losses=(0.1 * number,))
+
+
+def journal_in(folder: Path, source: str = "worker-1", steps: int = 3) -> Journal:
+    journal = Journal(folder, source, role="worker", clock=SystemClock())
+    for number in range(1, steps + 1):
+        journal.add(step(number))
+    return journal
+
+
+def test_a_torn_last_line_is_left_out_and_its_journal_named(tmp_path: Path) -> None:
+    path = journal_in(tmp_path).path
+    path.write_bytes(path.read_bytes() + b'{"time_ns": 12, "sou')
+
+    history = read_history(tmp_path)
+
+    assert history.torn == ("worker-1",)
+    assert [event.step for _, event in history.of(StepDone)] == [1, 2, 3]
+
+
+def test_a_damaged_line_names_its_file_and_number(tmp_path: Path) -> None:
+    path = journal_in(tmp_path).path
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], b"not json\n", *lines[2:]]))
+
+    with pytest.raises(HistoryError, match=r"worker-1\.jsonl:3: not an event"):
+        read_history(tmp_path)
+
+
+def test_a_history_is_the_same_after_writing_and_loading(tmp_path: Path) -> None:
+    journal_in(tmp_path, "worker-1")
+    journal_in(tmp_path, "worker-2")
+    merged = read_history(tmp_path)
+    torn = History(merged.entries, torn=("worker-2",))
+
+    write_history(tmp_path / "history.jsonl.out", torn)
+    again = load_history(tmp_path / "history.jsonl.out")
+
+    assert again.entries == merged.entries
+    assert again.torn == ("worker-2",)
+
+
+def test_a_missing_history_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match="Is this the directory of a run"):
+        load_history(tmp_path / "history.jsonl")
+
+
+def test_merged_journals_are_in_order_of_time(tmp_path: Path) -> None:
+    first, second = journal_in(tmp_path, "a", 0), journal_in(tmp_path, "b", 0)
+    for number in range(1, 6):
+        (first if number % 2 else second).add(step(number))
+
+    history = read_history(tmp_path)
+
+    assert [event.step for _, event in history.of(StepDone)] == [1, 2, 3, 4, 5]
+
+
+def test_a_tail_gives_each_event_once_and_no_half_line(tmp_path: Path) -> None:
+    tail = Tail(tmp_path)
+    journal = journal_in(tmp_path, steps=1)
+    assert len(tail.new_entries()) == 2
+    assert tail.new_entries() == []
+
+    journal.add(RunStarted(scenario="s", seed=0, backend="ray"))
+    with journal.path.open("ab") as file:
+        file.write(b'{"half')
+
+    assert [type(e.what).__name__ for e in tail.new_entries()] == ["RunStarted"]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_loss_keeps_every_bit(tmp_path_factory: pytest.TempPathFactory, value: float) -> None:
+    folder = tmp_path_factory.mktemp("journal")
+    journal = Journal(folder, "worker-1", role="worker", clock=SystemClock())
+    journal.add(StepDone(attempt=0, rank=0, epoch=0, step=1, losses=(value,)))
+    journal.close()
+
+    _, event = next(read_history(folder).of(StepDone))
+
+    assert event.losses is not None
+    assert isinstance(event.losses[0], float)
+    assert event.losses[0].hex() == value.hex()
