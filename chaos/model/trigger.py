@@ -52,7 +52,7 @@ class AtMoment(Record):
 
 
 def _kind(value: object) -> str:
-    keys = value if isinstance(value, dict) else vars(value)
+    keys = value if isinstance(value, dict) else getattr(value, "__dict__", ())
     return "moment" if "moment" in keys else "step"
 
 

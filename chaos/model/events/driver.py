@@ -1,0 +1,37 @@
+"""What the user's script did around `trainer.fit()`."""
+
+from typing import Any
+
+from chaos.model.events.base import Event
+
+
+class FitCalled(Event, frozen=True, kw_only=True):
+    """The user's script called `trainer.fit()`; the settings that are in force."""
+
+    trainer: str
+    workers: int
+    run_name: str
+    storage_path: str
+    settings: dict[str, Any]
+    replaced: dict[str, Any]
+
+
+class FitReturned(Event, frozen=True, kw_only=True):
+    """`fit()` returned a result."""
+
+    metrics: dict[str, Any]
+    checkpoint: str | None
+
+
+class FitRaised(Event, frozen=True, kw_only=True):
+    """`fit()` raised; `error` is the exception's class."""
+
+    error: str
+    message: str
+
+
+class ScriptRaised(Event, frozen=True, kw_only=True):
+    """The script failed outside `fit()`, or never called it (`error: NoFit`)."""
+
+    error: str
+    message: str

@@ -1,0 +1,61 @@
+"""What the harness itself did and saw: the frame of every run."""
+
+from typing import Literal
+
+from chaos.model.events.base import Event
+
+
+class JournalOpened(Event, frozen=True, kw_only=True):
+    """The first line of every journal."""
+
+    role: Literal["harness", "driver", "controller", "worker", "chaos"]
+    host: str
+    pid: int
+    wall_ns: int
+
+
+class RunStarted(Event, frozen=True, kw_only=True):
+    """The harness begins to execute a plan."""
+
+    scenario: str
+    seed: int
+    backend: str
+
+
+class DriverExited(Event, frozen=True, kw_only=True):
+    """The process that ran the user's script has ended; negative codes are signals."""
+
+    code: int
+
+
+class DeadlinePassed(Event, frozen=True, kw_only=True):
+    """The run was still going at its limit, and was ended by the harness."""
+
+    limit_s: float
+
+
+class StackTaken(Event, frozen=True, kw_only=True):
+    """A process of the run was asked for its stacks; `path` is below the run directory."""
+
+    pid: int
+    rank: int | None
+    path: str
+
+
+class LeftoversSearched(Event, frozen=True, kw_only=True):
+    """The harness has looked for what the run left behind, in these places."""
+
+    places: tuple[str, ...]
+
+
+class Leftover(Event, frozen=True, kw_only=True):
+    """Something of the run that outlived it: a process, placement group, actor or directory."""
+
+    kind: Literal["process", "placement_group", "actor", "checkpoint_directory"]
+    what: str
+
+
+class RunEnded(Event, frozen=True, kw_only=True):
+    """The harness has stopped watching; nothing of the run is recorded after this."""
+
+    interrupted: bool = False

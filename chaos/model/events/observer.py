@@ -1,0 +1,66 @@
+"""What was seen inside Ray Train's controller."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from chaos.model.events.base import Event
+
+
+class ControllerState(Event, frozen=True, kw_only=True):
+    """Ray's controller went from one state to another; equal repeats are dropped."""
+
+    previous: str
+    state: str
+
+
+class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Which process holds a rank, and where."""
+
+    rank: int
+    pid: int
+    node_id: str
+    node_ip: str
+
+
+class WorkerGroupStarted(Event, frozen=True, kw_only=True):
+    """An attempt's workers are up; attempt 0 is the first."""
+
+    attempt: int
+    workers: tuple[WorkerPlace, ...]
+
+
+class Committed(Event, frozen=True, kw_only=True):
+    """Ray's controller recorded a report of all ranks.
+
+    `epoch` is the report's number in the surviving lineage. `checkpoint` is
+    the checkpoint directory's name, None where the report carried none.
+    `metrics` holds one record per reporting rank, in rank order.
+    """
+
+    attempt: int
+    epoch: int
+    checkpoint: str | None
+    metrics: tuple[dict[str, Any], ...]
+
+
+class FailureDecided(Event, frozen=True, kw_only=True):
+    """Ray's controller saw a failure and decided.
+
+    `charged` is the budget that Ray's policy counts it against. `errors` maps
+    a rank to the class and first line of its error; a survivor's broken
+    connection often stands there in place of the dead rank's own.
+    """
+
+    attempt: int
+    decision: Literal["RETRY", "RAISE", "NOOP"]
+    charged: Literal["failures", "preemptions", "controller"]
+    error: str
+    errors: dict[int, str]
+
+
+class ObserverFailed(Event, frozen=True, kw_only=True):
+    """The observer met an exception of its own: what it should have seen is missing."""
+
+    where: str
+    error: str
