@@ -1,0 +1,112 @@
+"""Do the parts of a scenario fit together, and do its files exist?
+
+Each question is asked of what is there, so that a mistake elsewhere in the
+file does not hide an answer.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from chaos.model.scenario import FAULTS
+from chaos.scenario.problem import Loc, Problem
+from chaos.scenario.source import Lines, Plain
+from chaos.scenario.spelling import quoted
+
+
+def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
+    """Give what does not fit; paths are relative to `folder`, the scenario file's."""
+    yield from _missing_script(value, lines, folder)
+    yield from _missing_inputs(value, lines, folder)
+    yield from _misspelt_train_loop(value, lines)
+    yield from _too_few_cpus(value, lines)
+    yield from _ranks_out_of_range(value, lines)
+
+
+def _missing_script(value: Plain, lines: Lines, folder: Path) -> Iterator[Problem]:
+    loc = ("job", "script")
+    script = _pick(value, loc)
+    if not isinstance(script, str):
+        return
+    if _is_folder(folder / script):
+        text = f"the script {quoted(script)} is a folder"
+        yield Problem(lines.value(loc), text, "Name the file to run.", loc)
+    elif not _exists(folder / script):
+        hint = "The path is relative to the scenario file."
+        yield Problem(lines.value(loc), f"there is no script {quoted(script)}", hint, loc)
+
+
+def _missing_inputs(value: Plain, lines: Lines, folder: Path) -> Iterator[Problem]:
+    inputs = _pick(value, ("job", "inputs"))
+    for number, name in enumerate(inputs if isinstance(inputs, list) else ()):
+        if isinstance(name, str) and not _exists(folder / name):
+            loc = ("job", "inputs", number)
+            hint = "The path is relative to the scenario file."
+            yield Problem(lines.value(loc), f"there is no input {quoted(name)}", hint, loc)
+
+
+def _misspelt_train_loop(value: Plain, lines: Lines) -> Iterator[Problem]:
+    loc = ("job", "train_loop")
+    train_loop = _pick(value, loc)
+    if not isinstance(train_loop, str):
+        return
+    module, _, function = train_loop.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), function)):
+        text = f"train_loop must be module:function, got {quoted(train_loop)}"
+        yield Problem(lines.value(loc), text, "Write it like `mypackage.train:train_loop`.", loc)
+
+
+def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
+    workers = _whole(value, ("job", "workers"), default=None)
+    nodes = _whole(value, ("cluster", "nodes"), default=None)
+    cpus = _whole(value, ("cluster", "cpus_per_node"), default=1)
+    if workers is None or nodes is None or cpus is None or nodes * cpus >= workers:
+        return
+    loc = ("cluster", "nodes")
+    text = f"the cluster holds {nodes * cpus} of {workers} workers (nodes x cpus_per_node)"
+    hint = f"Raise nodes, or leave it out: then it is {workers + 1}, one to spare."
+    yield Problem(lines.value(loc), text, hint, loc)
+
+
+def _ranks_out_of_range(value: Plain, lines: Lines) -> Iterator[Problem]:
+    workers = _whole(value, ("job", "workers"), default=None)
+    faults = _pick(value, ("faults",))
+    if workers is None or not isinstance(faults, list):
+        return
+    for number in range(len(faults)):
+        for key in ("at", *FAULTS):
+            loc = ("faults", number, key, "rank")
+            rank = _whole(value, loc, default=None, least=0)
+            if rank is not None and rank >= workers:
+                text = f"rank must be below job.workers ({workers}), got {rank}"
+                yield Problem(lines.value(loc), text, "Ranks count from 0.", loc)
+
+
+def _whole(value: Plain, loc: Loc, *, default: int | None, least: int = 1) -> int | None:
+    """Give the number at `loc`, the default where nothing is, None where it is no such number."""
+    given = _pick(value, loc)
+    if given is None:
+        return default
+    is_whole = isinstance(given, int) and not isinstance(given, bool)
+    return given if is_whole and given >= least else None
+
+
+def _pick(value: Plain, loc: Loc) -> Plain:
+    for part in loc:
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+        else:
+            return None
+    return value
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that the file system cannot hold
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    return _exists(path) and path.is_dir()
