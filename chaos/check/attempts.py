@@ -1,0 +1,74 @@
+"""Were there as many attempts as faults call for?"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from chaos.check.attempt import Attempt
+from chaos.check.result import conclude, plural, unknown
+from chaos.check.trial import Trial
+from chaos.model.verdict import Anomaly, CheckResult
+
+NAME = "attempts"
+
+
+def check(trial: Trial) -> CheckResult:
+    """Require one attempt more than there are attempts that a fault ended.
+
+    Where `fit()` is expected to raise, the last of these has no successor.
+    An attempt too many is a failure that nobody injected
+    (Ray 2.60: a worker group that does not come up opens another).
+    """
+    opened = [attempt for attempt in trial.run.attempts if attempt.opened is not None]
+    if not opened:
+        return unknown(NAME, "no worker group was seen")
+    due = _due(trial)
+    doubts = []
+    if trial.plan.expect.attempts is None:
+        doubts += [f"what {s.op} came to is not known" for s in trial.strikes if s.is_in_doubt]
+    anomalies = list(_too_many(trial, opened, due)) if len(opened) > due and not doubts else []
+    if not trial.run.ending.is_over:
+        doubts.append("the run was not seen to its end")
+    if len(opened) < due and not doubts:
+        anomalies.append(_too_few(trial, opened, due))
+    return conclude(
+        NAME,
+        anomalies=anomalies,
+        doubts=doubts,
+        evidence=len(opened),
+        summary=f"{plural(len(opened), 'attempt')}, as due",
+        measures={"attempts": len(opened)},
+    )
+
+
+def _due(trial: Trial) -> int:
+    if trial.plan.expect.attempts is not None:
+        return trial.plan.expect.attempts
+    return 1 + len(trial.hits) - (trial.error_was_expected and bool(trial.hits))
+
+
+def _too_many(trial: Trial, opened: list[Attempt], due: int) -> Iterator[Anomaly]:
+    head = f"{plural(len(opened), 'attempt')} instead of {due}"
+    found = [
+        (attempt, before) for before, attempt in pairwise(opened) if before.index not in trial.hits
+    ]
+    for attempt, before in found:
+        assert attempt.opened is not None
+        why = f": {before.decisions[-1].event.error}" if before.decisions else ""
+        yield Anomaly(
+            message=f"{head}: nothing was done to attempt {before.index}, and attempt "
+            f"{attempt.index} followed it{why}",
+            events=(attempt.opened,),
+        )
+    if not found:
+        yield Anomaly(message=head, events=tuple(a.opened or 0 for a in opened[due:]))
+
+
+def _too_few(trial: Trial, opened: list[Attempt], due: int) -> Anomaly:
+    head = f"{plural(len(opened), 'attempt')} instead of {due}"
+    indexes = {attempt.index for attempt in opened}
+    for index, hits in sorted(trial.hits.items()):
+        if index + 1 not in indexes:
+            events = tuple(number for strike in hits for number in strike.events)
+            message = f"{head}: a fault ended attempt {index}, and none followed it"
+            return Anomaly(message=message, events=events)
+    return Anomaly(message=head)

@@ -1,0 +1,65 @@
+"""Did every restart go on at the place that its checkpoint says?"""
+
+from collections.abc import Iterator
+
+from chaos.check.attempt import Start
+from chaos.check.restarts import Restart
+from chaos.check.result import conclude, plural, unknown, without_restart
+from chaos.check.trial import Course, Trial
+from chaos.model.verdict import Anomaly, CheckResult
+
+NAME = "cursor"
+
+
+def check(trial: Trial) -> CheckResult:
+    """Require the baseline's number of steps, per rank, in the first epoch after a restart.
+
+    Workers count steps from their last report, so a part of an epoch that is
+    done twice (Lightning-AI/pytorch-lightning#19815) or left out
+    (Lightning-AI/pytorch-lightning#5325) shows as another number of steps.
+    """
+    if not trial.restarts:
+        return without_restart(NAME, trial)
+    if trial.reference is None:
+        return unknown(NAME, "there is no baseline to count an epoch's steps by")
+    anomalies, doubts, counted = [], [], 0
+    for restart in trial.restarts:
+        anomalies += list(_anomalies(restart, trial, trial.reference))
+        whole = sum(_is_whole(restart, start, trial) for start in _starts(restart))
+        if whole == 0 and restart is trial.restarts[-1]:
+            doubts.append(f"no rank finished the first epoch of attempt {restart.attempt.index}")
+        counted += whole
+    return conclude(
+        NAME,
+        anomalies=anomalies,
+        doubts=doubts,
+        evidence=counted,
+        summary=f"no step repeated or skipped after {plural(len(trial.restarts), 'restart')}",
+    )
+
+
+def _starts(restart: Restart) -> list[Start]:
+    return [start for _, start in sorted(restart.attempt.starts.items())]
+
+
+def _is_whole(restart: Restart, start: Start, trial: Trial) -> bool:
+    """Say whether the rank made all the steps it was going to make in its first epoch."""
+    is_last = restart is trial.restarts[-1]
+    finished = is_last and trial.run.ending.is_finished
+    return finished or restart.attempt.ended_epoch(start.rank, start.epoch)
+
+
+def _anomalies(restart: Restart, trial: Trial, reference: Course) -> Iterator[Anomaly]:
+    for start in _starts(restart):
+        rank, epoch = start.rank, start.epoch
+        steps = restart.attempt.by_epoch.get((rank, epoch), ())
+        due = reference.lineage.count(rank, epoch)
+        surplus = len(steps) - due
+        if surplus == 0 or (surplus < 0 and not _is_whole(restart, start, trial)):
+            continue
+        did = "repeated" if surplus > 0 else "skipped"
+        yield Anomaly(
+            message=f"rank {rank} {did} {plural(abs(surplus), 'step')} of epoch {epoch} after "
+            f"the restart: {len(steps)} instead of {due}",
+            events=(start.number, *(s.number for s in steps[due:])),
+        )

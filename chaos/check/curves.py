@@ -1,0 +1,79 @@
+"""A run's loss, step by step, on an axis that it shares with its baseline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chaos.check.attempt import Losses, Step
+from chaos.check.comparison import number
+from chaos.check.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One step of one attempt.
+
+    `position` counts steps from the start of training, from 1; a step that is
+    done again has the position that it had. `loss` is the mean over the
+    step's micro-batches, None where it is unknown or not finite. `lost`: a
+    restart threw the step away. `number` is its event.
+    """
+
+    number: int
+    attempt: int
+    epoch: int
+    step: int
+    position: int
+    loss: float | None
+    lost: bool
+
+
+@dataclass(frozen=True)
+class Curves:
+    """One rank's losses: of the run, lost work included, and of its baseline."""
+
+    run: tuple[Point, ...]
+    baseline: tuple[Point, ...]
+
+
+def curves(trial: Trial, *, rank: int = 0) -> Curves:
+    """Lay the steps of one rank along one axis, in the order in which they were done."""
+    courses = [trial.run] if trial.reference is None else [trial.run, trial.reference]
+    steps = [[s for a in c.attempts for s in a.steps if s.rank == rank] for c in courses]
+    origins = _origins([step for of in steps for step in of])
+    lines = []
+    for course, done in zip(courses, steps, strict=True):
+        kept = {s.number for (of, _), on in course.lineage.steps.items() if of == rank for s in on}
+        lines.append(tuple(_point(s, origins, lost=s.number not in kept) for s in done))
+    return Curves(run=lines[0], baseline=lines[1] if trial.reference is not None else ())
+
+
+def _origins(steps: Sequence[Step]) -> dict[int, int]:
+    """Give each epoch its place on the axis, as wide as it ever was in either run."""
+    widths: dict[int, int] = {}
+    for step in steps:
+        widths[step.epoch] = max(widths.get(step.epoch, 0), step.step)
+    origins, end = {}, 0
+    for epoch, width in sorted(widths.items()):
+        origins[epoch] = end
+        end += width
+    return origins
+
+
+def _point(step: Step, origins: dict[int, int], *, lost: bool) -> Point:
+    return Point(
+        number=step.number,
+        attempt=step.attempt,
+        epoch=step.epoch,
+        step=step.step,
+        position=origins[step.epoch] + step.step,
+        loss=_mean(step.losses),
+        lost=lost,
+    )
+
+
+def _mean(losses: Losses | None) -> float | None:
+    values = [value for loss in losses or () if (value := number(loss)) is not None]
+    if not values:
+        return None
+    mean = sum(values) / len(values)
+    return mean if mean - mean == 0 else None  # not so for infinities and NaN

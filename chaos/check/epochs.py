@@ -1,0 +1,125 @@
+"""Was every epoch trained once, and as long as it should be?"""
+
+from collections.abc import Iterator
+
+from chaos.check.attempt import Commit
+from chaos.check.lineage import Lineage
+from chaos.check.result import conclude, nothing_due, plural
+from chaos.check.trial import Course, Trial
+from chaos.model.verdict import Anomaly, CheckResult
+
+NAME = "epochs"
+
+
+def check(trial: Trial) -> CheckResult:
+    """Require that the lineage commits epochs 0, 1, 2, … once each, as many as the baseline.
+
+    Every epoch but the first after a restart (`cursor` judges those) has the
+    baseline's number of steps per rank, and the metric that carries the
+    epoch, if the scenario names one, has the baseline's values. A job that
+    is handed a checkpoint and starts over all the same (ray-project/ray#46814),
+    or that trains a finished epoch again (Lightning-AI/pytorch-lightning#850),
+    trains more epochs than its baseline.
+    """
+    ours = trial.run.lineage
+    anomalies = [*_contiguity(ours)]
+    doubts = []
+    if trial.reference is not None:
+        anomalies += [*_number(trial, trial.reference), *_lengths(trial, trial.reference)]
+        anomalies += [*_metric(trial, trial.reference)]
+    elif trial.plan.ops:
+        doubts.append("there is no baseline to count epochs by")
+    if not trial.run.ending.is_finished and not trial.error_was_expected:
+        doubts.append("the job did not finish")
+    if anomalies and (hint := _hint(trial)):
+        first = anomalies[0]
+        anomalies[0] = first.model_copy(update={"message": f"{first.message}; {hint}"})
+    summary = _summary(trial)
+    if not ours.commits and not ours.steps and not doubts and trial.error_was_expected:
+        return nothing_due(NAME, summary)
+    evidence = len(ours.commits) + len(ours.steps)
+    return conclude(NAME, anomalies=anomalies, doubts=doubts, evidence=evidence, summary=summary)
+
+
+def _summary(trial: Trial) -> str:
+    done = plural(len(trial.run.lineage.commits), "epoch")
+    if trial.reference is None:
+        return f"{done}, each once; nothing to compare with"
+    if trial.error_was_expected:
+        return f"{done}, each once, until the job ended with the expected error"
+    return f"{done}, each once, as in the baseline"
+
+
+def _contiguity(ours: Lineage) -> Iterator[Anomaly]:
+    due = 0
+    for commit in ours.commits:
+        if commit.epoch < due:
+            message = f"epoch {commit.epoch} was committed twice"
+            yield Anomaly(message=message, events=(commit.number,))
+        elif commit.epoch > due:
+            one = commit.epoch == due + 1
+            lost = f"epoch {due} was" if one else f"epochs {due}-{commit.epoch - 1} were"
+            message = f"{lost} never committed, and epoch {commit.epoch} was"
+            yield Anomaly(message=message, events=(commit.number,))
+        due = max(due, commit.epoch + 1)
+
+
+def _number(trial: Trial, reference: Course) -> Iterator[Anomaly]:
+    ours, due = trial.run.lineage.commits, len(reference.lineage.commits)
+    if len(ours) > due:
+        message = f"{plural(len(ours), 'epoch')} were trained, the baseline has {due}"
+        yield Anomaly(message=message, events=tuple(c.number for c in ours[due:]))
+    elif len(ours) < due and trial.run.ending.is_finished:
+        message = f"the job finished after {plural(len(ours), 'epoch')}, the baseline has {due}"
+        yield Anomaly(message=message, events=tuple(c.number for c in ours[-1:]))
+
+
+def _lengths(trial: Trial, reference: Course) -> Iterator[Anomaly]:
+    ours, theirs = trial.run.lineage, reference.lineage
+    committed = {commit.epoch for commit in ours.commits}
+    epochs = {c.epoch for c in theirs.commits}
+    for rank, epoch in sorted(set(ours.steps) | set(theirs.steps), key=lambda key: key[::-1]):
+        surplus = ours.count(rank, epoch) - theirs.count(rank, epoch)
+        # A surplus epoch has its own anomaly, and so has a missing one.
+        if surplus == 0 or (rank, epoch) in ours.resumed or epoch in epochs ^ committed:
+            continue
+        is_whole = epoch in committed or trial.run.ending.is_finished
+        if surplus > 0 or is_whole:
+            steps = ours.steps.get((rank, epoch), ())
+            yield Anomaly(
+                message=f"rank {rank} made {plural(len(steps), 'step')} in epoch {epoch}, "
+                f"the baseline {theirs.count(rank, epoch)}",
+                events=tuple(s.number for s in steps[-1:]),
+            )
+
+
+def _metric(trial: Trial, reference: Course) -> Iterator[Anomaly]:
+    key = trial.plan.job.epoch_metric
+    if key is None:
+        return
+    for mine, theirs in zip(trial.run.lineage.commits, reference.lineage.commits, strict=False):
+        ours, due = _values(mine, key), _values(theirs, key)
+        if ours != due:
+            yield Anomaly(
+                message=f"report {mine.epoch} says `{key}` {_say(ours)}, "
+                f"the baseline's {_say(due)}",
+                events=(mine.number,),
+            )
+            return
+
+
+def _values(commit: Commit, key: str) -> list[object]:
+    return [metrics.get(key) for metrics in commit.metrics]
+
+
+def _say(values: list[object]) -> str:
+    return " and ".join(dict.fromkeys("nothing" if v is None else str(v) for v in values))
+
+
+def _hint(trial: Trial) -> str | None:
+    """Name the usual cause, where it was seen: the checkpoint was offered and left alone."""
+    for restart in trial.restarts:
+        offered = [c for c in restart.handed.values() if c is not None]
+        if offered and restart.attempt.steps and not restart.attempt.asked:
+            return f"no rank of attempt {restart.attempt.index} asked for its checkpoint"
+    return None

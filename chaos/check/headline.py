@@ -1,0 +1,113 @@
+"""The verdict in one sentence, for a person."""
+
+from collections.abc import Sequence
+
+from chaos.check.restarts import Restart
+from chaos.check.result import plural
+from chaos.check.strikes import Strike
+from chaos.check.trajectory import NAME as TRAJECTORY
+from chaos.check.trajectory import difference, divergence
+from chaos.check.trial import Trial
+from chaos.model.scenario import Validity
+from chaos.model.trigger import AtMoment
+from chaos.model.verdict import CheckResult
+
+_DEEDS = {
+    "kill_worker": "rank {rank} was killed {place}",
+    "kill_node": "the node of rank {rank} was lost {place}",
+    "preempt_node": "the node of rank {rank} was given notice {place} and lost {notice:g} s later",
+}
+_PLACES = {
+    "upload_begin": "as its upload of epoch {epoch} began",
+    "upload_end": "when its upload of epoch {epoch} was done and report() had not returned",
+    "reported": "when report() of epoch {epoch} had returned and Ray had not committed it",
+    "committed": "when Ray had committed epoch {epoch}",
+}
+
+
+def headline(trial: Trial, results: Sequence[CheckResult], validity: Validity) -> str:
+    """Say what was done, what became of the job, and how that is known."""
+    sentence = _sentence(trial, results, validity)
+    return sentence[:1].upper() + sentence[1:].removesuffix(".") + "."
+
+
+def _sentence(trial: Trial, results: Sequence[CheckResult], validity: Validity) -> str:
+    if validity == "valid":
+        return f"{_deeds(trial)}{_good(trial)}"
+    if validity == "invalid":
+        return f"{_deeds(trial)}{_bad(trial, results)}"
+    doubts = (result.summary for result in results if result.validity == "unknown")
+    return f"it cannot be told whether the job came out right: {next(doubts)}"
+
+
+def _deeds(trial: Trial) -> str:
+    landed = [strike for strike in trial.strikes if strike.landed]
+    if not landed:
+        return "nothing was done to the job; "
+    deeds = [_deed(strike) for strike in landed]
+    return " and ".join([", ".join(deeds[:-1]), deeds[-1]] if deeds[:-1] else deeds) + "; "
+
+
+def _deed(strike: Strike) -> str:
+    at, notice = strike.op.at, strike.op.preempt_node
+    place = (
+        _PLACES[at.moment] if isinstance(at, AtMoment) else f"at epoch {at.epoch}, step {at.step}"
+    )
+    return _DEEDS[strike.op.kind].format(
+        rank=strike.rank,
+        place=place.format(epoch=at.epoch),
+        notice=notice.notice_s if notice else 0,
+    )
+
+
+def _good(trial: Trial) -> str:
+    lineage = trial.run.lineage
+    size = f"{plural(len(lineage.commits), 'epoch')}, {plural(lineage.steps_done, 'step')}"
+    went_on = _went_on(trial.restarts)
+    if trial.error_was_expected:
+        assert trial.run.ending.raised is not None
+        return (
+            f"{went_on}fit() raised {trial.run.ending.raised[1].error}, as expected, after {size}"
+        )
+    if not trial.plan.ops:
+        return f"{went_on}it finished: {size}"
+    equal = "bitwise equal to its baseline"
+    if trial.plan.expect.loss_tolerance is not None:
+        equal = "equal to its baseline within the tolerance it states"
+    return f"{went_on or 'the job '}came out {equal}: {size}"
+
+
+def _went_on(restarts: Sequence[Restart]) -> str:
+    if not restarts:
+        return ""
+    last = restarts[-1]
+    start = next(iter(last.handed.values()), None)
+    where = "from scratch"
+    if start is not None:
+        where = f"from {start}" + (f" (epoch {last.epoch - 1})" if last.epoch else "")
+    if len(restarts) > 1:
+        return f"the job restarted {len(restarts)} times, the last time {where}, and "
+    return f"the job {'started again' if start is None else 'resumed'} {where} and "
+
+
+def _bad(trial: Trial, results: Sequence[CheckResult]) -> str:
+    broken = [result for result in results if result.validity == "invalid"]
+    others = [result.check for result in broken[1:]]
+    also = f" (also broken: {', '.join(others)})" if others else ""
+    first = divergence(trial)
+    if broken[0].check != TRAJECTORY or first is None:
+        return f"{broken[0].anomalies[0].message}{also}"
+    place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
+    what = "loss" if first.what == "loss" else f"`{first.what}`"
+    fell = f"from {place} on its {what} differs from the baseline's: {difference(first)}"
+    return (
+        f"the job {'resumed, but' if trial.restarts else 'finished, but'} {fell}{_right(results)}"
+    )
+
+
+def _right(results: Sequence[CheckResult]) -> str:
+    """Say what is not the cause, so far as that was shown."""
+    shown = {result.check for result in results if result.validity == "valid" and result.evidence}
+    if {"resume-point", "cursor", "epochs"} <= shown:
+        return "; the checkpoint, the epochs and the number of steps are right"
+    return ""

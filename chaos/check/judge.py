@@ -1,0 +1,97 @@
+"""All checks together: what the evidence of a run comes to."""
+
+from typing import Protocol
+
+from chaos.check import (
+    attempts,
+    cursor,
+    epochs,
+    faults_happened,
+    leftovers,
+    lost_work,
+    outcome,
+    recovery,
+    resume_point,
+    retry_budget,
+    trajectory,
+    watched,
+)
+from chaos.check.headline import headline
+from chaos.check.trial import Trial
+from chaos.model.history import History
+from chaos.model.plan import Plan
+from chaos.model.scenario import Expect, Validity
+from chaos.model.verdict import CheckResult, Verdict
+
+
+class Check(Protocol):
+    """One promise, in a file of its own."""
+
+    NAME: str
+
+    def check(self, trial: Trial) -> CheckResult:
+        """Judge one run."""
+
+
+# The first two ask whether there is anything to judge by and are never `invalid`.
+# The others follow from the most specific promise to the one that almost every defect breaks.
+CHECKS: tuple[Check, ...] = (
+    faults_happened,
+    watched,
+    resume_point,
+    cursor,
+    epochs,
+    leftovers,
+    retry_budget,
+    attempts,
+    recovery,
+    lost_work,
+    outcome,
+    trajectory,
+)
+
+
+def judge(plan: Plan, history: History, baseline: History | None = None) -> Verdict:
+    """Give the verdict on one run."""
+    trial = Trial(plan, history, baseline)
+    results = tuple(_judged(check, trial) for check in CHECKS)
+    validity = _overall(results)
+    return Verdict(
+        validity=validity,
+        headline=headline(trial, results, validity),
+        as_expected=_is_expected(plan.expect, validity, results),
+        expectation=_expectation(plan.expect, validity, results),
+        results=results,
+    )
+
+
+def _judged(check: Check, trial: Trial) -> CheckResult:
+    try:
+        return check.check(trial)
+    except Exception as error:  # noqa: BLE001 (a check that fails has shown nothing)
+        why = f"the check itself failed: {type(error).__name__}: {error}"
+        return CheckResult(check=check.NAME, validity="unknown", summary=why, evidence=0)
+
+
+def _overall(results: tuple[CheckResult, ...]) -> Validity:
+    found = {result.validity for result in results}
+    if "invalid" in found:
+        return "invalid"
+    return "unknown" if "unknown" in found else "valid"
+
+
+def _first_broken(results: tuple[CheckResult, ...]) -> str | None:
+    return next((result.check for result in results if result.validity == "invalid"), None)
+
+
+def _is_expected(expect: Expect, validity: Validity, results: tuple[CheckResult, ...]) -> bool:
+    named = expect.check is None or expect.check == _first_broken(results)
+    return validity == expect.verdict and named
+
+
+def _expectation(expect: Expect, validity: Validity, results: tuple[CheckResult, ...]) -> str:
+    due = expect.verdict + (f", first named by {expect.check}" if expect.check else "")
+    if _is_expected(expect, validity, results):
+        return f"{due}, as expected"
+    first = _first_broken(results)
+    return f"expected {due}; it is {validity}" + (f", first named by {first}" if first else "")

@@ -1,0 +1,61 @@
+"""Did the run clean up after itself?"""
+
+from collections import Counter
+
+from chaos.check.result import conclude, plural, unknown
+from chaos.check.trial import Trial
+from chaos.model.event import Leftover, LeftoversSearched
+from chaos.model.verdict import Anomaly, CheckResult
+
+NAME = "leftovers"
+
+_GONE_FOR_GOOD = {
+    "process": "a process",
+    "placement_group": "a placement group",
+    "actor": "an actor",
+}
+
+
+def check(trial: Trial) -> CheckResult:
+    """Require that no process, placement group or actor of the run outlives it.
+
+    One unregistered checkpoint directory per landed fault is Ray's known
+    behaviour (2.60: files are uploaded before the report is recorded, and a
+    report that a fault cuts off is forgotten, its files are not); more are
+    not. A run that we ended ourselves, hung or interrupted, had no chance to
+    clean up. Related: ray-project/ray#35907 (a port still held after a restart).
+    """
+    ended = trial.run.ending
+    if ended.deadline is not None or (ended.ended is not None and ended.ended[1].interrupted):
+        return unknown(NAME, "the run was ended by us, before it could clean up")
+    left = list(trial.history.of(Leftover))
+    searched = [search for _, search in trial.history.of(LeftoversSearched)]
+    anomalies = [
+        Anomaly(message=f"{_GONE_FOR_GOOD[what.kind]} outlived the run: {what.what}", events=(n,))
+        for n, what in left
+        if what.kind in _GONE_FOR_GOOD
+    ]
+    directories = [(n, what) for n, what in left if what.kind == "checkpoint_directory"]
+    landed = sum(strike.landed for strike in trial.strikes)
+    if len(directories) > landed:
+        anomalies.append(
+            Anomaly(
+                message=f"{_directories(len(directories))} that no report registered, "
+                f"after {plural(landed, 'fault')}: {directories[-1][1].what}",
+                events=tuple(n for n, _ in directories),
+            )
+        )
+    counts = Counter(what.kind for _, what in left)
+    places = dict.fromkeys(place for search in searched for place in search.places)
+    return conclude(
+        NAME,
+        anomalies=anomalies,
+        doubts=() if searched else ("nobody looked for what the run left behind",),
+        evidence=len(searched),
+        summary=f"nothing of the run was left in {', '.join(places) or 'the places searched'}",
+        measures={f"left_{kind}": count for kind, count in sorted(counts.items())},
+    )
+
+
+def _directories(count: int) -> str:
+    return plural(count, "checkpoint directory", "checkpoint directories")

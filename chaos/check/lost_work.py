@@ -1,0 +1,61 @@
+"""Did a restart throw away too much finished work?"""
+
+from collections.abc import Iterator
+
+from chaos.check.restarts import Restart
+from chaos.check.result import conclude, plural, unknown, without_restart
+from chaos.check.trial import Trial
+from chaos.model.verdict import Anomaly, CheckResult
+
+NAME = "lost-work"
+
+
+def check(trial: Trial) -> CheckResult:
+    """Require that no restart throws away more steps than `expect.lost_steps.max`, on any rank.
+
+    Left out, the bound is the baseline's longest way from one checkpoint to
+    the next, and twice that for a preemption, which comes by the clock and
+    may find the last report not yet recorded: in Ray 2.60 a report that
+    returned is no commit until the controller's next poll.
+    """
+    if not trial.restarts:
+        return without_restart(NAME, trial)
+    if trial.plan.expect.lost_steps is None and trial.reference is None:
+        return unknown(NAME, "neither a baseline nor `expect.lost_steps` says how much is too much")
+    started = [restart for restart in trial.restarts if restart.attempt.starts]
+    anomalies = [anomaly for restart in started for anomaly in _anomalies(restart, trial)]
+    most = max((_lost(restart) for restart in started), default=0)
+    return conclude(
+        NAME,
+        anomalies=anomalies,
+        evidence=len(started),
+        summary=f"{plural(len(started), 'restart')} threw away at most "
+        f"{plural(most, 'finished step')}",
+        measures={"lost_steps_max": most, "lost_steps": sum(_lost(r) for r in started)},
+    )
+
+
+def _lost(restart: Restart) -> int:
+    return max(restart.lost_steps.values(), default=0)
+
+
+def _anomalies(restart: Restart, trial: Trial) -> Iterator[Anomaly]:
+    bound = _bound(restart, trial)
+    for rank, lost in sorted(restart.lost_steps.items()):
+        if lost > bound and lost == _lost(restart):
+            yield Anomaly(
+                message=f"attempt {restart.attempt.index} threw away "
+                f"{plural(lost, 'finished step')} of rank {rank}; {bound:g} are allowed",
+                events=(restart.attempt.starts[rank].number,)
+                if rank in restart.attempt.starts
+                else (),
+            )
+            return
+
+
+def _bound(restart: Restart, trial: Trial) -> float:
+    if trial.plan.expect.lost_steps is not None:
+        return trial.plan.expect.lost_steps.max
+    assert trial.reference is not None
+    way = trial.reference.lineage.longest_way_between_commits()
+    return way * (2 if any(s.is_preemption for s in restart.strikes) else 1)

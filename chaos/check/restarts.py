@@ -1,0 +1,132 @@
+"""What each restart cost and where it went on, as rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from chaos.check.attempt import Attempt, Commit, Decision
+from chaos.check.lineage import Lineage
+from chaos.check.strikes import Strike
+from chaos.model.history import History
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The moments of a recovery (monotonic ns), each None where it was not seen.
+
+    The loss was seen → Ray decided → the new group was up → its last rank was
+    ready to train → its first step was finished.
+    """
+
+    fault_ns: int | None
+    decided_ns: int | None
+    group_ns: int | None
+    ready_ns: int | None
+    step_ns: int | None
+
+    @property
+    def total_s(self) -> float | None:
+        """From the fault to the first step."""
+        return _between(self.fault_ns, self.step_ns)
+
+    @property
+    def seconds(self) -> dict[str, float | None]:
+        """How long each phase took; together they are the total.
+
+        A moment that came before the one it should follow (Ray may decide
+        before we have proof of the loss) ends a phase that took no time, and
+        the time of a phase whose end was not seen counts to the next.
+        """
+        moments = {
+            "detect_s": self.decided_ns,
+            "group_s": self.group_ns,
+            "start_s": self.ready_ns,
+            "first_step_s": self.step_ns,
+        }
+        seconds, since_ns = {}, self.fault_ns
+        for phase, moment_ns in moments.items():
+            seconds[phase] = _between(since_ns, moment_ns)
+            if since_ns is not None and moment_ns is not None:
+                since_ns = max(since_ns, moment_ns)
+        return seconds
+
+
+@dataclass(frozen=True)
+class Restart:
+    """One attempt after another.
+
+    `newest` is the newest commit with a checkpoint when the attempt was
+    opened, `lost_steps` the finished steps per rank that are done again.
+    """
+
+    attempt: Attempt
+    ended: Attempt | None
+    strikes: tuple[Strike, ...]
+    decision: Decision | None
+    newest: Commit | None
+    lost_steps: Mapping[int, int]
+    phases: Phases
+
+    @property
+    def handed(self) -> dict[int, str | None]:
+        """The checkpoint that each rank was handed."""
+        return {rank: s.checkpoint for rank, s in sorted(self.attempt.starts.items())}
+
+    @property
+    def epoch(self) -> int | None:
+        """Where training went on."""
+        return self.attempt.epoch
+
+
+def restarts(
+    history: History,
+    attempts: Sequence[Attempt],
+    lineage: Lineage,
+    strikes: Sequence[Strike],
+) -> tuple[Restart, ...]:
+    """Give one row for every attempt but the first, in order."""
+    found = []
+    saved: list[Commit] = []
+    before: Attempt | None = None
+    for attempt in attempts:
+        if attempt.index > 0:
+            since = before.index if before else 0
+            hits = tuple(s for s in strikes if s.hit is not None and since <= s.hit < attempt.index)
+            decision = before.decisions[-1] if before and before.decisions else None
+            row = Restart(
+                attempt=attempt,
+                ended=before,
+                strikes=hits,
+                decision=decision,
+                newest=_newest(saved, attempt.opened),
+                lost_steps=lineage.lost.get(attempt.index, {}),
+                phases=_phases(history, hits, decision, attempt),
+            )
+            found.append(row)
+        saved.extend(c for c in attempt.commits if c.checkpoint is not None)
+        before = attempt
+    return tuple(found)
+
+
+def _newest(saved: Sequence[Commit], opened: int | None) -> Commit | None:
+    """Give the last commit that Ray could know of when it opened an attempt."""
+    known = (c for c in reversed(saved) if opened is None or c.number < opened)
+    return next(known, None)
+
+
+def _phases(
+    history: History, hits: Sequence[Strike], decision: Decision | None, attempt: Attempt
+) -> Phases:
+    ready = [start.number for start in attempt.starts.values()]
+    return Phases(
+        fault_ns=min((s.ended_ns for s in hits if s.ended_ns is not None), default=None),
+        decided_ns=history.time_ns(decision.number) if decision else None,
+        group_ns=None if attempt.opened is None else history.time_ns(attempt.opened),
+        ready_ns=history.time_ns(max(ready)) if ready else None,
+        step_ns=history.time_ns(attempt.steps[0].number) if attempt.steps else None,
+    )
+
+
+def _between(since_ns: int | None, until_ns: int | None) -> float | None:
+    if since_ns is None or until_ns is None:
+        return None
+    return max(0, until_ns - since_ns) / 1e9

@@ -1,0 +1,67 @@
+"""From findings to a judgement, the same way for every check."""
+
+from collections.abc import Mapping, Sequence
+
+from chaos.check.trial import Trial
+from chaos.model.verdict import Anomaly, CheckResult
+
+Measures = Mapping[str, float | int | str | None]
+
+
+def conclude(
+    check: str,
+    *,
+    anomalies: Sequence[Anomaly] = (),
+    doubts: Sequence[str] = (),
+    evidence: int,
+    summary: str,
+    measures: Measures | None = None,
+) -> CheckResult:
+    """Judge: an anomaly is `invalid`, a doubt or no evidence is `unknown`."""
+    figures = dict(measures or {})
+    if anomalies:
+        more = f" (and {len(anomalies) - 1} more)" if len(anomalies) > 1 else ""
+        return CheckResult(
+            check=check,
+            validity="invalid",
+            summary=anomalies[0].message + more,
+            evidence=max(1, evidence),
+            anomalies=tuple(anomalies),
+            measures=figures,
+        )
+    if doubts or evidence == 0:
+        why = "; ".join(doubts) or "nothing was seen to judge by"
+        return CheckResult(
+            check=check, validity="unknown", summary=why, evidence=evidence, measures=figures
+        )
+    return CheckResult(
+        check=check, validity="valid", summary=summary, evidence=evidence, measures=figures
+    )
+
+
+def nothing_due(check: str, summary: str) -> CheckResult:
+    """Judge a check that rightly has nothing to look at."""
+    return CheckResult(check=check, validity="valid", summary=summary, evidence=0)
+
+
+def unknown(check: str, why: str) -> CheckResult:
+    """Judge a check that cannot tell."""
+    return CheckResult(check=check, validity="unknown", summary=why, evidence=0)
+
+
+def without_restart(check: str, trial: Trial) -> CheckResult:
+    """Judge a check of restarts where there was none."""
+    if trial.why_nothing_restarted is not None:
+        return nothing_due(check, trial.why_nothing_restarted)
+    return unknown(check, "no restart was seen")
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """Give a count with its noun: `1 step`, `2 steps`, `2 losses`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {many or noun + 's'}"
+
+
+def gist(message: str) -> str:
+    """Give the line of an error's text that says most: a traceback's last."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[-1] if lines else "it gave no reason"

@@ -1,0 +1,112 @@
+"""Did Ray charge every failure to the right retry budget?"""
+
+from collections.abc import Iterator
+
+from chaos.check.result import conclude, plural
+from chaos.check.trial import Trial
+from chaos.model.event import FailureDecided
+from chaos.model.verdict import Anomaly, CheckResult
+
+NAME = "retry-budget"
+
+_SETTINGS = {"failures": "max_failures", "preemptions": "max_preemption_failures"}
+
+
+def check(trial: Trial) -> CheckResult:
+    """Require one charge for each attempt that a fault ended, to the budget of that fault.
+
+    A killed worker or node is a failure, a preempted node a preemption, and
+    where both hit one attempt the preemption wins (Ray 2.60's policy: any
+    preempted actor makes it one). One budget for both was ray-project/ray
+    PR #41285; a budget that is not kept, ray-project/ray#29171.
+    """
+    charges = _Charges(trial)
+    expected = trial.plan.expect.charges
+    anomalies = [*charges.by_itself()]
+    doubts = []
+    if expected is None:
+        anomalies += charges.misplaced()
+        doubts += [f"what {s.op} came to is not known" for s in trial.strikes if s.is_in_doubt]
+        if not doubts:
+            anomalies += [*charges.surplus(), *charges.missing()]
+    else:
+        for budget in _SETTINGS:
+            anomalies += charges.differing(budget, getattr(expected, budget))
+    if not trial.run.ending.is_over:
+        doubts.append("the run was not seen to its end")
+    counts = {budget: len(charges.to(budget)) for budget in (*_SETTINGS, "controller")}
+    return conclude(
+        NAME,
+        anomalies=anomalies,
+        doubts=doubts,
+        evidence=len(trial.run.attempts),
+        summary=f"{plural(counts['failures'], 'failure')} and "
+        f"{plural(counts['preemptions'], 'preemption')} charged, as due",
+        measures={f"charged_{budget}": count for budget, count in counts.items()},
+    )
+
+
+class _Charges:
+    """The decisions of Ray's controller that cost a retry, laid beside the faults."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        decided = trial.history.of(FailureDecided)
+        self.rows = [(number, event) for number, event in decided if event.decision != "NOOP"]
+        self.due = {
+            attempt: "preemptions" if any(s.is_preemption for s in hits) else "failures"
+            for attempt, hits in trial.hits.items()
+        }
+
+    def to(self, budget: str) -> list[tuple[int, FailureDecided]]:
+        """Give the decisions charged to one budget."""
+        return [(number, event) for number, event in self.rows if event.charged == budget]
+
+    def by_itself(self) -> Iterator[Anomaly]:
+        """Give what Ray's controller failed in without anybody's doing."""
+        for number, event in self.to("controller"):
+            if not self.trial.error_was_expected:
+                message = f"Ray's controller itself failed in attempt {event.attempt}"
+                yield Anomaly(message=f"{message}: {event.error}", events=(number,))
+
+    def misplaced(self) -> Iterator[Anomaly]:
+        """Give what was charged to the wrong one of the two budgets."""
+        for number, event in self.rows:
+            due = self.due.get(event.attempt)
+            if due is None or event.charged in (due, "controller"):
+                continue
+            what = "a preemption" if due == "preemptions" else "a failure"
+            yield Anomaly(
+                message=f"attempt {event.attempt} ended by {what}, and Ray charged it to "
+                f"{_SETTINGS[event.charged]} instead of {_SETTINGS[due]}: {event.error}",
+                events=(number,),
+            )
+
+    def surplus(self) -> Iterator[Anomaly]:
+        """Give what was charged without a fault, or twice for one."""
+        charged: set[int] = set()
+        for number, event in self.rows:
+            if event.charged == "controller":
+                continue
+            if event.attempt not in self.due or event.attempt in charged:
+                again = "a second time" if event.attempt in charged else "though no fault hit it"
+                message = f"attempt {event.attempt} was charged to {_SETTINGS[event.charged]}"
+                yield Anomaly(message=f"{message} {again}: {event.error}", events=(number,))
+            charged.add(event.attempt)
+
+    def missing(self) -> Iterator[Anomaly]:
+        """Give the faults that were charged to nothing, once it is too late for it."""
+        if not self.trial.run.ending.is_over:
+            return
+        charged = {event.attempt for _, event in self.rows}
+        for attempt in sorted(set(self.due) - charged):
+            events = tuple(n for s in self.trial.hits[attempt] for n in s.events)
+            message = f"a fault ended attempt {attempt}, and Ray charged it to no budget"
+            yield Anomaly(message=message, events=events)
+
+    def differing(self, budget: str, due: int) -> Iterator[Anomaly]:
+        """Compare one budget's total with what the plan expects."""
+        found = self.to(budget)
+        if len(found) > due or (len(found) < due and self.trial.run.ending.is_over):
+            message = f"{plural(len(found), 'charge')} to {_SETTINGS[budget]}, {due} expected"
+            yield Anomaly(message=message, events=tuple(number for number, _ in found))

@@ -1,0 +1,123 @@
+"""What was done to the job, as rows: one per op of the plan."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from chaos.check.attempt import Attempt
+from chaos.check.ending import Ending
+from chaos.model.event import FaultEnded, FaultInvoked, GateReached, NoticeGiven
+from chaos.model.history import History
+from chaos.model.plan import Op, Plan
+
+# Ray 2.60 ends a preempted group itself at the deadline, by its own clock.
+EARLY_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One op with everything that was seen of it.
+
+    `harm_ns` is when the harm was due: at once, or at the notice's deadline.
+    `hit` is the attempt that it took workers from; None where it did not land,
+    or landed on nobody. `is_in_doubt`: it was begun, and may have done harm that
+    was not seen.
+    """
+
+    op: Op
+    gates: tuple[int, ...]
+    invoked: tuple[tuple[int, FaultInvoked], ...]
+    ended: tuple[tuple[int, FaultEnded], ...]
+    harm_ns: int | None
+    ended_ns: int | None
+    hit: int | None = None
+    is_in_doubt: bool = False
+
+    @property
+    def landed(self) -> bool:
+        """Whether its effect was seen."""
+        return bool(self.invoked) and [e.status for _, e in self.ended] == ["ok"]
+
+    @property
+    def is_preemption(self) -> bool:
+        """Whether it was announced and came by the clock."""
+        return self.op.kind == "preempt_node"
+
+    @property
+    def rank(self) -> int | None:
+        """Who was struck, or was to be."""
+        return self.invoked[0][1].rank if self.invoked else self.op.victim_rank
+
+    @property
+    def events(self) -> tuple[int, ...]:
+        """The numbers of its events."""
+        return tuple(number for number, _ in (*self.invoked, *self.ended))
+
+
+def strikes(
+    plan: Plan, history: History, attempts: Sequence[Attempt], ending: Ending
+) -> tuple[Strike, ...]:
+    """Join the events of every op of the plan, in plan order."""
+    gates = list(history.of(GateReached))
+    invoked = list(history.of(FaultInvoked))
+    ended = list(history.of(FaultEnded))
+    notices = {notice.op: notice.deadline_ns for _, notice in history.of(NoticeGiven)}
+    found = []
+    for op in plan.ops:
+        mine = tuple((n, e) for n, e in invoked if e.op == op.index)
+        over = tuple((n, e) for n, e in ended if e.op == op.index)
+        began_ns = history.time_ns(mine[0][0]) if mine else None
+        strike = Strike(
+            op=op,
+            gates=tuple(n for n, e in gates if e.op == op.index),
+            invoked=mine,
+            ended=over,
+            harm_ns=notices.get(op.index, began_ns),
+            ended_ns=history.time_ns(over[0][0]) if over else None,
+        )
+        found.append(_with_effect(strike, history, attempts, ending))
+    return tuple(found)
+
+
+def _with_effect(
+    strike: Strike, history: History, attempts: Sequence[Attempt], ending: Ending
+) -> Strike:
+    if not strike.invoked:
+        return strike
+    struck = strike.invoked[0][1].attempt
+    if not strike.landed:
+        # What failed for sure did no harm, unless the attempt broke all the same.
+        failed = [event.status for _, event in strike.ended] == ["fail"]
+        broke = any(a.index == struck and a.decisions for a in attempts)
+        return replace(strike, is_in_doubt=broke or not failed)
+    if strike.is_preemption:
+        return replace(strike, hit=_hit_at_deadline(strike, history, attempts, ending))
+    return replace(strike, hit=struck)
+
+
+def _hit_at_deadline(
+    strike: Strike, history: History, attempts: Sequence[Attempt], ending: Ending
+) -> int | None:
+    """Give the attempt that a preemption ended.
+
+    The job may have moved on or be over by the deadline, and the loss of a
+    node that nobody uses costs nothing.
+    """
+    assert strike.harm_ns is not None
+    struck = strike.invoked[0][1]
+    for attempt in attempts:
+        charged = (decision.event.charged for decision in attempt.decisions)
+        if attempt.index == struck.attempt and "preemptions" in charged:
+            return attempt.index
+    begun = [a for a in attempts if _opened_ns(a, history) <= strike.harm_ns]
+    if not begun:
+        return None
+    last = begun[-1]
+    decided_ns = [history.time_ns(decision.number) for decision in last.decisions]
+    was_over = bool(decided_ns) and decided_ns[0] < strike.harm_ns - EARLY_NS
+    finished_in_it = ending.is_finished and not decided_ns and last is attempts[-1]
+    is_there = not last.places or any(p.node_id == struck.node_id for p in last.places)
+    return last.index if is_there and not was_over and not finished_in_it else None
+
+
+def _opened_ns(attempt: Attempt, history: History) -> int:
+    return 0 if attempt.opened is None else history.time_ns(attempt.opened)

@@ -1,0 +1,106 @@
+"""One run on trial: its plan, its history and its baseline, with their tables.
+
+The tables are made once, when a check first asks for them.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from chaos.check.attempt import Attempt, attempts
+from chaos.check.comparison import Comparison
+from chaos.check.ending import Ending, ending
+from chaos.check.lineage import Lineage, lineage
+from chaos.check.restarts import Restart, restarts
+from chaos.check.strikes import Strike, strikes
+from chaos.model.event import FaultInvoked
+from chaos.model.history import History
+from chaos.model.plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What one history says about the course of training."""
+
+    history: History
+
+    @cached_property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """One row per attempt, oldest first."""
+        return attempts(self.history)
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        """What survived of all attempts."""
+        return lineage(self.attempts)
+
+    @cached_property
+    def ending(self) -> Ending:
+        """How the run ended."""
+        return ending(self.history)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What a check is given. `baseline`: the same job and seed, with nothing done to it."""
+
+    plan: Plan
+    history: History
+    baseline: History | None = None
+
+    @cached_property
+    def run(self) -> Course:
+        """The struck run."""
+        return Course(self.history)
+
+    @cached_property
+    def reference(self) -> Course | None:
+        """The baseline."""
+        return None if self.baseline is None else Course(self.baseline)
+
+    @cached_property
+    def strikes(self) -> tuple[Strike, ...]:
+        """One row per op of the plan."""
+        return strikes(self.plan, self.history, self.run.attempts, self.run.ending)
+
+    @cached_property
+    def hits(self) -> dict[int, tuple[Strike, ...]]:
+        """The strikes that took workers from an attempt, by the attempt's index."""
+        found: dict[int, tuple[Strike, ...]] = {}
+        for strike in self.strikes:
+            if strike.hit is not None:
+                found[strike.hit] = (*found.get(strike.hit, ()), strike)
+        return found
+
+    @cached_property
+    def restarts(self) -> tuple[Restart, ...]:
+        """One row per attempt after the first."""
+        return restarts(self.history, self.run.attempts, self.run.lineage, self.strikes)
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """Every loss and metric beside the baseline's; None without a baseline."""
+        if self.reference is None:
+            return None
+        began = min((n for n, _ in self.history.of(FaultInvoked)), default=len(self.history))
+        theirs, tolerance = self.reference.lineage, self.plan.expect.loss_tolerance
+        return Comparison.of(
+            self.run.attempts, self.run.lineage, theirs, tolerance=tolerance, began=began
+        )
+
+    @property
+    def error_was_expected(self) -> bool:
+        """Whether `fit()` raised as the plan expects it to."""
+        return self.plan.expect.outcome == "error" and self.run.ending.raised is not None
+
+    @property
+    def why_nothing_restarted(self) -> str | None:
+        """Say why no restart was due, None if one was due or that is not known."""
+        if not self.plan.ops:
+            return "no fault was planned, and nothing restarted"
+        if not all(strike.landed for strike in self.strikes):
+            return None
+        if self.error_was_expected:
+            return "fit() raised, as expected, and nothing restarted"
+        if self.run.ending.is_finished and not self.hits:
+            return "training was over before the fault took effect, and nothing restarted"
+        return None

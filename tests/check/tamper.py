@@ -1,0 +1,82 @@
+"""Histories told otherwise, and the judgement on them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from chaos.check.judge import judge
+from chaos.check.trial import Trial
+from chaos.model import event as ev
+from chaos.model.history import Entry, History
+from chaos.model.verdict import CheckResult, Verdict
+from tests.check.story import Story
+
+
+def rows(
+    history: History, kind: type[ev.Event], where: Callable[[Any], bool] = lambda _: True
+) -> list[int]:
+    """Give the numbers of the events of a kind."""
+    return [n for n, what in history.of(kind) if where(what)]
+
+
+def without(
+    history: History, kind: type[ev.Event], where: Callable[[Any], bool] = lambda _: True
+) -> History:
+    """Give the history without these events."""
+    gone = set(rows(history, kind, where))
+    return History([e for n, e in enumerate(history) if n not in gone], torn=history.torn)
+
+
+def changed(
+    history: History,
+    kind: type[ev.Event],
+    where: Callable[[Any], bool] = lambda _: True,
+    **fields: Any,
+) -> History:
+    """Give the history with these events told otherwise."""
+    hit = set(rows(history, kind, where))
+    return History(list(_changed(history, hit, fields)), torn=history.torn)
+
+
+def _changed(history: History, hit: set[int], fields: dict[str, Any]) -> Iterator[Entry]:
+    for number, entry in enumerate(history):
+        if number not in hit:
+            yield entry
+            continue
+        values = {k: v(entry.what) if callable(v) else v for k, v in fields.items()}
+        yield msgspec.structs.replace(entry, what=msgspec.structs.replace(entry.what, **values))
+
+
+def told(history: History, *events: ev.AnyEvent, before: type[ev.Event] = ev.RunEnded) -> History:
+    """Give the history with more events, just before the last one of a kind."""
+    at = max(rows(history, before), default=len(history))
+    entries = list(history)
+    time_ns = entries[at - 1].time_ns if entries else 0
+    more = [Entry(time_ns=time_ns, source="x", seq=n, what=e) for n, e in enumerate(events)]
+    return History(entries[:at] + more + entries[at:], torn=history.torn)
+
+
+# -- judging -------------------------------------------------------------------------------
+
+
+def verdict_on(
+    story: Story, history: History | None = None, *, alone: bool = False, **expect: Any
+) -> Verdict:
+    """Judge a story, or what was made of its history; `alone`: without a baseline."""
+    seen = story.history() if history is None else history
+    return judge(story.plan(**expect), seen, None if alone else story.baseline())
+
+
+def result_on(
+    check: str, story: Story, history: History | None = None, *, alone: bool = False, **expect: Any
+) -> CheckResult:
+    """Give one check's result on a story."""
+    verdict = verdict_on(story, history, alone=alone, **expect)
+    return next(result for result in verdict.results if result.check == check)
+
+
+def trial_of(story: Story, history: History | None = None, **expect: Any) -> Trial:
+    """Give the trial of a story."""
+    seen = story.history() if history is None else history
+    return Trial(story.plan(**expect), seen, story.baseline())

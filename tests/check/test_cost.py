@@ -1,0 +1,299 @@
+"""What a restart costs: leftovers, retry-budget, attempts, recovery, lost-work."""
+
+import pytest
+
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.scenario import Bound, Charges
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, result_on, told, trial_of, verdict_on, without
+
+KILLED = Story((Strike(2, 3, 1),))
+PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
+LATE = Story((Strike(3, 5, 1, kind="preempt_node", drift=99),))
+CHECKS = ("leftovers", "retry-budget", "attempts", "recovery", "lost-work")
+DIRECTORY = ev.Leftover(kind="checkpoint_directory", what="checkpoint_x")
+RESTART = ("recovery", "lost-work")
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize(
+    "story",
+    [KILLED, PREEMPTED, LATE, Story(), Story((Strike(2, 3, kind="kill_node"), Strike(3, 1)))],
+)
+def test_a_right_restart_costs_what_it_may(check: str, story: Story) -> None:
+    assert result_on(check, story).validity == "valid"
+
+
+@pytest.mark.parametrize("kind", ["process", "placement_group", "actor"])
+def test_what_outlives_the_run_is_named(kind: str) -> None:
+    history = told(KILLED.history(), ev.Leftover(kind=kind, what="pid 7"))  # type: ignore[arg-type]
+
+    verdict = verdict_on(KILLED, history)
+
+    assert [result.check for result in verdict.broken] == ["leftovers"]
+    assert f"{kind.replace('_', ' ')} outlived the run: pid 7" in verdict.headline
+
+
+def test_one_unregistered_checkpoint_directory_per_fault_is_ray_as_we_know_it() -> None:
+    one = told(KILLED.history(), DIRECTORY)
+
+    assert result_on("leftovers", KILLED, one).validity == "valid"
+    assert result_on("leftovers", KILLED, one).measures == {"left_checkpoint_directory": 1}
+
+
+def test_more_unregistered_checkpoint_directories_than_faults_are_too_many() -> None:
+    two = told(KILLED.history(), DIRECTORY, DIRECTORY)
+
+    assert (
+        "2 checkpoint directories that no report registered, after 1 fault"
+        in result_on("leftovers", KILLED, two).summary
+    )
+
+
+@pytest.mark.parametrize(
+    "end", [ev.DeadlinePassed(limit_s=240), ev.RunEnded(interrupted=True)], ids=str
+)
+def test_a_run_that_we_ended_had_no_chance_to_clean_up(end: ev.AnyEvent) -> None:
+    left = told(KILLED.history(), ev.Leftover(kind="actor", what="PlacementGroupCleaner"))
+    history = told(without(left, ev.RunEnded), end)
+
+    assert result_on("leftovers", KILLED, history).validity == "unknown"
+
+
+def test_where_nobody_looked_nothing_is_known_of_leftovers() -> None:
+    history = without(KILLED.history(), ev.LeftoversSearched)
+
+    assert result_on("leftovers", KILLED, history).validity == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("story", "charged", "words"),
+    [
+        (PREEMPTED, "failures", "ended by a preemption, and Ray charged it to max_failures"),
+        (KILLED, "preemptions", "ended by a failure, and Ray charged it to max_preemption"),
+        (KILLED, "controller", "Ray's controller itself failed in attempt 0"),
+    ],
+)
+def test_a_charge_to_the_wrong_budget_is_named(story: Story, charged: str, words: str) -> None:
+    history = changed(story.history(), ev.FailureDecided, charged=charged)
+
+    verdict = verdict_on(story, history)
+
+    assert [result.check for result in verdict.broken] == ["retry-budget"]
+    assert words in verdict.broken[0].summary
+
+
+def test_a_preemption_that_hits_an_attempt_together_with_a_kill_wins() -> None:
+    one, other = Strike(1, 3, 1, kind="preempt_node", drift=1), Strike(1, 3, 0)
+    history = Story((one,)).history()
+    invoked = [event for _, event in changed(history, ev.FaultInvoked, op=1).of(ev.FaultInvoked)]
+    ended = [event for _, event in changed(history, ev.FaultEnded, op=1).of(ev.FaultEnded)]
+
+    result = result_on("retry-budget", Story((one, other)), told(history, *invoked, *ended))
+
+    assert (result.validity, result.measures["charged_preemptions"]) == ("valid", 1)
+
+
+def test_a_node_that_nobody_uses_any_more_costs_nothing_when_it_is_lost() -> None:
+    story = Story((Strike(1, 2, 1, kind="preempt_node"), Strike(2, 1, 0)))
+    notice, kill = [n for n, _ in story.history().of(ev.FaultInvoked)]
+    assert notice < kill
+    history = changed(
+        story.history(),
+        ev.NoticeGiven,
+        deadline_ns=story.history().time_ns(kill) + 1_500_000_000,
+    )
+
+    history = changed(history, ev.FailureDecided, lambda e: e.attempt == 0, charged="failures")
+
+    assert trial_of(story, history).strikes[0].hit is None
+
+
+def test_a_failure_that_nobody_caused_is_named() -> None:
+    charge = ev.FailureDecided(
+        attempt=1, decision="RETRY", charged="failures", error="OutOfMemory", errors={}
+    )
+    history = told(KILLED.history(), charge)
+
+    assert "attempt 1 was charged to max_failures though no fault hit it: OutOfMemory" in (
+        result_on("retry-budget", KILLED, history).summary
+    )
+
+
+def test_a_fault_that_is_charged_twice_is_named() -> None:
+    (charge,) = [event for _, event in KILLED.history().of(ev.FailureDecided)]
+
+    assert (
+        "a second time" in result_on("retry-budget", KILLED, told(KILLED.history(), charge)).summary
+    )
+
+
+def test_a_fault_that_is_charged_to_nothing_is_named() -> None:
+    history = changed(KILLED.history(), ev.FailureDecided, decision="NOOP")
+
+    assert "charged it to no budget" in result_on("retry-budget", KILLED, history).summary
+
+
+def test_charges_can_be_expected_in_numbers() -> None:
+    once, none = Charges(failures=1), Charges()
+
+    assert result_on("retry-budget", KILLED, charges=once).validity == "valid"
+    assert (
+        "1 charge to max_failures, 0 expected"
+        in result_on("retry-budget", KILLED, charges=none).summary
+    )
+    assert (
+        "0 charges to max_preemption_failures, 2 expected"
+        in result_on("retry-budget", KILLED, charges=Charges(failures=1, preemptions=2)).summary
+    )
+
+
+def test_a_controller_failure_may_be_the_error_that_is_expected() -> None:
+    story = Story(KILLED.strikes, budget=0)
+    history = changed(story.history(), ev.FailureDecided, charged="controller")
+
+    assert result_on("retry-budget", story, history, outcome="error").validity == "valid"
+
+
+@pytest.mark.parametrize("check", ["retry-budget", "attempts"])
+def test_what_is_due_is_not_known_where_a_fault_is_in_doubt(check: str) -> None:
+    history = changed(KILLED.history(), ev.FaultEnded, status="info")
+
+    assert result_on(check, KILLED, history).validity == "unknown"
+    assert "came to is not known" in result_on(check, KILLED, history).summary
+
+
+@pytest.mark.parametrize("check", ["retry-budget", "attempts"])
+def test_a_fault_that_surely_failed_makes_no_restart_due(check: str) -> None:
+    story = LATE
+    history = changed(story.history(), ev.FaultEnded, status="fail")
+
+    assert result_on(check, story, history).validity == "valid"
+
+
+@pytest.mark.parametrize("check", ["retry-budget", "attempts"])
+def test_a_run_not_seen_to_its_end_may_still_cost_more(check: str) -> None:
+    history = without(KILLED.history(), ev.RunEnded)
+
+    assert "not seen to its end" in result_on(check, KILLED, history).summary
+
+
+def test_an_attempt_that_nobody_caused_is_named() -> None:
+    story = Story()
+
+    result = result_on("attempts", story, KILLED.history())
+
+    assert "2 attempts instead of 1: nothing was done to attempt 0" in result.summary
+    assert result.summary.endswith("attempt 1 followed it: WorkerGroupError")
+
+
+def test_without_any_attempt_their_number_is_unknown() -> None:
+    history = without(Story().history(), ev.WorkerGroupStarted)
+
+    assert result_on("attempts", Story(), history).summary == "no worker group was seen"
+
+
+def test_an_attempt_that_does_not_follow_is_named() -> None:
+    history = without(KILLED.history(), ev.WorkerGroupStarted, lambda e: e.attempt == 1)
+
+    assert (
+        "1 attempt instead of 2: a fault ended attempt 0, and none followed it"
+        in result_on("attempts", KILLED, history).summary
+    )
+
+
+def test_attempts_can_be_expected_in_numbers() -> None:
+    assert result_on("attempts", KILLED, attempts=2).validity == "valid"
+    assert result_on("attempts", KILLED, attempts=1).summary == "2 attempts instead of 1"
+    assert result_on("attempts", KILLED, attempts=3).summary == "2 attempts instead of 3"
+
+
+def test_the_last_fault_has_no_successor_where_an_error_is_expected() -> None:
+    story = Story((Strike(1, 2), Strike(2, 2)), budget=1)
+
+    assert result_on("attempts", story, outcome="error").validity == "valid"
+
+
+def test_recovery_is_drawn_in_phases() -> None:
+    measures = result_on("recovery", KILLED).measures
+
+    assert measures == {
+        "recovery_s_max": 0.985,
+        "detect_s": 0.08,
+        "group_s": 0.9,
+        "start_s": 0.003,
+        "first_step_s": 0.002,
+    }
+
+
+def test_a_recovery_that_takes_too_long_names_its_longest_phase() -> None:
+    result = result_on("recovery", KILLED, recovery_s=Bound(max=0.5))
+
+    assert result.validity == "invalid"
+    assert "1.0 s after the fault; 0.5 s are allowed (most of it: group, 0.9 s)" in result.summary
+
+
+def test_a_restart_after_the_last_step_has_nothing_to_recover() -> None:
+    story = Story((Strike(3, moment="committed"),))
+
+    assert result_on("recovery", story).summary == "the restart had no step left to make"
+
+
+def test_a_restart_that_makes_no_step_is_unknown() -> None:
+    history = without(KILLED.history(), ev.StepDone, lambda e: e.attempt == 1)
+    history = without(history, ev.FitReturned)
+
+    assert "attempt 1 made no step" in result_on("recovery", KILLED, history).summary
+
+
+def test_a_restart_without_a_fault_of_ours_has_no_time_to_count_from() -> None:
+    result = result_on("recovery", Story(), KILLED.history())
+
+    assert result.validity == "unknown"
+    assert result.measures == {}
+
+
+@pytest.mark.parametrize("check", RESTART)
+def test_no_restart_is_unknown_where_one_was_due(check: str) -> None:
+    assert result_on(check, KILLED, Story().history()).validity == "unknown"
+
+
+@pytest.mark.parametrize("check", RESTART)
+def test_nothing_restarts_after_an_expected_error(check: str) -> None:
+    result = result_on(check, Story(KILLED.strikes, budget=0), outcome="error")
+
+    assert result.validity == "valid"
+    assert "as expected, and nothing restarted" in result.summary
+
+
+def test_lost_work_may_be_bounded_in_numbers() -> None:
+    result = result_on("lost-work", KILLED, lost_steps=Bound(max=2))
+
+    assert "attempt 1 threw away 3 finished steps of rank 0; 2 are allowed" in result.summary
+
+
+def test_lost_work_is_bounded_by_the_way_between_two_checkpoints() -> None:
+    spread = Story((Strike(3, 3, 1),), every=2)
+
+    assert result_on("lost-work", spread).measures["lost_steps_max"] == 9
+    assert result_on("lost-work", spread).validity == "valid"
+
+    dense = Story((Strike(3, 3, 1),), every=2)
+    history = dense.history()
+    verdict = judge(dense.plan(), history, Story().history())
+    lost = next(result for result in verdict.results if result.check == "lost-work")
+    assert "threw away 9 finished steps of rank 0; 6 are allowed" in lost.summary
+
+
+def test_a_preemption_may_lose_twice_the_way() -> None:
+    story = Story((Strike(1, 2, 1, kind="preempt_node"),))
+    history = changed(story.history(), ev.WorkerStarted, lambda e: e.attempt == 1, epoch=0)
+
+    assert result_on("lost-work", story, history).validity == "valid"
+    assert result_on("lost-work", story, history).measures["lost_steps_max"] == 9
+
+
+def test_lost_work_cannot_be_told_without_any_bound() -> None:
+    assert result_on("lost-work", KILLED, alone=True).validity == "unknown"
+    assert result_on("lost-work", KILLED, alone=True, lost_steps=Bound(max=3)).validity == "valid"

@@ -1,0 +1,179 @@
+"""All checks together."""
+
+from typing import Any
+
+import pytest
+
+from chaos.check import cursor, trajectory
+from chaos.check.judge import CHECKS, judge
+from chaos.check.trial import Trial
+from chaos.model import event as ev
+from chaos.model.history import History
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, told, verdict_on, without
+
+KILLED = Story((Strike(2, 3, 1),))
+
+
+def test_checks_go_from_the_most_specific_to_the_one_that_everything_breaks() -> None:
+    assert [check.NAME for check in CHECKS] == [
+        "faults-happened",
+        "watched",
+        "resume-point",
+        "cursor",
+        "epochs",
+        "leftovers",
+        "retry-budget",
+        "attempts",
+        "recovery",
+        "lost-work",
+        "outcome",
+        "trajectory",
+    ]
+
+
+def test_every_check_has_a_result_under_its_own_name() -> None:
+    results = verdict_on(KILLED).results
+
+    assert [result.check for result in results] == [check.NAME for check in CHECKS]
+
+
+def test_a_job_that_came_out_the_same_is_told_in_one_sentence() -> None:
+    assert verdict_on(KILLED).headline == (
+        "Rank 1 was killed at epoch 2, step 3; the job resumed from checkpoint_0_1 (epoch 1) and "
+        "came out bitwise equal to its baseline: 4 epochs, 24 steps."
+    )
+
+
+@pytest.mark.parametrize(
+    ("strikes", "words"),
+    [
+        ((Strike(0, 2),), "Rank 0 was killed at epoch 0, step 2; the job started again from scr"),
+        ((Strike(1, 2, kind="kill_node"),), "The node of rank 0 was lost at epoch 1, step 2; "),
+        (
+            (Strike(1, 2, kind="preempt_node"),),
+            "The node of rank 0 was given notice at epoch 1, step 2 and lost 1 s later; ",
+        ),
+        (
+            (Strike(1, moment="reported"),),
+            "Rank 0 was killed when report() of epoch 1 had returned and Ray had not comm",
+        ),
+        (
+            (Strike(1, 1), Strike(2, 1), Strike(3, 1, 1)),
+            "Rank 0 was killed at epoch 1, step 1, rank 0 was killed at epoch 2, step 1 and rank ",
+        ),
+        (
+            (Strike(3, 5, kind="preempt_node", drift=99),),
+            "The node of rank 0 was given notice at epoch 3, step 5 and lost 1 s later; the job",
+        ),
+    ],
+)
+def test_every_deed_has_its_words(strikes: tuple[Strike, ...], words: str) -> None:
+    assert verdict_on(Story(strikes)).headline.startswith(words)
+
+
+def test_many_restarts_are_counted_and_the_last_one_told() -> None:
+    story = Story((Strike(1, 1), Strike(2, 1)))
+
+    assert "; the job restarted 2 times, the last time from checkpoint_1_1 (epoch 1), and" in (
+        verdict_on(story).headline
+    )
+
+
+def test_several_broken_promises_are_told_after_the_first() -> None:
+    story = Story(KILLED.strikes, surplus=2, extra=1)
+
+    assert verdict_on(story).headline == (
+        "Rank 1 was killed at epoch 2, step 3; rank 0 repeated 2 steps of epoch 2 after the "
+        "restart: 8 instead of 6 (also broken: epochs)."
+    )
+
+
+def test_a_headline_does_not_claim_what_was_not_shown() -> None:
+    history = changed(
+        KILLED.history(),
+        ev.StepDone,
+        lambda e: e.epoch == 3,
+        losses=(0.1,),
+    )
+    unheard = without(history, ev.WorkerStarted, lambda e: e.attempt == 1)
+
+    assert verdict_on(KILLED, history).headline.endswith("number of steps are right.")
+    assert not verdict_on(KILLED, unheard).headline.endswith("number of steps are right.")
+
+
+def test_a_fault_that_never_landed_is_never_green() -> None:
+    verdict = verdict_on(Story((Strike(9, 1),)))
+
+    assert verdict.validity == "unknown"
+    assert verdict.headline.startswith("It cannot be told whether the job came out right: op 0")
+
+
+def test_a_check_that_fails_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Trial) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(cursor, "check", fail)
+
+    verdict = verdict_on(KILLED)
+
+    assert verdict.validity == "unknown"
+    assert verdict.undecided[0].summary == "the check itself failed: ZeroDivisionError: by zero"
+
+
+@pytest.mark.parametrize(
+    ("expect", "as_expected", "expectation"),
+    [
+        ({}, False, "expected valid; it is invalid, first named by cursor"),
+        ({"verdict": "invalid"}, True, "invalid, as expected"),
+        (
+            {"verdict": "invalid", "check": "cursor"},
+            True,
+            "invalid, first named by cursor, as expected",
+        ),
+        (
+            {"verdict": "invalid", "check": "trajectory"},
+            False,
+            "expected invalid, first named by trajectory; it is invalid, first named by cursor",
+        ),
+        ({"verdict": "unknown"}, False, "expected unknown; it is invalid, first named by cursor"),
+    ],
+)
+def test_a_guilty_job_is_as_expected_where_the_right_check_names_it(
+    expect: dict[str, Any], as_expected: bool, expectation: str
+) -> None:
+    verdict = verdict_on(Story(KILLED.strikes, surplus=1), **expect)
+
+    assert (verdict.as_expected, verdict.expectation) == (as_expected, expectation)
+
+
+def test_a_right_job_is_not_what_was_expected_of_a_guilty_one() -> None:
+    verdict = verdict_on(KILLED, verdict="invalid", check="cursor")
+
+    assert not verdict.as_expected
+    assert verdict.expectation == "expected invalid, first named by cursor; it is valid"
+
+
+def test_an_empty_history_is_unknown() -> None:
+    verdict = judge(KILLED.plan(), History([]))
+
+    assert verdict.validity == "unknown"
+    assert judge(Story().plan(), History([])).validity == "unknown"
+
+
+def test_a_divergence_without_a_restart_is_not_called_a_resumption() -> None:
+    story = Story((Strike(3, 2, kind="preempt_node", drift=99),))
+    history = changed(
+        story.history(), ev.StepDone, lambda e: (e.epoch, e.step) == (3, 6), losses=(9.0,)
+    )
+
+    verdict = verdict_on(story, history)
+
+    assert verdict.broken[0].check == trajectory.NAME
+    assert "; the job finished, but from epoch 3, step 6 on its loss" in verdict.headline
+
+
+def test_a_metric_and_a_leftover_are_both_reported() -> None:
+    history = told(KILLED.history(), ev.Leftover(kind="actor", what="RayTrainWorker"))
+
+    assert verdict_on(KILLED, history).headline.endswith("outlived the run: RayTrainWorker.")

@@ -1,0 +1,148 @@
+"""How a run ends."""
+
+import pytest
+
+from chaos.model import event as ev
+from chaos.model.history import History
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, result_on, told, verdict_on, without
+
+KILLED = Story((Strike(2, 3, 1),))
+GAVE_UP = Story(KILLED.strikes, budget=0)
+ENDS = (ev.FitReturned, ev.DriverExited, ev.RunEnded, ev.LeftoversSearched)
+
+
+def unfinished(story: Story) -> History:
+    history = story.history()
+    for kind in ENDS:
+        history = without(history, kind)
+    return history
+
+
+def hung(history: History) -> History:
+    after = told(history, ev.DeadlinePassed(limit_s=240), ev.LeftoversSearched(places=()))
+    return told(after, ev.RunEnded(), before=ev.LeftoversSearched)
+
+
+def test_a_job_that_finishes_is_valid() -> None:
+    assert result_on("outcome", KILLED).summary == "the job finished"
+
+
+def test_an_error_that_is_expected_is_valid() -> None:
+    verdict = verdict_on(GAVE_UP, outcome="error")
+
+    assert verdict.validity == "valid"
+    assert "raised WorkerGroupError, as expected, after 2 epochs, 15 steps" in verdict.headline
+
+
+def test_an_error_that_is_not_expected_is_told() -> None:
+    verdict = verdict_on(GAVE_UP)
+
+    assert "fit() raised WorkerGroupError: no retry left" in result_on("outcome", GAVE_UP).summary
+    assert verdict.validity == "invalid"
+
+
+def test_of_a_traceback_the_last_line_is_told() -> None:
+    traceback = "Training failed:\n[Rank 0]\nValueError: no data\n"
+    history = changed(GAVE_UP.history(), ev.FitRaised, message=traceback)
+
+    assert result_on("outcome", GAVE_UP, history).summary == (
+        "fit() raised WorkerGroupError: ValueError: no data"
+    )
+    silent = changed(history, ev.FitRaised, message="")
+    assert "it gave no reason" in result_on("outcome", GAVE_UP, silent).summary
+
+
+def test_a_job_that_finishes_where_an_error_is_expected_is_invalid() -> None:
+    assert "was expected to raise" in result_on("outcome", KILLED, outcome="error").summary
+
+
+def test_a_run_at_its_limit_is_hung_and_names_the_last_progress() -> None:
+    summary = result_on("outcome", KILLED, hung(unfinished(KILLED))).summary
+
+    assert "hung: the last progress was the commit of epoch 3, 0 s before the limit" in summary
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        (ev.StepDone, "rank 1's step 6 of epoch 3"),
+        (ev.ReportReturned, "rank 1's report of epoch 3"),
+        (ev.UploadEnded, "rank 1's upload of epoch 3"),
+        (ev.WorkerStarted, "the start of rank 1 in attempt 1"),
+        (ev.WorkerGroupStarted, "the start of attempt 1"),
+    ],
+)
+def test_every_kind_of_progress_has_a_name(kept: type[ev.Event], words: str) -> None:
+    kinds: list[type[ev.Event]] = [ev.Committed, ev.StepDone, ev.ReportReturned, ev.UploadEnded]
+    kinds += [ev.WorkerStarted, ev.WorkerGroupStarted]
+    history = unfinished(KILLED)
+    for kind in kinds:
+        if kind is not kept:
+            history = without(history, kind)
+
+    assert words in result_on("outcome", KILLED, hung(history)).summary
+
+
+def test_a_hang_without_any_progress_is_told() -> None:
+    assert (
+        "no progress was seen in 240 s" in result_on("outcome", Story(), hung(History([]))).summary
+    )
+
+
+def test_a_hang_while_we_hold_a_worker_says_nothing_of_the_job() -> None:
+    history = hung(without(unfinished(KILLED), ev.FaultEnded))
+
+    result = result_on("outcome", KILLED, history)
+
+    assert result.validity == "unknown"
+    assert "while rank 1 was held by us" in result.summary
+
+
+def test_a_hang_in_the_notice_window_is_the_jobs() -> None:
+    story = Story((Strike(1, 2, 1, kind="preempt_node"),))
+    history = hung(without(unfinished(story), ev.FaultEnded))
+
+    assert result_on("outcome", story, history).validity == "invalid"
+
+
+def test_an_interrupted_run_says_nothing() -> None:
+    history = changed(unfinished(KILLED), ev.RunEnded)
+    history = told(history, ev.RunEnded(interrupted=True), before=ev.StepDone)
+
+    assert result_on("outcome", KILLED, history).summary == "the run was interrupted"
+
+
+def test_a_script_that_fails_outside_fit_is_invalid() -> None:
+    history = told(unfinished(Story()), ev.ScriptRaised(error="NoFit", message="it never came"))
+
+    assert "failed outside fit(): NoFit" in result_on("outcome", Story(), history).summary
+
+
+@pytest.mark.parametrize("expected", ["finished", "error"])
+def test_a_script_that_dies_before_fit_is_over_is_invalid(expected: str) -> None:
+    history = told(unfinished(KILLED), ev.DriverExited(code=-9))
+
+    assert (
+        "the script ended with code -9 before fit()"
+        in result_on("outcome", KILLED, history, outcome=expected).summary
+    )
+
+
+def test_a_script_that_fails_after_fit_is_invalid() -> None:
+    history = changed(KILLED.history(), ev.DriverExited, code=1)
+
+    assert "code 1 after fit() had returned" in result_on("outcome", KILLED, history).summary
+
+
+def test_a_run_that_finished_without_a_step_is_not_a_success() -> None:
+    history = without(Story().history(), ev.StepDone)
+
+    assert "not one step was trained" in result_on("outcome", Story(), history).summary
+
+
+@pytest.mark.parametrize("expected", ["finished", "error"])
+def test_an_end_that_was_not_seen_is_unknown(expected: str) -> None:
+    history = unfinished(KILLED)
+
+    assert result_on("outcome", KILLED, history, outcome=expected).validity == "unknown"

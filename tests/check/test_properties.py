@@ -1,0 +1,211 @@
+"""What holds for every right run, for every guilty one, and for every torn one."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.scenario import Bound
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, told, verdict_on, without
+
+KINDS = ("kill_worker", "kill_node", "preempt_node")
+
+
+@st.composite
+def strikes(draw: st.DrawFn, *, epochs: int, steps: int, ranks: int) -> Strike:
+    return Strike(
+        epoch=draw(st.integers(0, epochs - 1)),
+        step=draw(st.integers(1, steps)),
+        rank=draw(st.integers(0, ranks - 1)),
+        kind=draw(st.sampled_from(KINDS)),
+        moment=draw(st.sampled_from([None, None, "reported", "committed"])),
+        drift=draw(st.integers(1, steps)),
+    )
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Story:
+    """Give a right job, struck where every strike lands before the next one begins."""
+    epochs, steps, ranks = draw(st.integers(1, 4)), draw(st.integers(1, 5)), draw(st.integers(1, 3))
+    drawn = draw(st.lists(strikes(epochs=epochs, steps=steps, ranks=ranks), max_size=3))
+    kills = sorted((s for s in drawn if s.kind != "preempt_node"), key=lambda s: s.epoch)
+    preemptions = [s for s in drawn if s.kind == "preempt_node"][:1]
+    return Story(
+        tuple(preemptions if draw(st.booleans()) else kills),
+        epochs=epochs,
+        steps=steps,
+        ranks=ranks,
+        every=draw(st.integers(1, 2)),
+        wall=draw(st.booleans()),
+        sync=draw(st.booleans()),
+    )
+
+
+@settings(max_examples=300)
+@given(stories())
+def test_a_right_run_is_never_accused(story: Story) -> None:
+    verdict = verdict_on(story, epoch_metric="epoch")
+
+    assert verdict.broken == ()
+    landed = {event.op for _, event in story.history().of(ev.FaultEnded)}
+    assert verdict.validity == ("valid" if len(landed) == len(story.strikes) else "unknown")
+
+
+@settings(max_examples=200)
+@given(stories(), st.data())
+def test_a_right_run_that_is_cut_short_is_never_accused_and_never_green(
+    story: Story, data: st.DataObject
+) -> None:
+    whole = story.history()
+    cut = History(whole.entries[: data.draw(st.integers(0, len(whole) - 1))])
+
+    assert judge(story.plan(epoch_metric="epoch"), cut, story.baseline()).validity == "unknown"
+
+
+@settings(max_examples=300)
+@given(stories(), st.data())
+def test_judging_any_part_of_a_run_gives_the_same_verdict_twice_and_never_fails(
+    story: Story, data: st.DataObject
+) -> None:
+    whole = story.history()
+    gone = data.draw(st.sets(st.integers(0, len(whole) - 1), max_size=len(whole)))
+    part = History([entry for number, entry in enumerate(whole) if number not in gone])
+    baseline = data.draw(st.sampled_from([None, story.baseline()]))
+    plan = story.plan(epoch_metric="epoch")
+
+    verdict = judge(plan, part, baseline)
+
+    assert verdict == judge(plan, part, baseline)
+    assert not any("the check itself failed" in result.summary for result in verdict.results)
+    ended = {event.op for _, event in part.of(ev.FaultEnded)}
+    if ended != {op.index for op in plan.ops}:
+        assert verdict.validity != "valid"
+
+
+Mutation = Callable[[History], History]
+
+
+def second(event: ev.WorkerStarted) -> bool:
+    return event.attempt == 1
+
+
+def second_of_rank_0(event: ev.WorkerStarted | ev.StepDone) -> bool:
+    return event.attempt == 1 and event.rank == 0
+
+
+def last_step(event: ev.StepDone) -> bool:
+    return (event.rank, event.epoch, event.step) == (0, 2, 3)
+
+
+def one_more(history: History) -> History:
+    (step, *_) = [e for _, e in history.of(ev.StepDone) if e.attempt == 1 and e.rank == 0]
+    extra = ev.StepDone(attempt=1, rank=0, epoch=1, step=4, losses=step.losses)
+    return told(history, extra)
+
+
+def last_bit(event: ev.StepDone) -> tuple[float | str, ...]:
+    assert event.losses is not None
+    value = event.losses[0]
+    assert isinstance(value, float)
+    return (math.nextafter(value, 9.0),)
+
+
+def hung(history: History) -> History:
+    for kind in (ev.FitReturned, ev.DriverExited):
+        history = without(history, kind)
+    return told(history, ev.DeadlinePassed(limit_s=240))
+
+
+MUTATIONS: dict[str, tuple[Mutation, str, str]] = {
+    "resume from an older commit": (
+        lambda h: changed(h, ev.WorkerStarted, second, checkpoint="checkpoint_x"),
+        "resume-point",
+        "invalid",
+    ),
+    "resume from scratch": (
+        lambda h: changed(h, ev.WorkerStarted, second, checkpoint=None),
+        "resume-point",
+        "invalid",
+    ),
+    "ranks disagree": (
+        lambda h: changed(h, ev.WorkerStarted, second_of_rank_0, checkpoint=None),
+        "resume-point",
+        "invalid",
+    ),
+    "repeat a step": (one_more, "cursor", "invalid"),
+    "skip a step": (
+        lambda h: without(h, ev.StepDone, lambda e: second_of_rank_0(e) and e.epoch == 1),
+        "cursor",
+        "invalid",
+    ),
+    "drop an epoch": (
+        lambda h: without(h, ev.Committed, lambda e: e.epoch == 1),
+        "epochs",
+        "invalid",
+    ),
+    "skip a step later": (lambda h: without(h, ev.StepDone, last_step), "epochs", "invalid"),
+    "leave a process behind": (
+        lambda h: told(h, ev.Leftover(kind="process", what="pid 9")),
+        "leftovers",
+        "invalid",
+    ),
+    "charge the wrong budget": (
+        lambda h: changed(h, ev.FailureDecided, charged="preemptions"),
+        "retry-budget",
+        "invalid",
+    ),
+    "an attempt that nobody caused": (
+        lambda h: told(h, ev.WorkerGroupStarted(attempt=2, workers=())),
+        "attempts",
+        "invalid",
+    ),
+    "hang": (hung, "outcome", "invalid"),
+    "change the last bit of one loss": (
+        lambda h: changed(h, ev.StepDone, last_step, losses=last_bit),
+        "trajectory",
+        "invalid",
+    ),
+    "the fault's end was not seen": (
+        lambda h: without(h, ev.FaultEnded),
+        "faults-happened",
+        "unknown",
+    ),
+    "nobody looked for leftovers": (
+        lambda h: without(h, ev.LeftoversSearched),
+        "leftovers",
+        "unknown",
+    ),
+    "the end was not seen": (lambda h: without(h, ev.RunEnded), "watched", "unknown"),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+@settings(max_examples=8)
+@given(ranks=st.integers(2, 3), kind=st.sampled_from(["kill_worker", "kill_node"]))
+def test_every_defect_is_first_named_by_its_own_check(name: str, ranks: int, kind: str) -> None:
+    mutate, check, validity = MUTATIONS[name]
+    story = Story((Strike(1, 2, 1, kind=kind),), ranks=ranks, epochs=3, steps=3)  # type: ignore[arg-type]
+
+    verdict = verdict_on(story, mutate(story.history()))
+
+    assert verdict.validity == validity
+    found = verdict.broken if validity == "invalid" else verdict.undecided
+    assert found[0].check == check
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 5), st.integers(0, 1))
+def test_more_lost_work_than_allowed_is_found_and_less_is_not(step: int, rank: int) -> None:
+    story = Story((Strike(2, step, rank),))
+
+    enough = verdict_on(story, lost_steps=Bound(max=step))
+    short = verdict_on(story, lost_steps=Bound(max=step - 1))
+
+    assert enough.validity == "valid"
+    assert [result.check for result in short.broken] == ["lost-work"]

@@ -1,0 +1,243 @@
+"""Where a restart goes on: resume-point, cursor, epochs."""
+
+import pytest
+
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, result_on, told, verdict_on, without
+
+KILLED = Story((Strike(2, 3, 1),))
+TWICE = Story((Strike(1, 3, 1), Strike(3, 2, 0)))
+CHECKS = ("resume-point", "cursor", "epochs")
+
+
+def first_attempt_after(event: ev.WorkerStarted) -> bool:
+    return event.attempt == 1
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("story", [KILLED, TWICE, Story((Strike(0, 2),)), Story(every=2)])
+def test_a_right_restart_is_valid(check: str, story: Story) -> None:
+    assert result_on(check, story, epoch_metric="epoch").validity == "valid"
+
+
+@pytest.mark.parametrize("check", ["resume-point", "cursor"])
+def test_without_a_restart_that_was_due_nothing_can_be_told(check: str) -> None:
+    history = Story().history()
+
+    assert result_on(check, KILLED, history).validity == "unknown"
+    assert "no restart was seen" in result_on(check, KILLED, history).summary
+
+
+@pytest.mark.parametrize(
+    ("handed", "words"),
+    [
+        (
+            "checkpoint_0_0",
+            "was handed checkpoint_0_0 (epoch 0), although checkpoint_0_1 (epoch 1)",
+        ),
+        (None, "started from scratch, although checkpoint_0_1 (epoch 1) was committed"),
+        ("checkpoint_9_9", "was handed checkpoint_9_9, which was never committed"),
+        ("checkpoint_1_2", "was handed checkpoint_1_2, which was never committed"),
+    ],
+)
+def test_a_wrong_checkpoint_is_named(handed: str | None, words: str) -> None:
+    history = changed(KILLED.history(), ev.WorkerStarted, first_attempt_after, checkpoint=handed)
+
+    verdict = verdict_on(KILLED, history)
+
+    assert verdict.broken[0].check == "resume-point"
+    assert words in verdict.broken[0].summary
+    assert words in verdict.headline
+
+
+def test_a_checkpoint_from_nowhere_is_wrong_even_where_none_was_committed() -> None:
+    story = Story((Strike(0, 2, 1),))
+    history = changed(story.history(), ev.WorkerStarted, first_attempt_after, checkpoint="x")
+
+    assert (
+        "was handed x, which was never committed"
+        in result_on("resume-point", story, history).summary
+    )
+
+
+def test_ranks_that_were_handed_different_checkpoints_are_listed() -> None:
+    history = changed(
+        KILLED.history(),
+        ev.WorkerStarted,
+        lambda e: (e.attempt, e.rank) == (1, 1),
+        checkpoint=None,
+    )
+
+    assert (
+        "rank 0 checkpoint_0_1, rank 1 nothing"
+        in result_on("resume-point", KILLED, history).summary
+    )
+
+
+def test_a_report_that_returned_is_not_a_commit() -> None:
+    story = Story((Strike(2, moment="reported"),))
+
+    assert result_on("resume-point", story).validity == "valid"
+    assert result_on("lost-work", story).measures["lost_steps_max"] == 6
+
+
+def test_an_attempt_whose_ranks_did_not_speak_is_unknown() -> None:
+    history = without(KILLED.history(), ev.WorkerStarted, first_attempt_after)
+
+    assert "said which checkpoint" in result_on("resume-point", KILLED, history).summary
+
+
+@pytest.mark.parametrize(
+    ("surplus", "words"),
+    [
+        (5, "rank 0 repeated 5 steps of epoch 2 after the restart: 11 instead of 6"),
+        (-3, "rank 0 skipped 3 steps of epoch 2 after the restart: 3 instead of 6"),
+        (1, "repeated 1 step of"),
+    ],
+)
+def test_an_epoch_that_is_not_as_long_as_it_was_is_counted(surplus: int, words: str) -> None:
+    story = Story(KILLED.strikes, surplus=surplus)
+
+    verdict = verdict_on(story)
+
+    assert [result.check for result in verdict.broken] == ["cursor"]
+    assert words in verdict.broken[0].summary
+
+
+def test_a_repeated_part_of_an_epoch_is_seen_before_the_epoch_is_over() -> None:
+    story = Story((Strike(1, 3, 1), Strike(1, 9, 1)), surplus=5)
+
+    assert "repeated 3 steps of epoch 1" in result_on("cursor", story).summary
+
+
+def test_an_epoch_cut_short_by_the_next_fault_is_no_skipped_one() -> None:
+    story = Story((Strike(1, 3, 1), Strike(1, 1, 0)))
+
+    assert result_on("cursor", story).validity == "valid"
+
+
+def test_the_cursor_cannot_be_told_without_a_baseline() -> None:
+    assert result_on("cursor", KILLED, alone=True).validity == "unknown"
+
+
+def test_a_job_that_starts_over_trains_too_many_epochs() -> None:
+    story = Story(KILLED.strikes, extra=2)
+
+    verdict = verdict_on(story)
+
+    assert [result.check for result in verdict.broken] == ["epochs"]
+    assert "6 epochs were trained, the baseline has 4" in verdict.broken[0].summary
+
+
+def test_a_checkpoint_that_nobody_asked_for_is_told_beside_the_surplus() -> None:
+    story = Story(KILLED.strikes, extra=2)
+    history = without(story.history(), ev.CheckpointRead)
+
+    summary = result_on("epochs", story, history).summary
+
+    assert summary.endswith("no rank of attempt 1 asked for its checkpoint")
+
+
+def test_the_metric_that_carries_the_epoch_names_the_repeated_one() -> None:
+    history = changed(
+        KILLED.history(),
+        ev.Committed,
+        lambda e: e.epoch == 2,
+        metrics=({"epoch": 0}, {"epoch": 0}),
+    )
+
+    assert (
+        "report 2 says `epoch` 0, the baseline's 2"
+        in result_on("epochs", KILLED, history, epoch_metric="epoch").summary
+    )
+    assert result_on("epochs", KILLED, history).validity == "valid"
+
+
+def test_a_metric_that_is_gone_is_nothing() -> None:
+    history = changed(KILLED.history(), ev.Committed, metrics=({}, {}))
+
+    assert (
+        "says `epoch` nothing" in result_on("epochs", KILLED, history, epoch_metric="epoch").summary
+    )
+
+
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [
+        ((1,), "epoch 1 was never committed, and epoch 2 was"),
+        ((0, 1), "epochs 0-1 were never committed"),
+        ((3,), "the job finished after 3 epochs, the baseline has 4"),
+    ],
+)
+def test_an_epoch_that_is_missing_is_named(gone: tuple[int, ...], words: str) -> None:
+    history = without(KILLED.history(), ev.Committed, lambda e: e.epoch in gone)
+
+    result = result_on("epochs", KILLED, history)
+
+    assert result.validity == "invalid"
+    assert any(words in anomaly.message for anomaly in result.anomalies)
+
+
+def test_an_epoch_that_was_committed_twice_is_named() -> None:
+    history = changed(KILLED.history(), ev.Committed, lambda e: e.epoch == 3, epoch=2)
+
+    messages = [anomaly.message for anomaly in result_on("epochs", KILLED, history).anomalies]
+
+    assert "epoch 2 was committed twice" in messages
+
+
+def test_an_epoch_after_the_first_that_is_too_short_is_named() -> None:
+    history = without(KILLED.history(), ev.StepDone, lambda e: (e.epoch, e.step) == (3, 6))
+
+    assert (
+        "rank 0 made 5 steps in epoch 3, the baseline 6"
+        in result_on("epochs", KILLED, history).summary
+    )
+
+
+def test_an_epoch_that_was_begun_and_not_finished_is_not_too_short() -> None:
+    history = KILLED.history()
+    for kind in (ev.FitReturned, ev.ReportBegun):
+        history = without(history, kind)
+    history = without(history, ev.StepDone, lambda e: (e.epoch, e.step) == (3, 6))
+    history = without(history, ev.Committed, lambda e: e.epoch == 3)
+    base = without(Story().history(), ev.Committed, lambda e: e.epoch == 3)
+
+    results = judge(KILLED.plan(), history, base).results
+
+    assert next(r for r in results if r.check == "epochs").validity == "unknown"
+
+
+def test_a_job_that_did_not_finish_cannot_have_its_epochs_counted() -> None:
+    history = without(KILLED.history(), ev.FitReturned)
+
+    assert result_on("epochs", KILLED, history).summary == "the job did not finish"
+
+
+def test_epochs_cannot_be_counted_without_a_baseline() -> None:
+    assert "no baseline" in result_on("epochs", KILLED, alone=True).summary
+
+
+def test_a_baseline_is_judged_by_itself() -> None:
+    verdict = verdict_on(Story(), alone=True)
+
+    assert verdict.validity == "valid"
+    assert verdict.headline == "Nothing was done to the job; it finished: 4 epochs, 24 steps."
+
+
+def test_an_expected_error_may_come_before_the_last_epoch() -> None:
+    story = Story(KILLED.strikes, budget=0)
+
+    assert result_on("epochs", story, outcome="error").validity == "valid"
+    assert "2 epochs" in result_on("epochs", story, outcome="error").summary
+
+
+def test_an_expected_error_before_the_first_step_leaves_no_epoch_to_count() -> None:
+    history = Story().history()
+    for kind in (ev.StepDone, ev.Committed, ev.FitReturned):
+        history = without(history, kind)
+    raised = told(history, ev.FitRaised(error="E", message="m"))
+
+    assert result_on("epochs", Story(), raised, outcome="error").validity == "valid"

@@ -1,0 +1,244 @@
+"""Number by number: trajectory, and the curves drawn from it."""
+
+import math
+from typing import Any
+
+import pytest
+
+from chaos.check.comparison import Pair, number
+from chaos.check.curves import curves
+from chaos.check.trajectory import divergence
+from chaos.check.trial import Trial
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.scenario import Tolerance
+from tests.check.story import Story, Strike, loss
+from tests.check.tamper import changed, result_on, trial_of, verdict_on, without
+
+KILLED = Story((Strike(2, 3, 1),))
+TINY = math.ulp(loss(1, 2, 4))
+
+
+def differs_at(history: History, *place: int, by: float = TINY) -> History:
+    attempt, rank, epoch, step = place
+    return changed(
+        history,
+        ev.StepDone,
+        lambda e: (e.attempt, e.rank, e.epoch, e.step) == (attempt, rank, epoch, step),
+        losses=lambda e: (e.losses[0] + by,),
+    )
+
+
+def test_an_equal_run_is_equal_to_the_last_bit() -> None:
+    result = result_on("trajectory", KILLED)
+
+    assert result.validity == "valid"
+    assert result.summary == ("48 losses and 16 metric values equal the baseline's to the last bit")
+    assert divergence(trial_of(KILLED)) is None
+
+
+def test_losses_that_were_resolved_later_are_joined() -> None:
+    assert result_on("trajectory", Story(KILLED.strikes, sync=False)).evidence == 64
+
+
+def test_one_bit_of_one_loss_after_the_restart_is_found() -> None:
+    history = differs_at(KILLED.history(), 1, 1, 2, 4)
+
+    result = result_on("trajectory", KILLED, history)
+    first = divergence(trial_of(KILLED, history))
+
+    assert result.validity == "invalid"
+    assert "from epoch 2, step 4 on (rank 1) the loss differs" in result.summary
+    assert "1 of 48 differ" in result.summary
+    assert first is not None
+    assert (first.epoch, first.step, first.rank, first.baseline) == (2, 4, 1, loss(1, 2, 4))
+    assert repr(first.ours) in result.summary
+
+
+def test_the_headline_keeps_to_what_is_known() -> None:
+    history = differs_at(KILLED.history(), 1, 0, 2, 1, by=0.25)
+
+    assert verdict_on(KILLED, history).headline == (
+        "Rank 1 was killed at epoch 2, step 3; the job resumed, but from epoch 2, step 1 on its "
+        "loss differs from the baseline's: 1.014 instead of 0.764 (33 %); the checkpoint, the "
+        "epochs and the number of steps are right."
+    )
+
+
+def test_the_first_of_many_differences_is_named() -> None:
+    history = differs_at(KILLED.history(), 1, 1, 3, 2)
+    history = differs_at(history, 1, 1, 2, 5)
+    history = differs_at(history, 1, 0, 3, 1)
+
+    first = divergence(trial_of(KILLED, history))
+
+    assert first is not None
+    assert first.place == (2, 5, 1)
+
+
+def test_a_tolerance_lets_small_differences_pass_and_no_others() -> None:
+    history = differs_at(KILLED.history(), 1, 1, 2, 4, by=0.01)
+    wide, narrow = Tolerance(relative=0.1), Tolerance(absolute=0.001)
+
+    assert result_on("trajectory", KILLED, history, loss_tolerance=wide).validity == "valid"
+    assert result_on("trajectory", KILLED, history, loss_tolerance=narrow).validity == "invalid"
+    assert (
+        "within the tolerance it states"
+        in verdict_on(KILLED, history, loss_tolerance=wide).headline
+    )
+
+
+@pytest.mark.parametrize(
+    ("expect", "remedy"),
+    [({}, "state `expect"), ({"loss_tolerance": Tolerance(absolute=1e-9)}, "is too narrow")],
+)
+def test_a_job_that_does_not_repeat_itself_cannot_be_judged(
+    expect: dict[str, Any], remedy: str
+) -> None:
+    history = differs_at(KILLED.history(), 0, 0, 1, 1, by=0.1)
+
+    result = result_on("trajectory", KILLED, history, **expect)
+
+    assert result.validity == "unknown"
+    assert "does not repeat itself here" in result.summary
+    assert remedy in result.summary
+    assert divergence(trial_of(KILLED, history, **expect)) is None
+
+
+def test_lost_work_before_the_fault_is_part_of_the_control() -> None:
+    history = differs_at(KILLED.history(), 0, 0, 2, 1, by=0.1)
+
+    assert result_on("trajectory", KILLED, history).validity == "unknown"
+
+
+def test_a_difference_without_any_control_is_unknown() -> None:
+    def first_attempt(event: ev.StepDone) -> bool:
+        return event.attempt == 0
+
+    history = without(KILLED.history(), ev.StepDone, first_attempt)
+
+    assert result_on("trajectory", KILLED, history).validity == "valid"
+    assert (
+        "none was recorded before the fault"
+        in result_on("trajectory", KILLED, differs_at(history, 1, 1, 2, 4)).summary
+    )
+
+
+def test_a_metric_that_never_repeats_is_left_out_by_name() -> None:
+    result = result_on("trajectory", Story(KILLED.strikes, wall=True))
+
+    assert result.validity == "valid"
+    assert result.measures["metrics_not_compared"] == "seconds"
+
+
+def test_a_metric_that_is_no_number_is_left_alone() -> None:
+    history = changed(
+        KILLED.history(), ev.Committed, metrics=lambda e: tuple({**m, "n": "x"} for m in e.metrics)
+    )
+
+    assert result_on("trajectory", KILLED, history).evidence == 64
+
+
+def test_metrics_without_a_control_are_left_out() -> None:
+    result = result_on("trajectory", Story((Strike(0, 3, 1),)))
+
+    assert result.measures["metrics_not_compared"] == "accuracy, epoch"
+
+
+def test_a_metric_that_differs_after_the_restart_is_named() -> None:
+    history = changed(
+        KILLED.history(),
+        ev.Committed,
+        lambda e: e.epoch == 3,
+        metrics=lambda e: (e.metrics[0], {**e.metrics[1], "accuracy": 0.5}),
+    )
+
+    verdict = verdict_on(KILLED, history)
+
+    assert "from epoch 3 on (rank 1) the metric `accuracy` differs" in verdict.broken[0].summary
+    assert "from epoch 3 on its `accuracy` differs" in verdict.headline
+
+
+def test_a_metric_that_is_gone_after_the_restart_differs() -> None:
+    history = changed(KILLED.history(), ev.Committed, lambda e: e.epoch == 3, metrics=({}, {}))
+
+    assert "nothing instead of" in result_on("trajectory", KILLED, history).summary
+
+
+def test_another_number_of_micro_batches_differs() -> None:
+    history = changed(
+        KILLED.history(),
+        ev.StepDone,
+        lambda e: e.attempt == 1,
+        losses=lambda e: (*e.losses, 0.0),
+    )
+
+    assert (
+        "number of losses differs from the baseline's: 2 instead of 1"
+        in result_on("trajectory", KILLED, history).summary
+    )
+
+
+def test_without_losses_and_metrics_there_is_no_evidence() -> None:
+    history = changed(changed(KILLED.history(), ev.StepDone, losses=None), ev.Committed, metrics=())
+
+    assert result_on("trajectory", KILLED, history).validity == "unknown"
+
+
+def test_without_a_baseline_there_is_no_trajectory() -> None:
+    assert result_on("trajectory", KILLED, alone=True).validity == "unknown"
+    assert divergence(Trial(KILLED.plan(), KILLED.history())) is None
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("ours", "baseline", "agrees"),
+    [
+        (NAN, NAN, True),
+        (NAN, 1.0, False),
+        (INF, INF, True),
+        (INF, -INF, False),
+        (1.0, INF, False),
+        (None, None, True),
+        (None, 1.0, False),
+        (1.0, 1.5, True),
+        (1.0, 3.0, False),
+    ],
+)
+def test_numbers_agree_within_a_tolerance(
+    ours: float | None, baseline: float | None, agrees: bool
+) -> None:
+    pair = Pair(0, 1, 0, "loss", ours, baseline, 0)
+
+    assert pair.agrees(Tolerance(absolute=0.5)) is agrees
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("inf", INF), ("-inf", -INF), (3, 3), (True, None), ("3", None)]
+)
+def test_only_numbers_are_compared(value: object, expected: float | None) -> None:
+    assert number(value) == expected
+
+
+def test_a_relative_difference_needs_something_to_be_relative_to() -> None:
+    assert Pair(0, 1, 0, "loss", 1.0, 0.0, 0).relative is None
+
+
+def test_curves_share_an_axis_and_keep_the_lost_work() -> None:
+    drawn = curves(trial_of(KILLED))
+
+    assert [point.position for point in drawn.baseline] == list(range(1, 25))
+    assert [point.position for point in drawn.run if point.lost] == [13, 14, 15]
+    assert [point.position for point in drawn.run if not point.lost] == list(range(1, 25))
+    assert drawn.run[0].loss == loss(0, 0, 1)
+
+
+def test_curves_can_be_drawn_without_a_baseline_and_without_losses() -> None:
+    trial = trial_of(KILLED, changed(KILLED.history(), ev.StepDone, losses=("nan", 1.0)))
+    alone = Trial(trial.plan, changed(trial.history, ev.StepDone, losses=None))
+
+    assert curves(trial).run[0].loss is None
+    assert curves(alone, rank=1).run[0].loss is None
+    assert curves(alone).baseline == ()
