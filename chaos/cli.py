@@ -4,10 +4,11 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from chaos import __version__
 from chaos.errors import ChaosError, UsageError
@@ -18,6 +19,9 @@ from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.scenario.load import find_scenarios
 from chaos.scenario.schema import json_schema
+
+if TYPE_CHECKING:
+    from chaos.backends.ray.backend import RayBackend
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_HARNESS = range(5)
 EXIT_INTERRUPTED = 130
@@ -150,14 +154,15 @@ def main() -> None:
         sys.exit(EXIT_INTERRUPTED)
 
 
-def _ray_backend(console: Console):  # noqa: ANN202 - imported late: Ray takes a second
+def _ray_backend(console: Console) -> "RayBackend":
     """Give the Ray backend, and say so where Ray's version was never tested."""
+    # Imported here: Ray takes a second, which `chaos check` need not wait for.
     from chaos.backends.ray import compat  # noqa: PLC0415
     from chaos.backends.ray.backend import RayBackend  # noqa: PLC0415
 
     warning = compat.untested_version()
     if warning:
-        console.print(f"[yellow]warning[/] {warning}")
+        console.print(Text.assemble(("warning: ", "yellow"), warning), soft_wrap=True)
     return RayBackend()
 
 
@@ -179,4 +184,5 @@ def _show(console: Console, runs: list[FinishedRun]) -> None:
 
 
 def _complain(message: str) -> None:
-    Console(stderr=True, highlight=False).print(f"[bold red]chaos:[/] {message}", soft_wrap=True)
+    words = Text.assemble(("chaos: ", "bold red"), message)  # a message may hold square brackets
+    Console(stderr=True, highlight=False).print(words, soft_wrap=True)

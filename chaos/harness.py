@@ -4,15 +4,17 @@
 the pure stages, and what is done to processes is a backend's.
 """
 
+import difflib
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
-from chaos.check.judge import judge
-from chaos.errors import ClusterError, JobError
+from chaos.check.judge import CHECKS, judge
+from chaos.errors import ClusterError, JobError, ScenarioError
 from chaos.job_failure import why_the_job_failed
 from chaos.model.event import Committed, StepDone
 from chaos.model.history import History
@@ -49,6 +51,8 @@ class Harness:
     def run_suite(self, files: Sequence[Path], *, seed: int) -> list[SuiteRow]:
         """Run scenarios one after the other; a bad file is found before anything starts."""
         scenarios = [(file, load_scenario(file)) for file in files]
+        for file, scenario in scenarios:
+            refuse_unknown_check(file, scenario)
         return [self._row(file, scenario, seed=seed) for file, scenario in scenarios]
 
     def run_plan(self, plan: Plan) -> FinishedRun:
@@ -67,7 +71,7 @@ class Harness:
             plan = make_plan(scenario, file=file.resolve(), seed=seed, cwd=self.cwd)
             return row_of(self.run_plan(plan))
         except (JobError, ClusterError) as error:
-            self.console.print(f"[bold red]not run[/] {error}", highlight=False, soft_wrap=True)
+            self.console.print(Text.assemble(("not run: ", "bold red"), str(error)), soft_wrap=True)
             return not_run(
                 scenario=scenario.scenario,
                 file=str(file),
@@ -146,6 +150,18 @@ def check_again(path: Path) -> FinishedRun:
         baseline = directory.load_history("baseline.jsonl")
     seconds = (history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0
     return conclude(directory, plan, history, baseline, duration_s=seconds)
+
+
+def refuse_unknown_check(file: Path, scenario: Scenario) -> None:
+    """Raise `ScenarioError` where a scenario expects a check that does not exist."""
+    names, expected = [check.NAME for check in CHECKS], scenario.expect.check
+    if expected is None or expected in names:
+        return
+    lines = file.read_text(encoding="utf-8").splitlines()
+    line = next((n for n, text in enumerate(lines, 1) if f"{expected}" in text), 1)
+    near = difflib.get_close_matches(expected, names, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"The checks are {', '.join(names)}."
+    raise ScenarioError(file, line, f"there is no check '{expected}'", hint)
 
 
 def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:

@@ -1,0 +1,78 @@
+# The commands of this project; `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?=  # tried first; else python3.11 and its like on the PATH
+BIN := .venv/bin
+# Twice quiet: pip warns of every index location that does not hold a package; errors still show.
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+READY := .venv/ready
+
+# A Python of the right age that can make virtual environments, or why there is none.
+define find_python
+for python in $(PYTHON) python3.11 python3.12 python3; do \
+    if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' \
+        2>/dev/null; then break; fi; \
+    python=; \
+done; \
+if [ -z "$$python" ]; then \
+    echo "chaos: Python 3.11 or 3.12 is needed, and neither is on the PATH." >&2; \
+    echo "chaos: install one, or name it: make setup PYTHON=/path/to/python3.11" >&2; \
+    exit 1; \
+fi; \
+if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
+    echo "chaos: $$python cannot make virtual environments: its venv module is missing." >&2; \
+    echo "chaos: on Debian and Ubuntu it is the package $$($$python -c \
+        'import sys; print("python3.%d-venv" % sys.version_info[1])')." >&2; \
+    exit 1; \
+fi
+endef
+
+.PHONY: help setup demo test check static clean
+
+help:  ## list the commands
+	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p; s/^\([a-z]*\):  *## /  make \1\t/p' \
+	    $(MAKEFILE_LIST) | expand -t 16
+
+setup: $(READY)  ## make .venv with everything in it (some minutes, once)
+
+$(READY): pyproject.toml constraints.txt Makefile
+	@$(find_python); \
+	echo "chaos: making .venv with $$($$python --version)"; \
+	$$python -m venv .venv
+	@$(PIP) install --constraint constraints.txt --upgrade pip
+	@echo "chaos: installing torch"
+	@$(PIP) install --constraint constraints.txt torch
+	@echo "chaos: installing chaos, Ray and the development tools (some minutes, once)"
+	@$(PIP) install --constraint constraints.txt --editable . --group dev
+	@touch $(READY)
+	@echo "chaos: ready: $(BIN)/chaos"
+
+demo: $(READY)  ## strike real Ray Train jobs, innocent and guilty, and report
+	@$(BIN)/chaos run scenarios/smoke scenarios/guilty
+
+test: static  ## everything that must hold before a merge, real Ray clusters included
+	@echo "chaos: testing, with Ray (some minutes)"
+	@$(BIN)/pytest -m "ray or not ray"
+
+check: static  ## what needs no Ray cluster: format, lint, types, imports, tests
+	@echo "chaos: testing"
+	@$(BIN)/pytest
+
+static: $(READY)
+	@echo "chaos: formatting"
+	@$(BIN)/ruff format --check --quiet || { echo "chaos: run $(BIN)/ruff format" >&2; exit 1; }
+	@echo "chaos: linting"
+	@$(BIN)/ruff check --quiet
+	@echo "chaos: types"
+	@$(BIN)/mypy --no-error-summary
+	@echo "chaos: imports between the layers"
+	@found=$$($(BIN)/lint-imports 2>&1) || { echo "$$found" >&2; exit 1; }
+
+clean:  ## remove caches and build output; .venv and reports stay
+	@rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	@rm -f .coverage
+	@find chaos tests scenarios -name __pycache__ -type d -prune -exec rm -rf {} +

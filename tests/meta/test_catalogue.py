@@ -1,0 +1,28 @@
+"""What is shipped is documented, and what is documented as expected exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from chaos.check.judge import CHECKS
+from chaos.model.scenario import FAULTS
+from chaos.scenario.load import find_scenarios, load_scenario
+
+ROOT = Path(__file__).parents[2]
+SCENARIOS = find_scenarios([ROOT / "scenarios"])
+
+
+@pytest.mark.parametrize("name", [*FAULTS, *(check.NAME for check in CHECKS)])
+def test_every_fault_and_every_check_is_named_in_the_readme(name: str) -> None:
+    readme = ROOT / "README.md"
+    assert readme.exists(), "README.md is missing"
+
+    assert re.search(rf"`{re.escape(name)}\b", readme.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("file", SCENARIOS, ids=[file.name for file in SCENARIOS])
+def test_every_scenario_loads_and_expects_a_check_that_exists(file: Path) -> None:
+    expected = load_scenario(file).expect.check
+
+    assert expected in {None, *(check.NAME for check in CHECKS)}

@@ -1,0 +1,52 @@
+"""Ray stays behind its door, and Ray's private names in one file."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BACKENDS = ROOT / "chaos" / "backends"
+COMPAT = BACKENDS / "ray" / "compat.py"
+PRIVATE = (
+    "ray._private",
+    "ray._raylet",
+    "ray.cluster_utils",
+    "ray.core.generated",
+    "ray.train.v2._internal",
+)
+MODULES = sorted((ROOT / "chaos").rglob("*.py"))
+
+
+def imported(module: Path) -> Iterator[str]:
+    """Give the names of the modules that a module imports, and of the names it takes from them."""
+    for node in ast.walk(ast.parse(module.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_only_backends_import_ray() -> None:
+    found = [
+        str(module.relative_to(ROOT))
+        for module in MODULES
+        if not module.is_relative_to(BACKENDS)
+        and any(name.partition(".")[0] == "ray" for name in imported(module))
+    ]
+
+    assert not found
+
+
+def test_private_names_of_ray_stand_in_one_file() -> None:
+    if not COMPAT.exists():
+        pytest.skip("there is no Ray backend yet")
+    found = [
+        f"{module.relative_to(ROOT)}: {name}"
+        for module in MODULES
+        for name in PRIVATE
+        if module != COMPAT and name in module.read_text(encoding="utf-8")
+    ]
+
+    assert not found

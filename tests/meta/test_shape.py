@@ -1,0 +1,67 @@
+"""Files and functions stay small, documented, and honestly named."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "chaos").rglob("*.py"))
+FILE_LINES_MAX = 300
+FUNCTION_LINES_MAX = 50
+SAYS_NOTHING = {"data", "handler", "handlers", "helper", "helpers", "info", "manager", "utils"}
+every_module = pytest.mark.parametrize(
+    "module", MODULES, ids=[str(module.relative_to(ROOT)) for module in MODULES]
+)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def public(tree: ast.Module) -> Iterator[ast.ClassDef | Function]:
+    """Give a module's public classes and functions, and the public methods of those classes."""
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_"):
+            yield node
+            waiting.extend(node.body if isinstance(node, ast.ClassDef) else ())
+
+
+def is_overload(node: ast.ClassDef | Function) -> bool:
+    return any(ast.unparse(decorator) == "overload" for decorator in node.decorator_list)
+
+
+@every_module
+def test_a_file_is_short_enough_to_be_read(module: Path) -> None:
+    assert len(module.read_text(encoding="utf-8").splitlines()) <= FILE_LINES_MAX
+
+
+@every_module
+def test_a_function_fits_on_a_screen(module: Path) -> None:
+    long = [
+        f"{node.name} at line {node.lineno}"
+        for node in ast.walk(ast.parse(module.read_bytes()))
+        if isinstance(node, Function)
+        and (node.end_lineno or node.lineno) - node.lineno >= FUNCTION_LINES_MAX
+    ]
+
+    assert not long
+
+
+@every_module
+def test_what_is_public_says_what_it_gives(module: Path) -> None:
+    tree = ast.parse(module.read_bytes())
+    silent = [
+        f"{node.name} at line {node.lineno}"
+        for node in public(tree)
+        if not ast.get_docstring(node) and not is_overload(node)
+    ]
+
+    assert ast.get_docstring(tree)
+    assert not silent
+
+
+def test_every_file_and_folder_is_named_after_what_is_in_it() -> None:
+    named = {part for module in MODULES for part in module.relative_to(ROOT).with_suffix("").parts}
+
+    assert not named & SAYS_NOTHING

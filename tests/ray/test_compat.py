@@ -1,0 +1,47 @@
+"""An upgrade of Ray fails here first, name by name."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+from chaos.backends.ray import compat
+
+SOURCE = Path(compat.__file__)
+
+
+def imported_names() -> list[tuple[str, str | None]]:
+    """Give every (module, name) of Ray that compat imports, wherever in the file."""
+    found: list[tuple[str, str | None]] = []
+    for node in ast.walk(ast.parse(SOURCE.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ray"):
+            found += [(node.module or "", alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [(a.name, None) for a in node.names if a.name.startswith("ray")]
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")  # what Ray warns of while it is imported is Ray's affair
+@pytest.mark.parametrize(("module", "name"), imported_names())
+def test_ray_still_has(module: str, name: str | None) -> None:
+    found = importlib.import_module(module)
+
+    assert name is None or hasattr(found, name)
+
+
+def test_there_are_names_to_look_for() -> None:
+    assert ("ray._raylet", "GcsClient") in imported_names()
+
+
+@pytest.mark.parametrize("version", ["2.60.0", "2.60.3"])
+def test_a_tested_ray_is_not_warned_about(version: str) -> None:
+    assert compat.untested_version(version) is None
+
+
+@pytest.mark.parametrize("version", ["2.59.1", "2.61.0", "3.0.0"])
+def test_another_ray_is_a_warning_that_names_the_file(version: str) -> None:
+    warning = compat.untested_version(version)
+
+    assert warning is not None
+    assert "compat.py" in warning

@@ -1,0 +1,93 @@
+"""Five faults that a correct job survives, and a guilty job that is found out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ray.command import Ran, chaos, strays
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+
+VALID = {
+    "worker_killed_mid_epoch",
+    "rank_0_killed_during_upload",
+    "worker_killed_before_commit",
+    "node_lost",
+    "spot_notice_then_loss",
+}
+
+
+def verdict_of(run: Path) -> dict[str, Any]:
+    verdict: dict[str, Any] = json.loads((run / "verdict.json").read_text())
+    return verdict
+
+
+def named(demo: Ran, scenario: str) -> Path:
+    return next(run for run in demo.runs() if run.parent.name == scenario)
+
+
+def trajectory_of(run: Path) -> str:
+    results = verdict_of(run)["results"]
+    return next(str(r["summary"]) for r in results if r["check"] == "trajectory")
+
+
+def test_six_scenarios_end_as_they_should(demo: Ran) -> None:
+    verdicts = {run.parent.name: verdict_of(run)["validity"] for run in demo.runs()}
+
+    assert demo.code == 0, demo.output
+    assert verdicts == {**dict.fromkeys(VALID, "valid"), "optimizer_state_lost": "invalid"}
+
+
+def test_the_guilty_job_is_named_by_its_first_divergent_step(demo: Ran) -> None:
+    assert "from epoch 2, step 2 on" in trajectory_of(named(demo, "optimizer_state_lost"))
+
+
+def test_a_restart_went_back_exactly_as_far_as_it_had_to(demo: Ran) -> None:
+    lost = {
+        scenario: next(
+            r["measures"]["lost_steps_max"]
+            for r in verdict_of(named(demo, scenario))["results"]
+            if r["check"] == "lost-work"
+        )
+        for scenario in VALID - {"spot_notice_then_loss"}
+    }
+
+    assert lost == {
+        "worker_killed_mid_epoch": 5,
+        "rank_0_killed_during_upload": 23,
+        "worker_killed_before_commit": 23,
+        "node_lost": 10,
+    }
+
+
+def test_every_run_left_a_report_and_a_junit_file(demo: Ran) -> None:
+    for run in demo.runs():
+        assert (run / "report.html").stat().st_size > 100_000
+        assert "<testcase" in (run / "junit.xml").read_text()
+
+
+def test_judging_a_run_again_gives_the_same_verdict(demo: Ran) -> None:
+    before = {run: verdict_of(run) for run in demo.runs()}
+
+    again = chaos("check", *demo.runs(), reports=demo.reports)
+
+    assert again.code == 0, again.output
+    assert {run: verdict_of(run) for run in demo.runs()} == before
+
+
+def test_replaying_the_guilty_run_gives_the_same_first_divergent_step(demo: Ran) -> None:
+    guilty = named(demo, "optimizer_state_lost")
+
+    again = chaos("replay", guilty, reports=demo.reports)
+
+    assert again.code == 0, again.output
+    runs = sorted(guilty.parent.iterdir())
+    assert len(runs) == 2
+    assert trajectory_of(runs[0]) == trajectory_of(runs[1])
+
+
+def test_no_process_of_ray_is_left(demo: Ran) -> None:
+    assert demo.code == 0
+    assert strays() == []

@@ -1,0 +1,97 @@
+"""Hangs, stray processes, noise and unreachable places are told apart and never green."""
+
+import json
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.ray.command import ROOT, Ran, chaos, command, strays
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    reports = tmp_path_factory.mktemp("odd")
+    return chaos("run", HERE / "odd", HERE / "train_loop.chaos.yaml", reports=reports)
+
+
+def headline(odd: Ran, scenario: str) -> str:
+    run = next(run for run in odd.runs() if run.parent.name == scenario)
+    return str(json.loads((run / "verdict.json").read_text())["headline"])
+
+
+def test_each_is_judged_as_its_scenario_expects(odd: Ran) -> None:
+    assert odd.code == 0, odd.output
+
+
+def test_a_place_that_was_never_reached_says_how_far_the_rank_came(odd: Ran) -> None:
+    words = headline(odd, "never_reached")
+
+    assert "rank 0 never reached epoch 7, step 2; it came to epoch 2, step 4" in words
+
+
+def test_a_hang_is_an_anomaly_with_the_stacks_of_the_rank(odd: Ran) -> None:
+    run = next(run for run in odd.runs() if run.parent.name == "hangs_after_resume")
+    stacks = "".join(path.read_text() for path in (run / "logs").glob("stacks-rank-0-*.txt"))
+
+    assert "hung" in headline(odd, "hangs_after_resume")
+    assert "tiny.py" in stacks
+
+
+def test_a_process_that_outlives_the_run_is_named_and_ended(odd: Ran) -> None:
+    assert "a process outlived the run" in headline(odd, "leaves_a_process")
+    assert not any("time.sleep(90)" in line for line in command_lines())
+
+
+def test_a_job_that_differs_before_any_fault_is_not_blamed_on_the_fault(odd: Ran) -> None:
+    assert "the job does not repeat itself here" in headline(odd, "not_deterministic")
+
+
+def test_interrupting_leaves_no_process_and_a_run_that_can_be_judged(tmp_path: Path) -> None:
+    scenario = ROOT / "scenarios/smoke/worker_killed_mid_epoch.chaos.yaml"
+    words = command("run", scenario, "--reports", tmp_path)
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "attempt 0 started" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        process.stdout.read()
+        assert process.wait(120) == 130
+    assert strays() == []
+    run = next((tmp_path / ".baselines").iterdir())
+    verdict = json.loads((run / "verdict.json").read_text())
+    assert verdict["validity"] == "unknown"
+
+
+def test_a_killed_harness_takes_cluster_and_driver_with_it(tmp_path: Path) -> None:
+    scenario = ROOT / "scenarios/smoke/worker_killed_mid_epoch.chaos.yaml"
+    words = command("run", scenario, "--reports", tmp_path)
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        next(line for line in process.stdout if "attempt 0 started" in line)
+        process.kill()
+    _, alive = psutil.wait_procs(
+        [p for p in psutil.process_iter() if "chaos-ray-" in _line(p)], timeout=30
+    )
+    assert alive == []
+    for folder in Path("/tmp").glob("chaos-ray-*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def command_lines() -> list[str]:
+    return [_line(process) for process in psutil.process_iter()]
+
+
+def _line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
