@@ -49,11 +49,15 @@ class Harness:
     keep_storage: bool = False
 
     def run_suite(self, files: Sequence[Path], *, seed: int) -> list[SuiteRow]:
-        """Run scenarios one after the other; a bad file is found before anything starts."""
-        scenarios = [(file, load_scenario(file)) for file in files]
-        for file, scenario in scenarios:
-            refuse_unknown_check(file, scenario)
-        return [self._row(file, scenario, seed=seed) for file, scenario in scenarios]
+        """Run scenarios one after the other and give their rows in the order of `files`.
+
+        A bad file is found before anything starts. Scenarios whose clusters
+        have the same shape run next to each other, on one warm cluster.
+        """
+        plans = [self._plan(file, seed=seed) for file in files]
+        in_turn = sorted(range(len(plans)), key=lambda n: (_size(plans[n]), n))
+        rows = {number: self._row(plans[number]) for number in in_turn}
+        return [rows[number] for number in range(len(plans))]
 
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
@@ -65,16 +69,20 @@ class Harness:
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _row(self, file: Path, scenario: Scenario, *, seed: int) -> SuiteRow:
+    def _plan(self, file: Path, *, seed: int) -> Plan:
+        scenario = load_scenario(file)
+        refuse_unknown_check(file, scenario)
+        return make_plan(scenario, file=file.resolve(), seed=seed, cwd=self.cwd)
+
+    def _row(self, plan: Plan) -> SuiteRow:
         start = self.clock.now_ns()
         try:
-            plan = make_plan(scenario, file=file.resolve(), seed=seed, cwd=self.cwd)
             return row_of(self.run_plan(plan))
         except (JobError, ClusterError) as error:
             self.console.print(Text.assemble(("not run: ", "bold red"), str(error)), soft_wrap=True)
             return not_run(
-                scenario=scenario.scenario,
-                file=str(file),
+                scenario=plan.scenario,
+                file=plan.file,
                 error=str(error),
                 duration_s=seconds_since(start, self.clock),
             )
@@ -173,6 +181,10 @@ def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
     page = folder / "report.html"
     page.write_text(render_suite(rows, title="chaos", started=started), encoding="utf-8")
     return page
+
+
+def _size(plan: Plan) -> tuple[int, int]:
+    return plan.shape.nodes, plan.shape.cpus_per_node
 
 
 def _extent(baseline: History | None) -> tuple[int | None, int | None]:

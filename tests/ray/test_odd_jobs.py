@@ -27,6 +27,14 @@ def headline(odd: Ran, scenario: str) -> str:
     return str(json.loads((run / "verdict.json").read_text())["headline"])
 
 
+def test_other_peoples_ray_programs_are_not_sent_to_our_cluster(odd: Ran) -> None:
+    """`ray.init("auto")` follows this file; Ray's Cluster would write our address into it."""
+    current = Path("/tmp/ray/ray_current_cluster")
+
+    assert odd.reports.exists()
+    assert not current.exists() or current.stat().st_mtime < odd.reports.stat().st_ctime
+
+
 def test_each_is_judged_as_its_scenario_expects(odd: Ran) -> None:
     assert odd.code == 0, odd.output
 
