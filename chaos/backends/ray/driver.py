@@ -192,7 +192,9 @@ def _run_train_loop(plan: Plan) -> None:
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
+    # Ray passes the working directory and the folder of argv[0] on to its workers (Ray 2.60).
     sys.path[:0] = [plan.cwd, str(Path(plan.file).parent)]
+    sys.argv = [plan.file]
     train_loop = _find(plan.job.source)
     trainer = TorchTrainer(
         train_loop,
