@@ -179,7 +179,8 @@ def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "junit.xml").write_text(render_junit(rows), encoding="utf-8")
     page = folder / "report.html"
-    page.write_text(render_suite(rows, title="chaos", started=started), encoding="utf-8")
+    text = render_suite(rows, title="chaos", started=started, folder=_shown(folder.resolve()))
+    page.write_text(text, encoding="utf-8")
     return page
 
 

@@ -1,0 +1,109 @@
+"""One chart: its Vega-Lite specification, the same drawn as SVG, and words for who cannot see it.
+
+Colours are the page's own CSS variables, so that one specification is right in
+light, in dark and on paper, drawn by the browser or drawn here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, TypeAlias
+
+import altair as alt
+import vl_convert as vlc
+
+STATIC_WIDTH = 1040  # of the SVG that stands in until, or unless, scripts run
+_VEGA_LITE = ".".join(alt.SCHEMA_VERSION.split(".")[:2])  # the version Altair writes for
+INK, FAINT, GRID = "var(--ink-2)", "var(--ink-3)", "var(--line)"
+BASELINE, RUN, LOST = "var(--baseline)", "var(--run)", "var(--lost)"
+LOST_TEXT = "var(--lost-text)"
+FAULT, COMMIT, DIVERGED = "var(--fault)", "var(--commit)", "var(--diverged)"
+
+
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Key:
+    """One entry of a legend: a name, and the glyph and colour that stand for it."""
+
+    name: str
+    glyph: Literal["wide", "line", "dash", "box", "diamond", "cross"]
+    color: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart as a page needs it; `label` says what it shows, `caption` how to read it.
+
+    The legend is the page's, which can break its lines where a screen is narrow.
+    """
+
+    name: str
+    title: str
+    label: str
+    caption: str
+    keys: tuple[Key, ...]
+    spec: dict[str, Any]
+    svg: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Marks to draw and their rows by name; `hover` is laid over them where scripts run.
+
+    Rows are kept apart from marks because Altair copies and validates what it
+    holds, which takes seconds for some thousand rows.
+    """
+
+    chart: alt.LayerChart
+    rows: Mapping[str, Rows]
+    hover: alt.Chart | None = None
+
+
+def drawn(
+    name: str, drawing: Drawing, *, title: str, label: str, caption: str, keys: Sequence[Key]
+) -> Chart:
+    """Draw a chart in the page's own style."""
+    datasets = {key: [*rows] for key, rows in drawing.rows.items()}
+    still = {**_styled(drawing.chart).to_dict(), "datasets": datasets, "width": STATIC_WIDTH}
+    live = drawing.chart if drawing.hover is None else drawing.chart + drawing.hover
+    spec = {**_styled(live).to_dict(), "datasets": datasets, "description": label}
+    svg: str = vlc.vegalite_to_svg(still, vl_version=_VEGA_LITE)
+    # Several drawings share one page, where each id may stand once.
+    svg = svg.replace('id="clip', f'id="{name}-clip').replace("url(#clip", f"url(#{name}-clip")
+    return Chart(name, title, label, caption, tuple(keys), spec, svg)
+
+
+def named(name: str) -> alt.Chart:
+    """Give a chart over the rows of this name."""
+    return alt.Chart(alt.NamedData(name=name))
+
+
+@cache
+def bundle() -> str:
+    """Give the script that draws charts in a browser without a network; about 1 MB."""
+    script: str = vlc.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=_VEGA_LITE)
+    return script
+
+
+def _styled(chart: alt.LayerChart) -> alt.LayerChart:
+    font = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+    return (
+        chart.properties(width="container", background="transparent")
+        .configure(
+            aria=False, font=font, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")
+        )
+        .configure_view(stroke=None)
+        .configure_axis(
+            labelColor=INK,
+            titleColor=INK,
+            titleFontWeight="normal",
+            titleFontSize=12,
+            labelFontSize=12,
+            gridColor=GRID,
+            domainColor=GRID,
+            tickColor=GRID,
+        )
+        .configure_text(fontSize=12, color=INK)
+    )

@@ -1,0 +1,111 @@
+"""Pages: one file each, everything inside, nothing loaded from anywhere."""
+
+import json
+import posixpath
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from chaos.report import chart as ch
+from chaos.report import page
+from chaos.report.curve import curves
+from chaos.report.excerpt import excerpt
+from chaos.report.outcome import FinishedRun, SuiteRow, in_words
+from chaos.report.settings import settings
+from chaos.report.timeline import timeline
+
+PAGE_NAME = "report.html"
+
+_env = Environment(
+    loader=PackageLoader("chaos.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def render_run(run: FinishedRun) -> str:
+    """Give the page of one run: the verdict first, then what it rests on."""
+    in_time = timeline(run.trial)
+    loss = curves(run.trial)
+    charts = [*loss, *([in_time] if in_time else [])]
+    return _env.get_template("run.html.j2").render(
+        run=run,
+        verdict=run.verdict,
+        word=in_words(run.verdict),
+        tone=page.tone(run.verdict),
+        facts=page.facts(run),
+        ops=page.op_rows(run),
+        loss=loss,
+        timeline=in_time,
+        restarts=page.restart_rows(run),
+        checks=page.check_rows(run.history, run.verdict),
+        excerpt=excerpt(run.history, run.verdict),
+        settings=settings(run),
+        svg={chart.name: Markup(chart.svg) for chart in charts},  # noqa: S704 (Vega escapes it)
+        specs={chart.name: _as_script(chart.spec) for chart in charts},
+        bundle=Markup(ch.bundle()) if charts else None,  # noqa: S704 (a library)
+    )
+
+
+def render_suite(
+    rows: Sequence[SuiteRow], *, title: str, started: str, folder: str | None = None
+) -> str:
+    """Give the page of a suite; links are relative to `folder`, where the page will lie."""
+    counts = Counter(row.standing for row in rows)
+    return _env.get_template("suite.html.j2").render(
+        title=title,
+        tone=_tone_of_all(rows),
+        headline=_headline(rows),
+        started=started,
+        rows=rows,
+        words_of=[_word(row) for row in rows],
+        tones=[page.tone(row.verdict) if row.verdict else "bad" for row in rows],
+        links=[_link(row, folder) for row in rows],
+        counts=counts,
+        total_s=sum(row.duration_s for row in rows),
+    )
+
+
+def _tone_of_all(rows: Sequence[SuiteRow]) -> page.Tone:
+    standings = {row.standing for row in rows}
+    if standings & {"unexpected", "not_run"}:
+        return "bad"
+    is_open = not rows or any(row.verdict and row.verdict.validity == "unknown" for row in rows)
+    return "open" if is_open else "good"
+
+
+def _headline(rows: Sequence[SuiteRow]) -> str:
+    if not rows:
+        return "no scenario was run"
+    expected = sum(row.standing == "expected" for row in rows)
+    if expected < len(rows):
+        return f"{len(rows) - expected} of {len(rows)} scenarios not as expected"
+    return "every scenario as expected"
+
+
+def _word(row: SuiteRow) -> str:
+    if row.verdict is None:
+        return "could not run"
+    is_surprise = row.verdict.validity == "valid" and not row.verdict.as_expected
+    return "valid, unexpected" if is_surprise else row.verdict.validity
+
+
+def _link(row: SuiteRow, folder: str | None) -> str | None:
+    if row.directory is None:
+        return None
+    path = row.directory if folder is None else posixpath.relpath(row.directory, folder)
+    return quote(posixpath.join(path, PAGE_NAME))
+
+
+def _as_script(spec: dict[str, Any]) -> Markup:
+    """Write JSON that no HTML parser can take for the end of its script element."""
+    text = json.dumps(spec, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)  # noqa: S704 (escaped just now)

@@ -1,0 +1,100 @@
+"""A suite as JUnit XML, the form that every CI system reads."""
+
+import re
+from collections.abc import Sequence
+from xml.etree import ElementTree as ET
+
+from chaos.model.verdict import Verdict
+from chaos.report.outcome import SuiteRow
+
+# What XML 1.0 can carry; anything else would make the whole file unreadable.
+_FOREIGN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def render(rows: Sequence[SuiteRow], *, name: str = "chaos") -> str:
+    """Give one test case per scenario.
+
+    A scenario that is not as it expects is a failure; one that could not be
+    decided, or that its caller must put right first, is an error.
+    """
+    kinds = [row.standing for row in rows]
+    suite = ET.Element(
+        "testsuite",
+        name=_clean(name),
+        tests=str(len(rows)),
+        failures=str(kinds.count("unexpected")),
+        errors=str(kinds.count("undecided") + kinds.count("not_run")),
+        skipped="0",
+        time=f"{sum(row.duration_s for row in rows):.3f}",
+    )
+    for row in rows:
+        suite.append(_case(row))
+    root = ET.Element("testsuites")
+    root.append(suite)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _case(row: SuiteRow) -> ET.Element:
+    case = ET.Element(
+        "testcase",
+        classname=_clean(row.file),
+        name=_clean(row.scenario),
+        file=_clean(row.file),
+        time=f"{row.duration_s:.3f}",
+    )
+    case.append(_properties(row))
+    if row.verdict is None:
+        _add(case, "error", "could not run", row.error or "no verdict", row.error or "")
+    elif row.standing == "unexpected":
+        _add(case, "failure", row.verdict.validity, row.verdict.headline, _why(row, row.verdict))
+    elif row.standing == "undecided":
+        _add(case, "error", "unknown", row.verdict.headline, _why(row, row.verdict))
+    if row.verdict is not None:
+        ET.SubElement(case, "system-out").text = _clean(_summaries(row.verdict))
+    return case
+
+
+def _properties(row: SuiteRow) -> ET.Element:
+    values = {
+        "verdict": row.verdict.validity if row.verdict else None,
+        "expectation": row.verdict.expectation if row.verdict else None,
+        "seed": row.seed,
+        "attempts": row.attempts,
+        "lost_steps": row.lost_steps,
+        "recovery_s": None if row.recovery_s is None else f"{row.recovery_s:.3f}",
+        "backend": row.backend,
+        "run_directory": row.directory,
+        **{f"version.{key}": value for key, value in row.versions.items()},
+    }
+    properties = ET.Element("properties")
+    for key, value in values.items():
+        if value is not None:
+            ET.SubElement(properties, "property", name=_clean(key), value=_clean(str(value)))
+    return properties
+
+
+def _add(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None:
+    first_line = message.strip().split("\n", maxsplit=1)[0]
+    element = ET.SubElement(case, tag, type=_clean(kind), message=_clean(first_line))
+    element.text = _clean(text)
+
+
+def _why(row: SuiteRow, verdict: Verdict) -> str:
+    lines = [verdict.headline, verdict.expectation]
+    for result in (*verdict.broken, *verdict.undecided):
+        lines.append(f"{result.validity}: {result.check}: {result.summary}")
+        for anomaly in result.anomalies:
+            numbers = ", ".join(str(number) for number in anomaly.events)
+            lines.append(f"  {anomaly.message}" + (f" [events {numbers}]" if numbers else ""))
+    if row.directory:
+        lines += [f"run directory: {row.directory}", f"replay: chaos replay {row.directory}"]
+    return "\n".join(lines)
+
+
+def _summaries(verdict: Verdict) -> str:
+    return "\n".join(f"{r.validity:8} {r.check}: {r.summary}" for r in verdict.results)
+
+
+def _clean(text: str) -> str:
+    return _FOREIGN.sub("", text)

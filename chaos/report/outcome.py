@@ -1,0 +1,107 @@
+"""What a run came to: all that a page about one run, or a row of a suite, is made of."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+from chaos.check.trial import Trial
+from chaos.model.history import History
+from chaos.model.plan import Plan
+from chaos.model.verdict import Verdict
+
+Standing: TypeAlias = Literal["expected", "unexpected", "undecided", "not_run"]
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """One executed and judged plan. `directory` is where it lies, as shown to people."""
+
+    plan: Plan
+    env: dict[str, Any]
+    history: History
+    baseline: History | None
+    verdict: Verdict
+    directory: str
+    duration_s: float
+
+    @cached_property
+    def trial(self) -> Trial:
+        """The tables that checks and pages are made of."""
+        return Trial(self.plan, self.history, self.baseline)
+
+
+@dataclass(frozen=True)
+class SuiteRow:
+    """One scenario of a suite: its verdict, or the caller's error that left it without one."""
+
+    scenario: str
+    file: str
+    directory: str | None
+    verdict: Verdict | None
+    error: str | None
+    duration_s: float
+    attempts: int | None = None
+    lost_steps: int | None = None
+    recovery_s: float | None = None
+    seed: int | None = None
+    backend: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def standing(self) -> Standing:
+        """Whether the scenario stands; a verdict that could not be reached never does."""
+        if self.verdict is None:
+            return "not_run"
+        return standing(self.verdict)
+
+
+def standing(verdict: Verdict) -> Standing:
+    """Say whether a verdict is what the scenario expects, is not, or could not be reached."""
+    if verdict.as_expected:
+        return "expected"
+    return "undecided" if verdict.validity == "unknown" else "unexpected"
+
+
+def in_words(verdict: Verdict) -> str:
+    """Say the verdict as people read it: its word, and how it stands to what was expected."""
+    if verdict.as_expected:
+        is_plain = verdict.validity == "valid"
+        return "valid" if is_plain else f"{verdict.validity}, as the scenario expects"
+    is_surprise = verdict.validity == "valid"
+    return "valid, against the scenario's expectation" if is_surprise else verdict.validity
+
+
+def row_of(run: FinishedRun) -> SuiteRow:
+    """Give the row of a finished run."""
+    lost: Counter[int] = Counter()
+    for restart in run.trial.restarts:
+        lost.update(restart.lost_steps)
+    waits = [restart.phases.total_s for restart in run.trial.restarts]
+    return SuiteRow(
+        scenario=run.plan.scenario,
+        file=run.plan.file,
+        directory=run.directory,
+        verdict=run.verdict,
+        error=None,
+        duration_s=run.duration_s,
+        attempts=len(run.trial.run.attempts),
+        lost_steps=max(lost.values(), default=0),
+        recovery_s=max((wait for wait in waits if wait is not None), default=None),
+        seed=run.plan.seed,
+        backend=run.plan.backend,
+        versions=versions(run.env),
+    )
+
+
+def not_run(*, scenario: str, file: str, error: str, duration_s: float = 0.0) -> SuiteRow:
+    """Give the row of a scenario that its caller must put right first."""
+    return SuiteRow(scenario, file, None, None, error, duration_s)
+
+
+def versions(env: Mapping[str, Any]) -> dict[str, str]:
+    """Give the versions named in a run's environment, wherever they are plain values."""
+    named = env.get("versions", env)
+    plain = named.items() if isinstance(named, Mapping) else ()
+    return {str(key): str(value) for key, value in plain if isinstance(value, str | int | float)}

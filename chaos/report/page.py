@@ -1,0 +1,156 @@
+"""What stands on the page of a run, as rows that a template only has to write down."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from chaos.check.restarts import Restart
+from chaos.check.result import plural
+from chaos.check.strikes import Strike
+from chaos.model.history import History
+from chaos.model.verdict import Anomaly, CheckResult, Verdict
+from chaos.report.excerpt import EVENTS_PER_ANOMALY, Line, lines_of
+from chaos.report.outcome import FinishedRun, row_of
+
+Tone: TypeAlias = Literal["good", "bad", "calm", "open"]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One figure of the run at a glance."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """What became of one op; times are seconds since the run began."""
+
+    index: int
+    place: str
+    fault: str
+    victim: str
+    status: str
+    detail: str
+    at: str
+    took: str
+
+
+@dataclass(frozen=True)
+class RestartRow:
+    """What one restart cost."""
+
+    attempt: int
+    start: str
+    lost: str
+    seconds: tuple[str, ...]
+    total: str
+
+
+@dataclass(frozen=True)
+class AnomalyRow:
+    """One broken promise with the events that show it, in words; `more` are not listed."""
+
+    message: str
+    lines: tuple[Line, ...]
+    more: int
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """One check's judgement, its anomalies spelled out."""
+
+    result: CheckResult
+    anomalies: tuple[AnomalyRow, ...]
+
+
+def tone(verdict: Verdict) -> Tone:
+    """Say how a verdict is to look; unknown never looks like success, expected or not."""
+    if verdict.validity == "unknown":
+        return "open"
+    if not verdict.as_expected:
+        return "bad"
+    return "good" if verdict.validity == "valid" else "calm"
+
+
+def facts(run: FinishedRun) -> tuple[Fact, ...]:
+    """Give the figures people ask for first."""
+    row = row_of(run)
+    landed = sum(strike.landed for strike in run.trial.strikes)
+    return (
+        Fact("faults landed", f"{landed} of {len(run.plan.ops)}"),
+        Fact("attempts", str(row.attempts)),
+        Fact("steps lost", str(row.lost_steps)),
+        Fact("slowest recovery", _seconds(row.recovery_s)),
+        Fact("run took", _seconds(run.duration_s)),
+        Fact("seed", str(run.plan.seed)),
+        Fact("backend", run.plan.backend),
+    )
+
+
+def op_rows(run: FinishedRun) -> tuple[OpRow, ...]:
+    """Give one row per op of the plan, whatever became of it."""
+    return tuple(_op_row(strike, run.history) for strike in run.trial.strikes)
+
+
+def restart_rows(run: FinishedRun) -> tuple[RestartRow, ...]:
+    """Give one row per restart."""
+    return tuple(_restart_row(restart) for restart in run.trial.restarts)
+
+
+def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
+    """Give the checks, those that found something first, then those that cannot tell."""
+    order = ("invalid", "unknown", "valid")
+    results = sorted(verdict.results, key=lambda result: order.index(result.validity))
+    return tuple(
+        CheckRow(result, tuple(_anomaly_row(history, a) for a in result.anomalies))
+        for result in results
+    )
+
+
+def _op_row(strike: Strike, history: History) -> OpRow:
+    victim, at, took = "not struck", "", ""
+    if strike.invoked:
+        number, struck = strike.invoked[0]
+        victim = f"rank {struck.rank} · pid {struck.pid} · node {struck.node_id[:8]}"
+        began_ns = history.time_ns(number)
+        at = _seconds((began_ns - history.time_ns(0)) / 1e9)
+        if strike.ended_ns is not None:
+            took = _seconds((strike.ended_ns - began_ns) / 1e9)
+    status, detail = "did not begin", "training never came to this place"
+    if strike.ended:
+        status, detail = strike.ended[-1][1].status, strike.ended[-1][1].detail
+    elif strike.invoked:
+        status, detail = "not ended", "nothing was recorded of what it came to"
+    return OpRow(
+        index=strike.op.index,
+        place=str(strike.op.at),
+        fault=str(strike.op.fault),
+        victim=victim,
+        status=status,
+        detail=detail,
+        at=at,
+        took=took,
+    )
+
+
+def _restart_row(restart: Restart) -> RestartRow:
+    handed = sorted({checkpoint or "no checkpoint" for checkpoint in restart.handed.values()})
+    epoch = "" if restart.epoch is None else f", epoch {restart.epoch}"
+    lost = max(restart.lost_steps.values(), default=0)
+    return RestartRow(
+        attempt=restart.attempt.index,
+        start=(" and ".join(handed) or "not seen") + epoch,
+        lost=plural(lost, "step"),
+        seconds=tuple(_seconds(value) for value in restart.phases.seconds.values()),
+        total=_seconds(restart.phases.total_s),
+    )
+
+
+def _anomaly_row(history: History, anomaly: Anomaly) -> AnomalyRow:
+    more = max(0, len(anomaly.events) - EVENTS_PER_ANOMALY)
+    return AnomalyRow(anomaly.message, lines_of(history, anomaly.events), more)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"

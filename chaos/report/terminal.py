@@ -1,0 +1,124 @@
+"""Verdicts in a terminal: a table that fits 80 columns, and a panel for what went wrong."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from chaos.model.verdict import CheckResult, Verdict
+from chaos.report.outcome import FinishedRun, Standing, SuiteRow, in_words, standing
+
+ANOMALIES_SHOWN = 5
+EVENTS_SHOWN = 8
+
+_STYLES: dict[Standing, str] = {
+    "expected": "green",
+    "unexpected": "bold red",
+    "undecided": "yellow",
+    "not_run": "magenta",
+}
+_MARKS: dict[Standing, str] = {"expected": "✓", "unexpected": "✗", "undecided": "?", "not_run": "!"}
+
+
+def verdict_table(rows: Sequence[SuiteRow]) -> Table:
+    """Give one line per scenario; a mark and a word, so that colour only repeats them."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("scenario", overflow="fold", ratio=1)
+    table.add_column("verdict", no_wrap=True)
+    for name in ("attempts", "lost steps", "recovery", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            Text(row.scenario),
+            _verdict(row),
+            _count(row.attempts),
+            _count(row.lost_steps),
+            _seconds(row.recovery_s),
+            _seconds(row.duration_s),
+        )
+    return table
+
+
+def explain(run: FinishedRun, *, page: str | None = None) -> RenderableType:
+    """Say why a run is not valid, or not as expected; `page` is where its report lies."""
+    verdict = run.verdict
+    lines: list[RenderableType] = [Text(verdict.headline, style="bold")]
+    if not verdict.as_expected:
+        lines.append(Text(verdict.expectation))
+    for result in (*verdict.broken, *verdict.undecided):
+        lines += _finding(result)
+    lines += [Text(""), Text(f"report  {page or run.directory}", overflow="fold")]
+    lines.append(Text(f"replay  chaos replay {run.directory}", overflow="fold"))
+    return Panel(
+        Group(*lines),
+        title=_title(run.plan.scenario, verdict),
+        title_align="left",
+        border_style=_style(verdict),
+        padding=(0, 1),
+    )
+
+
+def closing_line(rows: Sequence[SuiteRow]) -> Text:
+    """Count a suite's scenarios by how they stand."""
+    words: dict[Standing, str] = {
+        "expected": "as expected",
+        "unexpected": "not as expected",
+        "undecided": "unknown",
+        "not_run": "could not run",
+    }
+    parts = [
+        (f"{_MARKS[kind]} {count} {word}", _STYLES[kind])
+        for kind, word in words.items()
+        if (count := sum(row.standing == kind for row in rows))
+    ]
+    return Text("   ").join(Text(text, style=style) for text, style in parts)
+
+
+def _finding(result: CheckResult) -> list[RenderableType]:
+    word = Text(f"{result.validity}: ", style="red" if result.validity == "invalid" else "yellow")
+    lines: list[RenderableType] = [
+        Text(""),
+        Text.assemble(word, (result.check, "bold"), f"  {result.summary}"),
+    ]
+    for anomaly in result.anomalies[:ANOMALIES_SHOWN]:
+        shown = ", ".join(str(number) for number in anomaly.events[:EVENTS_SHOWN])
+        more = ", …" if len(anomaly.events) > EVENTS_SHOWN else ""
+        where = f"  [events {shown}{more}]" if shown else ""
+        lines.append(Text.assemble(f"  · {anomaly.message}", (where, "dim")))
+    hidden = len(result.anomalies) - ANOMALIES_SHOWN
+    if hidden > 0:
+        lines.append(Text(f"  · and {hidden} more, in the report", style="dim"))
+    return lines
+
+
+def _title(scenario: str, verdict: Verdict) -> Text:
+    return Text.assemble((in_words(verdict), _style(verdict)), f" · {scenario}")
+
+
+def _style(verdict: Verdict) -> str:
+    # An unknown that was expected is still not green: nothing was shown to hold.
+    return "yellow" if verdict.validity == "unknown" else _STYLES[standing(verdict)]
+
+
+def _verdict(row: SuiteRow) -> Text:
+    if row.verdict is None:
+        return Text(f"{_MARKS['not_run']} could not run", style=_STYLES["not_run"])
+    mark = "?" if row.verdict.validity == "unknown" else _MARKS[row.standing]
+    tail = _tail(row.verdict)
+    return Text.assemble((f"{mark} {row.verdict.validity}", _style(row.verdict)), tail)
+
+
+def _tail(verdict: Verdict) -> str:
+    if verdict.validity == "valid":
+        return "" if verdict.as_expected else ", unexpected"
+    return ", expected" if verdict.as_expected else ""
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"

@@ -1,0 +1,94 @@
+"""JUnit XML, read back by a strict parser."""
+
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.report import junit
+from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
+
+
+def case_of(row: SuiteRow) -> ET.Element:
+    case = ET.fromstring(junit.render([row])).find(".//testcase")
+    assert case is not None
+    return case
+
+
+def outcome_of(row: SuiteRow) -> str:
+    found = [c.tag for c in case_of(row) if c.tag in {"failure", "error"}]
+    return found[0] if found else "pass"
+
+
+def test_a_run_as_expected_passes(
+    valid_run: FinishedRun, expected_invalid_run: FinishedRun
+) -> None:
+    assert outcome_of(row_of(valid_run)) == "pass"
+    assert outcome_of(row_of(expected_invalid_run)) == "pass"
+
+
+def test_an_unexpected_defect_is_a_failure_that_names_it(guilty_run: FinishedRun) -> None:
+    failure = case_of(row_of(guilty_run)).find("failure")
+
+    assert failure is not None
+    assert "epoch 2, step 1" in failure.attrib["message"]
+    assert "[events 143]" in (failure.text or "")
+    assert "chaos replay reports/" in (failure.text or "")
+
+
+def test_valid_where_a_defect_was_expected_is_a_failure(valid_run: FinishedRun) -> None:
+    judged = valid_run.verdict.model_copy(update={"as_expected": False})
+
+    assert outcome_of(row_of(replace(valid_run, verdict=judged))) == "failure"
+
+
+def test_unknown_is_an_error(unknown_run: FinishedRun) -> None:
+    assert outcome_of(row_of(unknown_run)) == "error"
+
+
+def test_what_its_caller_must_put_right_is_an_error() -> None:
+    row = not_run(scenario="s", file="s.chaos.yaml", error="s.chaos.yaml:3: no such fault")
+    error = case_of(row).find("error")
+
+    assert error is not None
+    assert error.attrib["message"] == "s.chaos.yaml:3: no such fault"
+
+
+def test_the_suite_counts_its_cases(
+    valid_run: FinishedRun, guilty_run: FinishedRun, unknown_run: FinishedRun
+) -> None:
+    rows = [*map(row_of, (valid_run, guilty_run, unknown_run))]
+    rows.append(not_run(scenario="s", file="f", error="e"))
+    suite = ET.fromstring(junit.render(rows)).find("testsuite")
+
+    assert suite is not None
+    counts = [suite.attrib[key] for key in ("tests", "failures", "errors", "skipped")]
+    assert counts == ["4", "1", "2", "0"]
+
+
+def test_properties_carry_seed_measures_and_versions(valid_run: FinishedRun) -> None:
+    found = {p.attrib["name"]: p.attrib["value"] for p in case_of(row_of(valid_run))[0]}
+
+    assert found["seed"] == "7"
+    assert found["attempts"] == "2"
+    assert found["lost_steps"] == "5"
+    assert found["recovery_s"] == "3.454"
+    assert found["backend"] == "ray"
+    assert found["version.ray"] == "2.60.0"
+
+
+@pytest.mark.parametrize("strange", ["\x00", "\x1b[31m", "\ufffe", "\ud800", "]]>", "<&\"'"])
+def test_characters_that_xml_cannot_carry_do_not_spoil_the_file(strange: str) -> None:
+    row = not_run(scenario=f"a{strange}b", file=strange, error=f"bad {strange}")
+
+    assert case_of(row).attrib["name"].startswith("a")
+    junit.render([row]).encode("utf-8")
+
+
+@given(text=st.text())
+def test_any_text_gives_xml_that_parses(text: str) -> None:
+    row = not_run(scenario=text, file=text, error=text)
+
+    assert outcome_of(row) == "error"

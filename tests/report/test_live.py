@@ -1,0 +1,70 @@
+"""The display of a run that goes on, on a console that records."""
+
+import io
+
+from rich.console import Console
+
+from chaos.model.event import FaultInvoked
+from chaos.model.history import History
+from chaos.report.live import Display, panel
+from chaos.report.outcome import FinishedRun
+from chaos.report.progress import Progress, advance_all
+
+
+def shown(history: History, *, is_terminal: bool) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=80, force_terminal=is_terminal, color_system="truecolor")
+    with Display(console, title="killed [1]", total_epochs=4, steps_per_epoch=23) as display:
+        for start in range(0, len(history), 40):
+            display.show(history[start : start + 40])
+    return out.getvalue()
+
+
+def test_without_a_terminal_there_is_one_plain_line_per_notable_event(
+    valid_run: FinishedRun,
+) -> None:
+    text = shown(valid_run.history, is_terminal=False)
+    lines = text.splitlines()
+
+    assert "\x1b" not in text
+    assert lines[0] == "killed [1]"
+    assert len(lines) == 11
+    assert any("strikes rank 1 (pid 201" in line for line in lines)
+    assert any("op 0: ok: pid 201 of rank 1 is gone" in line for line in lines)
+    assert sum("attempt 1 started" in line for line in lines) == 1
+    assert lines[-1].startswith("   13.2 s  fit() returned")
+
+
+def test_in_a_terminal_the_panel_shows_place_and_faults(valid_run: FinishedRun) -> None:
+    text = shown(valid_run.history, is_terminal=True)
+
+    assert "epoch 3/3 · step 23/23" in text
+    assert "✓ ok" in text
+    assert "4 commits" in text
+
+
+def text_of(progress: Progress, *, epochs: int | None, steps: int | None) -> str:
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(panel(progress, title="t", total_epochs=epochs, steps_per_epoch=steps))
+    return captured.get()
+
+
+def test_a_fault_under_way_is_shown_as_such(valid_run: FinishedRun) -> None:
+    (number,) = [number for number, _ in valid_run.history.of(FaultInvoked)]
+    progress = advance_all(Progress(), valid_run.history[: number + 1])
+
+    assert "kill_worker (SIGKILL) on rank 1  … under way" in text_of(progress, epochs=4, steps=23)
+
+
+def test_without_a_baseline_the_place_has_no_bar(valid_run: FinishedRun) -> None:
+    progress = advance_all(Progress(), valid_run.history)
+
+    assert "━" in text_of(progress, epochs=4, steps=23)
+    assert "━" not in text_of(progress, epochs=None, steps=None)
+    assert "epoch 3 · step 23" in text_of(progress, epochs=None, steps=None)
+
+
+def test_a_display_that_is_shown_nothing_says_that_nothing_began() -> None:
+    assert "no attempt yet" in text_of(Progress(), epochs=4, steps=23)
+    assert shown(History([]), is_terminal=False) == "killed [1]\n"

@@ -1,0 +1,262 @@
+"""The rows that charts and pages are made of."""
+
+from dataclasses import replace
+
+import pytest
+
+from chaos.model.event import Event, FaultInvoked, FitCalled, StepDone, WorkerStarted
+from chaos.model.history import Entry, History
+from chaos.model.trigger import AtMoment
+from chaos.model.verdict import Anomaly
+from chaos.report import curve
+from chaos.report import swimlane as swimlanes
+from chaos.report.excerpt import EVENTS_PER_ANOMALY, Gap, Line, excerpt, lines_of
+from chaos.report.life import lives
+from chaos.report.outcome import FinishedRun, in_words, not_run, row_of, versions
+from chaos.report.page import op_rows, restart_rows
+from chaos.report.settings import settings
+from chaos.report.swimlane import LANES, swimlane
+from chaos.report.timeline import timeline
+from chaos.report.track import track
+
+
+def test_a_row_carries_the_measures_of_its_run(valid_run: FinishedRun) -> None:
+    row = row_of(valid_run)
+
+    assert (row.attempts, row.lost_steps, row.recovery_s) == (2, 5, 3.454)
+    assert (row.seed, row.backend, row.versions["ray"]) == (7, "ray", "2.60.0")
+    assert row.standing == "expected"
+
+
+def test_a_scenario_that_did_not_run_has_no_measures() -> None:
+    row = not_run(scenario="s", file="f", error="e")
+
+    assert (row.standing, row.attempts, row.recovery_s) == ("not_run", None, None)
+
+
+def test_versions_are_found_with_and_without_a_table_of_their_own() -> None:
+    assert versions({"versions": {"ray": "2.60.0"}}) == {"ray": "2.60.0"}
+    assert versions({"ray": "2.60.0", "gpus": []}) == {"ray": "2.60.0"}
+    assert versions({"versions": None}) == {}
+
+
+def test_words_tell_expectation_from_surprise(
+    valid_run: FinishedRun, guilty_run: FinishedRun, expected_invalid_run: FinishedRun
+) -> None:
+    assert in_words(valid_run.verdict) == "valid"
+    assert in_words(guilty_run.verdict) == "invalid"
+    assert in_words(expected_invalid_run.verdict) == "invalid, as the scenario expects"
+
+
+def test_lost_steps_are_those_that_a_later_attempt_did_again(valid_run: FinishedRun) -> None:
+    rows = {(life.attempt, life.rank): life for life in lives(valid_run.trial.run)}
+
+    assert {key: sum(s.is_lost for s in life.steps) for key, life in rows.items()} == {
+        (0, 0): 5,
+        (0, 1): 5,
+        (1, 0): 0,
+        (1, 1): 0,
+    }
+
+
+def test_a_track_lays_repeated_steps_over_each_other(valid_run: FinishedRun) -> None:
+    line = track(valid_run.trial, [1])
+    positions = {
+        series: [spot.position for spot in line.spots if spot.series == series]
+        for series in ("baseline", "this run", "lost work")
+    }
+
+    assert positions["baseline"] == positions["this run"] == list(range(1, 93))
+    assert positions["lost work"] == [47, 48, 49, 50, 51]
+    assert line.at_trigger(valid_run.plan.ops[0].at) == 51
+
+
+def test_swimlanes_hold_bars_and_phases_in_order_of_time(valid_run: FinishedRun) -> None:
+    rows = swimlane(valid_run.trial)
+    phases = [bar.kind for bar in rows.bars if bar.lane == "controller"]
+
+    assert rows.lanes == ("controller", "rank 0", "rank 1")
+    assert phases == ["detection", "new worker group", "worker start", "first step"]
+    assert all(bar.since_s <= bar.until_s for bar in rows.bars)
+    assert sum(mark.kind == "commit" for mark in rows.marks) == 4
+    assert [mark.lane for mark in rows.marks if mark.kind == "fault"] == ["rank 1"]
+
+
+def of_many_ranks(history: History, ranks: int) -> History:
+    """Let every step be made by many ranks."""
+    entries = []
+    for entry in history:
+        what = entry.what
+        if isinstance(what, StepDone):
+            for rank in range(ranks):
+                done = StepDone(
+                    attempt=what.attempt,
+                    rank=rank,
+                    epoch=what.epoch,
+                    step=what.step,
+                    losses=what.losses,
+                )
+                entries.append(Entry(time_ns=entry.time_ns, source="w", seq=0, what=done))
+        else:
+            entries.append(entry)
+    return History(entries)
+
+
+def test_of_many_ranks_the_struck_one_is_drawn(valid_run: FinishedRun) -> None:
+    run = replace(valid_run, history=of_many_ranks(valid_run.history, 40))
+    rows = swimlane(run.trial)
+    chart = timeline(run.trial)
+
+    assert len(rows.lanes) == LANES + 1
+    assert "rank 1" in rows.lanes
+    assert rows.hidden == 40 - LANES
+    assert chart is not None
+    assert "24 more ranks" in chart.caption
+
+
+def test_a_loss_that_is_no_number_breaks_the_line_and_nothing_else(
+    valid_run: FinishedRun,
+) -> None:
+    def spoiled(entry: Entry) -> Entry:
+        if not isinstance(entry.what, StepDone) or entry.what.step != 7:
+            return entry
+        what = StepDone(
+            attempt=entry.what.attempt,
+            rank=entry.what.rank,
+            epoch=entry.what.epoch,
+            step=7,
+            losses=("nan",),
+        )
+        return Entry(time_ns=entry.time_ns, source=entry.source, seq=entry.seq, what=what)
+
+    run = replace(valid_run, history=History([spoiled(e) for e in valid_run.history]))
+    charts = curve.curves(run.trial)
+
+    assert [r["loss"] for r in charts[0].spec["datasets"]["steps"] if r["step"] == 7].count(
+        None
+    ) == 8
+
+
+def test_a_long_line_is_thinned_but_keeps_the_first_divergent_step(
+    guilty_run: FinishedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curve, "POINTS_PER_LINE", 10)
+    steps = curve.curves(guilty_run.trial)[0].spec["datasets"]["steps"]
+    mine = [row["position"] for row in steps if row["series"] == "this run" and row["rank"] == 0]
+
+    assert len(mine) < 30
+    assert {46, 47, 51} <= set(mine)
+
+
+def test_epochs_too_many_to_see_are_drawn_as_one_bar(
+    valid_run: FinishedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swimlanes, "EPOCH_BARS", 5)
+    rows = swimlane(valid_run.trial)
+    bars = [bar for bar in rows.bars if bar.kind.endswith("epoch")]
+
+    assert len(bars) == 4
+    assert bars[0].what == "attempt 0, epoch 0 and later"
+
+
+def until(history: History, kind: type[Event]) -> History:
+    """Cut a history after the first event of a kind, as if nothing more was recorded."""
+    number, _ = next(history.of(kind))
+    return History(history[: number + 1])
+
+
+def test_a_worker_without_a_step_has_a_bar_all_the_same(valid_run: FinishedRun) -> None:
+    run = replace(valid_run, history=until(valid_run.history, WorkerStarted))
+    chart = timeline(run.trial)
+
+    assert [bar.what for bar in swimlane(run.trial).bars] == ["attempt 0, no step"]
+    assert chart is not None
+
+
+def test_a_fault_that_was_not_seen_to_end_is_said_to_be_so(valid_run: FinishedRun) -> None:
+    run = replace(valid_run, history=until(valid_run.history, FaultInvoked))
+    (row,) = op_rows(run)
+
+    assert (row.status, row.took) == ("not ended", "")
+
+
+def test_without_a_baseline_the_chart_says_so(valid_run: FinishedRun) -> None:
+    run = replace(valid_run, baseline=None)
+    chart = curve.curves(run.trial)[0]
+
+    assert "no baseline" in chart.label
+    assert [key.name for key in chart.keys] == ["this run", "lost work"]
+
+
+def test_one_rank_needs_no_choice_of_ranks(valid_run: FinishedRun) -> None:
+    history = of_many_ranks(valid_run.history, 1)
+    run = replace(valid_run, history=history, baseline=history)
+    (param, *_) = curve.curves(run.trial)[0].spec["params"]
+
+    assert "bind" not in param
+
+
+def test_a_moment_of_a_report_lies_at_the_end_of_its_epoch(valid_run: FinishedRun) -> None:
+    line = track(valid_run.trial, [0])
+
+    assert line.at_trigger(AtMoment(epoch=1, moment="reported", rank=0)) == 46
+    assert line.at_trigger(AtMoment(epoch=3, moment="committed", rank=0)) == 92
+
+
+def test_each_restart_shows_what_it_cost(valid_run: FinishedRun) -> None:
+    (row,) = restart_rows(valid_run)
+
+    assert row.start == "checkpoint_000001, epoch 2"
+    assert row.lost == "5 steps"
+    assert row.seconds == ("0.65 s", "1.93 s", "0.63 s", "0.24 s")
+    assert row.total == "3.45 s"
+
+
+def test_an_op_shows_whom_it_struck_and_how_it_ended(
+    valid_run: FinishedRun, unknown_run: FinishedRun
+) -> None:
+    (landed,), (in_doubt,) = op_rows(valid_run), op_rows(unknown_run)
+
+    assert landed.victim == "rank 1 · pid 201 · node node1nod"
+    assert (landed.status, in_doubt.status) == ("ok", "info")
+
+
+def test_an_excerpt_keeps_evidence_with_what_is_around_it(guilty_run: FinishedRun) -> None:
+    rows = excerpt(guilty_run.history, guilty_run.verdict)
+    numbers = [row.number for row in rows if isinstance(row, Line)]
+    hidden = sum(row.events for row in rows if isinstance(row, Gap))
+
+    assert {141, 142, 143, 144, 145} <= set(numbers)
+    assert [row.number for row in rows if isinstance(row, Line) and row.is_evidence] == [143]
+    assert len(numbers) + hidden == len(guilty_run.history)
+
+
+def test_an_excerpt_of_many_anomalies_stays_readable(guilty_run: FinishedRun) -> None:
+    everything = Anomaly(message="all", events=tuple(range(-5, 10_000)))
+
+    assert len(lines_of(guilty_run.history, everything.events)) <= EVENTS_PER_ANOMALY
+
+
+def test_settings_say_what_was_replaced(valid_run: FinishedRun) -> None:
+    groups = {group.title: group for group in settings(valid_run)}
+    in_force = {row.name: row for row in groups["In force at trainer.fit()"].rows}
+
+    assert in_force["max_failures"].before == "0"
+    assert in_force["storage_path"].before == "/home/me/ray_results"
+    assert in_force["train_loop_config.lr"].value == "0.05"
+    assert in_force["train_loop_config.lr"].before is None
+    assert {"Job", "Plan", "Versions and machine"} <= set(groups)
+
+
+def test_a_replaced_setting_that_is_not_in_force_by_name_is_told_all_the_same(
+    valid_run: FinishedRun,
+) -> None:
+    called = FitCalled(
+        trainer="T", workers=1, run_name="n", storage_path="s", settings={}, replaced={"odd": 3}
+    )
+    entries = [Entry(time_ns=0, source="driver", seq=0, what=called)]
+    rows = settings(replace(valid_run, history=History(entries)))[0].rows
+
+    assert [(row.value, row.before) for row in rows if row.name == "odd"] == [
+        ("set by the scenario", "3")
+    ]
