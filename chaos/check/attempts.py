@@ -28,6 +28,8 @@ def check(trial: Trial) -> CheckResult:
     anomalies = list(_too_many(trial, opened, due)) if len(opened) > due and not doubts else []
     if not trial.run.ending.is_over:
         doubts.append("the run was not seen to its end")
+    if len(opened) < due and trial.plan.expect.attempts is not None and trial.excuse is not None:
+        doubts.append(f"{_count(opened, due)}, but {trial.excuse}")
     if len(opened) < due and not doubts:
         anomalies.append(_too_few(trial, opened, due))
     return conclude(
@@ -46,8 +48,12 @@ def _due(trial: Trial) -> int:
     return 1 + len(trial.hits) - (trial.error_was_expected and bool(trial.hits))
 
 
+def _count(opened: list[Attempt], due: int) -> str:
+    return f"{plural(len(opened), 'attempt')} instead of {due}"
+
+
 def _too_many(trial: Trial, opened: list[Attempt], due: int) -> Iterator[Anomaly]:
-    head = f"{plural(len(opened), 'attempt')} instead of {due}"
+    head = _count(opened, due)
     found = [
         (attempt, before) for before, attempt in pairwise(opened) if before.index not in trial.hits
     ]
@@ -64,7 +70,7 @@ def _too_many(trial: Trial, opened: list[Attempt], due: int) -> Iterator[Anomaly
 
 
 def _too_few(trial: Trial, opened: list[Attempt], due: int) -> Anomaly:
-    head = f"{plural(len(opened), 'attempt')} instead of {due}"
+    head = _count(opened, due)
     indexes = {attempt.index for attempt in opened}
     for index, hits in sorted(trial.hits.items()):
         if index + 1 not in indexes:

@@ -21,7 +21,7 @@ def check(trial: Trial) -> CheckResult:
     if not trial.restarts:
         return without_restart(NAME, trial)
     if trial.reference is None:
-        return unknown(NAME, "there is no baseline to count an epoch's steps by")
+        return unknown(NAME, f"{trial.no_reference} to count an epoch's steps by")
     anomalies, doubts, counted = [], [], 0
     for restart in trial.restarts:
         anomalies += list(_anomalies(restart, trial, trial.reference))

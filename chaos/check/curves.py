@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chaos.check.attempt import Losses, Step
-from chaos.check.comparison import number
 from chaos.check.trial import Trial
+from chaos.check.values import number
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def check(trial: Trial) -> CheckResult:
         anomalies += [*_number(trial, trial.reference), *_lengths(trial, trial.reference)]
         anomalies += [*_metric(trial, trial.reference)]
     elif trial.plan.ops:
-        doubts.append("there is no baseline to count epochs by")
+        doubts.append(f"{trial.no_reference} to count epochs by")
     if not trial.run.ending.is_finished and not trial.error_was_expected:
         doubts.append("the job did not finish")
     if anomalies and (hint := _hint(trial)):

@@ -1,18 +1,28 @@
 """Did what was planned to be done to the job really happen?"""
 
+from collections.abc import Mapping
+
 from chaos.check.result import conclude, nothing_due
 from chaos.check.strikes import Strike
 from chaos.check.trial import Trial
-from chaos.model.event import StepDone
+from chaos.model.event import Committed, ReportReturned, StepDone, UploadBegun, UploadEnded
 from chaos.model.history import History
-from chaos.model.trigger import AtStep
+from chaos.model.trigger import AtMoment, AtStep, Moment
 from chaos.model.verdict import CheckResult
 
 NAME = "faults-happened"
 
+_OfReport = UploadBegun | UploadEnded | ReportReturned | Committed
+_MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
+    "upload_begin": (UploadBegun, "the beginning of its upload"),
+    "upload_end": (UploadEnded, "the end of its upload"),
+    "reported": (ReportReturned, "the return of its report()"),
+    "committed": (Committed, "the commit"),
+}
+
 
 def check(trial: Trial) -> CheckResult:
-    """Require that every op was invoked once and ended once, as `ok`.
+    """Require that every op was invoked once and ended once, as `ok`, while the job trained.
 
     Anything else is unknown, not invalid: it says nothing about the job, and
     a run in which nothing happened must not be green.
@@ -20,7 +30,7 @@ def check(trial: Trial) -> CheckResult:
     if not trial.plan.ops:
         return nothing_due(NAME, "no fault was planned")
     doubts = [doubt for s in trial.strikes if (doubt := _doubt(s, trial.history))]
-    landed = [s for s in trial.strikes if s.landed]
+    landed = [s for s in trial.strikes if s.landed and not s.came_too_late]
     details = "; ".join(strike.ended[0][1].detail for strike in landed)
     return conclude(NAME, doubts=doubts, evidence=len(landed), summary=details)
 
@@ -28,17 +38,24 @@ def check(trial: Trial) -> CheckResult:
 def _doubt(strike: Strike, history: History) -> str | None:
     op = strike.op
     if not strike.invoked:
-        return f"{op} never happened: {_how_far(strike, history)}"
+        gave_up = [event.detail for _, event in strike.ended]
+        return f"{op} never happened: {gave_up[0] if gave_up else _how_far(strike, history)}"
     if len(strike.invoked) > 1 or len(strike.ended) > 1:
         times = max(len(strike.invoked), len(strike.ended))
         return f"{op} was recorded {times} times"
     if not strike.ended:
         return f"{op} was begun, and what came of it was not recorded"
+    return _no_harm(strike)
+
+
+def _no_harm(strike: Strike) -> str | None:
     last = strike.ended[0][1]
     if last.status == "fail":
-        return f"{op} did no harm: {last.detail}"
+        return f"{strike.op} did no harm: {last.detail}"
     if last.status == "info":
-        return f"whether {op} did harm cannot be told: {last.detail}"
+        return f"whether {strike.op} did harm cannot be told: {last.detail}"
+    if strike.came_too_late:
+        return f"{strike.op} struck nobody: training was over before the node went"
     return None
 
 
@@ -47,9 +64,26 @@ def _how_far(strike: Strike, history: History) -> str:
     who = "the rank" if at.rank is None else f"rank {at.rank}"
     if strike.gates:
         return f"{who} was held at its place, and nothing was done to it"
-    place = f"epoch {at.epoch}, " + (f"step {at.step}" if isinstance(at, AtStep) else at.moment)
+    if isinstance(at, AtMoment):
+        return _how_far_in_reports(at, who, history)
+    return _how_far_in_steps(at, who, history)
+
+
+def _how_far_in_steps(at: AtStep, who: str, history: History) -> str:
+    place = f"epoch {at.epoch}, step {at.step}"
     places = [(s.epoch, s.step) for _, s in history.of(StepDone) if s.rank == at.rank]
     if not places:
         return f"{who} never reached {place}; no step of it was seen"
+    if (at.epoch, at.step) in places:
+        return f"{who} came to {place}, and was not held there"
     epoch, step = max(places)
     return f"{who} never reached {place}; it came to epoch {epoch}, step {step}"
+
+
+def _how_far_in_reports(at: AtMoment, who: str, history: History) -> str:
+    kind, name = _MOMENTS[at.moment]
+    seen = [e.epoch for _, e in history.of(kind) if getattr(e, "rank", at.rank) == at.rank]
+    if at.epoch in seen:
+        return f"{who} came to {name} of epoch {at.epoch}, and was not held there"
+    last = f"the last one seen was of epoch {max(seen)}" if seen else "none was seen"
+    return f"{who} never came to {name} of epoch {at.epoch}; {last}"

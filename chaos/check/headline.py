@@ -62,7 +62,9 @@ def _deed(strike: Strike) -> str:
 
 def _good(trial: Trial) -> str:
     lineage = trial.run.lineage
-    size = f"{plural(len(lineage.commits), 'epoch')}, {plural(lineage.steps_done, 'step')}"
+    size = plural(len(lineage.commits), "epoch")
+    if lineage.steps_done:  # boosted trees have none
+        size = f"{size}, {plural(lineage.steps_done, 'step')}"
     went_on = _went_on(trial.restarts)
     if trial.error_was_expected:
         assert trial.run.ending.raised is not None
@@ -74,6 +76,8 @@ def _good(trial: Trial) -> str:
     equal = "bitwise equal to its baseline"
     if trial.plan.expect.loss_tolerance is not None:
         equal = "equal to its baseline within the tolerance it states"
+    if trial.comparison is not None and trial.comparison.steps_apart:
+        equal = f"{equal}, so far as it could be compared"
     return f"{went_on or 'the job '}came out {equal}: {size}"
 
 

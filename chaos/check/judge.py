@@ -55,7 +55,7 @@ def judge(plan: Plan, history: History, baseline: History | None = None) -> Verd
     """Give the verdict on one run."""
     trial = Trial(plan, history, baseline)
     results = tuple(_judged(check, trial) for check in CHECKS)
-    validity = _overall(results)
+    validity = _overall(trial, results)
     return Verdict(
         validity=validity,
         headline=headline(trial, results, validity),
@@ -73,8 +73,10 @@ def _judged(check: Check, trial: Trial) -> CheckResult:
         return CheckResult(check=check.NAME, validity="unknown", summary=why, evidence=0)
 
 
-def _overall(results: tuple[CheckResult, ...]) -> Validity:
+def _overall(trial: Trial, results: tuple[CheckResult, ...]) -> Validity:
     found = {result.validity for result in results}
+    if any(watched.failures(trial)):
+        return "unknown"
     if "invalid" in found:
         return "invalid"
     return "unknown" if "unknown" in found else "valid"
@@ -86,7 +88,14 @@ def _first_broken(results: tuple[CheckResult, ...]) -> str | None:
 
 def _is_expected(expect: Expect, validity: Validity, results: tuple[CheckResult, ...]) -> bool:
     named = expect.check is None or expect.check == _first_broken(results)
-    return validity == expect.verdict and named
+    # A defect that shows although the fault did not happen is not the one that it was to show.
+    shown = expect.verdict != "invalid" or _without_grounds(results) is None
+    return validity == expect.verdict and named and shown
+
+
+def _without_grounds(results: tuple[CheckResult, ...]) -> CheckResult | None:
+    grounds = {faults_happened.NAME, watched.NAME}
+    return next((r for r in results if r.check in grounds and r.validity != "valid"), None)
 
 
 def _expectation(expect: Expect, validity: Validity, results: tuple[CheckResult, ...]) -> str:
@@ -94,4 +103,6 @@ def _expectation(expect: Expect, validity: Validity, results: tuple[CheckResult,
     if _is_expected(expect, validity, results):
         return f"{due}, as expected"
     first = _first_broken(results)
-    return f"expected {due}; it is {validity}" + (f", first named by {first}" if first else "")
+    told = f"expected {due}; it is {validity}" + (f", first named by {first}" if first else "")
+    lack = _without_grounds(results) if validity == "invalid" == expect.verdict else None
+    return told if lack is None else f"{told}, but {lack.check} is {lack.validity}"

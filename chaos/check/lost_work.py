@@ -21,7 +21,8 @@ def check(trial: Trial) -> CheckResult:
     if not trial.restarts:
         return without_restart(NAME, trial)
     if trial.plan.expect.lost_steps is None and trial.reference is None:
-        return unknown(NAME, "neither a baseline nor `expect.lost_steps` says how much is too much")
+        why = f"{trial.no_reference} to say how much is too much, nor does `expect.lost_steps`"
+        return unknown(NAME, why)
     started = [restart for restart in trial.restarts if restart.attempt.starts]
     anomalies = [anomaly for restart in started for anomaly in _anomalies(restart, trial)]
     most = max((_lost(restart) for restart in started), default=0)

@@ -24,9 +24,9 @@ def check(trial: Trial) -> CheckResult:
     """Require that `fit()` returns and the script ends with code 0, or that it raises as expected.
 
     It ends in time: a run at its limit is hung. A run that finished without
-    one step is its own kind of failure: a run name that was used before
-    resumes a finished run (ray-project/ray#35812). A hang while a worker is
-    held by us, or an interrupted run, says nothing.
+    a step or a commit is its own kind of failure: a run name that was used
+    before resumes a finished run (ray-project/ray#35812). A hang while a
+    worker is held by us, or an interrupted run, says nothing.
     """
     anomalies, doubts = _found(trial)
     ending = trial.run.ending
@@ -68,7 +68,7 @@ def _finished(trial: Trial) -> _Found:
         when = "before fit() returned" if ending.returned is None else "after fit() had returned"
         message = f"the script ended with code {exited.code} {when}"
         return [Anomaly(message=message, events=(number,))], []
-    if ending.returned is not None and not any(True for _ in trial.history.of(StepDone)):
+    if ending.returned is not None and not _has_trained(trial):
         message = "fit() returned, and not one step was trained"
         return [Anomaly(message=message, events=(ending.returned[0],))], []
     if ending.exited is None:
@@ -76,10 +76,17 @@ def _finished(trial: Trial) -> _Found:
     return [], []
 
 
+def _has_trained(trial: Trial) -> bool:
+    """Look for a step or a commit: a boosted tree is trained without one optimizer step."""
+    return any(isinstance(e.what, StepDone | Committed) for e in trial.history.entries)
+
+
 def _failed(trial: Trial) -> _Found:
     ending = trial.run.ending
     if ending.returned is not None:
         message = "fit() returned, and was expected to raise"
+        if trial.excuse is not None:
+            return [], [f"{message}, but {trial.excuse}"]
         return [Anomaly(message=message, events=(ending.returned[0],))], []
     if ending.raised is not None:
         return [], []

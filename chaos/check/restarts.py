@@ -13,7 +13,7 @@ from chaos.model.history import History
 class Phases:
     """The moments of a recovery (monotonic ns), each None where it was not seen.
 
-    The loss was seen → Ray decided → the new group was up → its last rank was
+    The harm was done → Ray decided → the new group was up → its last rank was
     ready to train → its first step was finished.
     """
 
@@ -32,9 +32,9 @@ class Phases:
     def seconds(self) -> dict[str, float | None]:
         """How long each phase took; together they are the total.
 
-        A moment that came before the one it should follow (Ray may decide
-        before we have proof of the loss) ends a phase that took no time, and
-        the time of a phase whose end was not seen counts to the next.
+        A moment that came before the one it should follow (Ray may end a
+        preempted group before the deadline) ends a phase that took no time,
+        and the time of a phase whose end was not seen counts to the next.
         """
         moments = {
             "detect_s": self.decided_ns,
@@ -118,7 +118,8 @@ def _phases(
 ) -> Phases:
     ready = [start.number for start in attempt.starts.values()]
     return Phases(
-        fault_ns=min((s.ended_ns for s in hits if s.ended_ns is not None), default=None),
+        # From the harm, not from our proof of it: that may come after Ray has seen the loss.
+        fault_ns=min((s.harm_ns for s in hits if s.harm_ns is not None), default=None),
         decided_ns=history.time_ns(decision.number) if decision else None,
         group_ns=None if attempt.opened is None else history.time_ns(attempt.opened),
         ready_ns=history.time_ns(max(ready)) if ready else None,

@@ -20,7 +20,7 @@ class Strike:
     `harm_ns` is when the harm was due: at once, or at the notice's deadline.
     `hit` is the attempt that it took workers from; None where it did not land,
     or landed on nobody. `is_in_doubt`: it was begun, and may have done harm that
-    was not seen.
+    was not seen. `came_too_late`: training was over before the harm was done.
     """
 
     op: Op
@@ -31,6 +31,7 @@ class Strike:
     ended_ns: int | None
     hit: int | None = None
     is_in_doubt: bool = False
+    came_too_late: bool = False
 
     @property
     def landed(self) -> bool:
@@ -90,8 +91,23 @@ def _with_effect(
         broke = any(a.index == struck and a.decisions for a in attempts)
         return replace(strike, is_in_doubt=broke or not failed)
     if strike.is_preemption:
-        return replace(strike, hit=_hit_at_deadline(strike, history, attempts, ending))
+        hit = _hit_at_deadline(strike, history, attempts, ending)
+        too_late = hit is None and _was_over(strike, history, attempts, ending)
+        return replace(strike, hit=hit, came_too_late=too_late)
     return replace(strike, hit=struck)
+
+
+def _was_over(
+    strike: Strike, history: History, attempts: Sequence[Attempt], ending: Ending
+) -> bool:
+    """Say whether training was over when a preempted node went: nobody was struck by it."""
+    if ending.returned is None:
+        return False
+    assert strike.harm_ns is not None
+    if history.time_ns(ending.returned[0]) <= strike.harm_ns:
+        return True
+    # fit() returns some time after its workers are done.
+    return not any(attempt.index > strike.invoked[0][1].attempt for attempt in attempts)
 
 
 def _hit_at_deadline(

@@ -1,11 +1,16 @@
 """Did training come out the same, number by number?"""
 
+from collections.abc import Iterator
+
 from chaos.check.comparison import Comparison, Divergence
 from chaos.check.result import Measures, conclude, nothing_due, plural, unknown
 from chaos.check.trial import Trial
+from chaos.check.values import Value
 from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "trajectory"
+
+_TEXT_MAX = 40
 
 
 def check(trial: Trial) -> CheckResult:
@@ -15,15 +20,17 @@ def check(trial: Trial) -> CheckResult:
     hide a lost RNG state (0.08 % of the loss where it was measured). What was
     recorded before the fault is the control: if losses differ there already,
     the job does not repeat here and nothing follows; a metric that differs
-    there, or was not reported there, is left out by name.
+    there is left out by name. Unknown where a metric that was not reported
+    there differs, and where nothing of a resumed attempt was compared.
     """
     if not trial.plan.ops:
         return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
     comparison = trial.comparison
     if comparison is None:
-        return unknown(NAME, "there is no baseline to compare with")
-    doubts = [doubt] if (doubt := _doubt(trial, comparison)) else []
-    first = None if doubts else comparison.first
+        return unknown(NAME, f"{trial.no_reference} to compare with")
+    control = _doubt(trial, comparison)
+    doubts = [control] if control else [*_silences(comparison), *_unproven(trial, comparison)]
+    first = None if control else comparison.first
     anomalies = (
         [Anomaly(message=_message(first, comparison), events=(first.number,))] if first else []
     )
@@ -54,8 +61,13 @@ def difference(first: Divergence) -> str:
     return f"{ours} instead of {due}{part}"
 
 
-def _digits(value: float | None) -> str:
-    return "nothing" if value is None else f"{value:.4g}"
+def _digits(value: Value) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, str | bool):
+        text = repr(value)
+        return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}…"
+    return f"{value:.4g}"
 
 
 def _doubt(trial: Trial, comparison: Comparison) -> str | None:
@@ -68,9 +80,11 @@ def _doubt(trial: Trial, comparison: Comparison) -> str | None:
         return (
             f"the job does not repeat itself here: before any fault {control.differing} of "
             f"{control.compared} losses differ from the baseline's, first at epoch {at.epoch}, "
-            f"step {at.step}, rank {at.rank}: {difference(at)}; {remedy}"
+            f"step {at.step}, rank {at.rank}: {difference(at)}; {remedy}, or, if the baseline is "
+            "out of date, list what the job reads in `job.inputs` or delete the folder "
+            "`.baselines` under reports"
         )
-    if control.compared == 0 and comparison.first is not None:
+    if control.compared == 0 and comparison.losses.first is not None:
         return (
             "losses differ from the baseline's, and none was recorded before the fault that "
             "would show whether the job repeats itself here"
@@ -78,14 +92,33 @@ def _doubt(trial: Trial, comparison: Comparison) -> str | None:
     return None
 
 
+def _silences(comparison: Comparison) -> Iterator[str]:
+    for attempt in comparison.silent:
+        yield f"nothing that attempt {attempt} did could be compared with the baseline's"
+
+
+def _unproven(trial: Trial, comparison: Comparison) -> Iterator[str]:
+    if not comparison.unproven:
+        return
+    named = ", ".join(f"`{name}`" for name in comparison.unproven)
+    what = "restart" if trial.restarts else "fault"
+    is_one = len(comparison.unproven) == 1
+    differ, repeat = ("differs", "it repeats itself") if is_one else ("differ", "they repeat")
+    yield (
+        f"{named} {differ} from the baseline's after the {what}, and no report before the fault "
+        f"shows whether {repeat}; what need not repeat can be listed in "
+        "`expect.ignore_metrics`"
+    )
+
+
 def _message(first: Divergence, comparison: Comparison) -> str:
     place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
-    what = first.what if first.what in ("loss", "number of losses") else f"metric `{first.what}`"
+    what = f"metric `{first.what}`" if first.step is None else first.what
     tally = comparison.metrics if first.step is None else comparison.losses
+    widest = f", by up to {tally.difference_max:.3g}" if tally.difference_max else ""
     return (
         f"from {place} on (rank {first.rank}) the {what} differs from the baseline's: "
-        f"{difference(first)}; {tally.differing} of {tally.compared} differ, "
-        f"by up to {tally.difference_max:.3g}"
+        f"{difference(first)}; {tally.differing} of {tally.compared} differ{widest}"
     )
 
 
@@ -95,7 +128,9 @@ def _summary(trial: Trial, comparison: Comparison) -> str:
         how = "within expect.loss_tolerance"
     losses = plural(comparison.losses.compared, "loss", "losses")
     metrics = plural(comparison.metrics.compared, "metric value")
-    return f"{losses} and {metrics} equal the baseline's {how}"
+    apart = comparison.steps_apart
+    but = f"; {plural(apart, 'step')} could not be compared" if apart else ""
+    return f"{losses} and {metrics} equal the baseline's {how}{but}"
 
 
 def _measures(comparison: Comparison) -> Measures:
@@ -106,5 +141,8 @@ def _measures(comparison: Comparison) -> Measures:
         "metrics_compared": comparison.metrics.compared,
         "metrics_differing": comparison.metrics.differing,
         "metrics_not_compared": ", ".join(comparison.not_compared) or None,
+        "metrics_without_control": ", ".join(comparison.unproven) or None,
+        "metrics_ignored": ", ".join(comparison.ignored) or None,
+        "steps_not_compared": comparison.steps_apart,
         "control_losses": comparison.control.compared,
     }

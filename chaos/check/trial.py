@@ -54,8 +54,18 @@ class Trial:
 
     @cached_property
     def reference(self) -> Course | None:
-        """The baseline."""
-        return None if self.baseline is None else Course(self.baseline)
+        """The baseline, where it is whole: what one that is cut short lacks proves nothing."""
+        if self.baseline is None:
+            return None
+        course = Course(self.baseline)
+        return course if course.ending.is_finished and course.ending.is_over else None
+
+    @property
+    def no_reference(self) -> str:
+        """Say why there is no baseline to judge by."""
+        if self.baseline is None:
+            return "there is no baseline"
+        return "the baseline is cut short, and there is no other"
 
     @cached_property
     def strikes(self) -> tuple[Strike, ...]:
@@ -71,6 +81,12 @@ class Trial:
                 found[strike.hit] = (*found.get(strike.hit, ()), strike)
         return found
 
+    @property
+    def excuse(self) -> str | None:
+        """Name a fault that failed: what the plan expects of it may rightly be missing."""
+        failed = (s.op for s in self.strikes if not s.landed or s.came_too_late)
+        return next((f"{op} did not do what was planned" for op in failed), None)
+
     @cached_property
     def restarts(self) -> tuple[Restart, ...]:
         """One row per attempt after the first."""
@@ -78,13 +94,17 @@ class Trial:
 
     @cached_property
     def comparison(self) -> Comparison | None:
-        """Every loss and metric beside the baseline's; None without a baseline."""
+        """Every loss and metric beside the baseline's; None without a whole baseline."""
         if self.reference is None:
             return None
         began = min((n for n, _ in self.history.of(FaultInvoked)), default=len(self.history))
-        theirs, tolerance = self.reference.lineage, self.plan.expect.loss_tolerance
         return Comparison.of(
-            self.run.attempts, self.run.lineage, theirs, tolerance=tolerance, began=began
+            self.run.attempts,
+            self.run.lineage,
+            self.reference.lineage,
+            tolerance=self.plan.expect.loss_tolerance,
+            began=began,
+            ignore=self.plan.expect.ignore_metrics,
         )
 
     @property

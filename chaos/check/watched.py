@@ -19,7 +19,7 @@ def check(trial: Trial) -> CheckResult:
     group was seen, or the run was left before its end. A worker that we
     killed ourselves may leave a last line unfinished.
     """
-    doubts = [*_failures(trial), *_torn(trial)]
+    doubts = [*failures(trial), *_torn(trial)]
     for attempt in trial.run.attempts:
         doubts += [*_unheard(attempt), *_gaps(attempt)]
     if not any(attempt.opened is not None for attempt in trial.run.attempts):
@@ -35,7 +35,8 @@ def check(trial: Trial) -> CheckResult:
     return conclude(NAME, doubts=doubts, evidence=len(trial.history), summary=summary)
 
 
-def _failures(trial: Trial) -> Iterator[str]:
+def failures(trial: Trial) -> Iterator[str]:
+    """Give what we failed in ourselves: what is missing then proves nothing of the job."""
     for _, failed in trial.history.of(ObserverFailed):
         yield f"the observer failed in {failed.where}: {failed.error}"
     for _, lost in trial.history.of(ProbeFailed):

@@ -79,7 +79,8 @@ class ClusterShape(Record):
     """The nodes that can hold workers; the head, beside them, never does."""
 
     nodes: PositiveInt | None = Field(
-        default=None, description="left out: one more than the job has workers"
+        default=None,
+        description="left out: what the workers need, and a spare for each node that is lost",
     )
     cpus_per_node: PositiveInt = 1
 
@@ -168,6 +169,11 @@ class Expect(Record):
     )
     loss_tolerance: Tolerance | None = Field(
         default=None, description="left out: losses equal the baseline's to the last bit"
+    )
+    ignore_metrics: tuple[str, ...] = Field(
+        default=(),
+        description="reported metrics that are not compared with the baseline's; dotted for "
+        "nested ones (`val.seconds`), and a name stands for all that is below it",
     )
 
     @model_validator(mode="after")

@@ -9,6 +9,8 @@ from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import FAULTS, FaultEntry, Job, Scenario
 from chaos.model.trigger import Trigger
 
+NODE_FAULTS = ("kill_node", "preempt_node")
+
 _SUFFIX = re.compile(r"(\.chaos)?\.ya?ml$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _SLUG_MAX = 80
@@ -24,7 +26,8 @@ def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
     assert seed >= 0  # random.Random takes -1 for 1: two seeds would be one plan
     job, cluster = scenario.job, scenario.cluster
     place = Path(normpath(cwd / file))
-    nodes = job.workers + 1 if cluster.nodes is None else cluster.nodes
+    spares = max(1, sum(entry.kind in NODE_FAULTS for entry in scenario.faults))
+    nodes = cluster.nodes or nodes_for(job.workers, cluster.cpus_per_node, spares=spares)
     return Plan(
         scenario=scenario.scenario,
         slug=slug(file),
@@ -37,6 +40,14 @@ def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
         expect=scenario.expect,
         limits=scenario.limits,
     )
+
+
+def nodes_for(workers: int, cpus_per_node: int, *, spares: int) -> int:
+    """Give the nodes that hold all workers, and hold them still when the spares are lost.
+
+    A node that is lost is not replaced before the run is over.
+    """
+    return -(-workers // cpus_per_node) + spares
 
 
 def slug(file: Path) -> str:

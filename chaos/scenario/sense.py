@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chaos.model.scenario import FAULTS
+from chaos.plan.make import NODE_FAULTS, nodes_for
 from chaos.scenario.problem import Loc, Problem
 from chaos.scenario.source import Lines, Plain
 from chaos.scenario.spelling import quoted
@@ -59,12 +60,27 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
     workers = _whole(value, ("job", "workers"), default=None)
     nodes = _whole(value, ("cluster", "nodes"), default=None)
     cpus = _whole(value, ("cluster", "cpus_per_node"), default=1)
-    if workers is None or nodes is None or cpus is None or nodes * cpus >= workers:
+    if workers is None or nodes is None or cpus is None:
+        return
+    losses = _node_faults(value)
+    left = max(0, nodes - losses) * cpus
+    if left >= workers:
         return
     loc = ("cluster", "nodes")
-    text = f"the cluster holds {nodes * cpus} of {workers} workers (nodes x cpus_per_node)"
-    hint = f"Raise nodes, or leave it out: then it is {workers + 1}, one to spare."
+    text = f"the cluster holds {left} of {workers} workers (nodes x cpus_per_node)"
+    if nodes * cpus >= workers:
+        faults = "its node fault" if losses == 1 else f"its {losses} node faults"
+        text = f"after {faults} {text}: nodes are not replaced during a run"
+    least = nodes_for(workers, cpus, spares=losses)
+    usual = nodes_for(workers, cpus, spares=max(1, losses))
+    hint = f"It takes {least} nodes; left out, there are {usual}."
     yield Problem(lines.value(loc), text, hint, loc)
+
+
+def _node_faults(value: Plain) -> int:
+    faults = _pick(value, ("faults",))
+    entries = [e for e in faults if isinstance(e, dict)] if isinstance(faults, list) else []
+    return sum(any(entry.get(key) is not None for key in NODE_FAULTS) for entry in entries)
 
 
 def _ranks_out_of_range(value: Plain, lines: Lines) -> Iterator[Problem]:

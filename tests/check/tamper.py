@@ -57,6 +57,15 @@ def told(history: History, *events: ev.AnyEvent, before: type[ev.Event] = ev.Run
     return History(entries[:at] + more + entries[at:], torn=history.torn)
 
 
+def later(history: History, after: int, *, by_s: float) -> History:
+    """Give the history with everything after an event so much later."""
+    late = [
+        msgspec.structs.replace(entry, time_ns=entry.time_ns + int(by_s * 1e9) * (number > after))
+        for number, entry in enumerate(history)
+    ]
+    return History(late, torn=history.torn)
+
+
 # -- judging -------------------------------------------------------------------------------
 
 

@@ -7,9 +7,9 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.plan import Op
-from chaos.model.trigger import AtStep
+from chaos.model.trigger import AtMoment, AtStep, Moment
 from tests.check.story import Story, Strike
-from tests.check.tamper import changed, result_on, told, verdict_on, without
+from tests.check.tamper import changed, result_on, told, trial_of, verdict_on, without
 
 KILLED = Story((Strike(2, 3, 1),))
 PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
@@ -33,10 +33,76 @@ def test_a_place_that_was_never_reached_is_unknown_and_says_how_far_the_rank_cam
     assert "rank 1 never reached epoch 7, step 5; it came to epoch 3, step 6" in result.summary
 
 
-def test_a_moment_that_was_never_reached_is_named() -> None:
-    story = Story((Strike(7, moment="reported", rank=1),))
+def at_moment(moment: Moment, epoch: int, history: History) -> str:
+    op = Op(index=0, at=AtMoment(epoch=epoch, moment=moment, rank=1), kill_worker=KillWorker())
+    plan = Story().plan().model_copy(update={"ops": (op,)})
+    return judge(plan, history, Story().baseline()).results[0].summary
 
-    assert "never reached epoch 7, reported" in result_on("faults-happened", story).summary
+
+@pytest.mark.parametrize(
+    ("moment", "words"),
+    [
+        ("upload_begin", "never came to the beginning of its upload of epoch 7; none was seen"),
+        ("upload_end", "to the end of its upload of epoch 7; the last one seen was of epoch 3"),
+        ("reported", "to the return of its report() of epoch 7; the last one seen was of epoch 3"),
+        ("committed", "never came to the commit of epoch 7; the last one seen was of epoch 3"),
+    ],
+)
+def test_a_moment_that_was_never_reached_is_named(moment: Moment, words: str) -> None:
+    assert at_moment(moment, 7, Story().history()).endswith(words)
+
+
+def test_a_moment_of_another_rank_is_not_taken_for_this_ones() -> None:
+    history = without(Story().history(), ev.ReportReturned, lambda e: e.rank == 1)
+
+    assert at_moment("reported", 2, history).endswith("none was seen")
+
+
+def test_a_rank_that_was_not_held_at_its_place_is_not_said_to_have_missed_it() -> None:
+    step = Story((Strike(2, 5, 1),))
+
+    assert result_on("faults-happened", step, Story().history()).summary.endswith(
+        "never happened: rank 1 came to epoch 2, step 5, and was not held there"
+    )
+    assert at_moment("committed", 2, Story().history()).endswith(
+        "rank 1 came to the commit of epoch 2, and was not held there"
+    )
+
+
+def test_a_gate_that_gave_up_says_why() -> None:
+    why = "the commit of epoch 1 did not come within 30 s while the rank was held"
+    history = without(without(KILLED.history(), ev.FaultInvoked), ev.FaultEnded)
+    history = told(history, ev.FaultEnded(op=0, status="fail", detail=why))
+
+    summary = result_on("faults-happened", KILLED, history).summary
+
+    assert summary.endswith(f"rank 1 never happened: {why}")
+
+
+def test_a_node_that_goes_when_training_is_over_strikes_nobody() -> None:
+    late = Story((Strike(3, 5, 1, kind="preempt_node", drift=99),))
+
+    result = result_on("faults-happened", late)
+
+    assert (result.validity, result.evidence) == ("unknown", 0)
+    assert result.summary.endswith("struck nobody: training was over before the node went")
+
+
+def test_a_node_may_go_in_vain_when_training_is_over_after_another_fault() -> None:
+    story = Story((Strike(2, 5, 0), Strike(3, 5, 1, kind="preempt_node", drift=99)))
+
+    result = result_on("faults-happened", story)
+
+    assert (result.validity, result.evidence) == ("unknown", 1)
+    assert "op 1: preempt_node" in result.summary
+
+
+def test_a_node_that_the_job_has_left_is_lost_as_planned() -> None:
+    history = changed(PREEMPTED.history(), ev.FaultInvoked, node_id="node-elsewhere")
+    history = changed(history, ev.FailureDecided, charged="failures")
+
+    assert trial_of(PREEMPTED, history).strikes[0].hit is None
+    assert result_on("faults-happened", PREEMPTED, history).validity == "valid"
 
 
 def test_a_rank_that_made_no_step_is_said_to_have_made_none() -> None:

@@ -62,10 +62,6 @@ def test_a_job_that_came_out_the_same_is_told_in_one_sentence() -> None:
             (Strike(1, 1), Strike(2, 1), Strike(3, 1, 1)),
             "Rank 0 was killed at epoch 1, step 1, rank 0 was killed at epoch 2, step 1 and rank ",
         ),
-        (
-            (Strike(3, 5, kind="preempt_node", drift=99),),
-            "The node of rank 0 was given notice at epoch 3, step 5 and lost 1 s later; the job",
-        ),
     ],
 )
 def test_every_deed_has_its_words(strikes: tuple[Strike, ...], words: str) -> None:
@@ -145,6 +141,46 @@ def test_a_guilty_job_is_as_expected_where_the_right_check_names_it(
     verdict = verdict_on(Story(KILLED.strikes, surplus=1), **expect)
 
     assert (verdict.as_expected, verdict.expectation) == (as_expected, expectation)
+
+
+GUILTY = Story(KILLED.strikes, extra=1)
+BLIND = ev.ObserverFailed(where="after_report", error="KeyError")
+NUMB = ev.ProbeFailed(attempt=0, rank=1, where="on_step", error="OSError")
+
+
+def test_a_defect_is_not_the_expected_one_where_the_fault_did_not_happen() -> None:
+    history = changed(GUILTY.history(), ev.FaultEnded, status="info", detail="who knows")
+
+    verdict = verdict_on(GUILTY, history, verdict="invalid", check="epochs")
+
+    assert (verdict.validity, verdict.as_expected) == ("invalid", False)
+    assert verdict.expectation == (
+        "expected invalid, first named by epochs; it is invalid, first named by epochs, "
+        "but faults-happened is unknown"
+    )
+
+
+def test_a_defect_is_not_the_expected_one_where_not_all_was_seen() -> None:
+    torn = History(GUILTY.history().entries, torn=("worker-1000",))
+
+    verdict = verdict_on(GUILTY, torn, verdict="invalid")
+
+    assert (verdict.validity, verdict.as_expected) == ("invalid", False)
+    assert verdict.expectation.endswith(", but watched is unknown")
+
+
+def test_a_torn_journal_of_a_killed_worker_is_no_ground_for_doubt() -> None:
+    torn = History(GUILTY.history().entries, torn=("worker-1001",))
+
+    assert verdict_on(GUILTY, torn, verdict="invalid").as_expected
+
+
+@pytest.mark.parametrize("failure", [BLIND, NUMB], ids=["observer", "probe"])
+def test_where_we_failed_to_see_nobody_is_accused(failure: ev.AnyEvent) -> None:
+    verdict = verdict_on(GUILTY, told(GUILTY.history(), failure), verdict="invalid")
+
+    assert (verdict.validity, verdict.as_expected) == ("unknown", False)
+    assert " failed in " in verdict.headline
 
 
 def test_a_right_job_is_not_what_was_expected_of_a_guilty_one() -> None:

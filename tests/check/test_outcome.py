@@ -136,9 +136,15 @@ def test_a_script_that_fails_after_fit_is_invalid() -> None:
 
 
 def test_a_run_that_finished_without_a_step_is_not_a_success() -> None:
-    history = without(Story().history(), ev.StepDone)
+    history = without(without(Story().history(), ev.StepDone), ev.Committed)
 
     assert "not one step was trained" in result_on("outcome", Story(), history).summary
+
+
+def test_a_boosted_tree_is_trained_without_a_step() -> None:
+    verdict = verdict_on(Story(), without(Story().history(), ev.StepDone), alone=True)
+
+    assert verdict.headline == "Nothing was done to the job; it finished: 4 epochs."
 
 
 @pytest.mark.parametrize("expected", ["finished", "error"])

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.scenario import Bound
 from tests.check.story import Story, Strike
-from tests.check.tamper import changed, told, verdict_on, without
+from tests.check.tamper import changed, result_on, rows, told, verdict_on, without
 
 KINDS = ("kill_worker", "kill_node", "preempt_node")
 
@@ -47,14 +48,49 @@ def stories(draw: st.DrawFn) -> Story:
     )
 
 
+def struck(history: History) -> set[int]:
+    """Give the ops that came to something while training was on."""
+    over = rows(history, ev.FitReturned)[-1]
+    return {event.op for number, event in history.of(ev.FaultEnded) if number < over}
+
+
 @settings(max_examples=300)
 @given(stories())
 def test_a_right_run_is_never_accused(story: Story) -> None:
-    verdict = verdict_on(story, epoch_metric="epoch")
+    verdict = verdict_on(story, epoch_metric="epoch", ignore_metrics=("seconds",))
 
     assert verdict.broken == ()
-    landed = {event.op for _, event in story.history().of(ev.FaultEnded)}
+    landed = struck(story.history())
     assert verdict.validity == ("valid" if len(landed) == len(story.strikes) else "unknown")
+
+
+@settings(max_examples=300)
+@given(stories())
+def test_a_metric_that_never_repeats_accuses_nobody_and_is_always_named(story: Story) -> None:
+    story = replace(story, wall=True)
+    result = result_on("trajectory", story)
+    named = (
+        result.measures.get("metrics_not_compared"),
+        result.measures.get("metrics_without_control"),
+    )
+
+    assert result.validity != "invalid"
+    assert not story.strikes or "seconds" in named
+    assert result.validity == ("unknown" if named[1] else "valid")
+
+
+@settings(max_examples=200)
+@given(stories(), st.data())
+def test_a_baseline_that_is_cut_short_accuses_nobody_and_clears_nobody(
+    story: Story, data: st.DataObject
+) -> None:
+    whole = story.baseline()
+    cut = History(whole.entries[: data.draw(st.integers(0, len(whole) - 1))])
+
+    verdict = judge(story.plan(epoch_metric="epoch"), story.history(), cut)
+
+    assert verdict.broken == ()
+    assert verdict.validity == ("unknown" if story.strikes else "valid")
 
 
 @settings(max_examples=200)

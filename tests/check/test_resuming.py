@@ -122,6 +122,22 @@ def test_the_cursor_cannot_be_told_without_a_baseline() -> None:
     assert result_on("cursor", KILLED, alone=True).validity == "unknown"
 
 
+@pytest.mark.parametrize("check", ["cursor", "epochs", "lost-work", "trajectory"])
+@pytest.mark.parametrize("gone", [ev.RunEnded, ev.FitReturned, ev.Event])
+def test_a_baseline_that_is_cut_short_is_none(check: str, gone: type[ev.Event]) -> None:
+    verdict = judge(KILLED.plan(), KILLED.history(), without(KILLED.baseline(), gone))
+
+    result = next(result for result in verdict.results if result.check == check)
+    assert result.validity == "unknown"
+    assert "the baseline is cut short, and there is no other to " in result.summary
+
+
+def test_a_baseline_that_was_interrupted_is_cut_short() -> None:
+    baseline = changed(KILLED.baseline(), ev.RunEnded, interrupted=True)
+
+    assert judge(KILLED.plan(), KILLED.history(), baseline).validity == "unknown"
+
+
 def test_a_job_that_starts_over_trains_too_many_epochs() -> None:
     story = Story(KILLED.strikes, extra=2)
 

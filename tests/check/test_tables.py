@@ -91,7 +91,7 @@ def test_a_phase_that_was_not_seen_counts_to_the_next() -> None:
     phases = trial_of(KILLED, history).restarts[0].phases
 
     assert (phases.seconds["detect_s"], phases.seconds["group_s"]) == (None, None)
-    assert phases.seconds["start_s"] == pytest.approx(0.983)
+    assert phases.seconds["start_s"] == pytest.approx(0.984)
 
 
 def test_the_phases_of_a_recovery_add_up_to_it() -> None:

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
+from chaos.faults.preempt_node import PreemptNode
 from chaos.model.plan import Plan
-from chaos.model.scenario import ClusterShape, FaultEntry, Job, Scenario
+from chaos.model.scenario import FAULTS, ClusterShape, FaultEntry, Job, Scenario
 from chaos.model.trigger import AtMoment, AtStep
-from chaos.plan.make import make_plan, slug
+from chaos.plan.make import NODE_FAULTS, make_plan, slug
 
 CWD = Path("/home/me/project")
 seeds = st.integers(0, 2**64)
@@ -63,6 +64,45 @@ def test_one_node_is_spare_unless_the_scenario_says_how_many_there_are() -> None
 
     assert (plan.shape.nodes, plan.shape.cpus_per_node) == (2, 2)
     assert (planned(workers=3).shape.nodes, planned().shape.cpus_per_node) == (4, 1)
+
+
+def lost(*kinds: str) -> tuple[FaultEntry, ...]:
+    faults: dict[str, dict[str, object]] = {
+        "worker": {"kill_worker": KillWorker()},
+        "node": {"kill_node": KillNode()},
+        "spot": {"preempt_node": PreemptNode(notice_s=1)},
+    }
+    return tuple(
+        FaultEntry.model_validate({"at": AtStep(epoch=1, step=1), **faults[kind]}) for kind in kinds
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "cpus", "kinds", "nodes"),
+    [
+        (3, 1, ("worker", "worker"), 4),
+        (3, 1, ("node",), 4),
+        (3, 1, ("node", "worker", "spot"), 5),
+        (2, 1, ("spot", "spot", "node"), 5),
+        (4, 2, (), 3),
+        (5, 2, ("node", "node"), 5),
+    ],
+)
+def test_there_is_a_spare_for_every_node_that_is_lost(
+    workers: int, cpus: int, kinds: tuple[str, ...], nodes: int
+) -> None:
+    scenario = Scenario(
+        scenario="x",
+        job=Job(train_loop="a:b", workers=workers),
+        cluster=ClusterShape(cpus_per_node=cpus),
+        faults=lost(*kinds),
+    )
+
+    assert make_plan(scenario, file=Path("x"), seed=0, cwd=CWD).shape.nodes == nodes
+
+
+def test_every_fault_that_takes_a_node_is_known_as_one() -> None:
+    assert {name for name in FAULTS if name.endswith("_node")} == set(NODE_FAULTS)
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_properties_carry_seed_measures_and_versions(valid_run: FinishedRun) -> 
     assert found["seed"] == "7"
     assert found["attempts"] == "2"
     assert found["lost_steps"] == "5"
-    assert found["recovery_s"] == "3.454"
+    assert found["recovery_s"] == "3.466"
     assert found["backend"] == "ray"
     assert found["version.ray"] == "2.60.0"
 

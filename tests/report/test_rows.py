@@ -23,7 +23,7 @@ from chaos.report.track import track
 def test_a_row_carries_the_measures_of_its_run(valid_run: FinishedRun) -> None:
     row = row_of(valid_run)
 
-    assert (row.attempts, row.lost_steps, row.recovery_s) == (2, 5, 3.454)
+    assert (row.attempts, row.lost_steps, row.recovery_s) == (2, 5, 3.466)
     assert (row.seed, row.backend, row.versions["ray"]) == (7, "ray", "2.60.0")
     assert row.standing == "expected"
 
@@ -208,8 +208,8 @@ def test_each_restart_shows_what_it_cost(valid_run: FinishedRun) -> None:
 
     assert row.start == "checkpoint_000001, epoch 2"
     assert row.lost == "5 steps"
-    assert row.seconds == ("0.65 s", "1.93 s", "0.63 s", "0.24 s")
-    assert row.total == "3.45 s"
+    assert row.seconds == ("0.66 s", "1.93 s", "0.63 s", "0.24 s")
+    assert row.total == "3.47 s"
 
 
 def test_an_op_shows_whom_it_struck_and_how_it_ended(

@@ -76,7 +76,7 @@ scenarios = st.builds(
     Scenario,
     scenario=words.filter(bool),
     job=jobs,
-    cluster=st.builds(ClusterShape, nodes=st.none() | st.integers(WORKERS, 9)),
+    cluster=st.builds(ClusterShape, nodes=st.none() | st.integers(WORKERS + 3, 12)),
     faults=st.lists(entries, max_size=3).map(tuple),
     expect=st.builds(
         Expect,
@@ -85,6 +85,7 @@ scenarios = st.builds(
         charges=st.none() | st.builds(Charges, failures=counts),
         lost_steps=st.none() | st.builds(Bound, max=amounts),
         loss_tolerance=st.none() | st.builds(Tolerance, relative=amounts),
+        ignore_metrics=st.lists(words, max_size=2).map(tuple),
     ),
     limits=st.builds(Limits, run_s=st.floats(0.1, 1e4)),
 )

@@ -313,7 +313,29 @@ SENSE = {
         ),
         (
             "5: the cluster holds 3 of 4 workers (nodes x cpus_per_node). "
-            "Raise nodes, or leave it out: then it is 5, one to spare."
+            "It takes 2 nodes; left out, there are 3."
+        ),
+    ),
+    "cluster too small once its nodes are lost": (
+        (
+            f"{JOB}cluster: {{nodes: 3}}\nfaults:\n"
+            "  - {at: {epoch: 1, step: 1}, kill_node: {}}\n"
+            "  - {at: {epoch: 2, step: 1}, kill_worker: {}}\n"
+            "  - {at: {epoch: 3, step: 1}, preempt_node: {notice_s: 1}}\n"
+        ),
+        (
+            "3: after its 2 node faults the cluster holds 1 of 2 workers (nodes x cpus_per_node): "
+            "nodes are not replaced during a run. It takes 4 nodes; left out, there are 4."
+        ),
+    ),
+    "cluster without a spare": (
+        (
+            f"{JOB}cluster: {{nodes: 1, cpus_per_node: 2}}\nfaults:\n"
+            "  - {at: {epoch: 1, step: 1}, kill_node: {}}\n"
+        ),
+        (
+            "3: after its node fault the cluster holds 0 of 2 workers (nodes x cpus_per_node): "
+            "nodes are not replaced during a run. It takes 2 nodes; left out, there are 2."
         ),
     ),
 }

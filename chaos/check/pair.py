@@ -1,0 +1,117 @@
+"""One value of a run beside its counterpart in the baseline, and many of them counted."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Self
+
+from chaos.check.attempt import Commit, Losses, Step
+from chaos.check.values import Value, flat, number
+from chaos.model.scenario import Tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One value of a run and its counterpart.
+
+    `what` is "loss", "number of losses", or a metric's dotted name; `step` is
+    None for a metric. `number` is the event in our history, and `attempt` the
+    attempt that it belongs to. A value None: there is no such value.
+    """
+
+    epoch: int
+    step: int | None
+    rank: int
+    what: str
+    ours: Value
+    baseline: Value
+    number: int
+    attempt: int
+
+    @property
+    def place(self) -> tuple[int, float, int]:
+        """Where it stands in training; an epoch's metrics come after its steps."""
+        return self.epoch, math.inf if self.step is None else self.step, self.rank
+
+    @property
+    def difference(self) -> float | None:
+        """How far apart the two are, None where that is no finite number."""
+        ours, due = number(self.ours), number(self.baseline)
+        if ours is None or due is None:
+            return None
+        apart = abs(ours - due)
+        return apart if math.isfinite(apart) else None
+
+    @property
+    def relative(self) -> float | None:
+        """The difference as a part of the baseline's value."""
+        due = number(self.baseline)
+        return self.difference / abs(due) if due and self.difference is not None else None
+
+    def agrees(self, tolerance: Tolerance | None) -> bool:
+        """Say whether the two are equal, NaN to NaN, or numbers as near as is tolerated."""
+        ours, due = number(self.ours), number(self.baseline)
+        if ours is None or due is None:  # to Python True equals 1, to a report it does not
+            return type(self.ours) is type(self.baseline) and self.ours == self.baseline
+        if ours == due or (math.isnan(ours) and math.isnan(due)):
+            return True
+        if tolerance is None or self.difference is None:
+            return False
+        return self.difference <= tolerance.absolute + tolerance.relative * abs(due)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many pairs were compared and differ, the first that does, and the widest apart."""
+
+    compared: int
+    differing: int
+    first: Pair | None
+    difference_max: float
+
+    @classmethod
+    def of(cls, pairs: Iterable[Pair], tolerance: Tolerance | None) -> Self:
+        """Compare pairs, in any order."""
+        compared = differing = 0
+        first: Pair | None = None
+        widest = 0.0
+        for pair in pairs:
+            compared += 1
+            if pair.agrees(tolerance):
+                continue
+            differing += 1
+            widest = max(widest, pair.difference or 0.0)
+            if first is None or pair.place < first.place:
+                first = pair
+        return cls(compared, differing, first, widest)
+
+
+def loss_pairs(
+    steps: Iterable[Step], places: Mapping[tuple[int, int, int], Losses | None]
+) -> Iterator[Pair]:
+    """Lay the losses of steps beside the baseline's, given by (rank, epoch, step)."""
+    for step in steps:
+        ours, theirs = step.losses, places.get((step.rank, step.epoch, step.step))
+        if ours is None or theirs is None:
+            continue
+        at, seen = (step.epoch, step.step, step.rank), (step.number, step.attempt)
+        if len(ours) != len(theirs):
+            yield Pair(*at, "number of losses", len(ours), len(theirs), *seen)
+        for mine, due in zip(ours, theirs, strict=False):
+            yield Pair(*at, "loss", number(mine), number(due), *seen)
+
+
+def metric_pairs(commits: Iterable[Commit], epochs: Mapping[int, Commit]) -> Iterator[Pair]:
+    """Lay every value of every rank's report beside the baseline's report of that epoch."""
+    nothing: dict[str, object] = {}  # where one of the two has no record of a rank
+    for commit in commits:
+        due = epochs.get(commit.epoch)
+        records = zip_longest(commit.metrics, due.metrics, fillvalue=nothing) if due else ()
+        for rank, (record, counterpart) in enumerate(records):
+            ours, theirs = dict(flat(record)), dict(flat(counterpart))
+            at, seen = (commit.epoch, None, rank), (commit.number, commit.attempt)
+            for name in {**ours, **theirs}:
+                mine, other = ours.get(name), theirs.get(name)
+                if mine is not None or other is not None:
+                    yield Pair(*at, name, mine, other, *seen)

@@ -1,0 +1,117 @@
+"""What a restart costs in time and in work: recovery, lost-work."""
+
+import pytest
+
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.scenario import Bound
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, later, result_on, rows, trial_of, without
+
+KILLED = Story((Strike(2, 3, 1),))
+PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
+RESTART = ("recovery", "lost-work")
+
+
+def test_recovery_is_drawn_in_phases() -> None:
+    measures = result_on("recovery", KILLED).measures
+
+    assert measures == {
+        "recovery_s_max": 0.986,
+        "detect_s": 0.081,
+        "group_s": 0.9,
+        "start_s": 0.003,
+        "first_step_s": 0.002,
+    }
+
+
+def test_the_time_until_ray_sees_a_lost_node_is_part_of_the_recovery() -> None:
+    story = Story((Strike(2, 3, 1, kind="kill_node"),))
+    (gone,) = rows(story.history(), ev.FaultInvoked)
+    slow = later(story.history(), gone, by_s=25)
+
+    result = result_on("recovery", story, slow, recovery_s=Bound(max=20))
+
+    assert result.measures["detect_s"] == pytest.approx(25.08)
+    assert result.measures["recovery_s_max"] == pytest.approx(26.385)
+    assert "are allowed (most of it: detect, 25.1 s)" in result.summary
+
+
+def test_a_preemption_counts_from_its_deadline_and_not_from_its_notice() -> None:
+    (notice,) = rows(PREEMPTED.history(), ev.FaultInvoked)
+    (due_ns,) = [e.deadline_ns for _, e in PREEMPTED.history().of(ev.NoticeGiven)]
+    (restart,) = trial_of(PREEMPTED).restarts
+
+    assert PREEMPTED.history().time_ns(notice) < due_ns == restart.phases.fault_ns
+
+
+def test_a_recovery_that_takes_too_long_names_its_longest_phase() -> None:
+    result = result_on("recovery", KILLED, recovery_s=Bound(max=0.5))
+
+    assert result.validity == "invalid"
+    assert "1.0 s after the fault; 0.5 s are allowed (most of it: group, 0.9 s)" in result.summary
+
+
+def test_a_restart_after_the_last_step_has_nothing_to_recover() -> None:
+    story = Story((Strike(3, moment="committed"),))
+
+    assert result_on("recovery", story).summary == "the restart had no step left to make"
+
+
+def test_a_restart_that_makes_no_step_is_unknown() -> None:
+    history = without(KILLED.history(), ev.StepDone, lambda e: e.attempt == 1)
+    history = without(history, ev.FitReturned)
+
+    assert "attempt 1 made no step" in result_on("recovery", KILLED, history).summary
+
+
+def test_a_restart_without_a_fault_of_ours_has_no_time_to_count_from() -> None:
+    result = result_on("recovery", Story(), KILLED.history())
+
+    assert result.validity == "unknown"
+    assert result.measures == {}
+
+
+@pytest.mark.parametrize("check", RESTART)
+def test_no_restart_is_unknown_where_one_was_due(check: str) -> None:
+    assert result_on(check, KILLED, Story().history()).validity == "unknown"
+
+
+@pytest.mark.parametrize("check", RESTART)
+def test_nothing_restarts_after_an_expected_error(check: str) -> None:
+    result = result_on(check, Story(KILLED.strikes, budget=0), outcome="error")
+
+    assert result.validity == "valid"
+    assert "as expected, and nothing restarted" in result.summary
+
+
+def test_lost_work_may_be_bounded_in_numbers() -> None:
+    result = result_on("lost-work", KILLED, lost_steps=Bound(max=2))
+
+    assert "attempt 1 threw away 3 finished steps of rank 0; 2 are allowed" in result.summary
+
+
+def test_lost_work_is_bounded_by_the_way_between_two_checkpoints() -> None:
+    spread = Story((Strike(3, 3, 1),), every=2)
+
+    assert result_on("lost-work", spread).measures["lost_steps_max"] == 9
+    assert result_on("lost-work", spread).validity == "valid"
+
+    dense = Story((Strike(3, 3, 1),), every=2)
+    history = dense.history()
+    verdict = judge(dense.plan(), history, Story().history())
+    lost = next(result for result in verdict.results if result.check == "lost-work")
+    assert "threw away 9 finished steps of rank 0; 6 are allowed" in lost.summary
+
+
+def test_a_preemption_may_lose_twice_the_way() -> None:
+    story = Story((Strike(1, 2, 1, kind="preempt_node"),))
+    history = changed(story.history(), ev.WorkerStarted, lambda e: e.attempt == 1, epoch=0)
+
+    assert result_on("lost-work", story, history).validity == "valid"
+    assert result_on("lost-work", story, history).measures["lost_steps_max"] == 9
+
+
+def test_lost_work_cannot_be_told_without_any_bound() -> None:
+    assert result_on("lost-work", KILLED, alone=True).validity == "unknown"
+    assert result_on("lost-work", KILLED, alone=True, lost_steps=Bound(max=3)).validity == "valid"
