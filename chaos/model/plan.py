@@ -1,11 +1,13 @@
 """A scenario with every choice made: what is executed, saved and replayed."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import NonNegativeInt, PositiveInt
 
 from chaos.model.scenario import Expect, FaultEntry, Job, Limits
 from chaos.record import Record
+
+BackendName: TypeAlias = Literal["ray", "fork"]
 
 PLAN_VERSION: Literal[1] = 1
 
@@ -37,7 +39,7 @@ class Plan(Record):
     slug: str
     file: str
     seed: int
-    backend: Literal["ray"] = "ray"
+    backend: BackendName = "ray"
     cwd: str
     job: Job
     shape: Shape

@@ -64,11 +64,8 @@ class ChaosController:
         with self._changed:
             if not self._holding:
                 return
-            self._held |= self._holding
-            self._changed.notify_all()
-            self._changed.wait_for(
-                lambda: self._over or not self._holding, timeout=2 * self._plan.limits.gate_s
-            )
+            self._changed.wait_for(self._need_no_hold, timeout=2 * self._plan.limits.gate_s)
+            self._holding.clear()
             self._held.clear()
 
     # -- asked by a worker -----------------------------------------------------------------
@@ -85,9 +82,12 @@ class ChaosController:
             if not self._await_commits(op) or self._is_over():
                 return False
             self._holding.add(index)
+            self._changed.notify_all()
             self._changed.wait_for(
                 lambda: self._over or index in self._held, timeout=self._plan.limits.gate_s
             )
+            if index not in self._held:
+                self._let_poll(index)
             return index in self._held
 
     def arrive(self, index: int, victim: Victim) -> None:
@@ -106,8 +106,8 @@ class ChaosController:
                 )
             )
             ready = self._await_commits(op)
-            if self._is_over():
-                return
+            if self._is_over() or self._closed(index):
+                return  # another worker's arrival, or this rank's successor, was served meanwhile
             if not ready:
                 missing = commits_before(op) - 1
                 self._give_up(op, f"the commit of epoch {missing} did not come")
@@ -150,8 +150,20 @@ class ChaosController:
             lambda: self._over or self._commits() >= needed, timeout=self._plan.limits.gate_s
         )
 
+    def _need_no_hold(self) -> bool:
+        """Take on holds that were asked for, and say whether polls may go on."""
+        if self._holding - self._held:
+            self._held |= self._holding
+            self._changed.notify_all()
+        return self._over or not self._holding
+
+    def _let_poll(self, *indexes: int) -> None:
+        self._holding.difference_update(indexes)
+        self._held.difference_update(indexes)
+        self._changed.notify_all()
+
     def _give_up(self, op: Op, why: str) -> None:
-        self._holding.discard(op.index)
+        self._let_poll(op.index)
         within = f"within {self._plan.limits.gate_s:g} s while the rank was held"
         self._record(FaultEnded(op=op.index, status="fail", detail=f"{why} {within}"))
         self._changed.notify_all()
@@ -193,12 +205,14 @@ class ChaosController:
                 self._journal.add(notice)
             self._journal.add(Released(op=op.index, attempt=arrived.attempt, rank=arrived.rank))
             released.set()
+            with self._changed:  # a notice, for one, must reach a controller that polls
+                self._let_poll(op.index)
 
         outcome = self._carry_out(op, victim, release)
         with self._changed:
             self._record(FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail))
-            self._holding.discard(op.index)
-            self._changed.notify_all()
+            # Whoever else asked for a hold in this attempt may be dead now and never come.
+            self._let_poll(*self._holding)
         release(None)
 
     def _carry_out(self, op: Op, victim: Victim | None, release: Release) -> Outcome:

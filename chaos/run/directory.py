@@ -88,7 +88,7 @@ class RunDirectory:
     def write(self, name: str, text: str) -> Path:
         """Write a small file of this run, whole or not at all."""
         path = self.path / name
-        draft = path.with_name(f".{name}.draft")
+        draft = path.with_name(f".{path.name}.draft")
         draft.write_text(text, encoding="utf-8")
         return draft.replace(path)
 

@@ -24,8 +24,9 @@ def environment(cwd: Path) -> dict[str, Any]:
 
 
 def decisive_versions() -> dict[str, str]:
-    """Give what a job's arithmetic may depend on besides its own code."""
-    return {"python": platform.python_version(), "processor": processor(), **_versions()}
+    """Give what a job's arithmetic may depend on besides its own code: whatever is installed."""
+    installed = {d.name: d.version for d in metadata.distributions()}
+    return {"python": platform.python_version(), "processor": processor(), **installed}
 
 
 def processor() -> str:

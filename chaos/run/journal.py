@@ -122,10 +122,20 @@ def load_history(path: Path) -> History:
     torn: list[str] = []
     skip = 0
     if lines and lines[0].startswith(b'{"torn"'):
-        torn = msgspec.json.decode(lines[0], type=dict[str, list[str]])["torn"]
+        torn = _torn(path, lines[0])
         skip = 1
     entries = [_entry(path, number + 1, lines[number]) for number in range(skip, len(lines))]
     return History(entries, torn=torn)
+
+
+def _torn(path: Path, line: bytes) -> list[str]:
+    try:
+        return msgspec.json.decode(line, type=dict[str, list[str]])["torn"]
+    except msgspec.DecodeError as error:
+        problem = f"not the names of torn journals: {error}"
+        raise HistoryError(
+            problem, "The file was damaged after the run.", place=f"{path}:1"
+        ) from error
 
 
 def _entry(path: Path, number: int, line: bytes) -> Entry:

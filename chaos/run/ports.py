@@ -1,7 +1,8 @@
 """What the harness asks of a backend, and what it gives it."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from types import TracebackType
+from typing import Protocol, Self, TypeAlias
 
 from chaos.model.history import Entry
 from chaos.model.plan import Plan
@@ -22,3 +23,19 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """End what is kept warm between plans."""
+
+
+class OpenBackend(Backend, Protocol):
+    """A backend as a context: leaving it ends what it kept warm."""
+
+    def __enter__(self) -> Self:
+        """Start nothing yet; the first plan says what is needed."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
+        """End what is kept warm."""

@@ -8,13 +8,13 @@ import pytest
 
 from chaos.backends.ray import compat
 
-SOURCE = Path(compat.__file__)
+SOURCES = sorted(Path(compat.__file__).parents[1].glob("*/compat.py"))
 
 
 def imported_names() -> list[tuple[str, str | None]]:
-    """Give every (module, name) of Ray that compat imports, wherever in the file."""
+    """Give every (module, name) of Ray that a compat imports, wherever in the file."""
     found: list[tuple[str, str | None]] = []
-    for node in ast.walk(ast.parse(SOURCE.read_text())):
+    for node in (node for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ray"):
             found += [(node.module or "", alias.name) for alias in node.names]
         elif isinstance(node, ast.Import):

@@ -24,7 +24,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         ("does_not_import", "ModuleNotFoundError: No module named 'a_module_that_nobody_has'"),
         ("raises", "ValueError: the data of epoch 1 is missing"),
         ("insists_on_local", "chaos runs it on a cluster of its own"),
-        ("asks_for_too_much", "a worker asks for"),
+        ("asks_for_too_much", "cannot hold them"),
     ],
 )
 def test_the_reason_stands_at_the_line_of_the_job(bad: Ran, file: str, reason: str) -> None:

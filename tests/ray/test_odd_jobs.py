@@ -58,7 +58,14 @@ def test_interrupting_leaves_no_process_and_a_run_that_can_be_judged(tmp_path: P
     scenario = ROOT / "scenarios/smoke/worker_killed_mid_epoch.chaos.yaml"
     words = command("run", scenario, "--reports", tmp_path)
     followed_by_others = address_that_others_follow()
-    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    # A test runner in the background passes on that SIGINT is ignored; a terminal would not.
+    with subprocess.Popen(
+        words,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "attempt 0 started" in line:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from chaos.faults.kill_node import KillNode
@@ -60,6 +61,10 @@ def in_thread(call: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     return thread
+
+
+def ask(controller: ChaosController, index: int, answers: list[bool]) -> None:
+    answers.append(controller.await_hold(index))
 
 
 def ended(journal: Journal) -> FaultEnded:
@@ -262,3 +267,54 @@ def test_reported_without_a_hold_is_given_up(world: Any, journal: Journal) -> No
 
 def test_polls_pass_where_nothing_needs_them_held(world: Any, journal: Journal) -> None:
     ChaosController(plan_of(), world, journal).may_poll()
+
+
+def test_a_hold_that_came_too_late_does_not_stall_later_polls(world: Any, journal: Journal) -> None:
+    """The rank died, or nobody polled: what it asked for must not be kept for ever."""
+    plan = plan_of(gate_s=0.05, at=AtMoment(epoch=0, moment="reported", rank=1))
+    controller = ChaosController(plan, world, journal)
+    assert not controller.await_hold(0)
+
+    polling = in_thread(controller.may_poll)
+    polling.join(1)
+
+    assert not polling.is_alive()
+
+
+def test_a_notice_lets_rays_controller_poll_again(world: Any, journal: Journal) -> None:
+    world.deadline.clear()
+    plan = plan_of(
+        at=AtMoment(epoch=0, moment="reported", rank=1), preempt_node=PreemptNode(notice_s=3.0)
+    )
+    controller = ChaosController(plan, world, journal)
+    asking = in_thread(lambda: controller.await_hold(0))
+    polling = in_thread(controller.may_poll)
+    asking.join(5)
+
+    controller.arrive(0, RANK_1)
+    polling.join(5)
+
+    assert not polling.is_alive()
+    world.deadline.set()
+    controller.finish(within_s=5)
+
+
+def test_one_hold_serves_every_op_at_its_place(world: Any, journal: Journal) -> None:
+    place = AtMoment(epoch=0, moment="reported", rank=1)
+    ops = tuple(Op(index=i, at=place, kill_worker=KillWorker()) for i in (0, 1))
+    plan = plan_of(at=place).model_copy(update={"ops": ops})
+    controller = ChaosController(plan, world, journal)
+    answers: list[bool] = []
+    polling: list[threading.Thread] = []
+
+    for index in (0, 1):
+        asking = in_thread(partial(ask, controller, index, answers))
+        asking.join(0.1)
+        if not polling:
+            polling.append(in_thread(controller.may_poll))
+        asking.join(5)
+    controller.arrive(0, RANK_1)
+    polling[0].join(5)
+
+    assert answers == [True, True]
+    assert not polling[0].is_alive()

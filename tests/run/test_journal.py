@@ -96,3 +96,10 @@ def test_a_loss_keeps_every_bit(tmp_path_factory: pytest.TempPathFactory, value:
     assert event.losses is not None
     assert isinstance(event.losses[0], float)
     assert event.losses[0].hex() == value.hex()
+
+
+def test_a_damaged_first_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "history.jsonl").write_bytes(b'{"torn": [1\n')
+
+    with pytest.raises(HistoryError, match=r"history\.jsonl:1"):
+        load_history(tmp_path / "history.jsonl")

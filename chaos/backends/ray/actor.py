@@ -33,6 +33,8 @@ class RayWorld:
 
     def end_worker_actor(self, victim: Victim) -> None:
         """Call `ray.kill` on the worker's actor handle."""
+        if self.worker_is_gone(victim, within_s=0.0):
+            raise ProcessLookupError(f"pid {victim.pid}")
         ray.kill(self.handles[victim.attempt, victim.rank], no_restart=True)
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
@@ -59,9 +61,12 @@ class RayWorld:
 
     def lose_node(self, node_id: str) -> None:
         """Have the node's agent end the node and itself."""
-        if not self._is_alive(node_id):
-            raise ProcessLookupError(f"node {node_id[:8]} is dead already")
-        self._agents[node_id].lose_node.remote()
+        agent = self._agents[node_id]
+        try:
+            _call(agent.ready.remote())  # the GCS learns of a death later than its agent dies
+        except ray.exceptions.RayError as error:
+            raise ProcessLookupError(f"node {node_id[:8]} is dead already") from error
+        agent.lose_node.remote()
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Ask the GCS until it counts the node as dead."""

@@ -11,7 +11,8 @@ from typing import Any
 import psutil
 import ray
 
-from chaos.backends.ray.settings import NAMESPACE, RUN_TOKEN_ENV
+from chaos.backends.ray.settings import NAMESPACE
+from chaos.backends.train.address import TOKEN_ENV
 from chaos.run.clock import SystemClock, seconds_since
 
 POLL_S = 0.02
@@ -86,7 +87,7 @@ def processes_of(token: str) -> list[tuple[int, str]]:
     found = []
     for process in psutil.process_iter(["pid", "name"]):
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(RUN_TOKEN_ENV) == token and _is_running(process.pid):
+            if process.environ().get(TOKEN_ENV) == token and _is_running(process.pid):
                 found.append((process.pid, " ".join(process.cmdline())[:120]))
     return found
 

@@ -1,5 +1,6 @@
 """Executes plans on a local Ray cluster: one driver process per run, one warm cluster per shape."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,11 +13,12 @@ from typing import Any, Self
 import psutil
 import ray
 
-from chaos.backends.ray import compat
 from chaos.backends.ray.actor import ChaosActor
 from chaos.backends.ray.cluster import LocalCluster
 from chaos.backends.ray.leftovers import Leftovers
-from chaos.backends.ray.settings import CALLBACK, NAMESPACE, TRAIN_ENV, RunAddress
+from chaos.backends.ray.settings import NAMESPACE, TRAIN_ENV
+from chaos.backends.train.address import CALLBACK, RunAddress
+from chaos.backends.train.compat import CALLBACKS_ENV
 from chaos.model.event import (
     AnyEvent,
     DeadlinePassed,
@@ -92,7 +94,8 @@ class Run:
 
     def __post_init__(self) -> None:
         self.clock = SystemClock()
-        self.address = RunAddress(directory=self.directory.path, token=os.urandom(4).hex())
+        token = os.urandom(4).hex()
+        self.address = RunAddress(self.directory.path, token, f"ray:chaos-{token}")
         self.journal = Journal(self.directory.journals, "harness", role="harness", clock=self.clock)
         self.tail = Tail(self.directory.journals)
         self.seen: list[AnyEvent] = []
@@ -111,19 +114,26 @@ class Run:
         finally:
             _end(driver)
             self.journal.add(DriverExited(code=driver.returncode))
-            self._finish(controller)
-            leftovers.search(self.journal, self._seen_so_far(), self.directory.storage)
-            self.journal.add(RunEnded(interrupted=interrupted))
-            self.journal.close()
-            self._show_new()
+            with contextlib.ExitStack() as closing:  # each step is taken, whatever the others do
+                closing.callback(self._close, interrupted=interrupted)
+                closing.callback(self._search, leftovers)
+                closing.callback(self._finish, controller)
         self.cluster.heal({e.node_id for e in self.seen if isinstance(e, NoticeGiven)})
+
+    def _search(self, leftovers: Leftovers) -> None:
+        leftovers.search(self.journal, self._seen_so_far(), self.directory.storage)
+
+    def _close(self, *, interrupted: bool) -> None:
+        self.journal.add(RunEnded(interrupted=interrupted))
+        self.journal.close()
+        self._show_new()
 
     def _start_controller(self) -> Any:  # noqa: ANN401 - an actor handle
         head = ray.get_runtime_context().get_node_id()
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         controller = ChaosActor.options(  # type: ignore[attr-defined]
-            name=self.address.controller_name,
+            name=f"chaos-{self.address.token}",
             namespace=NAMESPACE,
             max_concurrency=32 + 4 * len(self.plan.ops),
             scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False),
@@ -133,7 +143,8 @@ class Run:
 
     def _start_driver(self) -> "subprocess.Popen[bytes]":
         log = (self.directory.logs / "driver.log").open("wb")
-        command = [sys.executable, "-m", "chaos.backends.ray.driver", str(self.directory.path)]
+        module, me = "chaos.backends.ray.driver", str(os.getpid())
+        command = [sys.executable, "-m", module, str(self.directory.path), me]
         with log:
             return subprocess.Popen(
                 command,
@@ -146,13 +157,13 @@ class Run:
             )
 
     def _driver_env(self) -> dict[str, str]:
-        callbacks = [os.environ.get(compat.CALLBACKS_ENV, ""), CALLBACK]
+        callbacks = [os.environ.get(CALLBACKS_ENV, ""), CALLBACK]
         return {
             **TRAIN_ENV,
             **os.environ,
             "PYTHONUNBUFFERED": "1",
             "RAY_ADDRESS": self.cluster.address,
-            compat.CALLBACKS_ENV: ",".join(name for name in callbacks if name),
+            CALLBACKS_ENV: ",".join(name for name in callbacks if name),
             **self.address.as_env(),
             **self.plan.job.env,
         }
@@ -202,13 +213,16 @@ class Run:
         except ray.exceptions.RayError as error:
             self.directory.write("logs/controller-error.txt", str(error))
         finally:
-            ray.kill(controller)
+            with contextlib.suppress(ray.exceptions.RayError):
+                ray.kill(controller)
 
 
 def _end(driver: "subprocess.Popen[bytes]") -> None:
     """End the driver and what it forked; its Ray actors end with its connection."""
     if driver.poll() is None:
-        for process in [*psutil.Process(driver.pid).children(recursive=True)]:
-            process.kill()
+        with contextlib.suppress(psutil.Error):  # they may end while we look
+            for process in psutil.Process(driver.pid).children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
         driver.kill()
     driver.wait()

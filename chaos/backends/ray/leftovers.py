@@ -10,7 +10,8 @@ import psutil
 
 from chaos.backends.ray import compat
 from chaos.backends.ray.agent import processes_of
-from chaos.model.event import AnyEvent, Committed, Leftover, LeftoversSearched
+from chaos.backends.train.storage import search_storage
+from chaos.model.event import AnyEvent, Leftover, LeftoversSearched
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.journal import Journal
 
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 PATIENCE_S = 10.0
 OURS = ("NodeAgent", "ChaosActor")
-PLACES = ("processes", "placement groups", "actors", "checkpoint directories")
+PLACES = ("processes", "placement groups", "actors")
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,7 @@ class Leftovers:
         for name, pid in _patiently(self._actors):
             journal.add(Leftover(kind="actor", what=f"{name}, pid {pid}"))
             _end_process(pid)
-        for folder in orphan_checkpoints(seen, storage):
-            journal.add(Leftover(kind="checkpoint_directory", what=folder.name))
-        journal.add(LeftoversSearched(places=PLACES))
+        journal.add(LeftoversSearched(places=(*PLACES, *search_storage(journal, seen, storage))))
 
     def _placement_groups(self) -> list[str]:
         return [pg for pg in compat.open_placement_groups() if pg not in self.placement_groups]
@@ -62,16 +61,6 @@ class Leftovers:
             for actor_id, (name, pid) in compat.live_actors().items()
             if actor_id not in self.actors and name not in OURS
         ]
-
-
-def orphan_checkpoints(seen: Sequence[AnyEvent], storage: Path) -> list[Path]:
-    """Give the checkpoint directories in local storage that were never committed."""
-    committed = {event.checkpoint for event in seen if isinstance(event, Committed)}
-    return [
-        folder
-        for folder in sorted(storage.glob("*/checkpoint_*"))
-        if folder.is_dir() and folder.name not in committed
-    ]
 
 
 def _patiently(look: Callable[[], list[T]]) -> list[T]:

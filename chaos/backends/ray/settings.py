@@ -4,13 +4,7 @@ Each value can be overridden by the environment or by the scenario's `job.env`;
 the report prints those that were in force.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
-
 NAMESPACE = "chaos"
-CALLBACK = "chaos.backends.ray.callback.ChaosCallback"
-RUN_DIRECTORY_ENV = "CHAOS_RUN_DIRECTORY"
-RUN_TOKEN_ENV = "CHAOS_RUN_TOKEN"  # noqa: S105 - marks a run's processes; not a secret
 
 # Read by Ray Train in the driver, and passed on by it to controller and workers (Ray 2.60).
 TRAIN_ENV = {
@@ -34,20 +28,3 @@ HEALTH_CHECKS = {
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 5,
 }
-
-
-@dataclass(frozen=True)
-class RunAddress:
-    """How a process of a run finds the run: passed along in the environment."""
-
-    directory: Path
-    token: str
-
-    @property
-    def controller_name(self) -> str:
-        """The chaos controller's actor name, in the namespace `chaos`."""
-        return f"chaos-{self.token}"
-
-    def as_env(self) -> dict[str, str]:
-        """Give the variables that carry the address."""
-        return {RUN_DIRECTORY_ENV: str(self.directory), RUN_TOKEN_ENV: self.token}

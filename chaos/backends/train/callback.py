@@ -9,13 +9,12 @@ goes wrong is recorded, and a run that was not fully watched is never `valid`.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from chaos.backends.ray import compat
-from chaos.backends.ray.observer import Observer
-from chaos.backends.ray.probe import Probe
-from chaos.backends.ray.settings import RUN_DIRECTORY_ENV, RUN_TOKEN_ENV, RunAddress
+from chaos.backends.train import compat
+from chaos.backends.train.address import RunAddress
+from chaos.backends.train.observer import Observer
+from chaos.backends.train.probe import Probe
 
 _BASES: Any = compat.callback_bases()
 
@@ -24,9 +23,7 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
     """Passes Ray Train's hooks on to an `Observer` or a `Probe`."""
 
     def __init__(self) -> None:
-        self._address = RunAddress(
-            directory=Path(os.environ[RUN_DIRECTORY_ENV]), token=os.environ[RUN_TOKEN_ENV]
-        )
+        self._address = RunAddress.from_env()
         self._observer: Observer | None = None
         self._probe: Probe | None = None
         self._lineage: dict[str, Any] = {"attempt": 0, "epochs": {}}

@@ -1,13 +1,12 @@
 """Watches Ray Train's controller from inside: states, attempts, commits, failures."""
 
 import contextlib
+import math
 import os
 from typing import Any
 
-import ray
-
-from chaos.backends.ray import compat
-from chaos.backends.ray.settings import NAMESPACE, RunAddress
+from chaos.backends.train import compat
+from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.faults.world import Victim
 from chaos.model.event import (
     Committed,
@@ -27,7 +26,7 @@ from chaos.run.journal import Journal
 class Observer:
     """One per controller process. Keeps the numbering of attempts and epochs."""
 
-    def __init__(self, plan: Plan, journal: Journal, controller: Any) -> None:  # noqa: ANN401
+    def __init__(self, plan: Plan, journal: Journal, controller: ControllerPort) -> None:
         self._journal = journal
         self._controller = controller
         self._attempts = 0
@@ -43,8 +42,7 @@ class Observer:
         journal = Journal(
             directory.journals, f"controller-{os.getpid()}", role="controller", clock=SystemClock()
         )
-        controller = ray.get_actor(address.controller_name, namespace=NAMESPACE)
-        return cls(directory.load_plan(), journal, controller)
+        return cls(directory.load_plan(), journal, address.connect())
 
     def lineage(self) -> dict[str, Any]:
         """Give what a probe must know: its attempt, and which epoch each checkpoint ended."""
@@ -81,7 +79,7 @@ class Observer:
             rank: (Victim(attempt=attempt, rank=rank, pid=pid, node_id=node_id), actor)
             for rank, pid, node_id, _, actor in workers
         }
-        ray.get(self._controller.group_started.remote(group))
+        self._controller.group_started(group)
 
     def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:  # noqa: ANN401
         """Record a commit and let waiting ops know of it."""
@@ -96,12 +94,12 @@ class Observer:
         if name is not None:
             self._epochs[name] = self._next_epoch
         self._next_epoch += 1
-        self._controller.committed.remote(event)
+        self._controller.committed(event)
 
     def polled(self) -> None:
         """Stand still here while an op needs a report to stay uncommitted."""
         if self._polls_matter:
-            ray.get(self._controller.may_poll.remote())
+            self._controller.may_poll()
 
     def failed(self, where: str, error: Exception) -> None:
         """Record that something was not seen."""
@@ -126,16 +124,31 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def plain_value(value: Any) -> Any:  # noqa: ANN401
-    """Give a metric as JSON can carry it without changing a single bit of a float."""
-    if isinstance(value, float):
-        return value if value - value == 0 else str(value)
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [plain_value(item) for item in value]
-    if isinstance(value, dict):
-        return _plain(value)
+    """Give a metric as JSON can carry it without changing a single bit of a float.
+
+    numpy's scalars are Python's own where JSON needs it (float64 is a float
+    that the encoder refuses); what has no such form is given as its text.
+    """
+    for kind, plain in _PLAIN:
+        if isinstance(value, kind):
+            return plain(value)
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "size", 2) == 1:
         return plain_value(item())
     return repr(value)[:200]
+
+
+def _number(value: float) -> float | str:
+    """Give a float, or the name of one that JSON lacks."""
+    return float(value) if math.isfinite(value) else str(float(value))
+
+
+_PLAIN: tuple[tuple[type | tuple[type, ...], Any], ...] = (
+    (type(None), lambda _: None),
+    (bool, bool),
+    (float, _number),
+    (int, int),
+    (str, str),
+    (dict, _plain),
+    ((list, tuple), lambda items: [plain_value(item) for item in items]),
+)

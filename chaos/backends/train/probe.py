@@ -8,13 +8,14 @@ import contextlib
 import faulthandler
 import os
 import signal
+import threading
 from typing import Any
 
 import ray
 
-from chaos.backends.ray import compat
-from chaos.backends.ray.settings import NAMESPACE, RunAddress
-from chaos.backends.ray.steps import StepHook
+from chaos.backends.train import compat
+from chaos.backends.train.address import ControllerPort, RunAddress
+from chaos.backends.train.steps import StepHook
 from chaos.faults.world import Victim
 from chaos.model.event import (
     CheckpointRead,
@@ -43,7 +44,7 @@ class Probe:
         self,
         plan: Plan,
         journal: Journal,
-        controller: Any,  # noqa: ANN401 - an actor handle
+        controller: ControllerPort,
         *,
         victim: Victim,
         epoch: int,
@@ -53,6 +54,7 @@ class Probe:
         self._victim = victim
         self._epoch = epoch
         self._step = 0
+        self._reporting = 0
         self._armed_steps: dict[tuple[int, int], list[int]] = {}
         self._armed_moments: dict[tuple[int, Moment], list[int]] = {}
         for op in plan.ops:
@@ -70,8 +72,8 @@ class Probe:
         checkpoint = compat.checkpoint_name(context.checkpoint)
         epoch = lineage["epochs"].get(checkpoint, -1) + 1
         victim = Victim(attempt=lineage["attempt"], rank=rank, pid=pid, node_id=node_id)
-        controller = ray.get_actor(address.controller_name, namespace=NAMESPACE)
-        probe = cls(directory.load_plan(), journal, controller, victim=victim, epoch=epoch)
+        plan, controller = directory.load_plan(), address.connect()
+        probe = cls(plan, journal, controller, victim=victim, epoch=epoch)
         journal.add(
             WorkerStarted(
                 attempt=victim.attempt,
@@ -110,27 +112,37 @@ class Probe:
     def report_begun(self) -> None:
         """Record that `report()` was entered; arm the hold that `reported` needs."""
         StepHook.settle()
+        self._reporting = threading.get_ident()
         self._journal.add(ReportBegun(**self._who(), epoch=self._epoch))
         for index in self._armed_moments.get((self._epoch, "reported"), ()):
-            ray.get(self._controller.await_hold.remote(index))
+            self._controller.await_hold(index)
 
     def report_returned(self, error: BaseException | None) -> None:
         """Record that `report()` returned, which is not a commit, and count an epoch."""
         self._journal.add(ReportReturned(**self._who(), epoch=self._epoch, error=_named(error)))
         if error is not None:
             return
+        StepHook.forget_open_window()
         ended = self._epoch
         self._epoch, self._step = ended + 1, 0
         self._at(ended, "reported")
         self._at(ended, "committed")
 
     def upload_begun(self) -> None:
-        """Record that this rank's part of the checkpoint begins to travel."""
+        """Record that this rank's part of the checkpoint begins to travel.
+
+        An asynchronous upload travels in a thread of its own while training
+        goes on: which epoch it belongs to cannot be told, and it has no place.
+        """
+        if threading.get_ident() != self._reporting:
+            return
         self._journal.add(UploadBegun(**self._who(), epoch=self._epoch))
         self._at(self._epoch, "upload_begin")
 
     def upload_ended(self, error: BaseException | None) -> None:
         """Record that this rank's part has arrived."""
+        if threading.get_ident() != self._reporting:
+            return
         self._journal.add(UploadEnded(**self._who(), epoch=self._epoch, error=_named(error)))
         if error is None:
             self._at(self._epoch, "upload_end")
@@ -156,7 +168,7 @@ class Probe:
             self._arrive(index)
 
     def _arrive(self, index: int) -> None:
-        ray.get(self._controller.arrive.remote(index, self._victim))
+        self._controller.arrive(index, self._victim)
 
     def _who(self) -> dict[str, int]:
         return {"attempt": self._victim.attempt, "rank": self._victim.rank}

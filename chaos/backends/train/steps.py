@@ -7,6 +7,7 @@ so such losses are kept where they are and read at the next report, or when
 `PENDING_MAX` of them have gathered.
 """
 
+import math
 import os
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias
@@ -52,6 +53,12 @@ class StepHook:
         StepHook._installed = self
 
     @classmethod
+    def forget_open_window(cls) -> None:
+        """Begin the next epoch's losses afresh: a resumed process could not have the rest."""
+        if cls._installed is not None:
+            cls._installed._since_step.clear()  # noqa: SLF001 - its own class
+
+    @classmethod
     def settle(cls) -> None:
         """Read the losses that are still on an accelerator."""
         if cls._installed is not None:
@@ -85,4 +92,4 @@ class StepHook:
 
 def spell(value: float) -> float | str:
     """Give a number as JSON can carry it, to the last bit; "nan", "inf", "-inf" by name."""
-    return value if value - value == 0 else str(value)
+    return value if math.isfinite(value) else str(value)

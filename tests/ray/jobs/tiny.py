@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,11 @@ def train_loop(config):
         for step in range(4):
             if config["raise"] and epoch == 1:
                 raise ValueError("the data of epoch 1 is missing")
+            if config["segfault"] and epoch == 1 and start == 0:
+                time.sleep(0.5)  # long enough for the controller to commit epoch 0
+                os.kill(os.getpid(), signal.SIGSEGV)
+            if config["loud"]:
+                print("x" * 10_000, flush=True)
             if config["hang"] and start > 0 and step == 2:
                 time.sleep(600)
             loss = model(torch.ones(2, 4) * (step + 1)).mean() ** 2
@@ -53,7 +59,7 @@ def train_loop(config):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=3)
-    for defect in ("raise", "hang", "noise", "leave", "local", "greedy"):
+    for defect in ("raise", "hang", "noise", "leave", "local", "greedy", "segfault", "loud"):
         parser.add_argument(f"--{defect}", action="store_true")
     args = parser.parse_args()
     if args.local:

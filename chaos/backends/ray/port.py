@@ -1,0 +1,42 @@
+"""The chaos controller's actor, as the other processes of a run see it."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import ray
+
+from chaos.backends.ray.settings import NAMESPACE
+from chaos.faults.world import Victim
+from chaos.model.event import Committed
+
+
+class RayController:
+    """Calls on the actor that wait for their answer, except where the port says otherwise."""
+
+    def __init__(self, actor: Any) -> None:  # noqa: ANN401 - an actor handle
+        self._actor = actor
+
+    @classmethod
+    def connect(cls, name: str) -> Self:
+        """Find the actor by its name, in the namespace `chaos`."""
+        return cls(ray.get_actor(name, namespace=NAMESPACE))
+
+    def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
+        """Tell who holds each rank, and by which handle."""
+        ray.get(self._actor.group_started.remote(dict(group)))
+
+    def committed(self, event: Committed) -> None:
+        """Tell of a commit; does not wait."""
+        self._actor.committed.remote(event)
+
+    def may_poll(self) -> None:
+        """Wait until Ray's controller may poll its workers again."""
+        ray.get(self._actor.may_poll.remote())
+
+    def await_hold(self, op: int) -> bool:
+        """Wait until Ray's controller is held for an op, and say whether it is."""
+        return bool(ray.get(self._actor.await_hold.remote(op)))
+
+    def arrive(self, op: int, victim: Victim) -> None:
+        """Wait at an op's place until the worker may go on."""
+        ray.get(self._actor.arrive.remote(op, victim))

@@ -1,0 +1,72 @@
+"""How a process of a run finds the run, and what it can ask of the chaos controller there."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from chaos.faults.world import Victim
+from chaos.model.event import Committed
+
+DIRECTORY_ENV = "CHAOS_RUN_DIRECTORY"
+TOKEN_ENV = "CHAOS_RUN_TOKEN"  # noqa: S105 - marks a run's processes; not a secret
+CONTROLLER_ENV = "CHAOS_CONTROLLER"
+CALLBACK = "chaos.backends.train.callback.ChaosCallback"
+
+
+class ControllerPort(Protocol):
+    """The chaos controller, seen from another process of the run."""
+
+    def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
+        """Tell who holds each rank, and by which handle."""
+
+    def committed(self, event: Committed) -> None:
+        """Tell of a commit; does not wait."""
+
+    def may_poll(self) -> None:
+        """Wait until Ray's controller may poll its workers again."""
+
+    def await_hold(self, op: int) -> bool:
+        """Wait until Ray's controller is held for an op, and say whether it is."""
+
+    def arrive(self, op: int, victim: Victim) -> None:
+        """Wait at an op's place until the worker may go on."""
+
+
+@dataclass(frozen=True)
+class RunAddress:
+    """A run's directory, its token, and where its chaos controller is (`ray:…`, `unix:…`)."""
+
+    directory: Path
+    token: str
+    controller: str
+
+    @classmethod
+    def from_env(cls) -> Self:
+        """Read the address from this process's environment."""
+        return cls(
+            directory=Path(os.environ[DIRECTORY_ENV]),
+            token=os.environ[TOKEN_ENV],
+            controller=os.environ[CONTROLLER_ENV],
+        )
+
+    def as_env(self) -> dict[str, str]:
+        """Give the variables that carry the address."""
+        return {
+            DIRECTORY_ENV: str(self.directory),
+            TOKEN_ENV: self.token,
+            CONTROLLER_ENV: self.controller,
+        }
+
+    def connect(self) -> ControllerPort:
+        """Find the chaos controller, wherever its backend keeps it."""
+        kind, _, name = self.controller.partition(":")
+        if kind == "ray":
+            from chaos.backends.ray.port import RayController
+
+            return RayController.connect(name)
+        assert kind == "unix"
+        from chaos.backends.fork.port import SocketController
+
+        return SocketController(name)

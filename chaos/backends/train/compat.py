@@ -1,0 +1,138 @@
+"""Every private or unstable name of Ray Train that observer, probe and driver use.
+
+Read in Ray 2.60.0; see `chaos.backends.ray.compat` for Ray's own.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Budget: TypeAlias = Literal["failures", "preemptions", "controller"]
+
+CALLBACKS_ENV = "RAY_TRAIN_CALLBACKS"
+
+
+def callback_bases() -> tuple[type, ...]:
+    """Give the callback classes (DeveloperAPI, internal path) whose hooks we use."""
+    from ray.train.v2._internal.execution.callback import (
+        ControllerCallback,
+        ReportCallback,
+        TrainContextCallback,
+        WorkerCallback,
+        WorkerGroupCallback,
+    )
+
+    return (
+        WorkerCallback,
+        TrainContextCallback,
+        WorkerGroupCallback,
+        ControllerCallback,
+        ReportCallback,
+    )
+
+
+def train_context() -> Any:  # noqa: ANN401 - Ray's internal TrainContext
+    """Give the worker's internal train context."""
+    from ray.train.v2._internal.execution.context import get_train_context
+
+    return get_train_context()
+
+
+def handed_checkpoint() -> str | None:
+    """Give the name of the checkpoint directory that this worker was started with."""
+    return checkpoint_name(train_context().checkpoint)
+
+
+def checkpoint_name(checkpoint: Any) -> str | None:  # noqa: ANN401 - ray.train.Checkpoint
+    """Give a checkpoint's directory name, which Ray makes unique within a run."""
+    return None if checkpoint is None else os.path.basename(checkpoint.path.rstrip("/"))  # noqa: PTH119 - may be a key in a bucket
+
+
+def on_first_get_checkpoint(tell: Callable[[str | None], None]) -> None:
+    """Call `tell` with the checkpoint's name when the train function first asks for it."""
+    context = train_context()
+    original = context.get_checkpoint
+    told = False
+
+    def get_checkpoint() -> Any:  # noqa: ANN401 - ray.train.Checkpoint
+        nonlocal told
+        checkpoint = original()
+        if not told:
+            told = True
+            tell(checkpoint_name(checkpoint))
+        return checkpoint
+
+    context.get_checkpoint = get_checkpoint
+
+
+def workers_of(worker_group: Any) -> list[tuple[int, int, str, str, Any]]:  # noqa: ANN401
+    """Give (rank, pid, node id, node ip, actor handle) of each worker of a group."""
+    return [
+        (
+            worker.distributed_context.world_rank,
+            worker.metadata.pid,
+            worker.metadata.node_id,
+            worker.metadata.node_ip,
+            worker.actor,
+        )
+        for worker in worker_group.get_workers()
+    ]
+
+
+def checkpoint_handed_to(worker_group: Any) -> str | None:  # noqa: ANN401 - a WorkerGroup
+    """Ask rank 0 of a group that has just started which checkpoint it was handed."""
+    name: str | None = worker_group.execute_single(0, handed_checkpoint)
+    return name
+
+
+def state_name(state: Any) -> str:  # noqa: ANN401 - a TrainControllerState
+    """Give a controller state's name, such as RUNNING."""
+    return str(state._state_type.name)  # noqa: SLF001
+
+
+def failure_of(state: Any) -> Any:  # noqa: ANN401 - a TrainingFailedError or None
+    """Give the error that brought the controller into a state, where there is one."""
+    after = getattr(state, "next_state", None)
+    return getattr(after if after is not None else state, "training_failed_error", None)
+
+
+def leads_to_error(state: Any) -> bool:  # noqa: ANN401 - a TrainControllerState
+    """Say whether a state ends the run with an error."""
+    after = getattr(state, "next_state", None)
+    return after is not None and state_name(after) == "ERRORED"
+
+
+def charged_budget(error: Any) -> Budget:  # noqa: ANN401 - a TrainingFailedError
+    """Name the budget that Ray's default policy counts an error against."""
+    from ray.train.v2._internal.execution.failure_handling.default import _is_preemption_failure
+
+    if type(error).__name__ == "ControllerError":
+        return "controller"
+    return "preemptions" if _is_preemption_failure(error) else "failures"
+
+
+def failures_by_rank(error: Any) -> dict[int, str]:  # noqa: ANN401 - a TrainingFailedError
+    """Give, per rank, the class and first line of its error."""
+    failures = getattr(error, "worker_failures", None) or {}
+    return {rank: f"{type(e).__name__}: {_first_line(e)}" for rank, e in failures.items()}
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1].strip()[:300] if lines else ""
+
+
+def trainer_class() -> Any:  # noqa: ANN401 - the base of all trainers
+    """Give the class whose constructor and `fit` every Ray Train trainer shares."""
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    return DataParallelTrainer
+
+
+def resources_per_worker(scaling_config: Any) -> dict[str, float]:  # noqa: ANN401
+    """Give what one worker asks for, defaults filled in."""
+    return dict(scaling_config._resources_per_worker_not_none)  # noqa: SLF001

@@ -1,0 +1,138 @@
+"""Where every Ray Train trainer's `fit()` meets Ray: configured, recorded, and passed on."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.backends.train import compat
+from chaos.backends.train.address import TOKEN_ENV
+from chaos.backends.train.observer import plain_value
+from chaos.model.event import FitCalled, FitRaised, FitReturned
+from chaos.model.plan import Plan, Shape
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import Journal
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """What the driver needs of the run that a `fit()` belongs to."""
+
+    plan: Plan
+    directory: RunDirectory
+    journal: Journal
+
+
+class Fit:
+    """Stands in for the `fit()` of the class that all trainers share.
+
+    `begin` is called when the script calls `fit()`, and gives the run that
+    this call belongs to: a driver has one; a zygote forks here, once per run.
+    """
+
+    def __init__(self, begin: Callable[[], RunPart]) -> None:
+        self._begin = begin
+        self._replaced: dict[str, Any] = {}
+        self.run: RunPart | None = None
+        self.raised: BaseException | None = None
+
+    def intercept(self) -> None:
+        """Put this in the place of `fit`."""
+        base = compat.trainer_class()
+        fit = base.fit
+        base.fit = lambda trainer: self._fit(trainer, fit)
+
+    def _configure(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
+        run, scaling, job = trainer.run_config, trainer.scaling_config, part.plan.job
+        self._replace(scaling, "num_workers", job.workers)
+        if job.failure is not None:
+            self._replace(run.failure_config, "max_failures", job.failure.max_failures)
+            limit = job.failure.max_preemption_failures
+            self._replace(run.failure_config, "max_preemption_failures", limit)
+        if job.checkpoint is not None:
+            for name, value in job.checkpoint.model_dump().items():
+                self._replace(run.checkpoint_config, name, value)
+        self._replace(run, "storage_path", _storage_path(run, part.directory))
+        self._replace(run, "name", f"{part.plan.slug}-{os.environ[TOKEN_ENV]}")
+        vars(run).pop("storage_context", None)  # cached from the path before ours (Ray 2.60)
+        _mark_workers(run, job.env)
+        _refuse_what_does_not_fit(scaling, part.plan.shape)
+
+    def _replace(self, config: Any, name: str, value: Any) -> None:  # noqa: ANN401
+        before = getattr(config, name)
+        if before != value:
+            self._replaced[name] = plain_value(before)
+            setattr(config, name, value)
+
+    def _fit(self, trainer: Any, fit: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+        if self.run is not None:
+            raise RuntimeError("the script calls fit() a second time; chaos watches one per script")
+        self.run = part = self._begin()
+        self._configure(trainer, part)
+        run, scaling = trainer.run_config, trainer.scaling_config
+        part.journal.add(
+            FitCalled(
+                trainer=type(trainer).__name__,
+                workers=scaling.num_workers,
+                run_name=run.name,
+                storage_path=run.storage_path,
+                settings=_settings(trainer),
+                replaced=self._replaced,
+            )
+        )
+        try:
+            result = fit(trainer)
+        except BaseException as error:
+            self.raised = error
+            part.journal.add(FitRaised(error=type(error).__name__, message=str(error)[:4000]))
+            raise
+        metrics = {key: plain_value(value) for key, value in (result.metrics or {}).items()}
+        checkpoint = compat.checkpoint_name(result.checkpoint)
+        part.journal.add(FitReturned(metrics=metrics, checkpoint=checkpoint))
+        return result
+
+
+def _storage_path(run: Any, directory: RunDirectory) -> str:  # noqa: ANN401
+    """Keep remote storage where it is, below a folder of this run's own."""
+    if run.storage_filesystem is not None or "://" in str(run.storage_path):
+        return f"{str(run.storage_path).rstrip('/')}/chaos-{os.environ[TOKEN_ENV]}"
+    return str(directory.storage)
+
+
+def _mark_workers(run: Any, env: dict[str, str]) -> None:  # noqa: ANN401
+    theirs = run.worker_runtime_env or {}
+    marks = {TOKEN_ENV: os.environ[TOKEN_ENV], **env}
+    run.worker_runtime_env = {**theirs, "env_vars": {**theirs.get("env_vars", {}), **marks}}
+
+
+def _refuse_what_does_not_fit(scaling: Any, shape: Shape) -> None:  # noqa: ANN401
+    wants = compat.resources_per_worker(scaling)
+    unheld = [name for name, n in wants.items() if n and name not in ("CPU", "memory")]
+    if unheld:
+        raise ValueError(
+            f"a worker asks for {wants}; the nodes of a local cluster have CPUs and no {unheld[0]}"
+        )
+    per_node = int(shape.cpus_per_node // wants["CPU"]) if wants.get("CPU") else scaling.num_workers
+    if per_node * shape.nodes < scaling.num_workers:
+        raise ValueError(
+            f"{scaling.num_workers} workers ask for {wants} each; {shape.nodes} nodes of "
+            f"{shape.cpus_per_node} CPU cannot hold them. "
+            "Set cluster.cpus_per_node or cluster.nodes"
+        )
+
+
+def _settings(trainer: Any) -> dict[str, Any]:  # noqa: ANN401
+    run, scaling = trainer.run_config, trainer.scaling_config
+    env = {k: v for k, v in sorted(os.environ.items()) if k.startswith(("RAY_TRAIN_", "TORCH_"))}
+    return {
+        "train_loop_config": plain_value(trainer.train_loop_config or {}),
+        "num_workers": scaling.num_workers,
+        "use_gpu": bool(scaling.use_gpu),
+        "resources_per_worker": plain_value(compat.resources_per_worker(scaling)),
+        "placement_strategy": str(scaling.placement_strategy),
+        "max_failures": run.failure_config.max_failures,
+        "max_preemption_failures": run.failure_config.max_preemption_failures,
+        "num_to_keep": run.checkpoint_config.num_to_keep,
+        "checkpoint_score_attribute": run.checkpoint_config.checkpoint_score_attribute,
+        "environment": env,
+    }

@@ -1,0 +1,70 @@
+"""Runs the user's script as it is, or builds a trainer for a train loop."""
+
+import importlib
+import runpy
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from chaos.model.plan import Plan
+
+
+def run_job(plan: Plan) -> None:
+    """Run the plan's job up to its end; whatever it raises passes through."""
+    if plan.job.script is not None:
+        _run_script(plan.job.script, plan.job.args)
+    else:
+        _run_train_loop(plan)
+
+
+def is_clean_exit(error: BaseException) -> bool:
+    """Say whether a script that raised this has ended as it meant to."""
+    return isinstance(error, SystemExit) and error.code in (None, 0)
+
+
+def _run_script(script: str, args: Mapping[str, Any]) -> None:
+    sys.argv = [script, *command_line(args)]
+    sys.path.insert(0, str(Path(script).parent))
+    runpy.run_path(script, run_name="__main__")
+
+
+def command_line(args: Mapping[str, Any]) -> list[str]:
+    """Spell a mapping as a command line: `{epochs: 4, fast: true}` is `--epochs 4 --fast`."""
+    words: list[str] = []
+    for name, value in args.items():
+        if value is True:
+            words.append(f"--{name}")
+        elif isinstance(value, list | tuple):
+            words += [f"--{name}", *map(str, value)]
+        elif value is not False and value is not None:
+            words += [f"--{name}", str(value)]
+    return words
+
+
+def _run_train_loop(plan: Plan) -> None:
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    # Ray passes the working directory and the folder of argv[0] on to its workers (Ray 2.60).
+    sys.path[:0] = [plan.cwd, str(Path(plan.file).parent)]
+    sys.argv = [plan.file]
+    train_loop = _find(plan.job.source)
+    trainer = TorchTrainer(
+        train_loop,
+        train_loop_config=dict(plan.job.args) or None,
+        scaling_config=ScalingConfig(num_workers=plan.job.workers),
+        run_config=RunConfig(),
+    )
+    trainer.fit()
+
+
+def _find(source: str) -> Callable[..., Any]:
+    module_name, _, name = source.partition(":")
+    found: Any = importlib.import_module(module_name)
+    for part in name.split("."):
+        found = getattr(found, part)
+    if not callable(found):
+        raise TypeError(f"{source} is not a function but {type(found).__name__}")
+    train_loop: Callable[..., Any] = found
+    return train_loop

@@ -1,0 +1,75 @@
+"""The embedded backend comes to what a cluster comes to, scenario by scenario."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.check.trial import Trial
+from chaos.model.event import Committed, FailureDecided
+from chaos.model.verdict import Verdict
+from chaos.run.directory import RunDirectory
+from tests.ray.command import Ran, chaos
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+
+CLOCKED = (
+    "spot_notice_then_loss"  # its loss is timed by the clock: how far training came may differ
+)
+
+
+@pytest.fixture(scope="module")
+def fork(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    reports = tmp_path_factory.mktemp("fork")
+    return chaos("run", "scenarios/smoke", "scenarios/guilty", "--backend", "fork", reports=reports)
+
+
+def outcome(run: Path) -> dict[str, Any]:
+    """Give what a run came to, apart from times, pids and names."""
+    directory = RunDirectory(run)
+    plan, history = directory.load_plan(), directory.load_history()
+    trial = Trial(plan, history, directory.load_history("baseline.jsonl"))
+    verdict = Verdict.model_validate_json((run / "verdict.json").read_bytes())
+    return {
+        "validity": verdict.validity,
+        "broken": [result.check for result in verdict.broken],
+        "attempts": len(trial.run.attempts),
+        "charged": [event.charged for _, event in history.of(FailureDecided)],
+        "resumed": [restart.epoch for restart in trial.restarts],
+        "losses": {
+            place: [(step.step, step.losses) for step in steps]
+            for place, steps in trial.run.lineage.steps.items()
+        },
+        "last metrics": [e.metrics for _, e in history.of(Committed)][-1],
+    }
+
+
+def by_scenario(ran: Ran) -> dict[str, Path]:
+    return {run.parent.name: run for run in ran.runs()}
+
+
+def test_both_backends_ran_the_same_scenarios(demo: Ran, fork: Ran) -> None:
+    assert fork.code == demo.code == 0, fork.output
+    assert set(by_scenario(fork)) == set(by_scenario(demo))
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "worker_killed_mid_epoch",
+        "rank_0_killed_during_upload",
+        "worker_killed_before_commit",
+        "node_lost",
+        "spot_notice_then_loss",
+        "optimizer_state_lost",
+    ],
+)
+def test_verdict_attempts_charges_and_every_surviving_loss_are_equal(
+    demo: Ran, fork: Ran, scenario: str
+) -> None:
+    on_ray = outcome(by_scenario(demo)[scenario])
+    on_fork = outcome(by_scenario(fork)[scenario])
+    if scenario == CLOCKED:
+        del on_ray["resumed"], on_fork["resumed"]
+
+    assert on_fork == on_ray
