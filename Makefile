@@ -31,7 +31,7 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
-.PHONY: help setup demo test check static clean
+.PHONY: help setup demo bench test check static clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p; s/^\([a-z]*\):  *## /  make \1\t/p' \
@@ -51,8 +51,13 @@ $(READY): pyproject.toml constraints.txt Makefile
 	@touch $(READY)
 	@echo "chaos: ready: $(BIN)/chaos"
 
-demo: $(READY)  ## strike real Ray Train jobs, innocent and guilty, and report
+demo: $(READY)  ## audit a job in seconds, then strike it and a guilty one on real Ray
+	@$(BIN)/chaos audit scenarios/jobs/digits_ddp.py --budget 20 -- --epochs 4
+	@echo
 	@$(BIN)/chaos run scenarios/smoke scenarios/guilty
+
+bench: $(READY)  ## the figures of the README, measured here (some minutes)
+	@$(BIN)/python -m tests.bench.bench
 
 test: static  ## everything that must hold before a merge, real Ray clusters included
 	@echo "chaos: testing, with Ray (some minutes)"

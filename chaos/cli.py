@@ -4,24 +4,24 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from chaos import __version__
+from chaos.audit_cli import audit
+from chaos.backends.open import open_backend
 from chaos.errors import ChaosError, UsageError
 from chaos.harness import Harness, check_again, write_suite
+from chaos.model.plan import BackendName
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.terminal import closing_line, explain, verdict_table
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.scenario.load import find_scenarios
 from chaos.scenario.schema import json_schema
-
-if TYPE_CHECKING:
-    from chaos.backends.ray.backend import RayBackend
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_HARNESS = range(5)
 EXIT_INTERRUPTED = 130
@@ -52,6 +52,10 @@ def run(
     ],
     seed: Seed = 0,
     reports: Reports = Path("reports"),
+    backend: Annotated[
+        BackendName,
+        typer.Option("--backend", help="A local Ray cluster, or forked workers without one."),
+    ] = "ray",
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Write the suite's JUnit file here as well.")
     ] = None,
@@ -65,13 +69,23 @@ def run(
     files = find_scenarios(paths)
     console.print(f"chaos {__version__}, seed {seed}, {len(files)} scenario(s)")
     clock = SystemClock()
-    with _ray_backend(console) as backend:
-        harness = Harness(reports, console, Path.cwd(), backend, clock, keep_storage=keep_storage)
-        rows = harness.run_suite(files, seed=seed)
-    page = write_suite(reports, rows, clock)
     if junit is not None:
-        junit.write_bytes(page.with_name("junit.xml").read_bytes())
-    _conclude(console, rows, page)
+        junit.parent.mkdir(parents=True, exist_ok=True)
+    rows: list[SuiteRow] = []
+    try:
+        with open_backend(backend, console) as executor:
+            harness = Harness(
+                reports, console, Path.cwd(), executor, clock, keep_storage=keep_storage
+            )
+            for row in harness.run_suite(files, seed=seed, backend=backend):
+                rows.append(row)  # noqa: PERF402 - what came before an interruption is kept
+    finally:
+        if rows:
+            _write(console, rows, reports, junit)
+    raise typer.Exit(exit_code(rows))
+
+
+app.command()(audit)
 
 
 @app.command()
@@ -101,9 +115,9 @@ def replay(
     console = Console(highlight=False)
     plan = RunDirectory(directory.resolve()).load_plan()
     console.print(f"chaos {__version__}, seed {plan.seed}, replay of {directory}")
-    with _ray_backend(console) as backend:
+    with open_backend(plan.backend, console) as executor:
         harness = Harness(
-            reports, console, Path(plan.cwd), backend, SystemClock(), keep_storage=keep_storage
+            reports, console, Path(plan.cwd), executor, SystemClock(), keep_storage=keep_storage
         )
         again = harness.run_plan(plan)
     _show(console, [again])
@@ -142,36 +156,33 @@ def exit_code(rows: list[SuiteRow]) -> int:
 def main() -> None:
     """Run the command line and turn what chaos raises into a message and a code."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False) or 0)
     except UsageError as error:
         _complain(str(error))
         sys.exit(EXIT_USAGE)
     except ChaosError as error:
         _complain(str(error))
         sys.exit(EXIT_HARNESS)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         _complain("interrupted; what was seen is in the run's directory")
         sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - a defect of ours must not look like a verdict
+        if hasattr(error, "show"):  # a mistake on the command line, from the click in typer
+            error.show()
+            sys.exit(EXIT_USAGE)
+        Console(stderr=True).print_exception()
+        _complain("chaos itself failed; what was seen is in the run's directory")
+        sys.exit(EXIT_HARNESS)
 
 
-def _ray_backend(console: Console) -> "RayBackend":
-    """Give the Ray backend, and say so where Ray's version was never tested."""
-    # Imported here: Ray takes a second, which `chaos check` need not wait for.
-    from chaos.backends.ray import compat  # noqa: PLC0415
-    from chaos.backends.ray.backend import RayBackend  # noqa: PLC0415
-
-    warning = compat.untested_version()
-    if warning:
-        console.print(Text.assemble(("warning: ", "yellow"), warning), soft_wrap=True)
-    return RayBackend()
-
-
-def _conclude(console: Console, rows: list[SuiteRow], page: Path) -> None:
+def _write(console: Console, rows: list[SuiteRow], reports: Path, junit: Path | None) -> None:
+    page = write_suite(reports, rows, SystemClock())
+    if junit is not None:
+        junit.write_bytes(page.with_name("junit.xml").read_bytes())
     console.print()
     console.print(verdict_table(rows))
     console.print(closing_line(rows))
     console.print(f"report: {page}", soft_wrap=True)
-    raise typer.Exit(exit_code(rows))
 
 
 def _show(console: Console, runs: list[FinishedRun]) -> None:

@@ -6,7 +6,7 @@ the pure stages, and what is done to processes is a backend's.
 
 import difflib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from chaos.errors import ClusterError, JobError, ScenarioError
 from chaos.job_failure import why_the_job_failed
 from chaos.model.event import Committed, StepDone
 from chaos.model.history import History
-from chaos.model.plan import Plan
+from chaos.model.plan import BackendName, Plan
 from chaos.model.scenario import Scenario
 from chaos.plan.digest import baseline_digest
 from chaos.plan.make import make_plan
@@ -48,16 +48,17 @@ class Harness:
     clock: Clock
     keep_storage: bool = False
 
-    def run_suite(self, files: Sequence[Path], *, seed: int) -> list[SuiteRow]:
-        """Run scenarios one after the other and give their rows in the order of `files`.
+    def run_suite(
+        self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray"
+    ) -> Iterator[SuiteRow]:
+        """Run scenarios one after the other, giving each one's row as it ends.
 
         A bad file is found before anything starts. Scenarios whose clusters
         have the same shape run next to each other, on one warm cluster.
         """
-        plans = [self._plan(file, seed=seed) for file in files]
-        in_turn = sorted(range(len(plans)), key=lambda n: (_size(plans[n]), n))
-        rows = {number: self._row(plans[number]) for number in in_turn}
-        return [rows[number] for number in range(len(plans))]
+        plans = [self._plan(file, seed=seed, backend=backend) for file in files]
+        for plan in sorted(plans, key=_size):
+            yield self._row(plan)
 
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
@@ -69,10 +70,11 @@ class Harness:
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _plan(self, file: Path, *, seed: int) -> Plan:
+    def _plan(self, file: Path, *, seed: int, backend: BackendName) -> Plan:
         scenario = load_scenario(file)
         refuse_unknown_check(file, scenario)
-        return make_plan(scenario, file=file.resolve(), seed=seed, cwd=self.cwd)
+        plan = make_plan(scenario, file=file.resolve(), seed=seed, cwd=self.cwd)
+        return plan.model_copy(update={"backend": backend})
 
     def _row(self, plan: Plan) -> SuiteRow:
         start = self.clock.now_ns()
@@ -152,12 +154,19 @@ def conclude(
 def check_again(path: Path) -> FinishedRun:
     """Judge an old run with today's checks; nothing is executed."""
     directory = RunDirectory(path.resolve())
-    plan, history = directory.load_plan(), directory.load_history()
+    plan, history = directory.load_plan(), _recorded(directory)
     baseline = None
     if (directory.path / "baseline.jsonl").exists():
         baseline = directory.load_history("baseline.jsonl")
     seconds = (history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0
     return conclude(directory, plan, history, baseline, duration_s=seconds)
+
+
+def _recorded(directory: RunDirectory) -> History:
+    """Give the merged history, or the journals where chaos died before it merged them."""
+    if (directory.path / "history.jsonl").exists() or not directory.journals.is_dir():
+        return directory.load_history()
+    return read_history(directory.journals)
 
 
 def refuse_unknown_check(file: Path, scenario: Scenario) -> None:

@@ -1,0 +1,157 @@
+"""Clean runs, kill map, strikes, findings, card: an audit from beginning to end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chaos.audit.budget import UNLIMITED, Budget, Progress, ShowProgress, left_s
+from chaos.audit.card import Card, Ended
+from chaos.audit.clean import Clean, CleanRuns, unseen
+from chaos.audit.conclusion import Conclusion
+from chaos.audit.confirmation import Confirm, confirmation
+from chaos.audit.finding import size
+from chaos.audit.folder import AuditFolder
+from chaos.audit.group import GROUPS, Group
+from chaos.audit.places import STEP_PLACES_MAX, interleaved, kill_map
+from chaos.audit.plans import plan_of
+from chaos.audit.strike import Strike
+from chaos.audit.struck import Defect, StruckRun, struck_run
+from chaos.model.plan import Plan
+from chaos.run.clock import Clock, seconds_since
+from chaos.run.journal import read_history
+from chaos.run.ports import Backend
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which places are struck; see `kill_map`."""
+
+    seed: int = 0
+    exhaustive: bool = False
+    limit: int = STEP_PLACES_MAX
+    groups: Sequence[Group] = GROUPS
+
+
+ALL_GROUPS = Choice()
+
+
+def _show_nothing(progress: Progress) -> None:
+    del progress
+
+
+@dataclass
+class Audit:
+    """One audit of the job of `plan`, into a folder of its own.
+
+    `follows_script`: the plan's number of workers is a guess, and gives way to
+    the script's own. `options` are those of the command line that repeats it.
+    """
+
+    plan: Plan
+    backend: Backend
+    folder: AuditFolder
+    clock: Clock
+    choice: Choice = ALL_GROUPS
+    budget: Budget = UNLIMITED
+    show: ShowProgress = _show_nothing
+    confirm: Confirm | None = None
+    follows_script: bool = True
+    options: Sequence[str] = ()
+    _runs: list[StruckRun] = field(default_factory=list, init=False)
+    _kept: dict[Defect, StruckRun] = field(default_factory=dict, init=False)
+
+    def run(self) -> Card:
+        """Audit the job; gives the card, which is in the folder as well.
+
+        Raises `JobError` where the job fails with nothing done to it. Whatever
+        breaks an audit off, what was struck before is written down.
+        """
+        start = self.clock.now_ns()
+        clean = CleanRuns(self.backend, self.folder, self.clock, self.show).run(
+            self.plan, follows_script=self.follows_script
+        )
+        strikes = self._strikes(clean)
+        conclusion = Conclusion(clean, strikes, self.folder, self.choice.seed, self.options)
+        ended: Ended = "interrupted"
+        try:
+            ended = self._strike_all(clean, strikes, start)
+        finally:
+            seconds = seconds_since(start, self.clock)
+            card = conclusion.card(self._runs, ended=ended, seconds=seconds)
+        return self._confirmed(card, conclusion)
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _strikes(self, clean: Clean) -> tuple[Strike, ...]:
+        choice = self.choice
+        return kill_map(
+            clean.extent,
+            seed=choice.seed,
+            exhaustive=choice.exhaustive,
+            limit=choice.limit,
+            choose=choice.groups,
+        )
+
+    def _strike_all(self, clean: Clean, strikes: Sequence[Strike], start: int) -> Ended:
+        first = self.clock.now_ns()
+        for number, strike in enumerate(interleaved(strikes)):
+            self._show(len(strikes), start, first)
+            if self.budget.is_spent(seconds=seconds_since(start, self.clock), runs=number):
+                return "budget"
+            self._runs.append(self._strike(clean, strike, number))
+        self._show(len(strikes), start, first)
+        return "all"
+
+    def _show(self, places: int, start: int, first: int) -> None:
+        total = places if self.budget.runs is None else min(places, self.budget.runs)
+        remaining_s = left_s(
+            self.budget.seconds,
+            total=total,
+            done=len(self._runs),
+            spent_s=seconds_since(start, self.clock),
+            runs_s=seconds_since(first, self.clock),
+        )
+        last = self._runs[-1] if self._runs else None
+        self.show(Progress("strikes", len(self._runs), total, remaining_s, last))
+
+    def _strike(self, clean: Clean, strike: Strike, number: int) -> StruckRun:
+        """Carry out one strike; nothing of it stays in memory but its row."""
+        plan, start = plan_of(clean.plan, strike, clean.extent), self.clock.now_ns()
+        directory = self.folder.new_run("runs", number, plan)
+        try:
+            self.backend.execute(plan, directory, unseen)
+        except BaseException:
+            directory.save_history(read_history(directory.journals))
+            raise
+        seconds = seconds_since(start, self.clock)
+        run = self.folder.settle(directory, plan, clean.baseline, seconds=seconds)
+        row = struck_run(number, strike, run)
+        self.folder.prune(directory, keep_logs=self._stands_for_a_finding(row))
+        return row
+
+    def _stands_for_a_finding(self, row: StruckRun) -> bool:
+        """Say whether a run is the smallest of its defect so far, and let go of the one before."""
+        if row.validity != "invalid":
+            return False
+        before = self._kept.get(row.defects[0])
+        if before is not None and size(before) < size(row):
+            return False
+        if before is not None:
+            self.folder.prune(self.folder.run(before.number))
+        self._kept[row.defects[0]] = row
+        return True
+
+    def _confirmed(self, card: Card, conclusion: Conclusion) -> Card:
+        """Run each finding's reproduction where `confirm` runs it, and say so on the card."""
+        if self.confirm is None or not card.findings:
+            return card
+        found, total = list(card.findings), len(card.findings)
+        for number, finding in enumerate(card.findings):
+            self.show(Progress("confirmation", number, total))
+            file, cwd = self.folder.path / finding.repro, Path(self.plan.cwd)
+            seen = confirmation(file, self.confirm, seed=self.plan.seed, cwd=cwd)
+            found[number] = finding.model_copy(update={"confirmation": seen})
+            card = card.model_copy(update={"findings": tuple(found)})
+            conclusion.write(card)
+        self.show(Progress("confirmation", total, total))
+        return card

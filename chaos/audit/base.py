@@ -1,0 +1,53 @@
+"""The plan of a script on its own: what an audit starts from."""
+
+from collections.abc import Sequence
+from os.path import normpath
+from pathlib import Path
+
+from chaos.audit.arguments import args_of
+from chaos.audit.extent import Extent
+from chaos.errors import UsageError
+from chaos.model.plan import Plan, Shape
+from chaos.model.scenario import Expect, Job, Limits
+from chaos.plan.make import slug
+
+WORKERS_GUESSED = 2
+CLEAN_RUN_S = 600.0
+
+
+def base_plan(
+    script: Path, words: Sequence[str], *, cwd: Path, seed: int, workers: int | None = None
+) -> Plan:
+    """Give the plan of `python script words…` with nothing done to it.
+
+    Without `workers` it is a guess; `with_own_workers` corrects it once a run
+    has shown what the script asks for. Raises `UsageError` for a script that is
+    not there, or a command line that no scenario can hold.
+    """
+    path = Path(normpath(cwd / script))
+    if not path.is_file():
+        raise UsageError("there is no such script", "Check the path.", place=str(script))
+    count = workers or WORKERS_GUESSED
+    name = path.stem
+    return Plan(
+        scenario=f"audit of {path.name}",
+        slug=slug(Path(name)),
+        file=str(path),
+        seed=seed,
+        cwd=normpath(cwd),
+        job=Job(script=str(path), args=args_of(words), workers=count),
+        shape=Shape(nodes=count + 1, cpus_per_node=1),
+        ops=(),
+        expect=Expect(),
+        limits=Limits(run_s=CLEAN_RUN_S),
+    )
+
+
+def with_own_workers(plan: Plan, extent: Extent) -> Plan:
+    """Give the plan with as many workers as the script itself asks for, if that is a number."""
+    own = extent.own("num_workers")
+    if not isinstance(own, int) or isinstance(own, bool) or own < 1 or own == plan.job.workers:
+        return plan
+    job = plan.job.model_copy(update={"workers": own})
+    shape = plan.shape.model_copy(update={"nodes": own + 1})
+    return plan.model_copy(update={"job": job, "shape": shape})

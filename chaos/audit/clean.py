@@ -1,0 +1,88 @@
+"""The runs in which nothing is done to the job: what all strikes are planned from and judged by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chaos.audit.base import with_own_workers
+from chaos.audit.budget import Progress, ShowProgress
+from chaos.audit.extent import Extent, extent
+from chaos.audit.folder import AuditFolder
+from chaos.audit.note import Note, notes
+from chaos.audit.repetition import Repetition, repetition
+from chaos.job_failure import why_the_job_failed
+from chaos.model.event import FitCalled
+from chaos.model.history import Entry, History
+from chaos.model.plan import Plan
+from chaos.report.outcome import FinishedRun
+from chaos.run.clock import Clock, seconds_since
+from chaos.run.ports import Backend
+
+CLEAN_RUNS = 2
+
+
+@dataclass(frozen=True)
+class Clean:
+    """What the clean runs showed; `baseline` is the first of them."""
+
+    plan: Plan
+    extent: Extent
+    baseline: History
+    repetition: Repetition
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True)
+class CleanRuns:
+    """Runs a job twice with nothing done to it."""
+
+    backend: Backend
+    folder: AuditFolder
+    clock: Clock
+    show: ShowProgress
+
+    def run(self, plan: Plan, *, follows_script: bool) -> Clean:
+        """Give what two runs show, with as many workers as the script asks for.
+
+        Raises `JobError` where the job does not even come through these.
+        """
+        first, number = self._run(plan, 1), 2
+        own = with_own_workers(plan, extent(first.history)) if follows_script else plan
+        if own != plan:
+            plan, first, number = own, self._run(own, 2), 3
+        second = self._run(plan, number)
+        self.folder.save_baseline(first.history)
+        seen = extent(first.history)
+        names = [name for run in (first, second) if (name := _own_name(run.history))]
+        again = repetition(first.history, second.history)
+        # What differs between two clean runs is nothing that a strike could be blamed for.
+        expect = plan.expect.model_copy(update={"ignore_metrics": again.metrics_differing})
+        return Clean(
+            plan=plan.model_copy(update={"expect": expect}),
+            extent=seen,
+            baseline=first.history,
+            repetition=again,
+            notes=notes(seen, names=names),
+        )
+
+    def _run(self, plan: Plan, number: int) -> FinishedRun:
+        self.show(Progress("clean runs", min(number, CLEAN_RUNS) - 1, CLEAN_RUNS))
+        alone, start = plan.baseline(), self.clock.now_ns()
+        directory = self.folder.new_run("clean", number, alone)
+        self.backend.execute(alone, directory, unseen)
+        run = self.folder.settle(directory, alone, None, seconds=seconds_since(start, self.clock))
+        if run.verdict.validity != "valid":
+            raise why_the_job_failed(plan, run, log=directory.logs / "driver.log")
+        self.folder.prune(directory)
+        return run
+
+
+def unseen(entries: Sequence[Entry]) -> None:
+    """Show no event: an audit shows its own progress."""
+    del entries
+
+
+def _own_name(history: History) -> str | None:
+    """Give the run name that the script configured; chaos puts its own in its place."""
+    called = next((event for _, event in history.of(FitCalled)), None)
+    name = None if called is None else called.replaced.get("name")
+    return None if name is None else str(name)

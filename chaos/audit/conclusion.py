@@ -1,0 +1,105 @@
+"""From the rows of an audit to its card and its files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chaos import __version__
+from chaos.audit.card import Card, Covered, Ended, Job, command_of
+from chaos.audit.clean import Clean
+from chaos.audit.finding import Finding, findings
+from chaos.audit.folder import AuditFolder
+from chaos.audit.page import render_card
+from chaos.audit.places import coverage
+from chaos.audit.repro import repro_text
+from chaos.audit.strike import Strike
+from chaos.audit.struck import StruckRun
+from chaos.report.junit import render as render_junit
+from chaos.report.outcome import versions
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """Writes down what an audit came to; `options` are those of the command that repeats it."""
+
+    clean: Clean
+    strikes: Sequence[Strike]
+    folder: AuditFolder
+    seed: int
+    options: Sequence[str] = ()
+
+    def card(self, runs: Sequence[StruckRun], *, ended: Ended, seconds: float) -> Card:
+        """Give the card of these runs, all its files written."""
+        clean, found = self.clean, findings(runs)
+        for finding in found:
+            self._save_finding(finding)
+        card = Card(
+            version=__version__,
+            backend=clean.plan.backend,
+            seed=self.seed,
+            command=command_of(clean.plan, *self.options),
+            folder=self.folder.shown,
+            ended=ended,
+            seconds=seconds,
+            versions=versions(self.folder.env),
+            job=_job(clean),
+            repetition=clean.repetition,
+            notes=clean.notes,
+            covered=self._covered(runs),
+            runs=tuple(runs),
+            findings=found,
+        )
+        self.write(card)
+        self.folder.write("junit.xml", self._junit(runs))
+        return card
+
+    def write(self, card: Card) -> None:
+        """Write the card for people and for machines."""
+        self.folder.write("audit.json", card.to_json())
+        self.folder.write("card.html", render_card(card))
+
+    def _save_finding(self, finding: Finding) -> None:
+        """Write the reproduction, and complete the folder of the run that it comes from."""
+        smallest = finding.smallest
+        plan = self.folder.run(smallest.number).load_plan()
+        text = repro_text(
+            plan,
+            check=finding.defect.check,
+            folder=self.folder.path / "repro",
+            headline=smallest.headline,
+        )
+        self.folder.write(finding.repro, text)
+        self.folder.save_report(
+            smallest.number, self.clean.baseline, seconds=smallest.seconds, scenario=text
+        )
+
+    def _covered(self, runs: Sequence[StruckRun]) -> tuple[Covered, ...]:
+        return tuple(
+            Covered(
+                group=row.group,
+                struck=sum(run.group == row.group for run in runs),
+                chosen=row.chosen,
+                places=row.places,
+                why_none=row.why_none,
+            )
+            for row in coverage(self.clean.extent, self.strikes, seed=self.seed)
+        )
+
+    def _junit(self, runs: Sequence[StruckRun]) -> str:
+        baseline = self.clean.baseline
+        rows = [self.folder.suite_row(r.number, baseline, seconds=r.seconds) for r in runs]
+        return render_junit(rows, name="chaos audit")
+
+
+def _job(clean: Clean) -> Job:
+    seen, own = clean.extent, clean.extent.own("max_failures")
+    steps = [sum(n for (_, of), n in seen.steps.items() if of == rank) for rank in seen.ranks]
+    return Job(
+        script=clean.plan.job.source,
+        args=clean.plan.job.args,
+        workers=clean.plan.job.workers,
+        epochs=len(seen.epochs),
+        steps=max(steps, default=0),
+        saved=len(seen.saved),
+        clean_s=seen.seconds,
+        own_retries=own if isinstance(own, int) else None,
+    )

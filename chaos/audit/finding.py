@@ -1,0 +1,120 @@
+"""Runs that are not valid, grouped by what is wrong with the job."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from chaos.audit.group import GROUPS, Group
+from chaos.audit.struck import Defect, StruckRun
+from chaos.check.result import plural
+from chaos.check.trajectory import NAME as TRAJECTORY
+from chaos.record import Record
+
+# From the least that a reproduction needs to the most.
+_FAULTS = ("kill_worker", "kill_node", "preempt_node")
+
+
+class Confirmation(Record):
+    """What another backend made of a finding's reproduction.
+
+    `state` is `confirmed` where the same check is broken there, `otherwise`
+    where another one is, `refuted` where the job came through, and `open`
+    where it could not be told.
+    """
+
+    state: str
+    headline: str
+
+    def __str__(self) -> str:
+        words = {
+            "confirmed": "confirmed",
+            "otherwise": "broken as well, in another way",
+            "refuted": "not confirmed",
+        }
+        return words.get(self.state, "could not be confirmed")
+
+
+class Finding(Record):
+    """One cause: the runs that show it, and the smallest of them.
+
+    `repro` and `report` are paths below the audit's folder.
+    """
+
+    name: str
+    defect: Defect
+    runs: tuple[int, ...]
+    groups: dict[Group, int]
+    places: tuple[str, ...]
+    smallest: StruckRun
+    repro: str
+    report: str
+    confirmation: Confirmation | None = None
+
+    @property
+    def count(self) -> int:
+        """How many places show it."""
+        return len(self.runs)
+
+
+def findings(runs: Sequence[StruckRun]) -> tuple[Finding, ...]:
+    """Group the invalid runs by cause, the cause with the most places first.
+
+    A run belongs to the cause that its first broken check names; where it
+    shows a more frequent cause besides, to that. A trajectory that parts is
+    no such cause: almost every defect makes it part.
+    """
+    broken = [run for run in runs if run.validity == "invalid" and run.defects]
+    counts = Counter(run.defects[0] for run in broken)
+    ranking = sorted(counts, key=lambda d: (d.check == TRAJECTORY, -counts[d], d.check, d.gist))
+    grouped: dict[Defect, list[StruckRun]] = {defect: [] for defect in ranking}
+    for run in broken:
+        grouped[_cause(run, ranking)].append(run)
+    found = [(defect, of) for defect, of in grouped.items() if of]
+    found.sort(key=lambda item: -len(item[1]))
+    names = _names([defect for defect, _ in found])
+    return tuple(
+        _finding(defect, of, name) for (defect, of), name in zip(found, names, strict=True)
+    )
+
+
+def size(run: StruckRun) -> tuple[object, ...]:
+    """Give how much a reproduction takes: ops, means, then how far into training."""
+    return len(run.ops), _FAULTS.index(run.ops[0].kind), run.strike.place, run.number
+
+
+def _cause(run: StruckRun, ranking: Sequence[Defect]) -> Defect:
+    own, others = run.defects[0], run.defects[1:]
+    shown = {own, *(defect for defect in others if defect.check != TRAJECTORY)}
+    return next(defect for defect in ranking if defect in shown)
+
+
+def _finding(defect: Defect, runs: Sequence[StruckRun], name: str) -> Finding:
+    smallest = min(runs, key=size)
+    counts = Counter(run.group for run in runs)
+    in_order = sorted(runs, key=lambda run: (GROUPS.index(run.group), run.strike.place))
+    return Finding(
+        name=name,
+        defect=defect,
+        runs=tuple(sorted(run.number for run in runs)),
+        groups={group: counts[group] for group in GROUPS if counts[group]},
+        places=tuple(f"{run.group}: {run.name}" for run in in_order),
+        smallest=smallest,
+        repro=f"repro/{name}.chaos.yaml",
+        report=f"runs/{smallest.number}/report.html",
+    )
+
+
+def _names(defects: Sequence[Defect]) -> list[str]:
+    """Name findings after their checks, numbered where a check has several."""
+    seen: Counter[str] = Counter()
+    names = []
+    for defect in defects:
+        word = re.sub(r"\W+", "_", defect.check)
+        seen[word] += 1
+        names.append(word if seen[word] == 1 else f"{word}_{seen[word]}")
+    return names
+
+
+def said(count: int, found: int) -> str:
+    """Say how many places show how many causes."""
+    return f"{plural(count, 'place')}: {plural(found, 'cause')}"

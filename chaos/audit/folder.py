@@ -1,0 +1,122 @@
+"""The folder of an audit: `reports/audits/<script>-<start>/`.
+
+audit.json   the card for machines     card.html     the card
+plan.json    the job                   baseline.jsonl  the clean run
+clean/<n>/   the clean runs            repro/        a scenario per finding
+runs/<n>/    plan.json, history.jsonl, verdict.json of each strike; report.html
+             and logs only where the run stands for a finding
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chaos.check.judge import judge
+from chaos.model.history import History
+from chaos.model.plan import Plan
+from chaos.model.verdict import Verdict
+from chaos.report.html import render_run
+from chaos.report.outcome import FinishedRun, SuiteRow, row_of
+from chaos.run.directory import RunDirectory, create
+from chaos.run.journal import read_history
+
+_BASELINE = "baseline.jsonl"
+
+
+@dataclass(frozen=True)
+class AuditFolder:
+    """The paths of one audit, and what is kept below them."""
+
+    path: Path
+    env: dict[str, Any]
+
+    @classmethod
+    def create(cls, reports: Path, name: str, plan: Plan, env: dict[str, Any]) -> "AuditFolder":
+        """Make an audit's folder, or raise `UsageError` where it cannot be written."""
+        directory = create(reports / "audits", name, plan, env)
+        for folder in (directory.journals, directory.logs):
+            folder.rmdir()
+        _forget(directory, "scenario.yaml")
+        (directory.path / "repro").mkdir()
+        return cls(directory.path, env)
+
+    @property
+    def shown(self) -> str:
+        """The folder as people are told of it."""
+        return shown(self.path)
+
+    def new_run(self, kind: str, number: int, plan: Plan) -> RunDirectory:
+        """Make the folder of one run: `kind` is "runs" or "clean"."""
+        return create(self.path / kind, str(number), plan, self.env)
+
+    def settle(
+        self, directory: RunDirectory, plan: Plan, baseline: History | None, *, seconds: float
+    ) -> FinishedRun:
+        """Read what a run's journals hold, judge it and write both down."""
+        history = read_history(directory.journals)
+        directory.save_history(history)
+        verdict = judge(plan, history, baseline)
+        directory.save_verdict(verdict)
+        return FinishedRun(
+            plan=plan,
+            env=self.env,
+            history=history,
+            baseline=baseline,
+            verdict=verdict,
+            directory=shown(directory.path),
+            duration_s=seconds,
+        )
+
+    def prune(self, directory: RunDirectory, *, keep_logs: bool = False) -> None:
+        """Delete what a judged run no longer needs; or all but its logs."""
+        for folder in (directory.journals, directory.storage):
+            shutil.rmtree(folder, ignore_errors=True)
+        for name in ("env.json", "scenario.yaml"):
+            _forget(directory, name)
+        if not keep_logs:
+            shutil.rmtree(directory.logs, ignore_errors=True)
+
+    def run(self, number: int) -> RunDirectory:
+        """Give the folder of a struck run."""
+        return RunDirectory(self.path / "runs" / str(number))
+
+    def save_report(self, number: int, baseline: History, *, seconds: float, scenario: str) -> None:
+        """Complete the folder of a finding's run, so that it stands by itself."""
+        directory = self.run(number)
+        plan, history = directory.load_plan(), directory.load_history()
+        verdict = Verdict.model_validate_json((directory.path / "verdict.json").read_bytes())
+        where = shown(directory.path)
+        run = FinishedRun(plan, self.env, history, baseline, verdict, where, seconds)
+        directory.save_history(baseline, name=_BASELINE)
+        directory.write("scenario.yaml", scenario)
+        directory.write("report.html", render_run(run))
+
+    def save_baseline(self, baseline: History) -> None:
+        """Keep the clean run that all others are compared with."""
+        RunDirectory(self.path).save_history(baseline, name=_BASELINE)
+
+    def suite_row(self, number: int, baseline: History, *, seconds: float) -> SuiteRow:
+        """Give a struck run as a row of a suite, from what was kept of it."""
+        directory = self.run(number)
+        plan, history = directory.load_plan(), directory.load_history()
+        verdict = Verdict.model_validate_json((directory.path / "verdict.json").read_bytes())
+        where = shown(directory.path)
+        return row_of(FinishedRun(plan, self.env, history, baseline, verdict, where, seconds))
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file below the audit's folder, whole or not at all."""
+        path = self.path / name
+        return RunDirectory(path.parent).write(path.name, text)
+
+
+def shown(path: Path) -> str:
+    """Give a path as short as it can be said from here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _forget(directory: RunDirectory, name: str) -> None:
+    (directory.path / name).unlink(missing_ok=True)

@@ -1,0 +1,38 @@
+"""The groups of places: what they are called on the card, and what a bug there looks like."""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
+
+from chaos.errors import UsageError
+
+Group: TypeAlias = Literal[
+    "before the first commit",
+    "mid-epoch",
+    "epoch boundary",
+    "upload begins",
+    "upload ends",
+    "after report, before commit",
+    "just after commit",
+    "last epoch",
+    "twice in one epoch",
+    "three times in a run",
+    "same step in every attempt",
+    "notice before the loss",
+    "node lost",
+]
+GROUPS: tuple[Group, ...] = get_args(Group)
+
+
+def chosen_groups(words: Sequence[str]) -> tuple[Group, ...]:
+    """Give the groups that `--places` names, by any part of their names; all where it is empty.
+
+    Raises `UsageError` for a word that names none.
+    """
+    chosen: set[Group] = set()
+    for word in (part.strip().lower() for text in words for part in text.split(";")):
+        found = [g for g in GROUPS if g == word] or [g for g in GROUPS if word and word in g]
+        if not found:
+            hint = f"The groups are: {'; '.join(GROUPS)}."
+            raise UsageError(f"no group of places is called '{word}'", hint, place="--places")
+        chosen.update(found)
+    return tuple(group for group in GROUPS if group in chosen) if chosen else GROUPS

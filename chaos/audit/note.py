@@ -1,0 +1,63 @@
+"""What two clean runs say about a job in passing, before anything is done to it."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from chaos.audit.extent import Extent
+from chaos.check.result import plural
+from chaos.record import Record
+
+# 2026-11-21, 20261121, 1763690000 (seconds since 1970), or the head of a UUID
+_STAMP = re.compile(r"20\d\d[-_.]?[01]\d[-_.]?[0-3]\d|\b1[5-9]\d{8}\b|[0-9a-f]{8}-[0-9a-f]{4}-")
+
+
+class Note(Record):
+    """One thing worth knowing; a `warning` will cost somebody work or money."""
+
+    kind: Literal["warning", "note"]
+    text: str
+
+
+def notes(extent: Extent, *, names: Sequence[str]) -> tuple[Note, ...]:
+    """Give what the extent and the settings show; `names` are the clean runs' own run names."""
+    warnings = (Note(kind="warning", text=text) for text in _warnings(extent))
+    remarks = (Note(kind="note", text=text) for text in _remarks(extent, names))
+    return (*warnings, *remarks)
+
+
+def _warnings(extent: Extent) -> Iterator[str]:
+    if not extent.has_checkpoints:
+        yield (
+            "the job saves no checkpoint at all: every fault costs all the training before it, "
+            "and long training on machines that disappear may never end"
+        )
+    if extent.own("max_failures") == 0:
+        yield (
+            "`max_failures` is 0, Ray Train's default: as it is written, the first worker that "
+            "dies ends the job; set FailureConfig(max_failures=...)"
+        )
+
+
+def _remarks(extent: Extent, names: Sequence[str]) -> Iterator[str]:
+    if extent.uploaders == (0,) and len(extent.ranks) > 1:
+        others = len(extent.ranks) - 1
+        yield (
+            f"only rank 0 uploads: the random numbers of the other "
+            f"{plural(others, 'rank')} cannot be in the checkpoint"
+        )
+    score, kept = extent.own("checkpoint_score_attribute"), extent.own("num_to_keep")
+    if score is not None and kept is not None:
+        # Ray 2.60: the newest checkpoint is never deleted, so its own restarts find it.
+        yield (
+            f"the best by `{score}` of all checkpoints are kept ({kept}), and the newest until "
+            "the next is there: whoever goes on from the best one goes further back than Ray does"
+        )
+    unsaved = len(extent.epochs) - len(extent.saved)
+    if extent.has_checkpoints and unsaved:
+        yield f"{unsaved} of {plural(len(extent.epochs), 'report')} carried no checkpoint"
+    if names and (len(set(names)) > 1 or _STAMP.search(names[0])):
+        yield (
+            f"the run name changes at every start (`{names[0]}`): a script that is started again "
+            "does not find the checkpoints of its earlier run"
+        )

@@ -1,0 +1,44 @@
+"""One plan per strike: what is right there, and with budgets and time enough to get there."""
+
+from collections.abc import Iterable, Iterator
+
+from chaos.audit.extent import Extent
+from chaos.audit.strike import Strike
+from chaos.model.plan import Plan
+from chaos.model.scenario import Expect, FailureBudget, Limits
+
+RUN_TIMES, RUN_EXTRA_S = 10, 20.0
+
+
+def plans(base: Plan, strikes: Iterable[Strike], extent: Extent) -> Iterator[Plan]:
+    """Give each strike's plan on the job of `base`."""
+    return (plan_of(base, strike, extent) for strike in strikes)
+
+
+def plan_of(base: Plan, strike: Strike, extent: Extent) -> Plan:
+    """Give one strike's plan.
+
+    Each kill ends one attempt. When a notice runs out is the clock's to say,
+    so what is due after it is left to the checks.
+    """
+    is_by_the_clock = any(op.kind == "preempt_node" for op in strike.ops)
+    attempts = None if is_by_the_clock else 1 + len(strike.ops)
+    run_s = RUN_TIMES * extent.seconds + RUN_EXTRA_S
+    return base.model_copy(
+        update={
+            "scenario": f"{strike.group}: {strike.name}",
+            "job": base.job.model_copy(update={"failure": budget(strike, extent)}),
+            "ops": strike.ops,
+            "expect": Expect(attempts=attempts, ignore_metrics=base.expect.ignore_metrics),
+            "limits": Limits(run_s=run_s, gate_s=base.limits.gate_s),
+        }
+    )
+
+
+def budget(strike: Strike, extent: Extent) -> FailureBudget:
+    """Give retries enough for every op, and the job's own where these are more."""
+    own = extent.own("max_failures")
+    if own == -1:
+        return FailureBudget(max_failures=-1)
+    kept = own if isinstance(own, int) else 0
+    return FailureBudget(max_failures=max(kept, len(strike.ops)))

@@ -1,0 +1,90 @@
+"""A finding as a scenario file, which any backend can run."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from chaos.model.plan import Op, Plan
+from chaos.model.scenario import Limits
+
+_COMMENT_MAX = 96
+
+
+def repro_text(plan: Plan, *, check: str, folder: Path, headline: str) -> str:
+    """Give the scenario of a plan whose run breaks `check`, to be saved in `folder`.
+
+    Scalars are written as JSON, which YAML 1.2 reads alike, so that no text is
+    taken for a number or a truth value.
+    """
+    expect: dict[str, Any] = {"verdict": "invalid", "check": check}
+    if plan.expect.ignore_metrics:
+        expect["ignore_metrics"] = list(plan.expect.ignore_metrics)
+    lines = [
+        *_comment(headline),
+        f"scenario: {_flow(plan.scenario)}",
+        "job:",
+        *(f"  {key}: {_flow(value)}" for key, value in _job(plan, folder).items()),
+        "cluster:",
+        *(f"  {key}: {_flow(value)}" for key, value in plan.shape.model_dump().items()),
+        "faults:",
+        *(line for op in plan.ops for line in _fault(op)),
+        "expect:",
+        *(f"  {key}: {_flow(value)}" for key, value in expect.items()),
+    ]
+    if plan.limits.run_s > Limits().run_s:  # a real cluster is slower, never faster
+        lines.append(f"limits: {_flow({'run_s': plan.limits.run_s})}")
+    return "\n".join(lines) + "\n"
+
+
+def _job(plan: Plan, folder: Path) -> dict[str, Any]:
+    job = plan.job.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+    if plan.job.script is not None:
+        job["script"] = _relative(plan.job.script, folder)
+    if plan.job.inputs:
+        job["inputs"] = [_relative(path, folder) for path in plan.job.inputs]
+    return job
+
+
+def _relative(path: str, folder: Path) -> str:
+    try:
+        return os.path.relpath(path, folder)
+    except ValueError:  # another drive
+        return path
+
+
+def _fault(op: Op) -> Iterator[str]:
+    at = op.at.model_dump(mode="json", exclude_none=True)
+    yield f"  - at: {_flow(at)}"
+    fault = op.fault.model_dump(mode="json", exclude_none=True)
+    yield f"    {op.kind}: {_flow(fault)}"
+
+
+def _comment(text: str) -> Iterator[str]:
+    line = "#"
+    for word in text.split():
+        if len(line) + 1 + len(word) > _COMMENT_MAX and line != "#":
+            yield _printable(line)
+            line = "#"
+        line = f"{line} {word}"
+    yield _printable(line)
+
+
+def _printable(line: str) -> str:
+    return "".join(sign if sign.isprintable() else "?" for sign in line)
+
+
+def _flow(value: Any) -> str:  # noqa: ANN401 (what JSON has)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(key)}: {_flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_flow(item) for item in value) + "]"
+    return json.dumps(value, allow_nan=False)
+
+
+def _key(key: str) -> str:
+    return key if key.isidentifier() and key.isascii() and key not in _WORDS else json.dumps(key)
+
+
+_WORDS = {"true", "True", "TRUE", "false", "False", "FALSE", "null", "Null", "NULL"}

@@ -1,0 +1,138 @@
+"""Places of one group, epoch and rank: what a sample is drawn from.
+
+A stratum knows how many places it has and makes them when asked, so that a
+job of a million steps costs no more than one of a hundred.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from chaos.audit.extent import Extent
+from chaos.audit.group import Group
+from chaos.audit.strike import Strike
+from chaos.faults.kill_node import KillNode
+from chaos.faults.kill_worker import KillWorker
+from chaos.faults.preempt_node import PreemptNode
+from chaos.model.plan import Op
+from chaos.model.trigger import AtMoment, AtStep, Moment, Trigger
+
+# A notice takes this part of the time that training has left, within bounds (seconds).
+NOTICE_PART, NOTICE_MIN_S, NOTICE_MAX_S = 0.4, 0.02, 5.0
+
+_THRICE = 3
+_MOMENTS: dict[Moment, Group] = {
+    "upload_begin": "upload begins",
+    "upload_end": "upload ends",
+    "reported": "after report, before commit",
+    "committed": "just after commit",
+}
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """`size` places of one kind; `ops(n)` gives what strikes at the n-th, counted from 0.
+
+    `epoch` is that of the first op.
+    """
+
+    group: Group
+    epoch: int
+    size: int
+    ops: Callable[[int], tuple[Op, ...]]
+
+    def strike(self, number: int) -> Strike:
+        """Give the strike at one of its places."""
+        ops = self.ops(number)
+        return Strike(name=_name(ops), group=self.group, ops=ops)
+
+
+def strata(extent: Extent, *, seed: int) -> tuple[Stratum, ...]:
+    """Give all strata of a job; those of several ops draw their steps from the seed."""
+    draws = random.Random(f"{seed}:places")  # noqa: S311 (repeatable is the point)
+    found = [*_single_steps(extent), *_moments(extent), *_in_epochs(extent, draws)]
+    return (*found, *_thrice(extent, draws))
+
+
+def _single_steps(extent: Extent) -> Iterator[Stratum]:
+    """Every step of every rank, each in one group."""
+    first_saved = extent.saved[0] if extent.saved else 0
+    for (epoch, rank), steps in extent.steps.items():
+        yield Stratum("epoch boundary", epoch, 1, _killer(epoch, steps, rank))
+        if steps > 1:
+            group: Group = "mid-epoch"
+            if epoch <= first_saved:
+                group = "before the first commit"
+            elif epoch == extent.epoch_last:
+                group = "last epoch"
+            yield Stratum(group, epoch, steps - 1, _killer(epoch, 1, rank))
+
+
+def _killer(epoch: int, first: int, rank: int) -> Callable[[int], tuple[Op, ...]]:
+    return lambda n: _kills(AtStep(epoch=epoch, step=first + n, rank=rank))
+
+
+def _moments(extent: Extent) -> Iterator[Stratum]:
+    reports = [(epoch, rank) for epoch in extent.epochs for rank in extent.ranks]
+    for moment, group in _MOMENTS.items():
+        for epoch, rank in extent.uploads if "upload" in moment else reports:
+            at = AtMoment(epoch=epoch, moment=moment, rank=rank)
+            yield _single(group, _kills(at))
+
+
+def _in_epochs(extent: Extent, draws: random.Random) -> Iterator[Stratum]:
+    """One place per epoch for what takes several ops or a node, at a drawn rank and step."""
+    for epoch in sorted({epoch for epoch, _ in extent.steps}):
+        # Drawn for every epoch, used or not, so that one epoch's length moves no other's place.
+        rank = int(draws.random() * len(extent.ranks))
+        one, other, third = draws.random(), draws.random(), draws.random()
+        steps = extent.steps.get((epoch, rank), 0)
+        if steps == 0:
+            continue
+        at = AtStep(epoch=epoch, step=1 + int(one * steps), rank=rank)
+        if steps > 1:
+            early = 1 + int(other * (steps - 1))
+            late = early + 1 + int(third * (steps - early))
+            # On one rank, which passes the places in their order, attempt after attempt.
+            pair = (at.model_copy(update={"step": step}) for step in (early, late))
+            yield _single("twice in one epoch", _kills(*pair))
+        # An op fires once per run, so the second of two at one place waits for the next attempt.
+        yield _single("same step in every attempt", _kills(at, at))
+        yield _single("node lost", (Op(index=0, at=at, kill_node=KillNode()),))
+        if (notice_s := _notice_s(extent.left_s.get(epoch, 0.0))) is not None:
+            notice = Op(index=0, at=at, preempt_node=PreemptNode(notice_s=notice_s))
+            yield _single("notice before the loss", (notice,))
+
+
+def _thrice(extent: Extent, draws: random.Random) -> Iterator[Stratum]:
+    for rank in extent.ranks:
+        epochs = [epoch for epoch, of in extent.steps if of == rank]
+        shares = [draws.random() for _ in range(_THRICE)]
+        if len(epochs) < _THRICE:
+            continue
+        chosen = sorted(draws.sample(epochs, _THRICE))
+        places = (
+            AtStep(epoch=epoch, step=1 + int(share * extent.steps[epoch, rank]), rank=rank)
+            for epoch, share in zip(chosen, shares, strict=True)
+        )
+        yield _single("three times in a run", _kills(*places))
+
+
+def _notice_s(left_s: float) -> float | None:
+    """Give a notice that runs out while the job still trains; None where there is no time."""
+    notice_s = round(min(NOTICE_PART * left_s, NOTICE_MAX_S), 3)
+    return notice_s if notice_s >= NOTICE_MIN_S else None
+
+
+def _single(group: Group, ops: tuple[Op, ...]) -> Stratum:
+    return Stratum(group, ops[0].at.epoch, 1, lambda _: ops)
+
+
+def _kills(*places: Trigger) -> tuple[Op, ...]:
+    return tuple(Op(index=n, at=at, kill_worker=KillWorker()) for n, at in enumerate(places))
+
+
+def _name(ops: tuple[Op, ...]) -> str:
+    name = ", then ".join(str(op.at).replace("_", " ") for op in ops)
+    notice = ops[0].preempt_node
+    return name if notice is None else f"{name}, {notice.notice_s:g} s notice"

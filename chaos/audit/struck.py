@@ -1,0 +1,98 @@
+"""One struck run as a row: all that an audit keeps of it in memory."""
+
+import re
+
+from chaos.audit.group import Group
+from chaos.audit.strike import Strike
+from chaos.check.trajectory import NAME as TRAJECTORY
+from chaos.check.trajectory import divergence
+from chaos.check.trial import Trial
+from chaos.model.plan import Op
+from chaos.model.scenario import Validity
+from chaos.model.verdict import CheckResult
+from chaos.record import Record
+from chaos.report.outcome import FinishedRun, row_of
+
+_NAMES = re.compile(r"\b(checkpoint_\S+|[0-9a-f]{12,}|\S*/\S+)")
+_MORE = re.compile(r" \(and \d+ more\)$")
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
+_PLURAL = re.compile(r"(?<=N )(\w{2,}[^s\W])s\b")
+
+
+class Defect(Record):
+    """A broken promise without its numbers, so that the same defect elsewhere is equal to it."""
+
+    check: str
+    gist: str
+
+
+class StruckRun(Record):
+    """What became of one strike. `defects` are the broken promises, most specific first.
+
+    `evidence` names the checks that had something to judge by, `undecided`
+    those that could not tell. `lost_steps` counts the worst rank's over all
+    restarts; `number` is the run's folder below `runs/`.
+    """
+
+    number: int
+    name: str
+    group: Group
+    ops: tuple[Op, ...]
+    validity: Validity
+    headline: str
+    defects: tuple[Defect, ...]
+    evidence: tuple[str, ...]
+    undecided: tuple[str, ...]
+    landed: int
+    attempts: int
+    lost_steps: int
+    seconds: float
+
+    @property
+    def strike(self) -> Strike:
+        """What was done."""
+        return Strike(self.name, self.group, self.ops)
+
+
+def struck_run(number: int, strike: Strike, run: FinishedRun) -> StruckRun:
+    """Give the row of a judged run."""
+    row, verdict = row_of(run), run.verdict
+    return StruckRun(
+        number=number,
+        name=strike.name,
+        group=strike.group,
+        ops=strike.ops,
+        validity=verdict.validity,
+        headline=verdict.headline,
+        defects=tuple(_defect(result, run.trial) for result in verdict.broken),
+        evidence=tuple(r.check for r in verdict.results if r.evidence and r.validity != "unknown"),
+        undecided=tuple(result.check for result in verdict.undecided),
+        landed=sum(seen.landed for seen in run.trial.strikes),
+        attempts=row.attempts or 0,
+        lost_steps=row.lost_steps or 0,
+        seconds=run.duration_s,
+    )
+
+
+def gist(message: str) -> str:
+    """Give an anomaly's message without what differs from place to place."""
+    named = _NAMES.sub("X", _MORE.sub("", message))
+    return _PLURAL.sub(r"\1", _NUMBER.sub("N", named))
+
+
+def _defect(result: CheckResult, trial: Trial) -> Defect:
+    message = result.anomalies[0].message if result.anomalies else result.summary
+    words = _where_it_parts(trial) if result.check == TRAJECTORY else gist(message)
+    return Defect(check=result.check, gist=words)
+
+
+def _where_it_parts(trial: Trial) -> str:
+    """Say where numbers leave the baseline's; the numbers themselves differ at every place."""
+    first = divergence(trial)
+    resumed = {restart.epoch for restart in trial.restarts if restart.epoch is not None}
+    if first is None or not resumed:
+        return "the numbers differ from the baseline's"
+    if first.epoch in resumed:
+        return "the numbers differ from the baseline's from a resumed epoch on"
+    when = "after a resumed one" if first.epoch > min(resumed) else "before any resumed one"
+    return f"the numbers differ from the baseline's from an epoch {when} on"

@@ -1,0 +1,147 @@
+"""`chaos audit`: strike a script at every place that can differ, and say which it survives."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from chaos.audit.audit import Audit, Choice
+from chaos.audit.base import base_plan
+from chaos.audit.budget import Budget
+from chaos.audit.card import Card
+from chaos.audit.folder import AuditFolder
+from chaos.audit.group import chosen_groups
+from chaos.audit.live import AuditDisplay
+from chaos.audit.places import STEP_PLACES_MAX
+from chaos.audit.terminal import show_card
+from chaos.backends.open import open_backend
+from chaos.harness import Harness
+from chaos.model.plan import Plan
+from chaos.model.verdict import Verdict
+from chaos.run.clock import SystemClock, stamp
+from chaos.run.environment import environment
+
+BUDGET_S = 60.0
+
+
+Script = Annotated[
+    Path, typer.Argument(help="The training script; its own arguments follow after --.")
+]
+Words = Annotated[list[str] | None, typer.Argument(help="The script's arguments.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Left out: as many as the script has.")
+]
+Seconds = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        help="Stop after this many seconds. Default: 60; with --exhaustive or --runs, no limit.",
+    ),
+]
+Runs = Annotated[int | None, typer.Option("--runs", help="Stop after this many runs.")]
+Exhaustive = Annotated[
+    bool, typer.Option("--exhaustive", help="Every step of every rank, however many.")
+]
+Places = Annotated[
+    list[str] | None,
+    typer.Option("--places", help="Only groups whose names contain this; may be repeated."),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Draws the covering sample.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the whole result for machines.")]
+Junit = Annotated[
+    Path | None, typer.Option("--junit", help="Write the audit's JUnit file here as well.")
+]
+ConfirmOnRay = Annotated[
+    bool, typer.Option("--confirm/--no-confirm", help="Reproduce each finding on a Ray cluster.")
+]
+
+
+def audit(  # noqa: PLR0913 - one parameter per option
+    script: Script,
+    arguments: Words = None,
+    *,
+    workers: Workers = None,
+    budget: Seconds = None,
+    runs: Runs = None,
+    exhaustive: Exhaustive = False,
+    places: Places = None,
+    seed: Seed = 0,
+    reports: Annotated[Path, typer.Option("--reports")] = Path("reports"),
+    as_json: AsJson = False,
+    junit: Junit = None,
+    confirm: ConfirmOnRay = True,
+) -> None:
+    """Strike a training script at every place that can differ, without a cluster.
+
+    Example: chaos audit train.py --budget 60 -- --epochs 4
+    """
+    console = Console(stderr=as_json, highlight=False)
+    plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers)
+    if budget is None and runs is None and not exhaustive:
+        budget = BUDGET_S
+    with open_backend("fork", console) as backend, AuditDisplay(console) as display:
+        work = Audit(
+            plan.model_copy(update={"backend": "fork"}),
+            backend,
+            _folder(reports, plan),
+            SystemClock(),
+            Choice(seed, exhaustive, STEP_PLACES_MAX, chosen_groups(places or ())),
+            Budget(budget, runs),
+            display.show,
+            _on_ray(reports, console) if confirm else None,
+            follows_script=workers is None,
+            options=_options(workers, budget, runs, exhaustive=exhaustive, places=places),
+        )
+        card = work.run()
+    _tell(card, work.folder, console, as_json=as_json, junit=junit)
+    raise typer.Exit(card.exit_code)
+
+
+def _folder(reports: Path, plan: Plan) -> AuditFolder:
+    name = f"{plan.slug}-{stamp(SystemClock().wall_ns())}"
+    return AuditFolder.create(reports, name, plan, environment(Path.cwd()))
+
+
+def _tell(
+    card: Card, folder: AuditFolder, console: Console, *, as_json: bool, junit: Path | None
+) -> None:
+    if junit is not None:
+        junit.parent.mkdir(parents=True, exist_ok=True)
+        junit.write_bytes((folder.path / "junit.xml").read_bytes())
+    if as_json:
+        typer.echo(card.to_json())
+    else:
+        console.print(show_card(card))
+
+
+def _on_ray(reports: Path, console: Console) -> Callable[[Plan], Verdict]:
+    """Give the run of a reproduction on a local Ray cluster, which it starts and ends."""
+
+    def confirm(plan: Plan) -> Verdict:
+        with open_backend("ray", console) as backend:
+            harness = Harness(reports, console, Path(plan.cwd), backend, SystemClock())
+            return harness.run_plan(plan.model_copy(update={"backend": "ray"})).verdict
+
+    return confirm
+
+
+def _options(
+    workers: int | None,
+    budget: float | None,
+    runs: int | None,
+    *,
+    exhaustive: bool,
+    places: list[str] | None,
+) -> list[str]:
+    """Spell the options that decide an audit, for the command that repeats it."""
+    words: list[str] = []
+    for name, value in (("workers", workers), ("budget", budget), ("runs", runs)):
+        if value is not None:
+            words += [f"--{name}", f"{value:g}"]
+    if exhaustive:
+        words.append("--exhaustive")
+    for group in places or ():
+        words += ["--places", group]
+    return words

@@ -1,0 +1,276 @@
+"""Executes plans without a cluster: a warm zygote per job, forked once for each run."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from chaos.backends.fork.messages import Exited, Failed, Ready, Started, StartRun
+from chaos.backends.fork.server import GateServer
+from chaos.backends.fork.settings import zygote_env
+from chaos.backends.fork.wire import Wire
+from chaos.backends.fork.world import ForkWorld
+from chaos.backends.train.address import RunAddress
+from chaos.backends.train.storage import search_storage
+from chaos.errors import HarnessError
+from chaos.model.event import (
+    AnyEvent,
+    DeadlinePassed,
+    DriverExited,
+    Leftover,
+    LeftoversSearched,
+    RunEnded,
+    RunStarted,
+    ScriptRaised,
+    StackTaken,
+    WorkerStarted,
+)
+from chaos.model.plan import Plan
+from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.controller import ChaosController
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import Journal, Tail
+from chaos.run.ports import Show
+
+POLL_S = 0.01
+READY_S = 120.0
+END_S = 5.0
+STACKS_S = 0.5
+
+
+class ForkBackend:
+    """A context: leaving it ends the zygote and all that it forked."""
+
+    def __init__(self) -> None:
+        self._zygote: ZygoteProcess | None = None
+
+    def __enter__(self) -> Self:
+        """Start nothing yet; the first plan says which job is needed."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the zygote."""
+        self.close()
+
+    def close(self) -> None:
+        """End the zygote, if there is one."""
+        if self._zygote is not None:
+            self._zygote.end()
+            self._zygote = None
+
+    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+        """Carry out a plan; everything that was seen is in the directory's journals."""
+        job = (plan.cwd, plan.job.source, repr(plan.job.args), repr(plan.job.env))
+        if self._zygote is not None and (self._zygote.job != job or not self._zygote.is_ready):
+            self.close()
+        if self._zygote is None:
+            self._zygote = ZygoteProcess(job, plan, directory)
+        Run(plan, directory, self._zygote, show).execute()
+
+
+class ZygoteProcess:
+    """The harness's handle to a zygote."""
+
+    def __init__(self, job: tuple[str, ...], plan: Plan, directory: RunDirectory) -> None:
+        self.job = job
+        self.is_ready = False
+        ours, theirs = socket.socketpair()
+        words = [str(directory.path), str(os.getpid()), str(theirs.fileno())]
+        log = (directory.logs / "zygote.log").open("wb")
+        with log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "chaos.backends.fork.zygote", *words],
+                env=zygote_env(plan),
+                cwd=plan.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        theirs.close()
+        self._wire = Wire(ours)
+        self._exited: dict[int, int] = {}
+
+    @property
+    def pid(self) -> int:
+        """The zygote's own pid."""
+        return self._process.pid
+
+    def await_fit(self) -> Failed | None:
+        """Wait until the script has called `fit()`; gives the reason where it has not."""
+        if self.is_ready:
+            return None
+        self._wire.end.settimeout(READY_S)
+        try:
+            message = self._wire.receive()
+        except EOFError:
+            code = self._process.wait()
+            return Failed("Exited", f"the script ended its process with code {code}")
+        self.is_ready = isinstance(message, Ready)
+        return None if isinstance(message, Ready) else message
+
+    def start(self, request: StartRun) -> int:
+        """Have a driver forked; gives its pid."""
+        self._wire.send(request)
+        while not isinstance(message := self._receive(), Started):
+            self._exited[message.pid] = message.code
+        return message.pid
+
+    def exit_code(self, pid: int) -> int | None:
+        """Give a driver's exit code, or None while it runs."""
+        if pid not in self._exited and select.select([self._wire.end], [], [], POLL_S)[0]:
+            message = self._receive()
+            assert isinstance(message, Exited)
+            self._exited[message.pid] = message.code
+        return self._exited.pop(pid, None)
+
+    def descendants(self) -> list[psutil.Process]:
+        """Give what the zygote and its children have forked; orphans are its children too."""
+        found: list[psutil.Process] = psutil.Process(self.pid).children(recursive=True)
+        return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+    def end(self) -> None:
+        """Kill the zygote and all below it."""
+        below = self.descendants() if self._process.poll() is None else []
+        self._process.kill()
+        for process in below:
+            _kill(process)
+        self._process.wait()
+        self._wire.close()
+
+    def _receive(self) -> Started | Exited:
+        try:
+            message: Started | Exited = self._wire.receive()
+        except EOFError as error:
+            raise HarnessError("the zygote is gone or does not answer") from error
+        return message
+
+
+@dataclass
+class Run:
+    """One execution of one plan, from the harness's side."""
+
+    plan: Plan
+    directory: RunDirectory
+    zygote: ZygoteProcess
+    show: Show
+
+    def __post_init__(self) -> None:
+        self.clock = SystemClock()
+        token = os.urandom(4).hex()
+        self.address = RunAddress(self.directory.path, token, f"unix:chaos-gates-{token}")
+        self.journal = Journal(self.directory.journals, "harness", role="harness", clock=self.clock)
+        self.tail = Tail(self.directory.journals)
+        self.seen: list[AnyEvent] = []
+
+    def execute(self) -> None:
+        """Fork a driver, watch it, clean up; the history says how it went."""
+        plan = self.plan
+        self.journal.add(RunStarted(scenario=plan.scenario, seed=plan.seed, backend=plan.backend))
+        failed = self.zygote.await_fit()
+        if failed is not None:
+            self.journal.add(ScriptRaised(error=failed.error, message=failed.message))
+            self.journal.add(DriverExited(code=1))
+            self._end(interrupted=False)
+            return
+        world = ForkWorld(self.clock, plan.shape.nodes)
+        chaos = Journal(self.directory.journals, "chaos", role="chaos", clock=self.clock)
+        controller = ChaosController(plan, world, chaos)
+        server = GateServer(self.address.controller.partition(":")[2], controller, world)
+        interrupted = True
+        try:
+            self._watch()
+            interrupted = False
+        finally:
+            world.over = True
+            controller.finish(within_s=END_S)
+            server.close()
+            chaos.close()
+            self._end(interrupted=interrupted)
+
+    def _watch(self) -> None:
+        driver = self.zygote.start(StartRun(self.address, dict(self.plan.job.env)))
+        start = self.clock.now_ns()
+        code: int | None = None
+        try:
+            while (code := self.zygote.exit_code(driver)) is None:
+                self._show_new()
+                if seconds_since(start, self.clock) > self.plan.limits.run_s:
+                    self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
+                    self._take_stacks(driver)
+                    return
+        finally:
+            if code is None:
+                os.kill(driver, signal.SIGKILL)
+                code = -signal.SIGKILL
+            self.journal.add(DriverExited(code=code))
+
+    def _end(self, *, interrupted: bool) -> None:
+        self._search_leftovers()
+        self.journal.add(RunEnded(interrupted=interrupted))
+        self.journal.close()
+        self._show_new()
+
+    def _search_leftovers(self) -> None:
+        """Wait a little for the run's processes to end, record those that do not, end them."""
+        start = self.clock.now_ns()
+        while (left := self.zygote_children()) and seconds_since(start, self.clock) < END_S:
+            self.clock.sleep(POLL_S)
+        for process in left:
+            command = " ".join(process.cmdline())[:120]
+            self.journal.add(Leftover(kind="process", what=f"pid {process.pid}: {command}"))
+            _kill(process)
+        self._show_new()
+        looked_at = search_storage(self.journal, self.seen, self.directory.storage)
+        self.journal.add(LeftoversSearched(places=("processes", *looked_at)))
+
+    def zygote_children(self) -> list[psutil.Process]:
+        """Give what is left of the run, where its zygote still lives."""
+        try:
+            return self.zygote.descendants()
+        except psutil.NoSuchProcess:
+            return []
+
+    def _show_new(self) -> None:
+        entries = self.tail.new_entries()
+        self.seen.extend(entry.what for entry in entries)
+        self.show(entries)
+
+    def _take_stacks(self, driver: int) -> None:
+        """Ask all ranks and the driver for their stacks: faulthandler answers even from C++."""
+        self._show_new()
+        logs = self.directory.logs
+        asked: Sequence[tuple[int, int | None, str]] = [
+            (driver, None, "stacks-driver.txt"),
+            *(
+                (e.pid, e.rank, f"stacks-rank-{e.rank}-{e.pid}.txt")
+                for e in self.seen
+                if isinstance(e, WorkerStarted)
+            ),
+        ]
+        for pid, rank, name in asked:
+            if (logs / name).exists() and psutil.pid_exists(pid):
+                os.kill(pid, signal.SIGUSR2)
+                self.journal.add(StackTaken(pid=pid, rank=rank, path=f"logs/{name}"))
+        self.clock.sleep(STACKS_S)
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return

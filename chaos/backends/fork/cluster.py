@@ -1,0 +1,87 @@
+"""The driver's side of the embedded backend: starts workers, keeps objects, runs the controller."""
+
+import asyncio
+import itertools
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+from chaos.backends.fork import compat, core
+from chaos.backends.fork.messages import Spawn
+from chaos.backends.fork.port import SocketController
+from chaos.backends.fork.wire import Wire, listen
+from chaos.run.clock import SystemClock, seconds_since
+
+FORK_S = 30.0
+POLL_S = 0.02
+
+
+class ForkCluster:
+    """One per run, in its driver."""
+
+    def __init__(
+        self, zygote: Wire, port: SocketController, *, cpus_per_node: int, log: str
+    ) -> None:
+        self._zygote = zygote
+        self._port = port
+        self._cpus_per_node = cpus_per_node
+        self._log = log
+        self._clock = SystemClock()
+        self._keys = itertools.count()
+        self._awaited: dict[int, Future[tuple[int, Wire]]] = {}
+        self._name = f"chaos-driver-{id(self)}-{self._clock.now_ns()}"
+        self._server = listen(self._name)
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True, name="objects").start()
+        threading.Thread(target=self._accept, daemon=True, name="workers").start()
+
+    def start_worker(self, node_id: str, env: dict[str, str]) -> core.ProcessActor:
+        """Have the zygote fork a worker, and wait until it is there."""
+        key = next(self._keys)
+        arrival: Future[tuple[int, Wire]] = Future()
+        self._awaited[key] = arrival
+        session = compat.Context.session
+        spawn = Spawn(self._name, key, node_id, env, self._log, session)
+        self._zygote.send(spawn)
+        pid, wire = arrival.result(FORK_S)
+        return core.ProcessActor(pid, wire, lambda: node_id in self._port.preempted())
+
+    def start_object(self, instance: Any) -> core.ObjectActor:  # noqa: ANN401
+        """Keep an actor that needs no process of its own."""
+        return core.ObjectActor(instance, self._loop)
+
+    def slots(self, count: int, *, within_s: float) -> list[str]:
+        """Give `count` places on nodes that are alive, or fewer where time runs out."""
+        start = self._clock.now_ns()
+        while True:
+            nodes = self._port.live_nodes()
+            places = [node for node in nodes for _ in range(self._cpus_per_node)][:count]
+            if len(places) == count or seconds_since(start, self._clock) > within_s:
+                return places
+            self._clock.sleep(POLL_S)
+
+    def draining(self) -> dict[str, int]:
+        """Give the nodes that were announced to be lost, with deadlines (unix ms)."""
+        return self._port.draining()
+
+    def run_controller(self, controller_class: Any, arguments: dict[str, Any]) -> Any:  # noqa: ANN401
+        """Run Ray's controller to its end, in this thread; gives the run's `Result`."""
+
+        async def run() -> Any:  # noqa: ANN401
+            controller = controller_class(**arguments)
+            loop = asyncio.get_running_loop()
+            compat.Context.current_actor = core.ObjectActor(controller, loop)
+            await controller.run()
+            return controller.get_result()
+
+        result = asyncio.run(run())
+        if result.error:
+            raise result.error
+        return result
+
+    def _accept(self) -> None:
+        while True:
+            end, _ = self._server.accept()
+            wire = Wire(end, core.dumps)
+            _, key, pid = wire.receive()
+            self._awaited.pop(key).set_result((pid, wire))

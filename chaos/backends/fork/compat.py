@@ -1,0 +1,205 @@
+"""Where Ray Train touches Ray's core, and how that is answered by `core` instead.
+
+Every private name is here, read in Ray 2.60.0. Ray Train reaches its core
+through attributes of the module `ray` and through a few imported names; both
+are replaced in the zygote, before the user's script runs.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import ray
+
+from chaos.backends.fork import core
+from chaos.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from chaos.backends.fork.cluster import ForkCluster
+
+
+class NeedsClusterError(UsageError):
+    """The job asks Ray's core for something that only a cluster has."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the job uses {what}, which the embedded backend does not have",
+            "Run it on a cluster: `chaos run` with the ray backend.",
+        )
+
+
+class Context:
+    """As much of `ray.get_runtime_context()` as Ray Train reads."""
+
+    node_id = "head"
+    session = ""
+    current_actor: Any = None
+
+    def get_node_id(self) -> str:
+        """Give the node this process was placed on."""
+        return type(self).node_id
+
+    def get_worker_id(self) -> str:
+        """Give this process a name."""
+        return f"{os.getpid():056x}"
+
+    def get_accelerator_ids(self) -> dict[str, list[str]]:
+        """Give no accelerator: the embedded backend runs on the CPU."""
+        return {}
+
+    def get_job_id(self) -> str:
+        """Give the one job there is."""
+        return "01000000"
+
+
+class Session:
+    """As much of the process's Ray node as Ray Train reads: where a session keeps its files."""
+
+    def get_session_dir_path(self) -> str:
+        """Give a folder of this run's own."""
+        return Context.session
+
+
+class ActorClass:
+    """`ray.remote(...)(SomeClass)` of Ray Train's own classes."""
+
+    def __init__(self, cls: Any, options: dict[str, Any]) -> None:  # noqa: ANN401
+        self._cls = cls
+        self._options = options
+
+    def options(self, **options: Any) -> ActorClass:  # noqa: ANN401
+        """Give the same class with more options."""
+        return ActorClass(self._cls, {**self._options, **options})
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        """Start an actor: a worker as a process, anything else as an object in the driver."""
+        cluster = _the_cluster()
+        if issubclass(self._cls, worker_class()):
+            place = self._options["scheduling_strategy"]
+            env = self._options.get("runtime_env", {}).get("env_vars", {})
+            return cluster.start_worker(place.node(), env)
+        return cluster.start_object(self._cls(*args, **kwargs))
+
+
+class Placement:
+    """A placement group: as many slots as there are bundles, on nodes that are alive."""
+
+    def __init__(self, bundles: list[dict[str, float]], **_: Any) -> None:  # noqa: ANN401
+        self._count = len(bundles)
+        self._nodes: list[str] = []
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Wait until there are enough nodes; False where they do not come in time."""
+        self._nodes = _the_cluster().slots(self._count, within_s=timeout_seconds)
+        return len(self._nodes) == self._count
+
+    def slot(self, index: int) -> str:
+        """Give the node of a bundle."""
+        return self._nodes[index]
+
+
+class Slot:
+    """Where one worker goes."""
+
+    def __init__(self, placement_group: Placement, placement_group_bundle_index: int) -> None:
+        self._placement = placement_group
+        self._index = placement_group_bundle_index
+
+    def node(self) -> str:
+        """Give the node."""
+        return self._placement.slot(self._index)
+
+
+_cluster: list[ForkCluster] = []
+
+
+def use_cluster(cluster: ForkCluster) -> None:
+    """Answer from now on with this cluster: the driver of a run does so once."""
+    _cluster[:] = [cluster]
+
+
+def _the_cluster() -> ForkCluster:
+    if not _cluster:
+        raise NeedsClusterError("an actor of Ray outside of `trainer.fit()`")
+    return _cluster[0]
+
+
+def worker_class() -> Any:  # noqa: ANN401
+    """Give Ray Train's worker, a plain class until `ray.remote` makes an actor of it."""
+    from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
+
+    return RayTrainWorker
+
+
+def replace_core() -> None:
+    """Put `core` in the place of Ray's core, for this process and all that it forks."""
+    from ray.train.v2._internal.execution import preemption
+    from ray.train.v2._internal.execution.checkpoint.sync_actor import SynchronizationActor
+    from ray.train.v2._internal.execution.scaling_policy.scaling_policy import ScalingPolicy
+    from ray.train.v2._internal.execution.worker_group import placement_group_handle, worker_group
+
+    context = Context()
+    ray._private.worker._global_node = Session()  # noqa: SLF001
+    ray.get, ray.put, ray.wait = core.get, core.put, core.wait
+    ray.remote = _remote
+    ray.kill = lambda actor, **_: actor.end()
+    ray.nodes = list
+    ray.init = lambda *_, **__: context
+    ray.is_initialized = lambda: True
+    ray.get_runtime_context = lambda: context
+    ray.util.get_node_ip_address = lambda: "127.0.0.1"
+    synchronization = SynchronizationActor.__ray_metadata__.modified_class
+    worker_group.SynchronizationActor = ActorClass(synchronization, {})
+    worker_group.placement_group = Placement
+    worker_group.PlacementGroupSchedulingStrategy = Slot
+    worker_group.ray_state.get_max_resources_from_cluster_config = lambda: None
+    placement_group_handle.remove_placement_group = lambda _: None
+    preemption._get_draining_nodes = lambda: _the_cluster().draining()  # noqa: SLF001
+    for method in ("_maybe_send_resource_request", "_send_resource_request"):
+        setattr(ScalingPolicy, method, lambda _: None)
+    ScalingPolicy.after_controller_start = lambda *_: None
+
+
+def run_controllers_here(run: Callable[[Any, dict[str, Any]], Any]) -> None:
+    """Have `fit()` hand what it would start a controller actor with to `run` instead."""
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    def start(trainer: Any, **arguments: Any) -> Any:  # noqa: ANN401
+        if trainer.datasets:
+            raise NeedsClusterError("Ray Data (`datasets=` of the trainer)")
+        arguments["callbacks"] = [c for c in arguments["callbacks"] if not _needs_cluster(c)]
+        return run(controller_class(), arguments)
+
+    DataParallelTrainer._initialize_and_run_controller = start  # noqa: SLF001
+
+
+def controller_class() -> Any:  # noqa: ANN401
+    """Give Ray Train's controller, a plain class until `ray.remote` makes an actor of it."""
+    from ray.train.v2._internal.execution.controller import TrainController
+
+    return TrainController
+
+
+def warm_up() -> None:
+    """Import, once, what every worker would import at its own expense."""
+    import ray.train.torch  # noqa: F401
+    import torch._dynamo
+    import torch.distributed  # noqa: F401
+
+
+def _needs_cluster(callback: Any) -> bool:  # noqa: ANN401
+    """Leave out what cleans up placement groups and feeds Ray Data: neither is here."""
+    return type(callback).__name__ in ("PlacementGroupCleanerCallback", "DatasetsCallback")
+
+
+def _remote(*args: Any, **options: Any) -> Any:  # noqa: ANN401
+    def make(target: Any) -> ActorClass:  # noqa: ANN401
+        module = getattr(target, "__module__", "")
+        if not module.startswith("ray."):
+            raise NeedsClusterError(f"`ray.remote` ({module}.{getattr(target, '__name__', '')})")
+        return ActorClass(target, options)
+
+    return make(args[0]) if args else make

@@ -1,0 +1,252 @@
+"""Ray's core in small: references, actors and their calls, as far as Ray Train asks for them.
+
+An actor is either a forked process (the workers) or an object in the driver
+(synchronization, preemption watcher, the controller itself). Calls return
+references; a process that dies fails its open calls with Ray's own
+`ActorDiedError`.
+"""
+
+import asyncio
+import inspect
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import wait as wait_for_futures
+from typing import Any
+
+from ray import cloudpickle
+from ray.exceptions import ActorDiedError, GetTimeoutError
+
+from chaos.backends.fork.wire import Wire
+
+
+class WorkerDiedError(ActorDiedError):  # type: ignore[misc]
+    """A worker's process has ended. `preempted`, as Ray says it: with a node that was drained."""
+
+    def __init__(self, *, is_preempted: bool) -> None:
+        super().__init__()
+        self._is_preempted = is_preempted
+
+    @property
+    def preempted(self) -> bool:
+        """Say whether the worker went down with a preempted node."""
+        return self._is_preempted
+
+
+class Ref:
+    """Stands for `ray.ObjectRef`: a value that may still be on its way."""
+
+    def __init__(self, future: "Future[Any]") -> None:
+        self.future = future
+
+    def __reduce__(self) -> tuple[Callable[[Any], "Ref"], tuple[Any]]:
+        """Travel by value: what is passed to a worker is there already."""
+        return put, (self.future.result(),)
+
+
+def put(value: Any) -> Ref:  # noqa: ANN401 - any value
+    """Give a reference to a value."""
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return Ref(future)
+
+
+def get(refs: Any, *, timeout: float | None = None) -> Any:  # noqa: ANN401 - as `ray.get`
+    """Wait for one reference or for a list of them."""
+    if isinstance(refs, Ref):
+        try:
+            return refs.future.result(timeout)
+        except FutureTimeoutError as error:
+            if refs.future.done():
+                raise  # the call itself raised a TimeoutError
+            raise GetTimeoutError(f"no answer within {timeout} s") from error
+    return [get(ref, timeout=timeout) for ref in refs]
+
+
+def wait(
+    refs: Sequence[Ref], *, num_returns: int = 1, timeout: float | None = None
+) -> tuple[list[Ref], list[Ref]]:
+    """Wait until `num_returns` references are there, or the time is up."""
+    everything = num_returns >= len(refs)
+    when = "ALL_COMPLETED" if everything else "FIRST_COMPLETED"
+    wait_for_futures([ref.future for ref in refs], timeout=timeout, return_when=when)
+    done = [ref for ref in refs if ref.future.done()]
+    return done, [ref for ref in refs if not ref.future.done()]
+
+
+class Method:
+    """`handle.method`, with `.remote()` and `.options()`."""
+
+    def __init__(self, handle: Any, name: str) -> None:  # noqa: ANN401 - one of the handles below
+        self._handle = handle
+        self._name = name
+
+    def remote(self, *args: Any, **kwargs: Any) -> Ref:  # noqa: ANN401
+        """Call without waiting."""
+        ref: Ref = self._handle.call(self._name, args, kwargs)
+        return ref
+
+    def options(self, **_: Any) -> "Method":  # noqa: ANN401 - names of tasks and the like
+        """Accept options that mean nothing here."""
+        return self
+
+
+class ObjectActor:
+    """An actor that is an object in the driver, its calls run on one event loop."""
+
+    _all: dict[int, "ObjectActor"] = {}  # noqa: RUF012 - the process's registry, by number
+
+    def __init__(self, instance: Any, loop: asyncio.AbstractEventLoop) -> None:  # noqa: ANN401
+        self._instance = instance
+        self._loop = loop
+        self.number = len(self._all)
+        self._all[self.number] = self
+
+    def __getattr__(self, name: str) -> Method:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Method(self, name)
+
+    def __reduce__(self) -> tuple[Callable[[int], "DriverActor"], tuple[int]]:
+        """Travel to a worker as a handle that calls back here."""
+        return DriverActor, (self.number,)
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
+        """Run a method on the loop."""
+
+        async def run() -> Any:  # noqa: ANN401
+            result = getattr(self._instance, name)(*args, **kwargs)
+            return await result if inspect.isawaitable(result) else result
+
+        return Ref(asyncio.run_coroutine_threadsafe(run(), self._loop))
+
+    def end(self) -> None:
+        """Have nothing to end: the object goes with its driver."""
+
+    @classmethod
+    def numbered(cls, number: int) -> "ObjectActor":
+        """Find the actor that a worker's handle names."""
+        return cls._all[number]
+
+
+class DriverActor:
+    """A worker's handle to an object in the driver."""
+
+    upward: Callable[[int, str, tuple[Any, ...], dict[str, Any]], Ref]
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __getattr__(self, name: str) -> Method:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Method(self, name)
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
+        """Send the call to the driver."""
+        return type(self).upward(self._number, name, args, kwargs)
+
+
+class ProcessActor:
+    """The driver's handle to a forked worker."""
+
+    def __init__(self, pid: int, wire: Wire, was_preempted: Callable[[], bool]) -> None:
+        self.pid = pid
+        self._wire = wire
+        self._was_preempted = was_preempted
+        self._lock = threading.Lock()
+        self._open: dict[int, Future[Any]] = {}
+        self._count = 0
+        self._is_dead = False
+        threading.Thread(target=self._listen, daemon=True, name=f"worker-{pid}").start()
+
+    def __getattr__(self, name: str) -> Method:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Method(self, name)
+
+    def __reduce__(self) -> tuple[Callable[[int], int], tuple[int]]:
+        """Travel as the pid: nobody but the driver calls a worker."""
+        return int, (self.pid,)
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
+        """Send a call to the worker."""
+        future: Future[Any] = Future()
+        with self._lock:
+            number = self._count
+            self._count += 1
+            self._open[number] = future
+        try:
+            self._wire.send(("call", number, name, args, kwargs))
+        except OSError:
+            self._is_dead = True
+        if self._is_dead:
+            self._fail_open_calls()
+        return Ref(future)
+
+    def end(self) -> None:
+        """Kill the process, as `ray.kill` does."""
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                self._handle(self._wire.receive())
+        except EOFError:
+            self._is_dead = True
+            self._fail_open_calls()
+            self._wire.close()
+
+    def _handle(self, message: tuple[Any, ...]) -> None:
+        kind, number, *rest = message
+        if kind == "reply":
+            with self._lock:
+                future = self._open.pop(number)
+            settle(future, *rest)
+            return
+        actor, name, args, kwargs = rest
+        ref = ObjectActor.numbered(actor).call(name, args, kwargs)
+        ref.future.add_done_callback(lambda done: self._answer(number, done))
+
+    def _answer(self, number: int, done: "Future[Any]") -> None:
+        error = done.exception()
+        try:
+            self._wire.send(("answer", number, error is None, error or done.result()))
+        except OSError:
+            return  # the worker is dead, and has no use for the answer
+
+    def _fail_open_calls(self) -> None:
+        with self._lock:
+            abandoned, self._open = self._open, {}
+        for future in abandoned.values():
+            future.set_exception(WorkerDiedError(is_preempted=self._was_preempted()))
+
+
+def settle(future: "Future[Any]", succeeded: bool, value: Any) -> None:  # noqa: ANN401, FBT001
+    """Give a future its result, or the exception that came instead."""
+    if succeeded:
+        future.set_result(value)
+    else:
+        future.set_exception(value)
+
+
+def dumps(message: Any) -> bytes:  # noqa: ANN401 - functions of a script travel by value
+    """Pickle as Ray does, so that a script's own functions can travel."""
+    data: bytes = cloudpickle.dumps(message)
+    return data
+
+
+def picklable(error: BaseException) -> BaseException:
+    """Give an exception that can travel, in place of one that cannot."""
+    try:
+        pickle.loads(dumps(error))  # noqa: S301 - our own bytes
+    except Exception:  # noqa: BLE001 - whatever pickling it raises
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,53 @@
+"""What harness, zygote and drivers say to each other."""
+
+from dataclasses import dataclass
+
+from chaos.backends.train.address import RunAddress
+
+
+@dataclass(frozen=True)
+class StartRun:
+    """The harness asks for a driver."""
+
+    address: RunAddress
+    env: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The script has called `fit()`; runs can be asked for."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The script did not come to its `fit()`."""
+
+    error: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Started:
+    """A driver was forked."""
+
+    pid: int
+
+
+@dataclass(frozen=True)
+class Exited:
+    """A driver has ended; negative codes are signals."""
+
+    pid: int
+    code: int
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """What a driver asks its zygote to fork."""
+
+    address: str
+    key: int
+    node_id: str
+    env: dict[str, str]
+    log: str
+    session: str

@@ -1,0 +1,54 @@
+"""The chaos controller in the harness, as the other processes of a run see it."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from chaos.backends.fork.wire import connect
+from chaos.faults.world import Victim
+from chaos.model.event import Committed
+
+
+class SocketController:
+    """Calls over a socket, one at a time; each waits for its answer."""
+
+    def __init__(self, name: str) -> None:
+        self._wire = connect(name)
+        self._lock = threading.Lock()
+
+    def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
+        """Tell who holds each rank; handles stay where they are."""
+        self._ask("group_started", {rank: victim for rank, (victim, _) in group.items()})
+
+    def committed(self, event: Committed) -> None:
+        """Tell of a commit."""
+        self._ask("committed", event)
+
+    def may_poll(self) -> None:
+        """Wait until Ray's controller may poll its workers again."""
+        self._ask("may_poll")
+
+    def await_hold(self, op: int) -> bool:
+        """Wait until Ray's controller is held for an op, and say whether it is."""
+        return bool(self._ask("await_hold", op))
+
+    def arrive(self, op: int, victim: Victim) -> None:
+        """Wait at an op's place until the worker may go on."""
+        self._ask("arrive", op, victim)
+
+    def live_nodes(self) -> list[str]:
+        """Give the nodes that are neither lost nor about to be."""
+        return list(self._ask("live_nodes"))
+
+    def draining(self) -> dict[str, int]:
+        """Give the nodes that were announced to be lost, with deadlines (unix ms)."""
+        return dict(self._ask("draining"))
+
+    def preempted(self) -> list[str]:
+        """Give the nodes that were lost after their loss had been announced."""
+        return list(self._ask("preempted"))
+
+    def _ask(self, method: str, *arguments: Any) -> Any:  # noqa: ANN401 - the method's answer
+        with self._lock:
+            self._wire.send((method, arguments))
+            return self._wire.receive()

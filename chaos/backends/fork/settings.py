@@ -1,0 +1,34 @@
+"""The environment a zygote starts in."""
+
+import os
+
+from chaos.backends.train.address import CALLBACK
+from chaos.model.plan import Plan
+
+# Read by Ray Train. Polls are frequent: nothing here is far away.
+TRAIN_ENV = {
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.02",
+    "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "0.05",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "5",
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_TRAIN_ENABLE_CONTROLLER_STRUCTURED_LOGGING": "0",
+    "RAY_TRAIN_ENABLE_WORKER_STRUCTURED_LOGGING": "0",
+    "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
+    "TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S": "1",
+    "OMP_NUM_THREADS": "1",  # as Ray sets it for a worker of one CPU
+    "GLOO_SOCKET_IFNAME": "lo",
+}
+CALLBACKS_ENV = "RAY_TRAIN_CALLBACKS"
+
+
+def zygote_env(plan: Plan) -> dict[str, str]:
+    """Give the environment of a plan's zygote, the user's own settings first."""
+    theirs = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    callbacks = [theirs.get(CALLBACKS_ENV, ""), CALLBACK]
+    return {
+        **TRAIN_ENV,
+        **theirs,
+        "PYTHONUNBUFFERED": "1",
+        CALLBACKS_ENV: ",".join(name for name in callbacks if name),
+        **plan.job.env,
+    }

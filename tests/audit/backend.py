@@ -1,0 +1,147 @@
+"""A backend that trains nothing: it tells what a restarting job would have done."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chaos.audit.audit import Audit
+from chaos.audit.base import base_plan
+from chaos.audit.folder import AuditFolder
+from chaos.model import event as ev
+from chaos.model.history import Entry, History
+from chaos.model.plan import Op, Plan
+from chaos.model.trigger import AtStep
+from chaos.run.directory import RunDirectory
+from chaos.run.ports import Show
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed
+
+Defect = Callable[[Story, History], History]
+ENV = {"versions": {"ray": "2.60.0", "torch": "2.8.0", "python": "3.11.9"}}
+
+
+@dataclass
+class Ticking:
+    """A clock on which every look takes a millisecond."""
+
+    now: int = 0
+
+    def now_ns(self) -> int:
+        self.now += 1_000_000
+        return self.now
+
+    def wall_ns(self) -> int:
+        return 1_763_700_000_000_000_000 + self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += int(seconds * 1e9)
+
+
+@dataclass
+class FakeBackend:
+    """Tells the story of a plan; `defect` retells it, `breaks_at` interrupts the n-th run."""
+
+    epochs: int = 4
+    steps: int = 6
+    workers: int = 2
+    defect: Defect | None = None
+    settings: dict[str, Any] = field(default_factory=lambda: {"max_failures": 3})
+    breaks_at: int | None = None
+    every: int = 1
+    plans: list[Plan] = field(default_factory=list)
+
+    def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
+        assert directory.journals.is_dir()
+        self.plans.append(plan)
+        if len(self.plans) == self.breaks_at:
+            write(directory, self.history(plan)[:20])
+            raise KeyboardInterrupt
+        entries = self.history(plan)[:]
+        write(directory, entries)
+        (directory.storage / "checkpoint").mkdir(parents=True)
+        (directory.logs / "driver.log").write_text("said something")
+        show(entries)
+
+    def close(self) -> None:
+        pass
+
+    def history(self, plan: Plan) -> History:
+        budget = plan.job.failure.max_failures if plan.job.failure else 0
+        story = Story(
+            strikes=tuple(strike_of(op) for op in plan.ops),
+            ranks=plan.job.workers,
+            epochs=self.epochs,
+            steps=self.steps,
+            every=self.every,
+            budget=10_000 if budget < 0 else max(budget, 1),
+        )
+        history = story.history()
+        if self.defect is not None and plan.ops:
+            history = self.defect(story, history)
+        entries = list(history)
+        entries.insert(1, Entry(time_ns=entries[0].time_ns, source="d", seq=0, what=self.fit(plan)))
+        return History(entries)
+
+    def fit(self, plan: Plan) -> ev.FitCalled:
+        replaced: dict[str, Any] = {"name": "digits"}
+        if plan.job.workers != self.workers:
+            replaced["num_workers"] = self.workers
+        return ev.FitCalled(
+            trainer="TorchTrainer",
+            workers=plan.job.workers,
+            run_name="ours",
+            storage_path="/s",
+            settings={"num_workers": plan.job.workers, **self.settings},
+            replaced=replaced,
+        )
+
+
+def write(directory: RunDirectory, entries: tuple[Entry, ...]) -> None:
+    encoder = msgspec.json.Encoder()
+    text = b"".join(encoder.encode(entry) + b"\n" for entry in entries)
+    (directory.journals / "all.jsonl").write_bytes(text)
+
+
+def strike_of(op: Op) -> Strike:
+    rank, at = op.at.rank or 0, op.at
+    kind: Any = op.kind
+    if isinstance(at, AtStep):
+        return Strike(epoch=at.epoch, step=at.step, rank=rank, kind=kind, drift=1)
+    # For all that the model knows, a report that is cut off anywhere is never committed.
+    moment: Any = "committed" if at.moment == "committed" else "reported"
+    return Strike(epoch=at.epoch, rank=rank, kind=kind, moment=moment)
+
+
+# -- defects -------------------------------------------------------------------------------
+
+
+def loses_momentum(_: Story, history: History) -> History:
+    """Shift the losses of whatever was trained from a checkpoint."""
+    resumed = {e.attempt for _, e in history.of(ev.WorkerStarted) if e.checkpoint is not None}
+    return changed(
+        history,
+        ev.StepDone,
+        lambda e: e.attempt in resumed,
+        losses=lambda e: tuple(float(loss) + 0.01 for loss in e.losses),
+    )
+
+
+def misses_the_strike(_: Story, history: History) -> History:
+    """Leave in doubt whether node losses landed."""
+    of_nodes = {e.op for _, e in history.of(ev.FaultInvoked) if e.fault == "kill_node"}
+    return changed(history, ev.FaultEnded, lambda e: e.op in of_nodes, status="info")
+
+
+# -- audits --------------------------------------------------------------------------------
+
+
+def audit_of(folder: Path, backend: FakeBackend, *words: str, **fields: Any) -> Audit:
+    """Give an audit of a script in `folder`, whose reports go there as well."""
+    script = folder / "train.py"
+    script.write_text("import ray.train\n")
+    plan = base_plan(script, words, cwd=folder, seed=0)
+    made = AuditFolder.create(folder / "reports", "train-start", plan, ENV)
+    return Audit(plan, backend, made, Ticking(), **fields)

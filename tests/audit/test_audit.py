@@ -1,0 +1,288 @@
+"""An audit from beginning to end, on a backend that only tells stories."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.audit.audit import Audit, Choice
+from chaos.audit.budget import Budget, Progress
+from chaos.audit.card import Card
+from chaos.audit.confirmation import confirmation
+from chaos.audit.group import GROUPS
+from chaos.audit.page import omissions
+from chaos.errors import ClusterError, JobError
+from chaos.harness import check_again
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.plan import Plan
+from chaos.model.verdict import Verdict
+from chaos.run.directory import RunDirectory
+from chaos.scenario.load import load_scenario
+from tests.audit.backend import FakeBackend, audit_of, loses_momentum, misses_the_strike
+from tests.check.story import Story
+
+FEW = Choice(limit=20)
+
+
+@pytest.fixture(scope="module")
+def survivor(tmp_path_factory: pytest.TempPathFactory) -> tuple[Audit, Card]:
+    audit = audit_of(tmp_path_factory.mktemp("good"), FakeBackend(epochs=4, steps=4))
+    return audit, audit.run()
+
+
+@pytest.fixture(scope="module")
+def guilty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Audit, Card]:
+    backend = FakeBackend(defect=loses_momentum)
+    audit = audit_of(tmp_path_factory.mktemp("bad"), backend, "--epochs", "4", choice=FEW)
+    return audit, audit.run()
+
+
+def test_a_job_that_comes_out_the_same_survives_every_place(survivor: tuple[Audit, Card]) -> None:
+    _, card = survivor
+
+    assert card.exit_code == 0
+    assert card.survived == len(card.runs) >= 32 + 3 * 8
+    assert {run.group for run in card.runs} == set(GROUPS)
+    assert card.sentence == f"survives all {len(card.runs)} places"
+    assert card.badge.endswith("(2 ranks, 4 epochs, Ray 2.60.0)")
+
+
+def test_every_fault_of_a_job_that_survives_was_seen_to_land(survivor: tuple[Audit, Card]) -> None:
+    _, card = survivor
+
+    assert card.landed[0] == card.landed[1] > len(card.runs)
+    assert all("trajectory" in run.evidence for run in card.runs)
+
+
+def test_of_a_run_that_is_no_finding_only_three_files_stay(survivor: tuple[Audit, Card]) -> None:
+    audit, card = survivor
+    kept = {"plan.json", "history.jsonl", "verdict.json"}
+
+    for run in card.runs:
+        assert {path.name for path in audit.folder.run(run.number).path.iterdir()} == kept
+
+
+def test_an_audit_keeps_no_history_in_memory(survivor: tuple[Audit, Card]) -> None:
+    audit, _ = survivor
+
+    assert not any(isinstance(value, History) for row in audit._runs for _, value in row)
+
+
+def test_a_planted_defect_is_one_finding_with_the_smallest_reproduction(
+    guilty: tuple[Audit, Card],
+) -> None:
+    _, card = guilty
+
+    assert card.exit_code == 1
+    [finding] = card.findings
+    assert finding.defect.check == "trajectory"
+    assert finding.count == card.broken
+    assert len(finding.smallest.ops) == 1
+    broken = [run for run in card.runs if run.validity == "invalid" and len(run.ops) == 1]
+    kills = [run for run in broken if run.ops[0].kind == "kill_worker"]
+    assert finding.smallest.strike.place == min(run.strike.place for run in kills)
+
+
+def test_before_the_first_commit_a_defect_of_resuming_does_not_show(
+    guilty: tuple[Audit, Card],
+) -> None:
+    _, card = guilty
+
+    early = [run for run in card.runs if run.group == "before the first commit"]
+    assert early
+    assert all(run.validity == "valid" for run in early)
+
+
+def test_the_reproduction_is_a_scenario_of_the_same_ops(guilty: tuple[Audit, Card]) -> None:
+    audit, card = guilty
+    [finding] = card.findings
+
+    scenario = load_scenario(audit.folder.path / finding.repro)
+
+    ops = [op.model_dump(exclude={"index"}) for op in finding.smallest.ops]
+    assert [entry.model_dump() for entry in scenario.faults] == ops
+    assert scenario.expect.check == "trajectory"
+    assert scenario.job.args == {"epochs": 4}
+
+
+def test_a_findings_run_stands_by_itself(guilty: tuple[Audit, Card]) -> None:
+    audit, card = guilty
+    [finding] = card.findings
+    directory = audit.folder.path / finding.report
+
+    assert "<html" in directory.read_text()
+    assert (directory.parent / "logs" / "driver.log").exists()
+    assert check_again(directory.parent).verdict.headline == finding.smallest.headline
+    with_logs = list((audit.folder.path / "runs").glob("*/logs"))
+    assert with_logs == [directory.parent / "logs"]
+
+
+def test_the_card_comes_back_from_its_json(guilty: tuple[Audit, Card]) -> None:
+    audit, card = guilty
+
+    text = (audit.folder.path / "audit.json").read_text()
+
+    assert Card.model_validate_json(text) == card
+    assert json.loads(text)["findings"][0]["name"] == "trajectory"
+
+
+def test_junit_has_a_case_for_every_strike(guilty: tuple[Audit, Card]) -> None:
+    audit, card = guilty
+
+    text = (audit.folder.path / "junit.xml").read_text()
+
+    assert text.count("<testcase") == len(card.runs)
+    assert f'failures="{card.broken}"' in text
+
+
+def test_the_same_seed_strikes_the_same_places(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    names = [
+        [run.name for run in audit_of(folder, FakeBackend(), choice=FEW).run().runs]
+        for folder in (tmp_path, tmp_path / "b")
+    ]
+
+    assert names[0] == names[1]
+
+
+def test_a_budget_of_runs_stops_early_and_says_what_was_left_out(tmp_path: Path) -> None:
+    card = audit_of(tmp_path, FakeBackend(), budget=Budget(runs=13)).run()
+
+    assert card.ended == "budget"
+    assert len(card.runs) == 13
+    assert {run.group for run in card.runs} == set(GROUPS)
+    assert card.is_partial
+    assert any("budget was spent" in row for row in left_out(card))
+
+
+def test_a_budget_of_seconds_stops_early(tmp_path: Path) -> None:
+    card = audit_of(tmp_path, FakeBackend(), budget=Budget(seconds=0.1)).run()
+
+    assert card.ended == "budget"
+    assert 0 < len(card.runs) < 40
+
+
+def test_progress_counts_up_and_estimates_what_is_left(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    card = audit_of(tmp_path, FakeBackend(), choice=FEW, show=seen.append).run()
+
+    strikes = [progress for progress in seen if progress.stage == "strikes"]
+    assert [progress.done for progress in strikes] == list(range(len(card.runs) + 1))
+    assert strikes[0].left_s is None
+    assert strikes[-1].left_s == 0
+
+
+def test_an_interrupted_audit_leaves_a_card_of_what_was_struck(tmp_path: Path) -> None:
+    audit = audit_of(tmp_path, FakeBackend(breaks_at=10))
+
+    with pytest.raises(KeyboardInterrupt):
+        audit.run()
+
+    card = Card.model_validate_json((audit.folder.path / "audit.json").read_text())
+    assert card.ended == "interrupted"
+    assert len(card.runs) == 7
+    assert (audit.folder.path / "card.html").exists()
+    assert len(RunDirectory(audit.folder.path / "runs" / "7").load_history()) == 20
+
+
+def test_a_run_that_cannot_be_judged_is_never_counted_as_survived(tmp_path: Path) -> None:
+    card = audit_of(tmp_path, FakeBackend(defect=misses_the_strike), choice=FEW).run()
+
+    assert card.exit_code == 2
+    assert {run.group for run in card.unknown} == {"node lost"}
+    assert "cannot be told" in card.sentence
+    assert not card.findings
+
+
+def test_the_scripts_own_number_of_workers_is_followed(tmp_path: Path) -> None:
+    backend = FakeBackend(workers=3)
+    card = audit_of(tmp_path, backend, choice=FEW).run()
+
+    assert card.job.workers == 3
+    assert {plan.job.workers for plan in backend.plans[1:]} == {3}
+
+
+def test_retries_are_raised_to_what_a_strike_needs_and_the_card_says_so(tmp_path: Path) -> None:
+    backend = FakeBackend(settings={"max_failures": 0})
+    card = audit_of(tmp_path, backend, choice=FEW).run()
+
+    assert card.exit_code == 0
+    assert "max_failures: 0" in card.sentence
+    assert any(note.kind == "warning" and "max_failures" in note.text for note in card.notes)
+
+
+def test_a_job_that_fails_by_itself_is_not_audited(tmp_path: Path) -> None:
+    def fails(_: Story, history: History) -> History:
+        return history
+
+    class Failing(FakeBackend):
+        def history(self, plan: Plan) -> History:
+            quiet = super().history(plan)
+            kept = [entry for entry in quiet if not isinstance(entry.what, ev.FitReturned)]
+            return History(kept)
+
+    audit = audit_of(tmp_path, Failing(defect=fails))
+
+    with pytest.raises(JobError, match="fails without any fault"):
+        audit.run()
+
+
+# -- confirmation --------------------------------------------------------------------------
+
+
+def verdict(validity: Any, *, as_expected: bool = False) -> Verdict:
+    return Verdict(
+        validity=validity,
+        headline="What was seen there.",
+        as_expected=as_expected,
+        expectation="",
+        results=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (verdict("invalid", as_expected=True), "confirmed"),
+        (verdict("invalid"), "broken as well, in another way"),
+        (verdict("valid"), "not confirmed"),
+        (verdict("unknown"), "could not be confirmed"),
+    ],
+)
+def test_a_finding_says_what_another_backend_made_of_it(
+    guilty: tuple[Audit, Card], seen: Verdict, said: str
+) -> None:
+    audit, card = guilty
+    [finding] = card.findings
+    plans: list[Plan] = []
+
+    def confirm(plan: Plan) -> Verdict:
+        plans.append(plan)
+        return seen
+
+    file = audit.folder.path / finding.repro
+    confirmed = confirmation(file, confirm, seed=0, cwd=Path(audit.plan.cwd))
+
+    assert str(confirmed) == said
+    assert [plan.ops for plan in plans] == [finding.smallest.ops]
+    assert plans[0].job.script == audit.plan.job.script
+
+
+def test_a_confirmation_stands_on_the_card_and_one_that_cannot_be_had_leaves_it_open(
+    tmp_path: Path,
+) -> None:
+    def confirm(_: Plan) -> Verdict:
+        raise ClusterError("no cluster could be had")
+
+    audit = audit_of(tmp_path, FakeBackend(defect=loses_momentum), choice=FEW, confirm=confirm)
+    [finding] = audit.run().findings
+
+    assert finding.confirmation is not None
+    assert finding.confirmation.state == "open"
+    assert "no cluster could be had" in (audit.folder.path / "card.html").read_text()
+
+
+def left_out(card: Card) -> list[str]:
+    return [row.why for row in omissions(card)]

@@ -1,0 +1,145 @@
+"""What two clean runs show of a job."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chaos.audit.extent import extent
+from chaos.audit.note import Note, notes
+from chaos.audit.repetition import is_deterministic, repetition
+from chaos.model import event as ev
+from chaos.model.history import Entry, History
+from tests.check.story import Story
+from tests.check.tamper import changed
+
+QUIET = Story(epochs=3, steps=4).history()
+
+
+def with_fit(
+    history: History, *, replaced: dict[str, Any] | None = None, **settings: Any
+) -> History:
+    fit = ev.FitCalled(
+        trainer="TorchTrainer",
+        workers=2,
+        run_name="ours",
+        storage_path="/s",
+        settings=settings,
+        replaced=replaced or {},
+    )
+    first = history[0]
+    return History([first, Entry(time_ns=first.time_ns, source="d", seq=0, what=fit), *history[1:]])
+
+
+def said(history: History, *names: str) -> str:
+    return "\n".join(f"{note.kind}: {note.text}" for note in notes(extent(history), names=names))
+
+
+def test_the_extent_counts_what_a_clean_run_did() -> None:
+    seen = extent(QUIET)
+
+    assert seen.ranks == (0, 1)
+    assert seen.epochs == seen.saved == (0, 1, 2)
+    assert seen.steps == {(e, r): 4 for e in range(3) for r in range(2)}
+    assert seen.uploads == tuple((e, r) for e in range(3) for r in range(2))
+    assert seen.left_s[0] > seen.left_s[1] > seen.left_s[2] > 0
+    assert seen.seconds > 0
+
+
+def test_a_report_without_a_checkpoint_is_an_epoch_that_was_not_saved() -> None:
+    seen = extent(Story(epochs=4, every=2).history())
+
+    assert seen.epochs == (0, 1, 2, 3)
+    assert seen.saved == (1, 3)
+    assert "2 of 4 reports carried no checkpoint" in said(Story(epochs=4, every=2).history())
+
+
+def test_the_scripts_own_setting_is_what_chaos_replaced() -> None:
+    seen = extent(with_fit(QUIET, replaced={"max_failures": 0}, max_failures=5, num_to_keep=2))
+
+    assert seen.own("max_failures") == 0
+    assert seen.own("num_to_keep") == 2
+    assert seen.own("no such setting") is None
+
+
+def test_a_job_in_order_has_nothing_said_of_it() -> None:
+    assert notes(extent(with_fit(QUIET, max_failures=3)), names=["digits", "digits"]) == ()
+
+
+def test_a_job_that_never_saves_is_warned_of() -> None:
+    assert "warning: the job saves no checkpoint" in said(Story(every=99).history())
+
+
+def test_no_retry_is_warned_of() -> None:
+    assert "warning: `max_failures` is 0" in said(with_fit(QUIET, max_failures=0))
+
+
+def test_checkpoints_kept_by_their_score_are_told_of() -> None:
+    history = with_fit(QUIET, checkpoint_score_attribute="accuracy", num_to_keep=2)
+
+    assert "note: the best by `accuracy`" in said(history)
+
+
+def test_that_only_rank_0_uploads_is_a_note_and_no_warning() -> None:
+    alone = History(
+        [e for e in QUIET if not (isinstance(e.what, ev.UploadEnded) and e.what.rank == 1)]
+    )
+
+    assert notes(extent(alone), names=[]) == (
+        Note(
+            kind="note",
+            text="only rank 0 uploads: the random numbers of the other 1 rank cannot be in the "
+            "checkpoint",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("run-2026-11-21", "run-2026-11-21"),
+        ("train_20261121T1200",),
+        ("run-1763690000",),
+        ("a", "b"),
+        ("0f3a2b1c-9d8e-4f00-8000-000000000000",),
+    ],
+)
+def test_a_run_name_that_changes_at_every_start_is_told_of(names: tuple[str, ...]) -> None:
+    assert "the run name changes at every start" in said(QUIET, *names)
+
+
+@pytest.mark.parametrize("name", ["digits", "resnet50-v2", "run-12345", "lr-0.05"])
+def test_a_run_name_that_stays_is_not(name: str) -> None:
+    assert said(QUIET, name, name) == ""
+
+
+def test_two_equal_clean_runs_show_that_the_job_repeats_itself() -> None:
+    again = replace(Story(epochs=3, steps=4), budget=3).baseline()
+
+    assert is_deterministic(QUIET, again)
+    assert str(repetition(QUIET, again)) == "two clean runs agree in 24 losses to the last bit"
+
+
+def test_a_metric_that_differs_is_named_and_held_against_nobody() -> None:
+    story = Story(epochs=3, wall=True)
+
+    both = repetition(story.history(), story.baseline())
+
+    assert both.is_deterministic
+    assert both.metrics_differing == ("seconds",)
+
+
+def test_a_job_that_does_not_repeat_itself_is_shown_where_it_parts() -> None:
+    other = changed(QUIET, ev.StepDone, lambda e: (e.epoch, e.step) == (1, 2), losses=(0.5,))
+
+    both = repetition(QUIET, other)
+
+    assert not both.is_deterministic
+    assert both.losses_differing == 2
+    assert str(both).startswith("2 of 24 losses differ between two clean runs: epoch 1, step 2,")
+
+
+def test_without_losses_nothing_is_said_to_repeat() -> None:
+    silent = changed(QUIET, ev.StepDone, losses=None)
+
+    assert not is_deterministic(silent, silent)

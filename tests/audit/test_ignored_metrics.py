@@ -1,0 +1,26 @@
+"""A metric that differs between two clean runs is never held against a strike."""
+
+from pathlib import Path
+
+from chaos.audit.base import base_plan
+from chaos.audit.extent import Extent
+from chaos.audit.places import kill_map
+from chaos.audit.plans import plans
+from chaos.audit.repro import repro_text
+from chaos.scenario.load import load_scenario
+from tests.audit.test_places import extent_of
+
+
+def test_it_is_left_out_of_every_plan_and_of_the_reproduction(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    base = base_plan(Path("train.py"), [], cwd=tmp_path, seed=0)
+    expect = base.expect.model_copy(update={"ignore_metrics": ("epoch_s",)})
+    seen: Extent = extent_of(epochs=3, steps=4)
+
+    strikes = kill_map(seen, seed=0)
+    struck = list(plans(base.model_copy(update={"expect": expect}), strikes, seen))
+
+    assert all(plan.expect.ignore_metrics == ("epoch_s",) for plan in struck)
+    file = tmp_path / "x.chaos.yaml"
+    file.write_text(repro_text(struck[0], check="trajectory", folder=tmp_path, headline="h"))
+    assert load_scenario(file).expect.ignore_metrics == ("epoch_s",)

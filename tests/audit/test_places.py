@@ -1,0 +1,194 @@
+"""The kill map: every place is there, the same seed gives the same map, no group is forgotten."""
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaos.audit.extent import Extent
+from chaos.audit.group import GROUPS, Group
+from chaos.audit.places import coverage, interleaved, kill_map
+from chaos.audit.plans import plan_of
+from chaos.audit.stratum import strata
+from chaos.audit.strike import Strike
+from chaos.model.plan import Op, Plan
+from chaos.model.trigger import AtMoment, AtStep
+from tests.check.story import Story
+
+BASE = Story().plan()
+SEEDS = st.integers(min_value=0, max_value=2**32)
+
+
+@st.composite
+def extents(draw: st.DrawFn, *, steps_max: int = 8) -> Extent:
+    ranks = tuple(range(draw(st.integers(1, 3))))
+    epochs = tuple(range(draw(st.integers(0, 5))))
+    trailing = draw(st.booleans())
+    lengths = st.integers(0, steps_max)
+    trained = [*epochs, *([len(epochs)] if trailing else [])]
+    steps = {(e, r): n for e in trained for r in ranks if (n := draw(lengths))}
+    saved = tuple(e for e in epochs if draw(st.booleans()))
+    uploaders = ranks if draw(st.booleans()) else ranks[:1]
+    return Extent(
+        ranks=ranks,
+        epochs=epochs,
+        saved=saved,
+        uploads=tuple((epoch, rank) for epoch in saved for rank in uploaders),
+        steps=steps,
+        left_s={epoch: draw(st.floats(0, 30)) for epoch, _ in steps},
+        seconds=3.0,
+        settings={"max_failures": draw(st.sampled_from([-1, 0, 3]))},
+        replaced={},
+    )
+
+
+def exists(op: Op, extent: Extent) -> bool:
+    at = op.at
+    if at.rank not in extent.ranks:
+        return False
+    if isinstance(at, AtStep):
+        return at.step <= extent.steps.get((at.epoch, at.rank), 0)
+    if at.moment in ("upload_begin", "upload_end"):
+        return (at.epoch, at.rank) in extent.uploads
+    return at.epoch in extent.epochs
+
+
+def groups_of(strikes: tuple[Strike, ...]) -> set[Group]:
+    return {strike.group for strike in strikes}
+
+
+@given(extents(), SEEDS, st.booleans(), st.integers(1, 60))
+def test_every_place_that_is_struck_is_a_place_of_the_job(
+    extent: Extent, seed: int, exhaustive: bool, limit: int
+) -> None:
+    strikes = kill_map(extent, seed=seed, exhaustive=exhaustive, limit=limit)
+
+    assert all(exists(op, extent) for strike in strikes for op in strike.ops)
+
+
+@given(extents(), SEEDS, st.integers(1, 40))
+def test_the_same_seed_gives_the_same_map(extent: Extent, seed: int, limit: int) -> None:
+    once, again = (kill_map(extent, seed=seed, limit=limit) for _ in range(2))
+
+    assert once == again
+
+
+@given(extents(), SEEDS, st.integers(1, 40))
+def test_every_group_that_the_job_has_is_struck(extent: Extent, seed: int, limit: int) -> None:
+    strikes = kill_map(extent, seed=seed, limit=limit)
+
+    assert groups_of(strikes) == {stratum.group for stratum in strata(extent, seed=seed)}
+
+
+@settings(max_examples=50)
+@given(extents(), SEEDS)
+def test_an_exhaustive_map_has_every_step_and_every_moment_once(extent: Extent, seed: int) -> None:
+    strikes = kill_map(extent, seed=seed, exhaustive=True, limit=1)
+
+    single = [s.ops[0].at for s in strikes if len(s.ops) == 1 and s.ops[0].kind == "kill_worker"]
+    steps = {(at.epoch, at.step, at.rank) for at in single if isinstance(at, AtStep)}
+    moments = {(at.epoch, at.moment, at.rank) for at in single if isinstance(at, AtMoment)}
+    assert len(steps) + len(moments) == len(single)
+    assert len(steps) == extent.step_places
+    assert len(moments) == 2 * len(extent.uploads) + 2 * len(extent.epochs) * len(extent.ranks)
+
+
+@settings(max_examples=50)
+@given(extents(), SEEDS, st.integers(1, 40))
+def test_a_sample_is_part_of_the_whole_and_no_larger_than_asked_for(
+    extent: Extent, seed: int, limit: int
+) -> None:
+    whole = kill_map(extent, seed=seed, exhaustive=True)
+    sample = kill_map(extent, seed=seed, limit=limit)
+
+    assert set(sample) <= set(whole)
+    assert len(set(sample)) == len(sample)
+    if extent.step_places > limit:
+        assert len(sample) <= max(limit, len(GROUPS))
+
+
+@settings(max_examples=50)
+@given(extents(), SEEDS)
+def test_every_strike_makes_a_plan_that_can_be_saved(extent: Extent, seed: int) -> None:
+    for strike in kill_map(extent, seed=seed, limit=30):
+        plan = plan_of(BASE, strike, extent)
+
+        assert Plan.model_validate_json(plan.model_dump_json()) == plan
+        assert [op.index for op in plan.ops] == list(range(len(plan.ops)))
+        assert plan.job.failure is not None
+        assert plan.job.failure.max_failures == -1 or plan.job.failure.max_failures >= len(plan.ops)
+
+
+@given(extents(), SEEDS, st.sets(st.sampled_from(GROUPS)))
+def test_only_the_groups_that_were_chosen_are_struck(
+    extent: Extent, seed: int, choose: set[Group]
+) -> None:
+    strikes = kill_map(extent, seed=seed, limit=10, choose=choose)
+
+    assert groups_of(strikes) <= choose
+
+
+@settings(max_examples=50)
+@given(extents(), SEEDS, st.integers(1, 40))
+def test_what_was_left_out_is_known_in_numbers(extent: Extent, seed: int, limit: int) -> None:
+    whole = kill_map(extent, seed=seed, exhaustive=True)
+    sample = kill_map(extent, seed=seed, limit=limit)
+
+    rows = coverage(extent, sample, seed=seed)
+
+    assert [row.group for row in rows] == list(GROUPS)
+    assert sum(row.places for row in rows) == len(whole)
+    assert sum(row.chosen for row in rows) == len(sample)
+    assert all((row.places == 0) == (row.why_none is not None) for row in rows)
+
+
+@settings(max_examples=50)
+@given(extents(), SEEDS)
+def test_any_beginning_of_an_audit_has_seen_as_many_groups_as_it_can(
+    extent: Extent, seed: int
+) -> None:
+    strikes = kill_map(extent, seed=seed, limit=40)
+
+    in_turn = tuple(interleaved(strikes))
+
+    groups = groups_of(strikes)
+    assert sorted(in_turn, key=id) == sorted(strikes, key=id)
+    assert groups_of(in_turn[: len(groups)]) == groups
+
+
+def test_several_ops_strike_one_rank_in_the_order_in_which_it_passes_them() -> None:
+    extent = extent_of(epochs=5, steps=20)
+
+    for strike in kill_map(extent, seed=3, exhaustive=True):
+        places = [(op.at.epoch, getattr(op.at, "step", 0)) for op in strike.ops]
+        assert places == sorted(places)
+        assert len({op.at.rank for op in strike.ops}) == 1
+        if strike.group == "same step in every attempt":
+            assert len(places) == 2
+            assert len(set(places)) == 1
+
+
+def test_a_sample_of_a_long_job_is_spread_over_its_epochs_and_ranks() -> None:
+    extent = extent_of(epochs=100, steps=1000, ranks=8)
+
+    middle = [s for s in kill_map(extent, seed=1) if s.group == "mid-epoch"]
+
+    epochs = sorted(strike.epoch for strike in middle)
+    assert len(middle) >= 6
+    assert max(b - a for a, b in pairwise(epochs)) < 40
+    assert len({strike.ops[0].at.rank for strike in middle}) >= 4
+
+
+def extent_of(*, epochs: int, steps: int, ranks: int = 2) -> Extent:
+    every = tuple(range(epochs))
+    return Extent(
+        ranks=tuple(range(ranks)),
+        epochs=every,
+        saved=every,
+        uploads=tuple((e, r) for e in every for r in range(ranks)),
+        steps={(e, r): steps for e in every for r in range(ranks)},
+        left_s={e: 5.0 * (epochs - e) for e in every},
+        seconds=10.0,
+        settings={},
+        replaced={},
+    )

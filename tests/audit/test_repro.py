@@ -1,0 +1,132 @@
+"""A finding as a file, and a command line as a mapping."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaos.audit.arguments import args_of
+from chaos.audit.base import base_plan
+from chaos.audit.card import command_of
+from chaos.audit.places import kill_map
+from chaos.audit.plans import plan_of
+from chaos.audit.repro import repro_text
+from chaos.errors import UsageError
+from chaos.model.plan import Plan
+from chaos.plan.make import make_plan
+from chaos.scenario.load import load_scenario
+from tests.audit.test_places import extent_of
+
+EXTENT = extent_of(epochs=4, steps=5)
+WORDS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
+
+
+def written(folder: Path, plan: Plan, *, headline: str = "It was lost.") -> Path:
+    file = folder / "repro" / "x.chaos.yaml"
+    file.parent.mkdir(exist_ok=True)
+    text = repro_text(plan, check="trajectory", folder=file.parent, headline=headline)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def base(folder: Path, *words: str) -> Plan:
+    script = folder / "a job: of mine.py"
+    script.write_text("")
+    return base_plan(script, words, cwd=folder, seed=5)
+
+
+@pytest.mark.parametrize("strike", kill_map(EXTENT, seed=0, limit=30), ids=str)
+def test_a_reproduction_loads_to_a_plan_with_the_same_ops(tmp_path: Path, strike: Any) -> None:
+    plan = plan_of(base(tmp_path, "--lr", "0.05", "--fast"), strike, EXTENT)
+
+    file = written(tmp_path, plan)
+
+    again = make_plan(load_scenario(file), file=file, seed=5, cwd=tmp_path)
+    assert again.ops == plan.ops
+    assert again.job == plan.job
+    assert again.shape == plan.shape
+    assert (again.expect.verdict, again.expect.check) == ("invalid", "trajectory")
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(WORDS, WORDS | st.booleans() | st.integers(-9, 9), max_size=4), WORDS)
+def test_no_text_of_a_job_is_taken_for_anything_else(
+    tmp_path_factory: pytest.TempPathFactory, args: dict[str, Any], headline: str
+) -> None:
+    folder = tmp_path_factory.mktemp("repro")
+    plan = base(folder)
+    plan = plan.model_copy(update={"job": plan.job.model_copy(update={"args": args})})
+    strike = kill_map(EXTENT, seed=0, limit=1)[0]
+
+    file = written(folder, plan_of(plan, strike, EXTENT), headline=headline)
+
+    assert load_scenario(file).job.args == args
+
+
+def test_a_job_slower_than_a_scenarios_limit_takes_its_own_with_it(tmp_path: Path) -> None:
+    slow = plan_of(base(tmp_path), kill_map(EXTENT, seed=0, limit=1)[0], EXTENT)
+    slow = slow.model_copy(update={"limits": slow.limits.model_copy(update={"run_s": 900.0})})
+
+    assert load_scenario(written(tmp_path, slow)).limits.run_s == 900
+
+
+def spelled(args: dict[str, Any]) -> list[str]:
+    words = []
+    for name, value in args.items():
+        values = value if isinstance(value, list) else [value]
+        words += [f"--{name}", *([] if value is True else map(str, values))]
+    return words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "--epochs 4 --fast --lr 0.05",
+        "--lr 1e-3 --name true --level 007",
+        "--sizes 1 2 3 --shift -1 --scale -.5",
+        "--no-shuffle --out /tmp/x --dash -",
+        "--big 123456789012345678901234567890",
+    ],
+)
+def test_a_command_line_comes_back_word_for_word(words: str) -> None:
+    assert spelled(args_of(words.split())) == words.split()
+
+
+def test_values_are_numbers_where_they_are_spelled_like_numbers() -> None:
+    args = args_of(["--epochs", "4", "--lr", "0.05", "--tiny", "1e-3", "--on", "--name=digits"])
+
+    assert args == {"epochs": 4, "lr": 0.05, "tiny": "1e-3", "on": True, "name": "digits"}
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["train", "--epochs", "4"], "'train' is a positional argument"),
+        (["-e", "4"], "'-e' is no option of the form --name"),
+        (["--"], "'--' is no option of the form --name"),
+        (["--x", "1", "--x", "2"], "--x is given twice"),
+        (["--x=--y"], "looks like an option"),
+    ],
+)
+def test_what_a_scenario_cannot_say_is_refused(words: list[str], problem: str) -> None:
+    with pytest.raises(UsageError, match="the arguments after --") as refused:
+        args_of(words)
+
+    assert problem in str(refused.value)
+
+
+def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no such script"):
+        base_plan(Path("nothing.py"), [], cwd=tmp_path, seed=0)
+
+
+def test_the_command_that_repeats_an_audit_is_fit_for_a_shell(tmp_path: Path) -> None:
+    plan = base(tmp_path, "--name", "a b", "--fast")
+
+    command = command_of(plan, "--exhaustive")
+
+    assert command.startswith("chaos audit '")
+    assert command.endswith("--seed 5 --exhaustive -- --name 'a b' --fast")

@@ -1,0 +1,180 @@
+"""The figures of the README, measured here and now: `make bench`.
+
+Each is a ratio of two things timed in this one run, or a duration that says
+what it includes; none is a test, because machines differ and are noisy.
+"""
+
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from chaos.audit.base import base_plan
+from chaos.audit.extent import extent
+from chaos.audit.group import Group
+from chaos.audit.places import kill_map
+from chaos.audit.plans import plans
+from chaos.backends.fork.backend import ForkBackend
+from chaos.backends.ray.backend import RayBackend
+from chaos.backends.train.steps import StepHook
+from chaos.check.judge import judge
+from chaos.model.event import FaultEnded, StepDone
+from chaos.model.history import History
+from chaos.model.plan import Plan
+from chaos.run.clock import SystemClock
+from chaos.run.directory import create
+from chaos.run.journal import Journal, read_history
+from chaos.run.ports import OpenBackend
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "scenarios/jobs/digits_ddp.py"
+STEP_GROUPS: tuple[Group, ...] = (
+    "before the first commit",
+    "mid-epoch",
+    "epoch boundary",
+    "last epoch",
+)
+MID_EPOCH: tuple[Group, ...] = ("mid-epoch",)
+SAMPLE = 20
+RAY_SAMPLE = 3
+STEPS = 3000
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
+
+
+def execute(backend: OpenBackend, plan: Plan, folder: Path) -> History:
+    directory = create(folder, plan.slug, plan, {})
+    backend.execute(plan, directory, lambda _: None)
+    return read_history(directory.journals)
+
+
+def struck(backend: OpenBackend, plan: Plan, folder: Path, baseline: History) -> History:
+    history = execute(backend, plan, folder)
+    verdict = judge(plan, history, baseline)
+    assert verdict.validity == "valid", verdict.headline
+    return history
+
+
+def spread(values: Sequence[float]) -> str:
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"{middle:.2f} s (min {low:.2f}, max {high:.2f}, n={len(values)})"
+
+
+def restart_s(history: History) -> float:
+    """Give the seconds from the fault's proof to the next attempt's first step."""
+    ended = next(history.time_ns(number) for number, _ in history.of(FaultEnded))
+    first = next(history.time_ns(n) for n, e in history.of(StepDone) if e.attempt == 1)
+    return (first - ended) / 1e9
+
+
+def against_a_warm_cluster(folder: Path) -> None:
+    """Compare the same strikes on the embedded backend and on a warm local Ray cluster."""
+    base = base_plan(DIGITS, ["--epochs", "4"], cwd=ROOT, seed=0)
+    base = base.model_copy(update={"backend": "fork"})
+    with ForkBackend() as fork:
+        start_s, clean = timed(lambda: execute(fork, base, folder))
+        seen = extent(clean)
+        strikes = kill_map(seen, seed=0, choose=MID_EPOCH)
+        chosen = list(plans(base, strikes[:SAMPLE], seen))
+        fork_s, histories = zip(
+            *(timed(partial(struck, fork, p, folder, clean)) for p in chosen), strict=True
+        )
+    print(f"zygote start and first clean run            {start_s:.2f} s")
+    print(f"fork: strike, restart, judge, per run       {spread(fork_s)}")
+    print(f"fork: fault to next attempt's first step    {spread([*map(restart_s, histories)])}")
+    on_ray(folder, base, chosen[:RAY_SAMPLE], statistics.median(fork_s))
+
+
+def on_ray(folder: Path, base: Plan, chosen: Sequence[Plan], fork_s: float) -> None:
+    with RayBackend() as ray:
+        clean = execute(ray, base.model_copy(update={"backend": "ray"}), folder)
+        there = [plan.model_copy(update={"backend": "ray"}) for plan in chosen]
+        ray_s, histories = zip(
+            *(timed(partial(struck, ray, p, folder, clean)) for p in there), strict=True
+        )
+    print(f"ray, warm cluster: the same, per run        {spread(ray_s)}")
+    print(f"ray: fault to next attempt's first step     {spread([*map(restart_s, histories)])}")
+    print(f"ratio of the medians, ray / fork            {statistics.median(ray_s) / fork_s:.1f}x")
+
+
+def exhaustive(folder: Path) -> None:
+    """Kill every rank after every step of a job of 2 ranks and 6 x 8 steps."""
+    words = ["--epochs", "6", "--batch-size", "96"]
+    base = base_plan(DIGITS, words, cwd=ROOT, seed=0).model_copy(update={"backend": "fork"})
+    with ForkBackend() as fork:
+        clean = execute(fork, base, folder)
+        seen = extent(clean)
+        strikes = kill_map(seen, seed=0, exhaustive=True, choose=STEP_GROUPS)
+        chosen = list(plans(base, strikes, seen))
+        zygote = [p for p in psutil.Process().children() if "zygote" in " ".join(p.cmdline())]
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, rss(zygote)
+        seconds, _ = timed(lambda: [struck(fork, plan, folder, clean) for plan in chosen])
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, rss(zygote)
+    print(f"exhaustive: {len(chosen)} kill points                  {seconds:.1f} s, all valid")
+    print(
+        f"memory while it ran: harness +{(after[0] - before[0]) / 1024:.0f} MiB, "
+        f"zygote +{(after[1] - before[1]) / 2**20:.0f} MiB"
+    )
+
+
+def rss(processes: Sequence[psutil.Process]) -> int:
+    return sum(process.memory_info().rss for process in processes)
+
+
+def cost_per_step(folder: Path) -> None:
+    """Compare a bare training loop with one whose every step is watched and written down."""
+    import torch
+
+    def loop() -> float:
+        model = torch.nn.Sequential(
+            torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)
+        )
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        batch = torch.ones(32, 64)
+        start = time.perf_counter()
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            model(batch).mean().backward()
+            optimizer.step()
+        return (time.perf_counter() - start) / STEPS * 1e6
+
+    torch.set_num_threads(1)
+    bare = min(loop() for _ in range(3))
+    journal = Journal(folder, "worker-0", role="worker", clock=SystemClock())
+    count = 0
+
+    def step_done(losses: Any) -> tuple[int, int]:
+        nonlocal count
+        count += 1
+        journal.add(StepDone(attempt=0, rank=0, epoch=0, step=count, losses=losses))
+        return 0, count
+
+    StepHook(step_done, lambda *_: None, lambda *_: None).install()
+    watched = min(loop() for _ in range(3))
+    print(
+        f"a step of a tiny model: bare {bare:.0f} us, watched {watched:.0f} us, "
+        f"cost {watched - bare:.0f} us"
+    )
+
+
+def main() -> None:
+    parts: list[Callable[[Path], None]] = [exhaustive, against_a_warm_cluster, cost_per_step]
+    for part in parts:
+        folder: AbstractContextManager[str] = tempfile.TemporaryDirectory()
+        with folder as name:
+            part(Path(name))
+
+
+if __name__ == "__main__":
+    main()
