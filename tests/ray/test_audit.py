@@ -1,0 +1,67 @@
+"""The audit finds nothing in a correct job, and the cause in each of five broken copies of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ray.command import Ran, chaos, strays
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+
+BROKEN = {
+    "digits_from_scratch": "epochs",
+    "digits_one_epoch_off": "epochs",
+    "digits_optimizer_lost": "trajectory",
+    "digits_schedule_lost": "trajectory",
+    "digits_data_order": "trajectory",
+}
+
+
+def audit(script: str, runs: int, reports: Path) -> tuple[Ran, dict[str, Any]]:
+    out = reports / f"{script}.json"
+    words = ["audit", f"scenarios/jobs/{script}.py", "--runs", str(runs), "--no-confirm"]
+    options = ["--json", "--reports", str(reports), "--", "--epochs", "4"]
+    ran = chaos(*words, *options, reports=reports)
+    card: dict[str, Any] = json.loads(ran.output[ran.output.index("{\n") :])
+    out.write_text(json.dumps(card))
+    return ran, card
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("audits")
+
+
+@pytest.fixture(scope="module")
+def repros(reports: Path) -> dict[str, Path]:
+    """Audit every broken copy; gives the reproduction of each one's finding."""
+    found = {}
+    for script, check in BROKEN.items():
+        ran, card = audit(script, 13, reports)
+        assert ran.code == 1, ran.output
+        assert [finding["check"] for finding in card["findings"]] == [check]
+        folder = next((reports / "audits").glob(f"{script}-*"))
+        (found[script],) = (folder / "repro").glob("*.chaos.yaml")
+    return found
+
+
+def test_nothing_is_found_in_the_correct_job(reports: Path) -> None:
+    ran, card = audit("digits_ddp", 26, reports)
+
+    assert ran.code == 0, ran.output
+    assert card["findings"] == []
+    assert len(card["runs"]) == 26
+    assert {run["validity"] for run in card["runs"]} == {"valid"}
+
+
+def test_every_broken_copy_is_found_and_reproduced_on_ray(
+    repros: dict[str, Path], reports: Path
+) -> None:
+    """Each reproduction expects its own finding, so code 0 says that Ray shows the same."""
+    on_ray = chaos("run", *repros.values(), reports=reports)
+
+    assert on_ray.code == 0, on_ray.output
+    assert on_ray.output.count("invalid, expected") == len(BROKEN)
+    assert strays() == []
