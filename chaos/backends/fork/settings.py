@@ -7,7 +7,7 @@ from chaos.model.plan import Plan
 
 # Read by Ray Train. Polls are frequent: nothing here is far away.
 TRAIN_ENV = {
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.02",
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.01",
     "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "0.05",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "5",
     "RAY_TRAIN_METRICS_ENABLED": "0",
