@@ -1,6 +1,8 @@
 """`chaos audit`: strike a script at every place that can differ, and say which it survives."""
 
+import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +15,7 @@ from chaos.audit.budget import Budget
 from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import chosen_groups
+from chaos.audit.lanes import lanes_for
 from chaos.audit.live import AuditDisplay
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.terminal import show_card
@@ -41,6 +44,10 @@ Seconds = Annotated[
     ),
 ]
 Runs = Annotated[int | None, typer.Option("--runs", help="Stop after this many runs.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", min=1, help="Runs side by side. Left out: what the cores allow."),
+]
 Exhaustive = Annotated[
     bool, typer.Option("--exhaustive", help="Every step of every rank, however many.")
 ]
@@ -65,6 +72,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     workers: Workers = None,
     budget: Seconds = None,
     runs: Runs = None,
+    jobs: Jobs = None,
     exhaustive: Exhaustive = False,
     places: Places = None,
     seed: Seed = 0,
@@ -81,10 +89,13 @@ def audit(  # noqa: PLR0913 - one parameter per option
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers)
     if budget is None and runs is None and not exhaustive:
         budget = BUDGET_S
-    with open_backend("fork", console) as backend, AuditDisplay(console) as display:
+    with ExitStack() as opened:
+        display = opened.enter_context(AuditDisplay(console))
+        lanes = jobs or lanes_for(os.cpu_count() or 1, workers=plan.job.workers)
+        first, *more = (opened.enter_context(open_backend("fork", console)) for _ in range(lanes))
         work = Audit(
             plan.model_copy(update={"backend": "fork"}),
-            backend,
+            first,
             _folder(reports, plan),
             SystemClock(),
             Choice(seed, exhaustive, STEP_PLACES_MAX, chosen_groups(places or ())),
@@ -93,6 +104,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
             _on_ray(reports, console) if confirm else None,
             follows_script=workers is None,
             options=_options(workers, budget, runs, exhaustive=exhaustive, places=places),
+            more_backends=more,
         )
         card = work.run()
     _tell(card, work.folder, console, as_json=as_json, junit=junit)

@@ -1,6 +1,6 @@
 """Clean runs, kill map, strikes, findings, card: an audit from beginning to end."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from chaos.audit.confirmation import Confirm, confirmation
 from chaos.audit.finding import size
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import GROUPS, Group
+from chaos.audit.lanes import side_by_side
 from chaos.audit.places import STEP_PLACES_MAX, interleaved, kill_map
 from chaos.audit.plans import plan_of
 from chaos.audit.strike import Strike
@@ -45,6 +46,7 @@ class Audit:
 
     `follows_script`: the plan's number of workers is a guess, and gives way to
     the script's own. `options` are those of the command line that repeats it.
+    With `more_backends`, strikes run side by side, one on each.
     """
 
     plan: Plan
@@ -57,6 +59,7 @@ class Audit:
     confirm: Confirm | None = None
     follows_script: bool = True
     options: Sequence[str] = ()
+    more_backends: Sequence[Backend] = ()
     _runs: list[StruckRun] = field(default_factory=list, init=False)
     _kept: dict[Defect, StruckRun] = field(default_factory=dict, init=False)
 
@@ -77,6 +80,7 @@ class Audit:
             ended = self._strike_all(clean, strikes, start)
         finally:
             seconds = seconds_since(start, self.clock)
+            self._runs.sort(key=lambda row: row.number)
             card = conclusion.card(self._runs, ended=ended, seconds=seconds)
         return self._confirmed(card, conclusion)
 
@@ -94,13 +98,29 @@ class Audit:
 
     def _strike_all(self, clean: Clean, strikes: Sequence[Strike], start: int) -> Ended:
         first = self.clock.now_ns()
-        for number, strike in enumerate(interleaved(strikes)):
-            self._show(len(strikes), start, first)
-            if self.budget.is_spent(seconds=seconds_since(start, self.clock), runs=number):
-                return "budget"
-            self._runs.append(self._strike(clean, strike, number))
+        wanted, taken = list(enumerate(interleaved(strikes))), []
+
+        def next_strikes() -> Iterator[tuple[int, Strike]]:
+            for number, strike in wanted:
+                self._show(len(strikes), start, first)
+                if self.budget.is_spent(seconds=seconds_since(start, self.clock), runs=number):
+                    return
+                taken.append(number)
+                yield number, strike
+
+        def work(backend: Backend, job: tuple[int, Strike]) -> StruckRun:
+            return self._strike(backend, clean, job[1], job[0])
+
+        backends = [self.backend, *self.more_backends]
+        for row in side_by_side(work, next_strikes(), backends):
+            self._settle(row)
         self._show(len(strikes), start, first)
-        return "all"
+        return "all" if len(taken) == len(wanted) else "budget"
+
+    def _settle(self, row: StruckRun) -> None:
+        self._runs.append(row)
+        directory = self.folder.run(row.number)
+        self.folder.prune(directory, keep_logs=self._stands_for_a_finding(row))
 
     def _show(self, places: int, start: int, first: int) -> None:
         total = places if self.budget.runs is None else min(places, self.budget.runs)
@@ -114,27 +134,25 @@ class Audit:
         last = self._runs[-1] if self._runs else None
         self.show(Progress("strikes", len(self._runs), total, remaining_s, last))
 
-    def _strike(self, clean: Clean, strike: Strike, number: int) -> StruckRun:
+    def _strike(self, backend: Backend, clean: Clean, strike: Strike, number: int) -> StruckRun:
         """Carry out one strike; nothing of it stays in memory but its row."""
         plan, start = plan_of(clean.plan, strike, clean.extent), self.clock.now_ns()
         directory = self.folder.new_run("runs", number, plan)
         try:
-            self.backend.execute(plan, directory, unseen)
+            backend.execute(plan, directory, unseen)
         except BaseException:
             directory.save_history(read_history(directory.journals))
             raise
         seconds = seconds_since(start, self.clock)
         run = self.folder.settle(directory, plan, clean.baseline, seconds=seconds)
-        row = struck_run(number, strike, run)
-        self.folder.prune(directory, keep_logs=self._stands_for_a_finding(row))
-        return row
+        return struck_run(number, strike, run)
 
     def _stands_for_a_finding(self, row: StruckRun) -> bool:
         """Say whether a run is the smallest of its defect so far, and let go of the one before."""
         if row.validity != "invalid":
             return False
         before = self._kept.get(row.defects[0])
-        if before is not None and size(before) < size(row):
+        if before is not None and (size(before), before.number) < (size(row), row.number):
             return False
         if before is not None:
             self.folder.prune(self.folder.run(before.number))

@@ -4,6 +4,8 @@ Each is a ratio of two things timed in this one run, or a duration that says
 what it includes; none is a test, because machines differ and are noisy.
 """
 
+import contextlib
+import os
 import resource
 import statistics
 import tempfile
@@ -19,6 +21,7 @@ import psutil
 from chaos.audit.base import base_plan
 from chaos.audit.extent import extent
 from chaos.audit.group import Group
+from chaos.audit.lanes import lanes_for, side_by_side
 from chaos.audit.places import kill_map
 from chaos.audit.plans import plans
 from chaos.backends.fork.backend import ForkBackend
@@ -43,6 +46,7 @@ STEP_GROUPS: tuple[Group, ...] = (
 )
 MID_EPOCH: tuple[Group, ...] = ("mid-epoch",)
 SAMPLE = 20
+SIDE_SAMPLE = 60
 RAY_SAMPLE = 3
 STEPS = 3000
 
@@ -78,6 +82,22 @@ def restart_s(history: History) -> float:
     return (first - ended) / 1e9
 
 
+def together(plans_: Sequence[Plan], folder: Path, clean: History, first: ForkBackend) -> float:
+    """Strike all plans, as many side by side as an audit would; gives the seconds.
+
+    They include the start of the further zygotes.
+    """
+    lanes = lanes_for(os.cpu_count() or 1, workers=plans_[0].job.workers)
+    with contextlib.ExitStack() as opened:
+        more = [opened.enter_context(ForkBackend()) for _ in range(lanes - 1)]
+
+        def work(backend: Any, plan: Plan) -> History:
+            return struck(backend, plan, folder, clean)
+
+        seconds, _ = timed(lambda: list(side_by_side(work, plans_, [first, *more])))
+    return seconds
+
+
 def against_a_warm_cluster(folder: Path) -> None:
     """Compare the same strikes on the embedded backend and on a warm local Ray cluster."""
     base = base_plan(DIGITS, ["--epochs", "4"], cwd=ROOT, seed=0)
@@ -85,15 +105,19 @@ def against_a_warm_cluster(folder: Path) -> None:
     with ForkBackend() as fork:
         start_s, clean = timed(lambda: execute(fork, base, folder))
         seen = extent(clean)
-        strikes = kill_map(seen, seed=0, choose=MID_EPOCH)
-        chosen = list(plans(base, strikes[:SAMPLE], seen))
+        strikes = kill_map(seen, seed=0, exhaustive=True, choose=MID_EPOCH)
+        every = list(plans(base, strikes[:SIDE_SAMPLE], seen))
+        chosen = every[:SAMPLE]
         fork_s, histories = zip(
             *(timed(partial(struck, fork, p, folder, clean)) for p in chosen), strict=True
         )
     print(f"zygote start and first clean run            {start_s:.2f} s")
-    print(f"fork: strike, restart, judge, per run       {spread(fork_s)}")
+    print(f"fork: strike, restart, judge, one by one    {spread(fork_s)}")
     print(f"fork: fault to next attempt's first step    {spread([*map(restart_s, histories)])}")
-    on_ray(folder, base, chosen[:RAY_SAMPLE], statistics.median(fork_s))
+    with ForkBackend() as fork:
+        each_s = together(every, folder, clean, fork) / len(every)
+    print(f"fork: more of them side by side, per run    {each_s:.2f} s (n={len(every)})")
+    on_ray(folder, base, chosen[:RAY_SAMPLE], each_s)
 
 
 def on_ray(folder: Path, base: Plan, chosen: Sequence[Plan], fork_s: float) -> None:
@@ -105,7 +129,8 @@ def on_ray(folder: Path, base: Plan, chosen: Sequence[Plan], fork_s: float) -> N
         )
     print(f"ray, warm cluster: the same, per run        {spread(ray_s)}")
     print(f"ray: fault to next attempt's first step     {spread([*map(restart_s, histories)])}")
-    print(f"ratio of the medians, ray / fork            {statistics.median(ray_s) / fork_s:.1f}x")
+    ratio = statistics.median(ray_s) / fork_s
+    print(f"runs per second, fork side by side / ray    {ratio:.1f}x")
 
 
 def exhaustive(folder: Path) -> None:
@@ -119,7 +144,7 @@ def exhaustive(folder: Path) -> None:
         chosen = list(plans(base, strikes, seen))
         zygote = [p for p in psutil.Process().children() if "zygote" in " ".join(p.cmdline())]
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, rss(zygote)
-        seconds, _ = timed(lambda: [struck(fork, plan, folder, clean) for plan in chosen])
+        seconds = together(chosen, folder, clean, fork)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, rss(zygote)
     print(f"exhaustive: {len(chosen)} kill points                  {seconds:.1f} s, all valid")
     print(

@@ -1,0 +1,77 @@
+"""Work side by side: each lane has a backend and a thread of its own.
+
+The ranks of a small job wait for each other about as long as they compute, so
+more runs than cores allow at first sight still go faster together.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from chaos.run.ports import Backend
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def lanes_for(cpus: int, *, workers: int) -> int:
+    """Give how many runs of a job with so many workers go well together."""
+    return max(1, 2 * cpus // workers)
+
+
+def side_by_side(
+    work: Callable[[Backend, T], R], items: Iterable[T], backends: Sequence[Backend]
+) -> Iterator[R]:
+    """Do `work` on every item and give each result as it comes.
+
+    An item is taken when a lane is free, not before. Where work raises, or
+    nobody wants the rest, the backends are closed, which breaks off what is
+    under way.
+    """
+    if len(backends) == 1:
+        yield from (work(backends[0], item) for item in items)
+        return
+    with Lanes(backends) as lanes:
+        for item in items:
+            while not lanes.idle:
+                yield from lanes.finished()
+            lanes.start(work, item)
+        while lanes.running:
+            yield from lanes.finished()
+
+
+class Lanes:
+    """Threads that stay as long as the lanes: what a thread forked asks to die with it."""
+
+    def __init__(self, backends: Sequence[Backend]) -> None:
+        self._backends = backends
+        self.idle = [(ThreadPoolExecutor(1), backend) for backend in backends]
+        self._threads = [thread for thread, _ in self.idle]
+        self.running: dict[Future[Any], tuple[ThreadPoolExecutor, Backend]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for backend in self._backends if kind is not None else self._backends[1:]:
+            backend.close()
+        for thread in self._threads:
+            thread.shutdown()
+
+    def start(self, work: Callable[[Backend, T], R], item: T) -> None:
+        """Begin an item on an idle lane."""
+        thread, backend = self.idle.pop()
+        self.running[thread.submit(work, backend, item)] = (thread, backend)
+
+    def finished(self) -> Iterator[Any]:
+        """Wait until a lane is free; gives what it and others have done, or raises as they did."""
+        done, _ = wait(self.running, return_when=FIRST_COMPLETED)
+        for future in done:
+            self.idle.append(self.running.pop(future))
+            yield future.result()
