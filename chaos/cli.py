@@ -156,7 +156,7 @@ def exit_code(rows: list[SuiteRow]) -> int:
 def main() -> None:
     """Run the command line and turn what chaos raises into a message and a code."""
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        code = app(standalone_mode=False) or EXIT_VALID
     except UsageError as error:
         _complain(str(error))
         sys.exit(EXIT_USAGE)
@@ -164,8 +164,7 @@ def main() -> None:
         _complain(str(error))
         sys.exit(EXIT_HARNESS)
     except (KeyboardInterrupt, typer.Abort):
-        _complain("interrupted; what was seen is in the run's directory")
-        sys.exit(EXIT_INTERRUPTED)
+        code = EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - a defect of ours must not look like a verdict
         if hasattr(error, "show"):  # a mistake on the command line, from the click in typer
             error.show()
@@ -173,6 +172,9 @@ def main() -> None:
         Console(stderr=True).print_exception()
         _complain("chaos itself failed; what was seen is in the run's directory")
         sys.exit(EXIT_HARNESS)
+    if code == EXIT_INTERRUPTED:  # typer turns Ctrl-C into this code without a word
+        _complain("interrupted; what was seen is in the run's directory")
+    sys.exit(code)
 
 
 def _write(console: Console, rows: list[SuiteRow], reports: Path, junit: Path | None) -> None:
