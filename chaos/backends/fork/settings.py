@@ -3,6 +3,7 @@
 import os
 
 from chaos.backends.train.address import CALLBACK
+from chaos.backends.train.compat import CALLBACKS_ENV
 from chaos.model.plan import Plan
 
 # Read by Ray Train. Polls are frequent: nothing here is far away.
@@ -18,7 +19,6 @@ TRAIN_ENV = {
     "OMP_NUM_THREADS": "1",  # as Ray sets it for a worker of one CPU
     "GLOO_SOCKET_IFNAME": "lo",
 }
-CALLBACKS_ENV = "RAY_TRAIN_CALLBACKS"
 
 
 def zygote_env(plan: Plan) -> dict[str, str]:

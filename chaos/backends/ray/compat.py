@@ -70,11 +70,6 @@ def node_id_of(node: Any) -> str:  # noqa: ANN401 - a Node of Ray
     return str(node.node_id)
 
 
-def pids_of(node: Any) -> list[int]:  # noqa: ANN401 - a Node of Ray
-    """Give the pids of the processes that a node object started (raylet, GCS, monitors)."""
-    return [info.process.pid for infos in node.all_processes.values() for info in infos]
-
-
 # -- the control plane -------------------------------------------------------------------------
 
 

@@ -42,6 +42,13 @@ def train_context() -> Any:  # noqa: ANN401 - Ray's internal TrainContext
     return get_train_context()
 
 
+def own_node_id() -> str:
+    """Give the id of the node that this worker was placed on."""
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
 def handed_checkpoint() -> str | None:
     """Give the name of the checkpoint directory that this worker was started with."""
     return checkpoint_name(train_context().checkpoint)

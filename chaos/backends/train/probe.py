@@ -11,8 +11,6 @@ import signal
 import threading
 from typing import Any
 
-import ray
-
 from chaos.backends.train import compat
 from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.steps import StepHook
@@ -67,7 +65,7 @@ class Probe:
         pid = os.getpid()
         journal = Journal(directory.journals, f"worker-{pid}", role="worker", clock=SystemClock())
         context = compat.train_context()
-        node_id = ray.get_runtime_context().get_node_id()
+        node_id = compat.own_node_id()
         rank = context.get_world_rank()
         checkpoint = compat.checkpoint_name(context.checkpoint)
         epoch = lineage["epochs"].get(checkpoint, -1) + 1
