@@ -39,6 +39,15 @@ def test_a_reference_travels_by_value() -> None:
     assert core.get(again) == {"a": 1}
 
 
+def test_what_is_stored_is_pickled_once_and_keeps_the_value_of_then() -> None:
+    value = {"a": 1}
+    stored = core.Stored(value)
+    value["a"] = 2
+
+    assert core.get(pickle.loads(core.dumps(stored))) == {"a": 1}
+    assert core.get(pickle.loads(core.dumps([stored]))[0]) == {"a": 1}
+
+
 def test_an_exception_that_cannot_travel_is_told_in_words() -> None:
     class LocalError(Exception):
         def __reduce__(self) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.backends.fork.compat import WARM
 from chaos.backends.ray import compat
 
 SOURCES = sorted(Path(compat.__file__).parents[1].glob("*/compat.py"))
@@ -28,6 +29,12 @@ def test_ray_still_has(module: str, name: str | None) -> None:
     found = importlib.import_module(module)
 
     assert name is None or hasattr(found, name)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("module", WARM)
+def test_what_a_zygote_imports_beforehand_is_there(module: str) -> None:
+    assert importlib.import_module(module)
 
 
 def test_there_are_names_to_look_for() -> None:

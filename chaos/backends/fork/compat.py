@@ -7,12 +7,14 @@ are replaced in the zygote, before the user's script runs.
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
 import ray
 
 from chaos.backends.fork import core
+from chaos.backends.train.address import CALLBACK
 from chaos.errors import UsageError
 
 if TYPE_CHECKING:
@@ -143,7 +145,7 @@ def replace_core() -> None:
 
     context = Context()
     ray._private.worker._global_node = Session()  # noqa: SLF001
-    ray.get, ray.put, ray.wait = core.get, core.put, core.wait
+    ray.get, ray.put, ray.wait = core.get, core.Stored, core.wait
     ray.remote = _remote
     ray.kill = lambda actor, **_: actor.end()
     ray.nodes = list
@@ -183,11 +185,25 @@ def controller_class() -> Any:  # noqa: ANN401
     return TrainController
 
 
+# What workers and drivers were seen to import after their fork (Ray 2.60, torch 2.13):
+# `ray.tune` alone costs a worker 60 ms, more than its process group.
+WARM = (
+    "ray.train.torch",
+    "ray.tune",
+    "ray.data._internal.issue_detection.issue_detector_manager",
+    "ray.data._internal.operator_event_exporter",
+    "ray.train.v2._internal.callbacks.preemption_callback",
+    "torch._dynamo",
+    "torch.distributed",
+    "torch.profiler._cupti_monitor",
+    "torch.utils.serialization.config",
+)
+
+
 def warm_up() -> None:
     """Import, once, what every worker would import at its own expense."""
-    import ray.train.torch  # noqa: F401
-    import torch._dynamo
-    import torch.distributed  # noqa: F401
+    for name in (*WARM, CALLBACK.rpartition(".")[0]):
+        importlib.import_module(name)
 
 
 def _needs_cluster(callback: Any) -> bool:  # noqa: ANN401

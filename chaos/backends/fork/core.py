@@ -55,6 +55,23 @@ def put(value: Any) -> Ref:  # noqa: ANN401 - any value
     return Ref(future)
 
 
+class Stored(Ref):
+    """What `ray.put` gives: pickled there and then, once, however often it travels."""
+
+    def __init__(self, value: Any) -> None:  # noqa: ANN401 - any value
+        super().__init__(Future())
+        self._pickled = dumps(value)
+        self.future.set_result(value)
+
+    def __reduce__(self) -> tuple[Callable[[Any], Ref], tuple[Any]]:
+        """Travel as the bytes that were made when it was stored."""
+        return _unpickled, (self._pickled,)
+
+
+def _unpickled(pickled: bytes) -> Ref:
+    return put(pickle.loads(pickled))  # noqa: S301 - our own bytes
+
+
 def get(refs: Any, *, timeout: float | None = None) -> Any:  # noqa: ANN401 - as `ray.get`
     """Wait for one reference or for a list of them."""
     if isinstance(refs, Ref):

@@ -6,6 +6,7 @@ harness asks for, a worker for each that a driver asks for.
 """
 
 import faulthandler
+import gc
 import os
 import selectors
 import signal
@@ -42,6 +43,10 @@ class Zygote:
 
     def serve(self) -> RunPart:
         """Serve for ever; returns in each driver, with the run that it is to carry out."""
+        # Nothing that exists by now is ever garbage, and a collector that looked at it in a
+        # child would copy its pages.
+        gc.collect()
+        gc.freeze()
         self._harness.send(Ready())
         while True:
             for key, _ in self._selector.select(POLL_S):
