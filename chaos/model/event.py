@@ -20,6 +20,7 @@ from chaos.model.events.harness import (
     JournalOpened,
     Leftover,
     LeftoversSearched,
+    MemoryExhausted,
     RunEnded,
     RunStarted,
     StackTaken,
@@ -56,6 +57,7 @@ AnyEvent: TypeAlias = (
     | RunStarted
     | DriverExited
     | DeadlinePassed
+    | MemoryExhausted
     | StackTaken
     | LeftoversSearched
     | Leftover
@@ -105,6 +107,7 @@ __all__ = [
     "Leftover",
     "LeftoversSearched",
     "LossResolved",
+    "MemoryExhausted",
     "NoticeGiven",
     "ObserverFailed",
     "ProbeFailed",

@@ -9,6 +9,7 @@ Watched: TypeAlias = (
     | ev.RunStarted
     | ev.DriverExited
     | ev.DeadlinePassed
+    | ev.MemoryExhausted
     | ev.StackTaken
     | ev.LeftoversSearched
     | ev.Leftover
@@ -61,6 +62,9 @@ def _of_the_harness(event: Watched) -> str:
             text = f"driver exited with {how}"
         case ev.DeadlinePassed():
             text = f"run ended by the harness: still going after {event.limit_s:g} s"
+        case ev.MemoryExhausted():
+            whose = "its largest process" if event.rank is None else f"rank {event.rank}"
+            text = f"memory was {event.share:.0%} full: {whose} (pid {event.pid}) was ended"
         case ev.StackTaken():
             whose = "the driver" if event.rank is None else f"rank {event.rank}"
             text = f"stacks of {whose} (pid {event.pid}) are in {event.path}"

@@ -8,11 +8,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from chaos.backends.fork.memory import THRESHOLD_ENV, used_share
 from chaos.model.event import (
     Committed,
     FailureDecided,
     FitReturned,
     Leftover,
+    MemoryExhausted,
     ScriptRaised,
     StackTaken,
     StepDone,
@@ -62,6 +64,19 @@ def test_a_retry_budget_that_is_spent_ends_the_job_as_on_ray(run: RunJob) -> Non
 def test_a_segfault_ends_its_own_attempt_and_no_more(run: RunJob) -> None:
     judged = run(segfault=True)
 
+    assert [event.decision for _, event in judged.history.of(FailureDecided)] == ["RETRY"]
+    assert judged.result("outcome") == "valid"
+
+
+def test_a_rank_that_eats_the_memory_ends_its_own_attempt_and_no_more(
+    run: RunJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gib = 2**30 / psutil.virtual_memory().total
+    monkeypatch.setenv(THRESHOLD_ENV, str(used_share() + 1.5 * gib))
+
+    judged = run(eat=True)
+
+    assert [event.rank for _, event in judged.history.of(MemoryExhausted)] == [0]
     assert [event.decision for _, event in judged.history.of(FailureDecided)] == ["RETRY"]
     assert judged.result("outcome") == "valid"
 

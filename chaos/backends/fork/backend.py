@@ -13,6 +13,7 @@ from typing import Self
 
 import psutil
 
+from chaos.backends.fork import memory
 from chaos.backends.fork.messages import Exited, Failed, Ready, Started, StartRun
 from chaos.backends.fork.server import GateServer
 from chaos.backends.fork.settings import zygote_env
@@ -27,6 +28,7 @@ from chaos.model.event import (
     DriverExited,
     Leftover,
     LeftoversSearched,
+    MemoryExhausted,
     RunEnded,
     RunStarted,
     ScriptRaised,
@@ -176,6 +178,7 @@ class Run:
         self.journal = Journal(self.directory.journals, "harness", role="harness", clock=self.clock)
         self.tail = Tail(self.directory.journals)
         self.seen: list[AnyEvent] = []
+        self._memory_limit = memory.threshold()
 
     def execute(self) -> None:
         """Fork a driver, watch it, clean up; the history says how it went."""
@@ -209,6 +212,7 @@ class Run:
         try:
             while (code := self.zygote.exit_code(driver)) is None:
                 self._show_new()
+                self._guard_memory()
                 if seconds_since(start, self.clock) > self.plan.limits.run_s:
                     self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
                     self._take_stacks(driver)
@@ -218,6 +222,19 @@ class Run:
                 os.kill(driver, signal.SIGKILL)
                 code = -signal.SIGKILL
             self.journal.add(DriverExited(code=code))
+
+    def _guard_memory(self) -> None:
+        """End the largest process of the run where memory runs out; its attempt fails."""
+        if memory.used_share() < self._memory_limit:
+            return
+        if (process := memory.largest(self.zygote_children())) is None:
+            return
+        started = (e for e in self.seen if isinstance(e, WorkerStarted))
+        rank = next((e.rank for e in started if e.pid == process.pid), None)
+        share = memory.used_share()
+        self.journal.add(MemoryExhausted(pid=process.pid, rank=rank, share=share))
+        _kill(process)
+        psutil.wait_procs([process], timeout=END_S)
 
     def _end(self, *, interrupted: bool) -> None:
         self._search_leftovers()

@@ -42,6 +42,17 @@ class StackTaken(Event, frozen=True, kw_only=True):
     path: str
 
 
+class MemoryExhausted(Event, frozen=True, kw_only=True):
+    """The machine's memory was nearly full and the run's largest process was ended.
+
+    `share` is the part that was in use; `rank` is None where it was no rank.
+    """
+
+    pid: int
+    rank: int | None
+    share: float
+
+
 class LeftoversSearched(Event, frozen=True, kw_only=True):
     """The harness has looked for what the run left behind, in these places."""
 

@@ -36,6 +36,12 @@ def train_loop(config):
             if config["segfault"] and epoch == 1 and start == 0:
                 time.sleep(0.5)  # long enough for the controller to commit epoch 0
                 os.kill(os.getpid(), signal.SIGSEGV)
+            if config["eat"] and epoch == 1 and start == 0:
+                time.sleep(0.5)
+                eaten = []
+                for _ in range(48):  # 3 GiB, unless it is ended before
+                    eaten.append(bytearray(os.urandom(1) * (64 << 20)))
+                    time.sleep(0.05)
             if config["loud"]:
                 print("x" * 10_000, flush=True)
             if config["hang"] and start > 0 and step == 2:
@@ -59,7 +65,7 @@ def train_loop(config):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=3)
-    for defect in ("raise", "hang", "noise", "leave", "local", "greedy", "segfault", "loud"):
+    for defect in ("raise", "hang", "noise", "leave", "local", "greedy", "segfault", "loud", "eat"):
         parser.add_argument(f"--{defect}", action="store_true")
     args = parser.parse_args()
     if args.local:

@@ -1,0 +1,51 @@
+"""A rank that eats the machine's memory ends, before the kernel ends something else.
+
+On a cluster Ray's memory monitor does this: where a node's memory is more than
+`RAY_memory_usage_threshold` full (0.95, Ray 2.60), it kills a worker. The
+embedded backend kills the largest process of the run.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+THRESHOLD_ENV = "RAY_memory_usage_threshold"
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def threshold() -> float:
+    """Give the share of memory in use at which a worker is ended."""
+    return float(os.environ.get(THRESHOLD_ENV, "0.95"))
+
+
+def used_share(cgroup: Path = CGROUP) -> float:
+    """Give the share of memory in use, of the machine or of the container (cgroup v2)."""
+    machine = psutil.virtual_memory()
+    share = 1 - machine.available / machine.total
+    try:
+        limit = int((cgroup / "memory.max").read_text())
+        used = int((cgroup / "memory.current").read_text()) - _reclaimable(cgroup)
+    except (OSError, ValueError):  # no cgroup v2 here, or "max": no limit
+        return share
+    return max(share, used / limit)
+
+
+def largest(processes: Sequence[psutil.Process]) -> psutil.Process | None:
+    """Give the process with the most memory of its own."""
+    sizes = [(_size(process), process) for process in processes]
+    return max(sizes, key=lambda pair: pair[0])[1] if sizes else None
+
+
+def _reclaimable(cgroup: Path) -> int:
+    """Give the bytes of file cache that the kernel would give up first."""
+    lines = (cgroup / "memory.stat").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+
+
+def _size(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0
