@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from os.path import normpath
 from pathlib import Path
+from typing import Any
 
 from chaos.audit.arguments import args_of
 from chaos.audit.extent import Extent
@@ -13,6 +14,7 @@ from chaos.plan.make import slug
 
 WORKERS_GUESSED = 2
 CLEAN_RUN_S = 600.0
+RANGE = 2
 
 
 def base_plan(
@@ -44,10 +46,22 @@ def base_plan(
 
 
 def with_own_workers(plan: Plan, extent: Extent) -> Plan:
-    """Give the plan with as many workers as the script itself asks for, if that is a number."""
-    own = extent.own("num_workers")
-    if not isinstance(own, int) or isinstance(own, bool) or own < 1 or own == plan.job.workers:
+    """Give the plan with as many workers as the script itself asks for, if that is known."""
+    least, most = _range(extent.own("num_workers"))
+    if most is None or (least, most) == (plan.job.min_workers, plan.job.workers):
         return plan
-    job = plan.job.model_copy(update={"workers": own})
-    shape = plan.shape.model_copy(update={"nodes": own + 1})
+    job = plan.job.model_copy(update={"workers": most, "min_workers": least})
+    shape = plan.shape.model_copy(update={"nodes": most + 1})
     return plan.model_copy(update={"job": job, "shape": shape})
+
+
+def _range(own: Any) -> tuple[int | None, int | None]:  # noqa: ANN401 (settings are of any type)
+    """Read `num_workers`: a number, or for an elastic job the fewest and the most."""
+    least, most = own if isinstance(own, list | tuple) and len(own) == RANGE else (None, own)
+    if not _is_count(most):
+        return None, None
+    return (least if _is_count(least) and least < most else None), most
+
+
+def _is_count(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

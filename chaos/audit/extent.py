@@ -53,6 +53,11 @@ class Extent:
         return bool(self.saved)
 
     @property
+    def is_elastic(self) -> bool:
+        """Whether the script lets Ray go on with fewer workers."""
+        return isinstance(self.own("num_workers"), list | tuple)
+
+    @property
     def uploaders(self) -> tuple[int, ...]:
         """The ranks on which an upload was seen."""
         return tuple(sorted({rank for _, rank in self.uploads}))

@@ -19,6 +19,7 @@ Group: TypeAlias = Literal[
     "same step in every attempt",
     "notice before the loss",
     "node lost",
+    "fewer workers after it",
 ]
 GROUPS: tuple[Group, ...] = get_args(Group)
 

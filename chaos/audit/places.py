@@ -134,5 +134,7 @@ def _why_none(group: Group, extent: Extent) -> str:
         return f"it needs three epochs with steps; the job has {len({e for e, _ in extent.steps})}"
     if group == "notice before the loss":
         return "training is over too soon after any step for a notice to run out"
+    if group == "fewer workers after it":
+        return "the job is not elastic: `num_workers` is a number, not (min, max)"
     longest = max(extent.steps.values(), default=0)
     return f"the job has {plural(len(extent.epochs), 'epoch')} of up to {plural(longest, 'step')}"

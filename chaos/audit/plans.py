@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from chaos.audit.extent import Extent
 from chaos.audit.strike import Strike
-from chaos.model.plan import Plan
+from chaos.model.plan import Plan, Shape
 from chaos.model.scenario import Expect, FailureBudget, Limits
 
 RUN_TIMES, RUN_EXTRA_S = 10, 20.0
@@ -28,11 +28,19 @@ def plan_of(base: Plan, strike: Strike, extent: Extent) -> Plan:
         update={
             "scenario": f"{strike.group}: {strike.name}",
             "job": base.job.model_copy(update={"failure": budget(strike, extent)}),
+            "shape": _shape(base, strike),
             "ops": strike.ops,
             "expect": Expect(attempts=attempts, ignore_metrics=base.expect.ignore_metrics),
             "limits": Limits(run_s=run_s, gate_s=base.limits.gate_s),
         }
     )
+
+
+def _shape(base: Plan, strike: Strike) -> Shape:
+    """Give the nodes: without a spare where the job is to go on with fewer workers."""
+    if strike.group != "fewer workers after it":
+        return base.shape
+    return base.shape.model_copy(update={"nodes": -(-base.job.workers // base.shape.cpus_per_node)})
 
 
 def budget(strike: Strike, extent: Extent) -> FailureBudget:

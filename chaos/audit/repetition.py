@@ -5,6 +5,7 @@ from chaos.check.result import plural
 from chaos.check.trajectory import difference
 from chaos.check.trial import Course
 from chaos.model.history import History
+from chaos.model.scenario import Expect
 from chaos.record import Record
 
 
@@ -42,7 +43,7 @@ def repetition(first: History, second: History) -> Repetition:
     ours, theirs = Course(second), Course(first)
     whole = len(second)  # all of it was recorded before any fault
     comparison = Comparison.of(
-        ours.attempts, ours.lineage, theirs.lineage, tolerance=None, began=whole
+        ours.attempts, ours.lineage, theirs.lineage, expect=Expect(), began=whole
     )
     apart = comparison.control.first
     place = None

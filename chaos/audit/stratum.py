@@ -98,7 +98,10 @@ def _in_epochs(extent: Extent, draws: random.Random) -> Iterator[Stratum]:
             yield _single("twice in one epoch", _kills(*pair))
         # An op fires once per run, so the second of two at one place waits for the next attempt.
         yield _single("same step in every attempt", _kills(at, at))
-        yield _single("node lost", (Op(index=0, at=at, kill_node=KillNode()),))
+        lost = (Op(index=0, at=at, kill_node=KillNode()),)
+        yield _single("node lost", lost)
+        if extent.is_elastic:
+            yield _single("fewer workers after it", lost)
         if (notice_s := _notice_s(extent.left_s.get(epoch, 0.0))) is not None:
             notice = Op(index=0, at=at, preempt_node=PreemptNode(notice_s=notice_s))
             yield _single("notice before the loss", (notice,))

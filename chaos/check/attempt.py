@@ -86,6 +86,11 @@ class Attempt:
         """Where it goes on: the earliest epoch of its ranks, None if none has started."""
         return min((start.epoch for start in self.starts.values()), default=None)
 
+    @property
+    def size(self) -> int:
+        """How many workers it has."""
+        return len(self.places) or len(self.starts)
+
     @cached_property
     def by_epoch(self) -> Mapping[tuple[int, int], Sequence[Step]]:
         """Its steps by (rank, epoch)."""

@@ -13,7 +13,7 @@ from chaos.check.attempt import Attempt, Step
 from chaos.check.lineage import Lineage
 from chaos.check.pair import Pair, Tally, loss_pairs, metric_pairs
 from chaos.check.values import is_below
-from chaos.model.scenario import Tolerance
+from chaos.model.scenario import Expect, Tolerance
 
 Divergence = Pair
 
@@ -28,7 +28,9 @@ class Comparison:
     the fault too and cannot be held against the job, `unproven` differ and
     were not seen before it, `ignored` the scenario leaves out. `steps_apart`
     are surviving steps without a loss on both sides, `silent` the resumed
-    attempts of which nothing that survived was compared.
+    attempts of which nothing that survived was compared. `resized` counts the
+    surviving steps of attempts with another number of workers, which have no
+    counterpart.
     """
 
     control: Tally
@@ -39,6 +41,7 @@ class Comparison:
     ignored: tuple[str, ...]
     steps_apart: int
     silent: tuple[int, ...]
+    resized: int
 
     @classmethod
     def of(
@@ -47,22 +50,25 @@ class Comparison:
         ours: Lineage,
         theirs: Lineage,
         *,
-        tolerance: Tolerance | None,
+        expect: Expect,
         began: int,
-        ignore: tuple[str, ...] = (),
+        resized: frozenset[int] = frozenset(),
     ) -> Self:
         """Compare a lineage with the baseline's; `began` is the first fault's event number."""
+        tolerance, ignore = expect.loss_tolerance, expect.ignore_metrics
         epochs = {commit.epoch: commit for commit in theirs.commits}
         places = {(s.rank, s.epoch, s.step): s.losses for s in _steps_of(theirs)}
         before = (s for a in attempts for s in a.steps if s.number < began)
         saved = (c for a in attempts for c in a.commits if c.number < began)
-        losses = list(loss_pairs(_steps_of(ours), places))
-        reported = list(metric_pairs(ours.commits, epochs))
+        steps = [step for step in _steps_of(ours) if step.attempt not in resized]
+        commits = [commit for commit in ours.commits if commit.attempt not in resized]
+        losses = list(loss_pairs(steps, places))
+        reported = list(metric_pairs(commits, epochs))
         left_out = _LeftOut.of(reported, metric_pairs(saved, epochs), tolerance, ignore)
         metrics = [pair for pair in reported if pair.what not in left_out.names]
         heard = {pair.number for pair in losses}
         # A report without any metric owes nothing: there is nothing in it to compare.
-        owed = {s.attempt for s in _steps_of(ours)} | {pair.attempt for pair in reported}
+        owed = {s.attempt for s in steps} | {pair.attempt for pair in reported}
         silent = owed - {pair.attempt for pair in (*losses, *metrics)}
         return cls(
             control=Tally.of(loss_pairs(before, places), tolerance),
@@ -71,8 +77,9 @@ class Comparison:
             not_compared=tuple(sorted(left_out.differing)),
             unproven=tuple(sorted(left_out.unproven)),
             ignored=tuple(sorted(left_out.ignored)),
-            steps_apart=sum(step.number not in heard for step in _steps_of(ours)),
+            steps_apart=sum(step.number not in heard for step in steps),
             silent=tuple(sorted(index for index in silent if index > 0)),
+            resized=len(_steps_of(ours)) - len(steps),
         )
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from chaos.check.attempt import Start
 from chaos.check.restarts import Restart
-from chaos.check.result import conclude, plural, unknown, without_restart
+from chaos.check.result import conclude, nothing_due, plural, unknown, without_restart
 from chaos.check.trial import Course, Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
@@ -14,7 +14,8 @@ NAME = "cursor"
 def check(trial: Trial) -> CheckResult:
     """Require the baseline's number of steps, per rank, in the first epoch after a restart.
 
-    Workers count steps from their last report, so a part of an epoch that is
+    An attempt with another number of workers has another number of steps, and
+    is left out. Workers count steps from their last report, so a part of an epoch that is
     done twice (Lightning-AI/pytorch-lightning#19815) or left out
     (Lightning-AI/pytorch-lightning#5325) shows as another number of steps.
     """
@@ -23,7 +24,10 @@ def check(trial: Trial) -> CheckResult:
     if trial.reference is None:
         return unknown(NAME, f"{trial.no_reference} to count an epoch's steps by")
     anomalies, doubts, counted = [], [], 0
-    for restart in trial.restarts:
+    alike = [r for r in trial.restarts if r.attempt.index not in trial.resized]
+    if not alike:
+        return nothing_due(NAME, "after the restart an epoch has another number of workers' steps")
+    for restart in alike:
         anomalies += list(_anomalies(restart, trial, trial.reference))
         whole = sum(_is_whole(restart, start, trial) for start in _starts(restart))
         if whole == 0 and restart is trial.restarts[-1]:
@@ -34,7 +38,7 @@ def check(trial: Trial) -> CheckResult:
         anomalies=anomalies,
         doubts=doubts,
         evidence=counted,
-        summary=f"no step repeated or skipped after {plural(len(trial.restarts), 'restart')}",
+        summary=f"no step repeated or skipped after {plural(len(alike), 'restart')}",
     )
 
 

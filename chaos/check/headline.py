@@ -76,6 +76,8 @@ def _good(trial: Trial) -> str:
     equal = "bitwise equal to its baseline"
     if trial.plan.expect.loss_tolerance is not None:
         equal = "equal to its baseline within the tolerance it states"
+    if trial.comparison is not None and trial.comparison.resized:
+        return f"{went_on}with another number of workers it finished: {size}"
     if trial.comparison is not None and trial.comparison.steps_apart:
         equal = f"{equal}, so far as it could be compared"
     return f"{went_on or 'the job '}came out {equal}: {size}"

@@ -6,8 +6,10 @@ from chaos.check.result import conclude, plural
 from chaos.check.trial import Trial
 from chaos.model.event import FailureDecided
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.plan.make import NODE_FAULTS
 
 NAME = "retry-budget"
+START_TIMEOUT = "WorkerGroupStartupTimeoutError"
 
 _SETTINGS = {"failures": "max_failures", "preemptions": "max_preemption_failures"}
 
@@ -66,9 +68,19 @@ class _Charges:
     def by_itself(self) -> Iterator[Anomaly]:
         """Give what Ray's controller failed in without anybody's doing."""
         for number, event in self.to("controller"):
-            if not self.trial.error_was_expected:
+            if not self.trial.error_was_expected and not self._waits_for_room(event):
                 message = f"Ray's controller itself failed in attempt {event.attempt}"
                 yield Anomaly(message=f"{message}: {event.error}", events=(number,))
+
+    def _waits_for_room(self, event: FailureDecided) -> bool:
+        """Say whether workers could not be placed in time because nodes had been lost.
+
+        Ray 2.60 asks for as many as before until it has heard that they are
+        gone; a start that times out costs none of the two budgets.
+        """
+        hits = self.trial.hits.get(event.attempt, ())
+        lost_nodes = any(strike.op.kind in NODE_FAULTS for strike in hits)
+        return lost_nodes and event.decision == "RETRY" and START_TIMEOUT in event.error
 
     def misplaced(self) -> Iterator[Anomaly]:
         """Give what was charged to the wrong one of the two budgets."""
@@ -92,7 +104,7 @@ class _Charges:
             if event.attempt not in self.due or event.attempt in charged:
                 again = "a second time" if event.attempt in charged else "though no fault hit it"
                 message = f"attempt {event.attempt} was charged to {_SETTINGS[event.charged]}"
-                yield Anomaly(message=f"{message} {again}: {event.error}", events=(number,))
+                yield Anomaly(message=f"{message} {again}: {_cause(event)}", events=(number,))
             charged.add(event.attempt)
 
     def missing(self) -> Iterator[Anomaly]:
@@ -121,3 +133,8 @@ class _Charges:
     def _count(self, budget: str, due: int) -> str:
         count = plural(len(self.to(budget)), "charge")
         return f"{count} to {_SETTINGS[budget]}, {due} expected"
+
+
+def _cause(event: FailureDecided) -> str:
+    """Give the first rank's error: Ray's own name for it says only that a group has failed."""
+    return next((event.errors[rank] for rank in sorted(event.errors)), event.error)

@@ -21,13 +21,18 @@ def check(trial: Trial) -> CheckResult:
     recorded before the fault is the control: if losses differ there already,
     the job does not repeat here and nothing follows; a metric that differs
     there is left out by name. Unknown where a metric that was not reported
-    there differs, and where nothing of a resumed attempt was compared.
+    there differs, and where nothing of a resumed attempt was compared. An
+    attempt with another number of workers has no counterpart in the baseline.
     """
     if not trial.plan.ops:
         return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
     comparison = trial.comparison
     if comparison is None:
         return unknown(NAME, f"{trial.no_reference} to compare with")
+    if comparison.resized and comparison.losses.compared + comparison.metrics.compared == 0:
+        steps = plural(comparison.resized, "surviving step")
+        what = "was made" if comparison.resized == 1 else "were made"
+        return nothing_due(NAME, f"{steps} {what} with another number of workers")
     control = _doubt(trial, comparison)
     doubts = [control] if control else [*_silences(comparison), *_unproven(trial, comparison)]
     first = None if control else comparison.first
@@ -130,6 +135,9 @@ def _summary(trial: Trial, comparison: Comparison) -> str:
     metrics = plural(comparison.metrics.compared, "metric value")
     apart = comparison.steps_apart
     but = f"; {plural(apart, 'step')} could not be compared" if apart else ""
+    if comparison.resized:
+        steps = plural(comparison.resized, "step")
+        but += f"; {steps} with another number of workers have no counterpart there"
     return f"{losses} and {metrics} equal the baseline's {how}{but}"
 
 
@@ -143,6 +151,6 @@ def _measures(comparison: Comparison) -> Measures:
         "metrics_not_compared": ", ".join(comparison.not_compared) or None,
         "metrics_without_control": ", ".join(comparison.unproven) or None,
         "metrics_ignored": ", ".join(comparison.ignored) or None,
-        "steps_not_compared": comparison.steps_apart,
+        "steps_not_compared": comparison.steps_apart + comparison.resized,
         "control_losses": comparison.control.compared,
     }

@@ -93,6 +93,18 @@ class Trial:
         return restarts(self.history, self.run.attempts, self.run.lineage, self.strikes)
 
     @cached_property
+    def resized(self) -> frozenset[int]:
+        """The attempts with another number of workers than the baseline has.
+
+        Their ranks see other data than the baseline's ranks of the same
+        number, so that no step of theirs has a counterpart.
+        """
+        if self.reference is None or not self.reference.attempts:
+            return frozenset()
+        due = self.reference.attempts[0].size
+        return frozenset(a.index for a in self.run.attempts if a.size != due)
+
+    @cached_property
     def comparison(self) -> Comparison | None:
         """Every loss and metric beside the baseline's; None without a whole baseline."""
         if self.reference is None:
@@ -102,9 +114,9 @@ class Trial:
             self.run.attempts,
             self.run.lineage,
             self.reference.lineage,
-            tolerance=self.plan.expect.loss_tolerance,
+            expect=self.plan.expect,
             began=began,
-            ignore=self.plan.expect.ignore_metrics,
+            resized=self.resized,
         )
 
     @property

@@ -50,6 +50,11 @@ class Job(Record):
         "a train loop's train_loop_config",
     )
     workers: PositiveInt
+    min_workers: PositiveInt | None = Field(
+        default=None,
+        description="the job is elastic: with fewer nodes it goes on with as many workers as "
+        "there is room for, down to this (Ray Train's `num_workers=(min, max)`)",
+    )
     failure: FailureBudget | None = None
     checkpoint: Retention | None = None
     env: dict[str, str] = Field(default_factory=dict)
@@ -68,6 +73,17 @@ class Job(Record):
         if (self.script is None) == (self.train_loop is None):
             raise ValueError("job needs either script or train_loop")
         return self
+
+    @model_validator(mode="after")
+    def _has_room_below(self) -> Self:
+        if self.min_workers is not None and self.min_workers >= self.workers:
+            raise ValueError("job.min_workers must be below job.workers")
+        return self
+
+    @property
+    def num_workers(self) -> int | tuple[int, int]:
+        """The workers as Ray Train's `ScalingConfig` has them."""
+        return self.workers if self.min_workers is None else (self.min_workers, self.workers)
 
     @property
     def source(self) -> str:

@@ -58,13 +58,15 @@ def _misspelt_train_loop(value: Plain, lines: Lines) -> Iterator[Problem]:
 
 def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
     workers = _whole(value, ("job", "workers"), default=None)
+    least_workers = _whole(value, ("job", "min_workers"), default=workers)
     nodes = _whole(value, ("cluster", "nodes"), default=None)
     cpus = _whole(value, ("cluster", "cpus_per_node"), default=1)
-    if workers is None or nodes is None or cpus is None:
+    if workers is None or nodes is None or cpus is None or least_workers is None:
         return
     losses = _node_faults(value)
     left = max(0, nodes - losses) * cpus
-    if left >= workers:
+    # An elastic job begins with all its workers and goes on with those that there is room for.
+    if left >= least_workers and nodes * cpus >= workers:
         return
     loc = ("cluster", "nodes")
     text = f"the cluster holds {left} of {workers} workers (nodes x cpus_per_node)"

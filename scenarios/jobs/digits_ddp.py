@@ -45,6 +45,11 @@ def build_model():
     )
 
 
+def unwrapped(model):
+    """The model as it was before Ray Train made it data-parallel, which for one worker it is not."""
+    return getattr(model, "module", model)
+
+
 def rng_state():
     return {
         "torch": torch.get_rng_state(),
@@ -66,7 +71,7 @@ def save(directory, *, epoch, model, optimizer, schedule):
     if rank == 0:
         shared = {
             "epoch": epoch,
-            "model": model.module.state_dict(),
+            "model": unwrapped(model).state_dict(),
             "optimizer": optimizer.state_dict(),
             "schedule": schedule.state_dict(),
         }
@@ -77,7 +82,7 @@ def load(directory, *, model, optimizer, schedule):
     """Restore everything and return the epoch to go on with."""
     rank = ray.train.get_context().get_world_rank()
     shared = torch.load(os.path.join(directory, "shared.pt"), weights_only=True)
-    model.module.load_state_dict(shared["model"])
+    unwrapped(model).load_state_dict(shared["model"])
     optimizer.load_state_dict(shared["optimizer"])
     schedule.load_state_dict(shared["schedule"])
     set_rng_state(torch.load(os.path.join(directory, f"rng-{rank}.pt"), weights_only=False))
@@ -118,7 +123,8 @@ def train_loop(config):
             start = load(directory, model=model, optimizer=optimizer, schedule=schedule)
 
     for epoch in range(start, config["epochs"]):
-        train_loader.sampler.set_epoch(epoch)
+        if ray.train.get_context().get_world_size() > 1:  # one worker needs no sampler
+            train_loader.sampler.set_epoch(epoch)
         model.train()
         total = 0.0
         for images, labels in train_loader:
@@ -146,6 +152,7 @@ def main():
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--min-workers", type=int, help="elastic: go on with as few as these")
     args = parser.parse_args()
 
     trainer = TorchTrainer(
@@ -156,7 +163,9 @@ def main():
             "lr": args.lr,
             "seed": args.seed,
         },
-        scaling_config=ScalingConfig(num_workers=args.workers),
+        scaling_config=ScalingConfig(
+            num_workers=(args.min_workers, args.workers) if args.min_workers else args.workers
+        ),
         run_config=RunConfig(
             name="digits",
             failure_config=FailureConfig(max_failures=3),

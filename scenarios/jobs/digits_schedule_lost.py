@@ -41,6 +41,11 @@ def build_model():
     )
 
 
+def unwrapped(model):
+    """The model as it was before Ray Train made it data-parallel, which for one worker it is not."""
+    return getattr(model, "module", model)
+
+
 def rng_state():
     return {
         "torch": torch.get_rng_state(),
@@ -62,7 +67,7 @@ def save(directory, *, epoch, model, optimizer, schedule):
     if rank == 0:
         shared = {
             "epoch": epoch,
-            "model": model.module.state_dict(),
+            "model": unwrapped(model).state_dict(),
             "optimizer": optimizer.state_dict(),
             "schedule": schedule.state_dict(),
         }
@@ -73,7 +78,7 @@ def load(directory, *, model, optimizer, schedule):
     """Restore (almost) everything and return the epoch to go on with."""
     rank = ray.train.get_context().get_world_rank()
     shared = torch.load(os.path.join(directory, "shared.pt"), weights_only=True)
-    model.module.load_state_dict(shared["model"])
+    unwrapped(model).load_state_dict(shared["model"])
     optimizer.load_state_dict(shared["optimizer"])
     set_rng_state(torch.load(os.path.join(directory, f"rng-{rank}.pt"), weights_only=False))
     return shared["epoch"] + 1
@@ -113,7 +118,8 @@ def train_loop(config):
             start = load(directory, model=model, optimizer=optimizer, schedule=schedule)
 
     for epoch in range(start, config["epochs"]):
-        train_loader.sampler.set_epoch(epoch)
+        if ray.train.get_context().get_world_size() > 1:  # one worker needs no sampler
+            train_loader.sampler.set_epoch(epoch)
         model.train()
         total = 0.0
         for images, labels in train_loader:

@@ -37,7 +37,10 @@ def extents(draw: st.DrawFn, *, steps_max: int = 8) -> Extent:
         steps=steps,
         left_s={epoch: draw(st.floats(0, 30)) for epoch, _ in steps},
         seconds=3.0,
-        settings={"max_failures": draw(st.sampled_from([-1, 0, 3]))},
+        settings={
+            "max_failures": draw(st.sampled_from([-1, 0, 3])),
+            "num_workers": draw(st.sampled_from([len(ranks), [1, len(ranks) + 1]])),
+        },
         replaced={},
     )
 
@@ -64,6 +67,16 @@ def test_every_place_that_is_struck_is_a_place_of_the_job(
     strikes = kill_map(extent, seed=seed, exhaustive=exhaustive, limit=limit)
 
     assert all(exists(op, extent) for strike in strikes for op in strike.ops)
+
+
+@given(extents(), SEEDS)
+def test_a_job_goes_on_with_fewer_workers_only_where_it_is_elastic(
+    extent: Extent, seed: int
+) -> None:
+    strikes = kill_map(extent, seed=seed, exhaustive=True)
+
+    trains = bool(extent.step_places)
+    assert ("fewer workers after it" in groups_of(strikes)) == (extent.is_elastic and trains)
 
 
 @given(extents(), SEEDS, st.integers(1, 40))

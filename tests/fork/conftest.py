@@ -9,6 +9,7 @@ import pytest
 
 from chaos.backends.fork.backend import ForkBackend
 from chaos.check.judge import judge
+from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
@@ -49,6 +50,8 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
         *,
         script: Path = TINY,
         workers: int = 1,
+        min_workers: int | None = None,
+        spares: int = 1,
         run_s: float = 30.0,
         ops: tuple[FaultEntry, ...] = (),
         baseline: History | None = None,
@@ -69,9 +72,10 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
                 script=str(script),
                 args=args,
                 workers=workers,
+                min_workers=min_workers,
                 failure=FailureBudget(max_failures=2),
             ),
-            shape=Shape(nodes=workers + 1, cpus_per_node=1),
+            shape=Shape(nodes=workers + spares, cpus_per_node=1),
             ops=numbered,
             expect=Expect(),
             limits=Limits(run_s=run_s),
@@ -86,3 +90,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
 
 def kill(*, epoch: int, step: int, rank: int = 0) -> FaultEntry:
     return FaultEntry(at=AtStep(epoch=epoch, step=step, rank=rank), kill_worker=KillWorker())
+
+
+def lose_node(*, epoch: int, step: int, rank: int = 0) -> FaultEntry:
+    return FaultEntry(at=AtStep(epoch=epoch, step=step, rank=rank), kill_node=KillNode())

@@ -18,9 +18,10 @@ from chaos.model.event import (
     ScriptRaised,
     StackTaken,
     StepDone,
+    WorkerGroupStarted,
     WorkerStarted,
 )
-from tests.fork.conftest import ROOT, RunJob, kill
+from tests.fork.conftest import ROOT, RunJob, kill, lose_node
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -42,6 +43,19 @@ def test_a_killed_worker_is_replaced_and_comes_out_bitwise_equal(run: RunJob) ->
     assert judged.verdict.validity == "valid", judged.verdict.headline
     started = [event.epoch for _, event in judged.history.of(WorkerStarted)]
     assert started == [0, 1]
+
+
+def test_an_elastic_job_goes_on_with_the_workers_that_there_is_room_for(run: RunJob) -> None:
+    digits = {"script": ROOT / "scenarios/jobs/digits_ddp.py", "epochs": 2, "batch-size": 128}
+    elastic = {**digits, "workers": 2, "min_workers": 1, "spares": 0}
+    baseline = run(**elastic).history
+
+    judged = run(**elastic, ops=(lose_node(epoch=1, step=2, rank=1),), baseline=baseline)
+
+    assert judged.verdict.validity == "valid", judged.verdict.headline
+    sizes = [len(event.workers) for _, event in judged.history.of(WorkerGroupStarted)]
+    assert sizes == [2, 1]
+    assert sum(1 for _ in judged.history.of(Committed)) == 2
 
 
 def test_two_kills_in_one_run_are_two_charges(run: RunJob) -> None:

@@ -73,3 +73,21 @@ def test_verdict_attempts_charges_and_every_surviving_loss_are_equal(
         del on_ray["resumed"], on_fork["resumed"]
 
     assert on_fork == on_ray
+
+
+def test_an_elastic_job_shrinks_on_both_and_only_ray_waits_for_room(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Ray 2.60 asks for as many workers as before until it hears that a node is gone."""
+    on: dict[str, dict[str, Any]] = {}
+    for backend in ("fork", "ray"):
+        reports = tmp_path_factory.mktemp(backend)
+        ran = chaos("run", "scenarios/elastic", "--backend", backend, reports=reports)
+        assert ran.code == 0, ran.output
+        on[backend] = outcome(by_scenario(ran)["fewer_workers"])
+
+    waits = on["ray"].pop("charged")
+    assert on["fork"].pop("charged") == ["failures"]
+    assert waits[0] == "failures"
+    assert set(waits[1:]) <= {"controller"}
+    assert on["fork"] == on["ray"]

@@ -60,6 +60,10 @@ class ForkCluster:
                 return places
             self._clock.sleep(POLL_S)
 
+    def room(self) -> dict[str, dict[str, float]]:
+        """Give what each node that is alive can hold, as Ray's autoscaling coordinator would."""
+        return {node: {"CPU": float(self._cpus_per_node)} for node in self._port.live_nodes()}
+
     def draining(self) -> dict[str, int]:
         """Give the nodes that were announced to be lost, with deadlines (unix ms)."""
         return self._port.draining()

@@ -140,7 +140,6 @@ def replace_core() -> None:
     """Put `core` in the place of Ray's core, for this process and all that it forks."""
     from ray.train.v2._internal.execution import preemption
     from ray.train.v2._internal.execution.checkpoint.sync_actor import SynchronizationActor
-    from ray.train.v2._internal.execution.scaling_policy.scaling_policy import ScalingPolicy
     from ray.train.v2._internal.execution.worker_group import placement_group_handle, worker_group
 
     context = Context()
@@ -160,9 +159,18 @@ def replace_core() -> None:
     worker_group.ray_state.get_max_resources_from_cluster_config = lambda: None
     placement_group_handle.remove_placement_group = lambda _: None
     preemption._get_draining_nodes = lambda: _the_cluster().draining()  # noqa: SLF001
+    _replace_autoscaling()
+
+
+def _replace_autoscaling() -> None:
+    """Answer an elastic policy with the nodes that are alive: nobody else asks for them here."""
+    from ray.train.v2._internal.execution.scaling_policy.elastic import ElasticScalingPolicy
+    from ray.train.v2._internal.execution.scaling_policy.scaling_policy import ScalingPolicy
+
     for method in ("_maybe_send_resource_request", "_send_resource_request"):
         setattr(ScalingPolicy, method, lambda _: None)
     ScalingPolicy.after_controller_start = lambda *_: None
+    ElasticScalingPolicy._get_reserved_resources = lambda _: _the_cluster().room()  # noqa: SLF001
 
 
 def run_controllers_here(run: Callable[[Any, dict[str, Any]], Any]) -> None:

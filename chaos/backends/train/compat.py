@@ -122,6 +122,13 @@ def charged_budget(error: Any) -> Budget:  # noqa: ANN401 - a TrainingFailedErro
     return "preemptions" if _is_preemption_failure(error) else "failures"
 
 
+def failure_name(error: Any) -> str:  # noqa: ANN401 - a TrainingFailedError
+    """Give an error's class; of Ray's controller's own errors, the class of what went wrong."""
+    inner = getattr(error, "controller_failure", None)
+    name = type(error).__name__
+    return name if inner is None else f"{name}: {type(inner).__name__}"
+
+
 def failures_by_rank(error: Any) -> dict[int, str]:  # noqa: ANN401 - a TrainingFailedError
     """Give, per rank, the class and first line of its error."""
     failures = getattr(error, "worker_failures", None) or {}

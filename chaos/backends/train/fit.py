@@ -44,7 +44,7 @@ class Fit:
 
     def _configure(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
         run, scaling, job = trainer.run_config, trainer.scaling_config, part.plan.job
-        self._replace(scaling, "num_workers", job.workers)
+        self._replace(scaling, "num_workers", job.num_workers)
         if job.failure is not None:
             self._replace(run.failure_config, "max_failures", job.failure.max_failures)
             limit = job.failure.max_preemption_failures
@@ -73,7 +73,7 @@ class Fit:
         part.journal.add(
             FitCalled(
                 trainer=type(trainer).__name__,
-                workers=scaling.num_workers,
+                workers=scaling.max_workers,
                 run_name=run.name,
                 storage_path=run.storage_path,
                 settings=_settings(trainer),
@@ -112,10 +112,10 @@ def _refuse_what_does_not_fit(scaling: Any, shape: Shape) -> None:  # noqa: ANN4
         raise ValueError(
             f"a worker asks for {wants}; the nodes of a local cluster have CPUs and no {unheld[0]}"
         )
-    per_node = int(shape.cpus_per_node // wants["CPU"]) if wants.get("CPU") else scaling.num_workers
-    if per_node * shape.nodes < scaling.num_workers:
+    per_node = int(shape.cpus_per_node // wants["CPU"]) if wants.get("CPU") else scaling.max_workers
+    if per_node * shape.nodes < scaling.max_workers:
         raise ValueError(
-            f"{scaling.num_workers} workers ask for {wants} each; {shape.nodes} nodes of "
+            f"{scaling.max_workers} workers ask for {wants} each; {shape.nodes} nodes of "
             f"{shape.cpus_per_node} CPU cannot hold them. "
             "Set cluster.cpus_per_node or cluster.nodes"
         )
@@ -126,7 +126,7 @@ def _settings(trainer: Any) -> dict[str, Any]:  # noqa: ANN401
     env = {k: v for k, v in sorted(os.environ.items()) if k.startswith(("RAY_TRAIN_", "TORCH_"))}
     return {
         "train_loop_config": plain_value(trainer.train_loop_config or {}),
-        "num_workers": scaling.num_workers,
+        "num_workers": plain_value(scaling.num_workers),
         "use_gpu": bool(scaling.use_gpu),
         "resources_per_worker": plain_value(compat.resources_per_worker(scaling)),
         "placement_strategy": str(scaling.placement_strategy),

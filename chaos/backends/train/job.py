@@ -53,7 +53,7 @@ def _run_train_loop(plan: Plan) -> None:
     trainer = TorchTrainer(
         train_loop,
         train_loop_config=dict(plan.job.args) or None,
-        scaling_config=ScalingConfig(num_workers=plan.job.workers),
+        scaling_config=ScalingConfig(num_workers=plan.job.num_workers),
         run_config=RunConfig(),
     )
     trainer.fit()

@@ -112,7 +112,7 @@ class Observer:
                 attempt=max(self._attempts - 1, 0),
                 decision="RAISE" if raises else "RETRY",
                 charged=compat.charged_budget(error),
-                error=type(error).__name__,
+                error=compat.failure_name(error),
                 errors=compat.failures_by_rank(error),
             )
         )
