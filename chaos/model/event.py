@@ -43,6 +43,21 @@ from chaos.model.events.probe import (
     UploadEnded,
     WorkerStarted,
 )
+from chaos.model.events.state import (
+    CheckpointDeleted,
+    Component,
+    Declared,
+    FileLoaded,
+    FileSaveBegun,
+    FileSaved,
+    Inputs,
+    PartUploaded,
+    StateSeen,
+    StorageSeen,
+    StoredCheckpoint,
+    TrainFnEnded,
+    WatchCost,
+)
 from chaos.model.events.strike import (
     FaultEnded,
     FaultInvoked,
@@ -83,30 +98,48 @@ AnyEvent: TypeAlias = (
     | FaultInvoked
     | NoticeGiven
     | FaultEnded
+    | CheckpointDeleted
+    | Declared
+    | FileLoaded
+    | FileSaveBegun
+    | FileSaved
+    | PartUploaded
+    | StateSeen
+    | StorageSeen
+    | TrainFnEnded
+    | WatchCost
 )
 
 __all__ = [
     "AnyEvent",
+    "CheckpointDeleted",
     "CheckpointRead",
     "Committed",
+    "Component",
     "ControllerState",
     "DeadlinePassed",
+    "Declared",
     "DriverExited",
     "Event",
     "FailureDecided",
     "FaultEnded",
     "FaultInvoked",
+    "FileLoaded",
+    "FileSaveBegun",
+    "FileSaved",
     "FitCalled",
     "FitRaised",
     "FitReturned",
     "GateReached",
     "GateReleased",
+    "Inputs",
     "JournalOpened",
     "Leftover",
     "LeftoversSearched",
     "LossResolved",
     "NoticeGiven",
     "ObserverFailed",
+    "PartUploaded",
     "ProbeFailed",
     "ReportBegun",
     "ReportReturned",
@@ -114,9 +147,14 @@ __all__ = [
     "RunStarted",
     "ScriptRaised",
     "StackTaken",
+    "StateSeen",
     "StepDone",
+    "StorageSeen",
+    "StoredCheckpoint",
+    "TrainFnEnded",
     "UploadBegun",
     "UploadEnded",
+    "WatchCost",
     "WorkerGroupStarted",
     "WorkerPlace",
     "WorkerStarted",
