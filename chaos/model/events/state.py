@@ -159,3 +159,16 @@ class WatchCost(Event, frozen=True, kw_only=True):
     steps: int
     watch_ns: int
     state_ns: int
+
+
+class Repositioned(Event, frozen=True, kw_only=True):
+    """A rank found its place in a file of its own: it goes on after `step` of `epoch`.
+
+    Only before the first step of an attempt; `path` is the file that told it.
+    """
+
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    path: str
