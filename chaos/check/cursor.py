@@ -53,7 +53,7 @@ def _anomalies(restart: Restart, trial: Trial, reference: Course) -> Iterator[An
     for start in _starts(restart):
         rank, epoch = start.rank, start.epoch
         steps = restart.attempt.by_epoch.get((rank, epoch), ())
-        due = reference.lineage.count(rank, epoch)
+        due = reference.lineage.count(rank, epoch) - start.step
         surplus = len(steps) - due
         if surplus == 0 or (surplus < 0 and not _is_whole(restart, start, trial)):
             continue
