@@ -190,8 +190,9 @@ def _add_workers(history: History, rows: dict[int, _Rows]) -> None:
     for _, moved in history.of(Repositioned):
         starts = rows.setdefault(moved.attempt, _Rows()).starts
         if moved.rank in starts:
-            place = {"epoch": moved.epoch, "step": moved.step, "path": moved.path}
-            starts[moved.rank] = replace(starts[moved.rank], **place)
+            starts[moved.rank] = replace(
+                starts[moved.rank], epoch=moved.epoch, step=moved.step, path=moved.path
+            )
     for _, begun in history.of(ReportBegun):
         rows.setdefault(begun.attempt, _Rows()).reported.add((begun.rank, begun.epoch))
     for _, read in history.of(CheckpointRead):
@@ -199,9 +200,7 @@ def _add_workers(history: History, rows: dict[int, _Rows]) -> None:
 
 
 def _add_steps(history: History, rows: dict[int, _Rows]) -> None:
-    resolved = {
-        (e.attempt, e.rank, e.epoch, e.step): e.losses for _, e in history.of(LossResolved)
-    }
+    resolved = {(e.attempt, e.rank, e.epoch, e.step): e.losses for _, e in history.of(LossResolved)}
     index, steps = -1, list[Step]()
     for number, done in history.of(StepDone):
         if done.attempt != index:

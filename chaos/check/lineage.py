@@ -108,9 +108,7 @@ class _Fold:
                 thrown[key[0]] = thrown.get(key[0], 0) + gone
         self.commits = [c for c in self.commits if c.epoch < attempt.epoch]
         places = {(rank, place[0]) for rank, place in since.items()}
-        self.resumed = {
-            key for key in self.resumed if key[1] < since.get(key[0], attempt.place)[0]
-        }
+        self.resumed = {key for key in self.resumed if key[1] < since.get(key[0], attempt.place)[0]}
         if attempt.index > 0:
             self.resumed |= places
 
