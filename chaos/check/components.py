@@ -9,6 +9,8 @@ commit stands in, if it is of a kind that nothing touches between the two.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from chaos.check.restarts import Restart
 from chaos.check.sightings import (
     Sightings,
@@ -110,7 +112,7 @@ class Beside:
                 yield from self._of_rank(*entry)
 
     def _of_rank(self, number: int, seen: StateSeen) -> Iterator[Row]:
-        due = self.reference.by_place.get(place_of(seen))
+        due = self._due(seen)
         if due is None:
             return
         ours, theirs, fresh = parts_of(seen), parts_of(due), self.run.fresh(seen.rank)
@@ -129,6 +131,22 @@ class Beside:
             standing = self._standing(mine, expected, fresh.get(name))
             row = Row(*at, name, standing, mine, expected)
             yield replace(row, copied_from=self._owner(row)) if row.is_broken else row
+
+    def _due(self, seen: StateSeen) -> StateSeen | None:
+        """Give the baseline's state at the place where a rank went on.
+
+        Within an epoch that is the one after the step before. Only model and
+        optimizer are the same there: schedules and averages move on after a
+        step, and the next forward draws random numbers.
+        """
+        entered = self.reference.by_place.get(place_of(seen))
+        if entered is not None or not seen.step:
+            return entered
+        after = self.reference.by_place.get((seen.rank, seen.epoch, seen.step, "step"))
+        if after is None:
+            return None
+        kept = tuple(p for p in after.components if group_of(p.name) in ("model", "optimizer"))
+        return msgspec.structs.replace(after, components=kept)
 
     def _standing(
         self, ours: Component | None, due: Component, fresh: Component | None

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from chaos.check.attempt import Start
 from chaos.check.restarts import Restart
 from chaos.check.result import conclude, plural, unknown, without_restart
+from chaos.check.shift import shifts
 from chaos.check.trial import Course, Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
@@ -12,11 +13,15 @@ NAME = "cursor"
 
 
 def check(trial: Trial) -> CheckResult:
-    """Require the baseline's number of steps, per rank, in the first epoch after a restart.
+    """Require that training goes on where the checkpoint left it: no step twice, none left out.
 
-    Workers count steps from their last report, so a part of an epoch that is
-    done twice (Lightning-AI/pytorch-lightning#19815) or left out
-    (Lightning-AI/pytorch-lightning#5325) shows as another number of steps.
+    The promise of the cursor. The first epoch after a restart has the
+    baseline's number of steps per rank: workers count them from their last
+    report, so a part that is done twice (Lightning-AI/pytorch-lightning#19815)
+    or left out (Lightning-AI/pytorch-lightning#5325) shows as another number.
+    And its inputs are not those of another place, by as many steps as the
+    whole run is too long or too short: such a job went back, or ahead
+    (Lightning-AI/pytorch-lightning#850, a finished epoch trained again).
     """
     if not trial.restarts:
         return without_restart(NAME, trial)
@@ -24,7 +29,9 @@ def check(trial: Trial) -> CheckResult:
         return unknown(NAME, f"{trial.no_reference} to count an epoch's steps by")
     anomalies, doubts, counted = [], [], 0
     for restart in trial.restarts:
-        anomalies += list(_anomalies(restart, trial, trial.reference))
+        anomalies += list(_anomalies(restart, trial, trial.reference)) or list(
+            _shifted(restart, trial)
+        )
         whole = sum(_is_whole(restart, start, trial) for start in _starts(restart))
         if whole == 0 and restart is trial.restarts[-1]:
             doubts.append(f"no rank finished the first epoch of attempt {restart.attempt.index}")
@@ -35,6 +42,19 @@ def check(trial: Trial) -> CheckResult:
         doubts=doubts,
         evidence=counted,
         summary=f"no step repeated or skipped after {plural(len(trial.restarts), 'restart')}",
+    )
+
+
+def _shifted(restart: Restart, trial: Trial) -> Iterator[Anomaly]:
+    by = shifts(trial).get(restart.attempt.index)
+    if by is None:
+        return
+    did = "trained again" if by < 0 else "left out"
+    yield Anomaly(
+        message=f"attempt {restart.attempt.index} went {'back' if by < 0 else 'ahead'}: at epoch "
+        f"{restart.epoch} it was given the inputs that the baseline has {plural(abs(by), 'step')} "
+        f"{'before' if by < 0 else 'after'} that place; they were {did}",
+        events=tuple(start.number for start in _starts(restart)),
     )
 
 

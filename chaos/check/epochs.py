@@ -14,12 +14,13 @@ NAME = "epochs"
 def check(trial: Trial) -> CheckResult:
     """Require that the lineage commits epochs 0, 1, 2, … once each, as many as the baseline.
 
-    Every epoch but the first after a restart (`cursor` judges those) has the
-    baseline's number of steps per rank, and the metric that carries the
-    epoch, if the scenario names one, has the baseline's values. A job that
-    is handed a checkpoint and starts over all the same (ray-project/ray#46814),
-    or that trains a finished epoch again (Lightning-AI/pytorch-lightning#850),
-    trains more epochs than its baseline.
+    The promise of contiguous steps. Every epoch but the first after a
+    restart (`cursor` judges those) has the baseline's number of steps per
+    rank, and the metric that carries the epoch, if the scenario names one,
+    has the baseline's values. A job that is handed a checkpoint and starts
+    over all the same (ray-project/ray#46814), or that trains a finished
+    epoch again (Lightning-AI/pytorch-lightning#850), trains more epochs
+    than its baseline.
     """
     ours = trial.run.lineage
     anomalies = [*_contiguity(ours)]

@@ -125,8 +125,18 @@ class Feeds:
 
     def due_at(self, step: Step) -> int:
         """Give how many steps of the baseline lie before a step's own place."""
-        before = (e for r, e in self.theirs.steps if r == step.rank and e < step.epoch)
-        return sum(self.theirs.count(step.rank, e) for e in before) + step.step - 1
+        return self._offsets.get((step.rank, step.epoch), 0) + step.step - 1
+
+    @cached_property
+    def _offsets(self) -> Mapping[tuple[int, int], int]:
+        found: dict[tuple[int, int], int] = {}
+        ends: dict[int, int] = {}
+        epochs = sorted({epoch for _, epoch in {**self.ours.steps, **self.theirs.steps}})
+        for epoch in epochs:
+            for rank in self.theirs.ranks:
+                found[rank, epoch] = ends.get(rank, 0)
+                ends[rank] = found[rank, epoch] + self.theirs.count(rank, epoch)
+        return found
 
     def other_epoch(self, apart: Apart) -> int | None:
         """Give the epoch of the baseline whose inputs these are, in its order."""
@@ -144,8 +154,8 @@ class Feeds:
 
     def samples(self, course: Lineage, epoch: int) -> Counter[str] | None:
         """Count the samples of one epoch over all ranks, None where they cannot be told apart."""
-        keys = [key for key in course.steps if key[1] == epoch]
-        return count_samples(step for key in keys for step in course.steps[key])
+        keys = ((rank, epoch) for rank in course.ranks)
+        return count_samples(step for key in keys for step in course.steps.get(key, ()))
 
     @property
     def batch(self) -> int:

@@ -9,6 +9,7 @@ go on within one, whose steps then come from two attempts.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 
 from chaos.check.attempt import Attempt, Commit, Step
@@ -43,7 +44,7 @@ class Lineage:
         """Give the number of steps of one rank in one epoch."""
         return len(self.steps.get((rank, epoch), ()))
 
-    @property
+    @cached_property
     def ranks(self) -> tuple[int, ...]:
         """The ranks that made steps."""
         return tuple(sorted({rank for rank, _ in self.steps}))

@@ -8,7 +8,7 @@ from chaos.check.components import Row
 from chaos.check.parting import left_before, parting
 from chaos.check.remedy import sentence
 from chaos.check.restarts import Restart
-from chaos.check.result import blind, conclude, plural, without_restart
+from chaos.check.result import blind, conclude, nothing_due, plural, without_restart
 from chaos.check.sightings import is_rng
 from chaos.check.trial import Trial
 from chaos.model.diagnosis import GROUPS
@@ -38,6 +38,8 @@ def check(trial: Trial) -> CheckResult:
     unseen = blind(NAME, trial, "state", ours=bool(trial.run.sightings.names), theirs=theirs)
     if unseen is not None:
         return unseen
+    if trial.why_no_step_was_due is not None:
+        return nothing_due(NAME, trial.why_no_step_was_due)
     compared = [row for row in trial.components if row.standing != "not compared"]
     guilty = broken(trial)
     idle = sorted(
@@ -127,5 +129,3 @@ def _doubts(trial: Trial) -> Iterator[str]:
         entered = [r for r in unheard if (attempt.index, r) in trial.run.sightings.entries]
         if unheard and not entered:
             yield f"how rank {unheard[0]} entered attempt {attempt.index} was not seen"
-    if not trial.components and all(not r.attempt.steps for r in trial.restarts):
-        yield "no resumed attempt came to a step"

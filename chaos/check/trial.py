@@ -185,3 +185,10 @@ class Trial:
         if self.run.ending.is_finished and not self.hits:
             return "training was over before the fault took effect, and nothing restarted"
         return None
+
+    @property
+    def why_no_step_was_due(self) -> str | None:
+        """Say why no resumed attempt had to make a step: training was over when it began."""
+        if self.run.ending.is_finished and not any(r.attempt.steps for r in self.restarts):
+            return "the restart had no step left to make"
+        return None

@@ -50,6 +50,13 @@ class History(Sequence[Entry]):
             assert isinstance(what, kind)
             yield number, what
 
+    def numbers_of(self, *kinds: type[Event]) -> Sequence[int]:
+        """Give the numbers of all events of several kinds, in order."""
+        found = array("I")
+        for kind in kinds:
+            found.extend(self._numbers_of(kind))
+        return sorted(found)
+
     def count(self, kind: type[Event]) -> int:
         """Give the number of events of one kind."""
         return len(self._numbers_of(kind))
@@ -64,7 +71,7 @@ class History(Sequence[Entry]):
     @cached_property
     def _by_kind(self) -> "dict[type[Event], array[int]]":
         """Where each kind stands: four bytes an event, made in one pass when first asked for."""
-        found: dict[type[Event], "array[int]"] = {}
+        found: dict[type[Event], array[int]] = {}
         for number, entry in enumerate(self.entries):
             kind = type(entry.what)
             numbers = found.get(kind)
