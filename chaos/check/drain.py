@@ -50,6 +50,8 @@ def check(trial: Trial) -> CheckResult:
     if not any(op.preempt_node is not None for op in trial.plan.ops):
         return nothing_due(NAME, "no loss was announced")
     windows = list(_windows(trial))
+    if not trial.run.ending.is_over:
+        return unknown(NAME, "the run was not seen to its end")
     if not windows:
         return unknown(NAME, "no notice was seen")
     anomalies = [a for window in windows for a in _anomalies(trial, window)]

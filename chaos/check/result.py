@@ -62,8 +62,10 @@ def blind(check: str, trial: Trial, what: str, *, ours: bool, theirs: bool) -> C
     What a job has not, or was told not to be watched for, is missing in the
     baseline too, and nothing is due. What only the run lacks was not seen.
     """
-    if trial.reference is None and trial.plan.ops:
-        return unknown(check, f"{trial.no_reference} to compare with")
+    if trial.reference is None:
+        if trial.plan.ops:
+            return unknown(check, f"{trial.no_reference} to compare with")
+        return nothing_due(check, "no fault was planned, so there is nothing to compare")
     if not ours and not theirs:
         return nothing_due(check, f"the job has no {what}, or it was not watched")
     if not theirs:

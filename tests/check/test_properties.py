@@ -159,9 +159,9 @@ def hung(history: History) -> History:
 
 
 MUTATIONS: dict[str, tuple[Mutation, str, str]] = {
-    "resume from an older commit": (
+    "resume from what was never committed": (
         lambda h: changed(h, ev.WorkerStarted, second, checkpoint="checkpoint_x"),
-        "resume-point",
+        "committed-only",
         "invalid",
     ),
     "resume from scratch": (
@@ -171,7 +171,7 @@ MUTATIONS: dict[str, tuple[Mutation, str, str]] = {
     ),
     "ranks disagree": (
         lambda h: changed(h, ev.WorkerStarted, second_of_rank_0, checkpoint=None),
-        "resume-point",
+        "agreement",
         "invalid",
     ),
     "repeat a step": (one_more, "cursor", "invalid"),
@@ -201,7 +201,7 @@ MUTATIONS: dict[str, tuple[Mutation, str, str]] = {
         "attempts",
         "invalid",
     ),
-    "hang": (hung, "outcome", "invalid"),
+    "hang": (hung, "terminates", "invalid"),
     "change the last bit of one loss": (
         lambda h: changed(h, ev.StepDone, last_step, losses=last_bit),
         "trajectory",
