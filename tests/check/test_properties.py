@@ -45,6 +45,10 @@ def stories(draw: st.DrawFn) -> Story:
         every=draw(st.integers(1, 2)),
         wall=draw(st.booleans()),
         sync=draw(st.booleans()),
+        watch=draw(st.sampled_from([True, True, False])),
+        files=draw(st.sampled_from([False, False, True])),
+        keep=draw(st.sampled_from([None, 1, 2])),
+        best=draw(st.booleans()),
     )
 
 
@@ -67,7 +71,7 @@ def test_a_right_run_is_never_accused(story: Story) -> None:
 @settings(max_examples=300)
 @given(stories())
 def test_a_metric_that_never_repeats_accuses_nobody_and_is_always_named(story: Story) -> None:
-    story = replace(story, wall=True)
+    story = replace(story, wall=True, files=False)
     result = result_on("trajectory", story)
     named = (
         result.measures.get("metrics_not_compared"),
