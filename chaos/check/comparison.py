@@ -6,10 +6,11 @@ it shows whether the numbers repeat here at all, and which metrics do.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Self
 
-from chaos.check.attempt import Attempt, Step
+from chaos.check.attempt import Attempt, Losses, Step
 from chaos.check.lineage import Lineage
 from chaos.check.pair import Pair, Tally, loss_pairs, metric_pairs
 from chaos.check.values import is_below
@@ -57,29 +58,27 @@ class Comparison:
         """Compare a lineage with the baseline's; `began` is the first fault's event number."""
         tolerance, ignore = expect.loss_tolerance, expect.ignore_metrics
         epochs = {commit.epoch: commit for commit in theirs.commits}
-        places = {(s.rank, s.epoch, s.step): s.losses for s in _steps_of(theirs)}
-        before = (s for a in attempts for s in a.steps if s.number < began)
+        before = (s for a in attempts for s in takewhile(lambda s: s.number < began, a.steps))
         saved = (c for a in attempts for c in a.commits if c.number < began)
-        steps = [step for step in _steps_of(ours) if step.attempt not in resized]
+        alike = (step for step in ours.all_steps() if step.attempt not in resized)
         commits = [commit for commit in ours.commits if commit.attempt not in resized]
-        losses = list(loss_pairs(steps, places))
+        losses = _Losses.of(alike, theirs)
         reported = list(metric_pairs(commits, epochs))
         left_out = _LeftOut.of(reported, metric_pairs(saved, epochs), tolerance, ignore)
         metrics = [pair for pair in reported if pair.what not in left_out.names]
-        heard = {pair.number for pair in losses}
         # A report without any metric owes nothing: there is nothing in it to compare.
-        owed = {s.attempt for s in steps} | {pair.attempt for pair in reported}
-        silent = owed - {pair.attempt for pair in (*losses, *metrics)}
+        owed = losses.attempts | {pair.attempt for pair in reported}
+        silent = owed - losses.heard - {pair.attempt for pair in metrics}
         return cls(
-            control=Tally.of(loss_pairs(before, places), tolerance),
-            losses=Tally.of(losses, tolerance),
+            control=_Losses.of(before, theirs).tally(tolerance),
+            losses=losses.tally(tolerance),
             metrics=Tally.of(metrics, tolerance),
             not_compared=tuple(sorted(left_out.differing)),
             unproven=tuple(sorted(left_out.unproven)),
             ignored=tuple(sorted(left_out.ignored)),
-            steps_apart=sum(step.number not in heard for step in steps),
+            steps_apart=losses.apart,
             silent=tuple(sorted(index for index in silent if index > 0)),
-            resized=len(_steps_of(ours)) - len(steps),
+            resized=sum(step.attempt in resized for step in ours.all_steps()) if resized else 0,
         )
 
     @property
@@ -89,8 +88,45 @@ class Comparison:
         return min(found, key=lambda pair: pair.place, default=None)
 
 
-def _steps_of(lineage: Lineage) -> list[Step]:
-    return [step for steps in lineage.steps.values() for step in steps]
+@dataclass
+class _Losses:
+    """The losses of many steps beside the baseline's.
+
+    Almost all are equal: only those that are not become pairs. `apart` steps
+    have no loss on one of the two sides; `heard` are the attempts with one.
+    """
+
+    equal: int = 0
+    apart: int = 0
+    pairs: list[Pair] = field(default_factory=list)
+    attempts: set[int] = field(default_factory=set)
+    heard: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, steps: Iterable[Step], theirs: Lineage) -> Self:
+        found = cls()
+        for step in steps:
+            ours, due = step.losses, theirs.at(step.rank, step.epoch, step.step)
+            found.attempts.add(step.attempt)
+            if ours is None or due is None or due.losses is None:
+                found.apart += 1
+            elif ours == due.losses and ours:
+                found.equal += len(ours)
+                found.heard.add(step.attempt)
+            else:
+                found._differ(step, due.losses)
+        return found
+
+    def tally(self, tolerance: Tolerance | None) -> Tally:
+        return Tally.of(self.pairs, tolerance, equal=self.equal)
+
+    def _differ(self, step: Step, due: Losses) -> None:
+        before = len(self.pairs)
+        self.pairs.extend(loss_pairs(step, due))
+        if len(self.pairs) > before:
+            self.heard.add(step.attempt)
+        else:
+            self.apart += 1
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from chaos.check.diagnosis import cause
 from chaos.check.restarts import Restart
 from chaos.check.result import plural
 from chaos.check.strikes import Strike
@@ -100,6 +101,9 @@ def _bad(trial: Trial, results: Sequence[CheckResult]) -> str:
     broken = [result for result in results if result.validity == "invalid"]
     others = [result.check for result in broken[1:]]
     also = f" (also broken: {', '.join(others)})" if others else ""
+    named = cause(trial, results)
+    if named is not None:
+        return f"{named}{also}"
     first = divergence(trial)
     if broken[0].check != TRAJECTORY or first is None:
         return f"{broken[0].anomalies[0].message}{also}"

@@ -71,9 +71,9 @@ class Tally:
     difference_max: float
 
     @classmethod
-    def of(cls, pairs: Iterable[Pair], tolerance: Tolerance | None) -> Self:
-        """Compare pairs, in any order."""
-        compared = differing = 0
+    def of(cls, pairs: Iterable[Pair], tolerance: Tolerance | None, *, equal: int = 0) -> Self:
+        """Compare pairs, in any order; `equal` more were seen to be equal at a glance."""
+        compared, differing = equal, 0
         first: Pair | None = None
         widest = 0.0
         for pair in pairs:
@@ -87,19 +87,14 @@ class Tally:
         return cls(compared, differing, first, widest)
 
 
-def loss_pairs(
-    steps: Iterable[Step], places: Mapping[tuple[int, int, int], Losses | None]
-) -> Iterator[Pair]:
-    """Lay the losses of steps beside the baseline's, given by (rank, epoch, step)."""
-    for step in steps:
-        ours, theirs = step.losses, places.get((step.rank, step.epoch, step.step))
-        if ours is None or theirs is None:
-            continue
-        at, seen = (step.epoch, step.step, step.rank), (step.number, step.attempt)
-        if len(ours) != len(theirs):
-            yield Pair(*at, "number of losses", len(ours), len(theirs), *seen)
-        for mine, due in zip(ours, theirs, strict=False):
-            yield Pair(*at, "loss", number(mine), number(due), *seen)
+def loss_pairs(step: Step, theirs: Losses) -> Iterator[Pair]:
+    """Lay the losses of one step beside the baseline's."""
+    ours = step.losses or ()
+    at, seen = (step.epoch, step.step, step.rank), (step.number, step.attempt)
+    if len(ours) != len(theirs):
+        yield Pair(*at, "number of losses", len(ours), len(theirs), *seen)
+    for mine, due in zip(ours, theirs, strict=False):
+        yield Pair(*at, "loss", number(mine), number(due), *seen)
 
 
 def metric_pairs(commits: Iterable[Commit], epochs: Mapping[int, Commit]) -> Iterator[Pair]:

@@ -16,13 +16,14 @@ _TEXT_MAX = 40
 def check(trial: Trial) -> CheckResult:
     """Require that on the surviving lineage every loss and metric equals the baseline's.
 
-    To the last bit, or within `expect.loss_tolerance`; a bound alone would
-    hide a lost RNG state (0.08 % of the loss where it was measured). What was
-    recorded before the fault is the control: if losses differ there already,
-    the job does not repeat here and nothing follows; a metric that differs
-    there is left out by name. Unknown where a metric that was not reported
-    there differs, and where nothing of a resumed attempt was compared. An
-    attempt with another number of workers has no counterpart in the baseline.
+    The promise of the trajectory. To the last bit, or within
+    `expect.loss_tolerance`; a bound alone would hide a lost RNG state (0.08
+    % of the loss where it was measured). What was recorded before the fault
+    is the control: if losses differ there already, the job does not repeat
+    here and nothing follows; a metric that differs there is left out by
+    name. Unknown where a metric that was not reported there differs, and
+    where nothing of a resumed attempt was compared. An attempt with another
+    number of workers has no counterpart in the baseline.
     """
     if not trial.plan.ops:
         return nothing_due(NAME, "no fault was planned, so there is nothing to compare")

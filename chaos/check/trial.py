@@ -8,9 +8,14 @@ from functools import cached_property
 
 from chaos.check.attempt import Attempt, attempts
 from chaos.check.comparison import Comparison
+from chaos.check.components import Beside, Row, unstable
 from chaos.check.ending import Ending, ending
+from chaos.check.feeds import Feeds
+from chaos.check.files import Files
 from chaos.check.lineage import Lineage, lineage
 from chaos.check.restarts import Restart, restarts
+from chaos.check.scratch import began_anew
+from chaos.check.sightings import Sightings
 from chaos.check.strikes import Strike, strikes
 from chaos.model.event import FaultInvoked
 from chaos.model.history import History
@@ -32,6 +37,23 @@ class Course:
     def lineage(self) -> Lineage:
         """What survived of all attempts."""
         return lineage(self.attempts)
+
+    @cached_property
+    def sightings(self) -> Sightings:
+        """What was seen of the job's state."""
+        return Sightings(self.history)
+
+    @cached_property
+    def files(self) -> Files:
+        """The files that the job wrote and read itself."""
+        return Files(self.history, self.attempts)
+
+    @property
+    def keeps_own_files(self) -> bool:
+        """Whether the job saves files and never gives Ray a checkpoint."""
+        carried = any(c.checkpoint for a in self.attempts for c in a.commits)
+        handed = any(s.checkpoint for a in self.attempts for s in a.starts.values())
+        return bool(self.files.saves) and not carried and not handed
 
     @cached_property
     def ending(self) -> Ending:
@@ -109,14 +131,53 @@ class Trial:
         """Every loss and metric beside the baseline's; None without a whole baseline."""
         if self.reference is None:
             return None
-        began = min((n for n, _ in self.history.of(FaultInvoked)), default=len(self.history))
         return Comparison.of(
             self.run.attempts,
             self.run.lineage,
             self.reference.lineage,
             expect=self.plan.expect,
-            began=began,
+            began=self.began,
             resized=self.resized,
+        )
+
+    @cached_property
+    def began(self) -> int:
+        """The number of the first fault; what came before it is a second sample of the baseline."""
+        return min((n for n, _ in self.history.of(FaultInvoked)), default=len(self.history))
+
+    @cached_property
+    def unstable(self) -> frozenset[str]:
+        """The components that differ from the baseline's before the first fault already."""
+        if self.reference is None:
+            return frozenset()
+        run, due = self.run.sightings, self.reference.sightings
+        return unstable(run, due, began=self.began, tolerance=self.plan.expect.loss_tolerance)
+
+    @cached_property
+    def components(self) -> tuple[Row, ...]:
+        """What came back of the job's state at each resume; empty without a whole baseline."""
+        if self.reference is None:
+            return ()
+        run, due = self.run.sightings, self.reference.sightings
+        beside = Beside(run, due, self.unstable, self.plan.expect.loss_tolerance)
+        return beside.rows(self.restarts)
+
+    @cached_property
+    def feeds(self) -> Feeds | None:
+        """The model's inputs beside the baseline's; None without a whole baseline."""
+        if self.reference is None:
+            return None
+        return Feeds(self.run.attempts, self.run.lineage, self.reference.lineage, self.began)
+
+    @cached_property
+    def began_anew(self) -> frozenset[int]:
+        """The attempts that trained from scratch though they were to resume, by index."""
+        theirs = None if self.reference is None else self.reference.lineage
+        rows, run = self.components, self.run.sightings
+        return frozenset(
+            restart.attempt.index
+            for restart in self.restarts
+            if began_anew(restart, rows, run, theirs)
         )
 
     @property
@@ -135,4 +196,11 @@ class Trial:
             return "fit() raised, as expected, and nothing restarted"
         if self.run.ending.is_finished and not self.hits:
             return "training was over before the fault took effect, and nothing restarted"
+        return None
+
+    @property
+    def why_no_step_was_due(self) -> str | None:
+        """Say why no resumed attempt had to make a step: training was over when it began."""
+        if self.run.ending.is_finished and not any(r.attempt.steps for r in self.restarts):
+            return "the restart had no step left to make"
         return None

@@ -67,13 +67,14 @@ def _unheard(attempt: Attempt) -> Iterator[str]:
 
 
 def _gaps(attempt: Attempt) -> Iterator[str]:
-    """Find holes in what we saw: each worker counts its steps from 1."""
-    last: dict[tuple[int, int], int] = {}
-    for step in attempt.steps:
-        before = last.get((step.rank, step.epoch), 0)
-        last[step.rank, step.epoch] = step.step
-        if step.step != before + 1:
-            yield (
-                f"rank {step.rank} of attempt {attempt.index} went from step {before} to "
-                f"{step.step} of epoch {step.epoch}: the history has a hole"
-            )
+    """Find holes in what we saw: each worker counts its steps from 1, or from where it went on."""
+    places = {(rank, start.epoch): start.step for rank, start in attempt.starts.items()}
+    for (rank, epoch), steps in attempt.by_epoch.items():
+        before = places.get((rank, epoch), 0)
+        for step in steps:
+            if step.step != before + 1:
+                yield (
+                    f"rank {rank} of attempt {attempt.index} went from step {before} to "
+                    f"{step.step} of epoch {epoch}: the history has a hole"
+                )
+            before = step.step

@@ -44,6 +44,22 @@ from chaos.model.events.probe import (
     UploadEnded,
     WorkerStarted,
 )
+from chaos.model.events.state import (
+    CheckpointDeleted,
+    Component,
+    Declared,
+    FileLoaded,
+    FileSaveBegun,
+    FileSaved,
+    Inputs,
+    PartUploaded,
+    Repositioned,
+    StateSeen,
+    StorageSeen,
+    StoredCheckpoint,
+    TrainFnEnded,
+    WatchCost,
+)
 from chaos.model.events.strike import (
     FaultEnded,
     FaultInvoked,
@@ -85,24 +101,42 @@ AnyEvent: TypeAlias = (
     | FaultInvoked
     | NoticeGiven
     | FaultEnded
+    | CheckpointDeleted
+    | Declared
+    | FileLoaded
+    | FileSaveBegun
+    | FileSaved
+    | PartUploaded
+    | Repositioned
+    | StateSeen
+    | StorageSeen
+    | TrainFnEnded
+    | WatchCost
 )
 
 __all__ = [
     "AnyEvent",
+    "CheckpointDeleted",
     "CheckpointRead",
     "Committed",
+    "Component",
     "ControllerState",
     "DeadlinePassed",
+    "Declared",
     "DriverExited",
     "Event",
     "FailureDecided",
     "FaultEnded",
     "FaultInvoked",
+    "FileLoaded",
+    "FileSaveBegun",
+    "FileSaved",
     "FitCalled",
     "FitRaised",
     "FitReturned",
     "GateReached",
     "GateReleased",
+    "Inputs",
     "JournalOpened",
     "Leftover",
     "LeftoversSearched",
@@ -110,16 +144,23 @@ __all__ = [
     "MemoryExhausted",
     "NoticeGiven",
     "ObserverFailed",
+    "PartUploaded",
     "ProbeFailed",
     "ReportBegun",
     "ReportReturned",
+    "Repositioned",
     "RunEnded",
     "RunStarted",
     "ScriptRaised",
     "StackTaken",
+    "StateSeen",
     "StepDone",
+    "StorageSeen",
+    "StoredCheckpoint",
+    "TrainFnEnded",
     "UploadBegun",
     "UploadEnded",
+    "WatchCost",
     "WorkerGroupStarted",
     "WorkerPlace",
     "WorkerStarted",

@@ -1,6 +1,8 @@
 """Everything seen in one run, in order."""
 
+from array import array
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TypeVar, overload
 
 import msgspec
@@ -42,9 +44,41 @@ class History(Sequence[Entry]):
 
     def of(self, kind: type[E]) -> Iterator[tuple[int, E]]:
         """Give the events of one kind in order, each with its number."""
+        entries = self.entries
+        for number in self._numbers_of(kind):
+            what = entries[number].what
+            assert isinstance(what, kind)
+            yield number, what
+
+    def numbers_of(self, *kinds: type[Event]) -> Sequence[int]:
+        """Give the numbers of all events of several kinds, in order."""
+        found = array("I")
+        for kind in kinds:
+            found.extend(self._numbers_of(kind))
+        return sorted(found)
+
+    def count(self, kind: type[Event]) -> int:
+        """Give the number of events of one kind."""
+        return len(self._numbers_of(kind))
+
+    def _numbers_of(self, kind: type[Event]) -> Sequence[int]:
+        exact = self._by_kind.get(kind)
+        if exact is not None:
+            return exact
+        kinds = [numbers for of, numbers in self._by_kind.items() if issubclass(of, kind)]
+        return sorted(number for numbers in kinds for number in numbers)
+
+    @cached_property
+    def _by_kind(self) -> "dict[type[Event], array[int]]":
+        """Where each kind stands: four bytes an event, made in one pass when first asked for."""
+        found: dict[type[Event], array[int]] = {}
         for number, entry in enumerate(self.entries):
-            if isinstance(entry.what, kind):
-                yield number, entry.what
+            kind = type(entry.what)
+            numbers = found.get(kind)
+            if numbers is None:
+                numbers = found[kind] = array("I")
+            numbers.append(number)
+        return found
 
     def time_ns(self, number: int) -> int:
         """Give the time of event `number`, in monotonic nanoseconds."""

@@ -192,6 +192,17 @@ class Expect(Record):
         "nested ones (`val.seconds`), and a name stands for all that is below it",
     )
 
+    sampling: Literal["exactly_once", "at_least_once"] = Field(
+        default="exactly_once",
+        description="what a restart may do to an epoch's samples; `at_least_once`: those of the "
+        "steps that it throws away may be trained twice",
+    )
+    jit_checkpoint: bool = Field(
+        default=False,
+        description="the job saves when it is told that its node will go, and must have "
+        "committed before the node does",
+    )
+
     @model_validator(mode="after")
     def _names_a_check_only_for_a_defect(self) -> Self:
         if self.check is not None and self.verdict != "invalid":

@@ -17,6 +17,7 @@ from chaos.model.history import Entry, History
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtMoment, AtStep
+from tests.check.watching import components, digest, inputs
 
 MS = 1_000_000
 
@@ -56,6 +57,10 @@ class Story:
     """`surplus`: steps too many in the first epoch after a restart; `extra`: epochs too many.
 
     `budget`: how many retries Ray allows; `wall`: a metric that never repeats.
+    `watch`: state, inputs and storage are recorded. `files`: the job keeps
+    files of its own, one per rank and epoch, and gives Ray no checkpoint.
+    `keep`: how many checkpoints Ray keeps. `best`: the best accuracy is
+    reported.
     """
 
     strikes: tuple[Strike, ...] = ()
@@ -68,6 +73,10 @@ class Story:
     budget: int = 9
     wall: bool = False
     sync: bool = True
+    watch: bool = True
+    files: bool = False
+    keep: int | None = None
+    best: bool = False
 
     def history(self) -> History:
         return _Teller(self).tell()
@@ -104,10 +113,16 @@ class _Teller:
     attempt: int = 0
     countdown: int | None = None
     noticed: int | None = None
+    storage: dict[str, dict[str, str]] = field(default_factory=dict)
+    registered: list[str] = field(default_factory=list)
+    saved: list[tuple[int, int]] = field(default_factory=list)
+    top: float = 0.0
 
     def tell(self) -> History:
         self.pending = list(range(len(self.story.strikes)))
         self.say("harness", ev.RunStarted(scenario="a test", seed=1, backend="ray"))
+        if self.story.keep is not None:
+            self.say("driver", self.fit_called())
         ended = False
         while not ended:
             self.open()
@@ -122,6 +137,16 @@ class _Teller:
             self.now_ns += int(ms * MS)
             seq = len(self.entries)
             self.entries.append(Entry(time_ns=self.now_ns, source=source, seq=seq, what=event))
+
+    def fit_called(self) -> ev.FitCalled:
+        return ev.FitCalled(
+            trainer="TorchTrainer",
+            workers=self.story.ranks,
+            run_name="a-test",
+            storage_path="/a",
+            settings={"num_to_keep": self.story.keep, "checkpoint_score_attribute": None},
+            replaced={},
+        )
 
     def pid(self, rank: int) -> int:
         return 1000 * (self.attempt + 1) + rank
@@ -148,24 +173,74 @@ class _Teller:
                     pid=place.pid,
                     node_id=place.node_id,
                     checkpoint=self.checkpoint,
-                    epoch=self.resume_at,
+                    epoch=0 if self.story.files else self.resume_at,
                 ),
                 ev.CheckpointRead(
                     attempt=self.attempt, rank=place.rank, checkpoint=self.checkpoint
                 ),
             )
 
+        if self.story.files and self.saved:
+            for rank in range(self.story.ranks):
+                self.load(rank)
+
+    def load(self, rank: int) -> None:
+        """Read the newest file that every rank has, and go on after it."""
+        epoch = self.resume_at - 1
+        attempt = next(of for of, saved in reversed(self.saved) if saved == epoch)
+        loaded = ev.FileLoaded(
+            attempt=self.attempt,
+            rank=rank,
+            epoch=0,
+            step=0,
+            path=f"/own/rank{rank}_{epoch}.pt",
+            digest=digest("file", rank, epoch),
+            saved_attempt=attempt,
+            saved_rank=rank,
+            saved_epoch=epoch,
+            saved_step=self.story.steps,
+        )
+        place = {"rank": rank, "epoch": self.resume_at, "step": 0}
+        moved = ev.Repositioned(attempt=self.attempt, path=loaded.path, **place)
+        self.worker(rank, loaded, moved)
+
+    def save(self, rank: int, epoch: int) -> None:
+        place = {"attempt": self.attempt, "rank": rank, "epoch": epoch, "step": self.story.steps}
+        path = f"/own/rank{rank}_{epoch}.pt"
+        self.worker(
+            rank,
+            ev.FileSaveBegun(**place, path=path),
+            ev.FileSaved(**place, path=path, digest=digest("file", rank, epoch), bytes=100),
+        )
+
     def train(self) -> bool:
         """Give whether the attempt came to its end."""
         extra = self.story.extra if self.attempt else 0
         self.began_at = self.resume_at
-        return all(self.epoch(e) for e in range(self.resume_at, self.story.epochs + extra))
+        if not all(self.epoch(e) for e in range(self.resume_at, self.story.epochs + extra)):
+            return False
+        if self.story.watch:
+            over = self.story.epochs + extra
+            for rank in range(self.story.ranks):
+                ended = ev.TrainFnEnded(attempt=self.attempt, rank=rank, epoch=over, step=0)
+                self.worker(rank, ended)
+        return True
+
+    def state(self, rank: int, epoch: int, step: int, moment: Any) -> None:
+        if self.story.watch:
+            done = epoch * self.story.steps + step
+            parts = components(rank, done, epoch, drawn=moment == "entered")
+            place = {"attempt": self.attempt, "rank": rank, "epoch": epoch, "step": step}
+            seen = ev.StateSeen(**place, moment=moment, components=parts)
+            self.say(f"worker-{self.pid(rank)}", seen, ms=0)
 
     def epoch(self, epoch: int) -> bool:
         is_first = self.attempt > 0 and epoch == self.began_at
         steps = self.story.steps + (self.story.surplus if is_first else 0)
         for step in range(1, steps + 1):
             for rank in range(self.story.ranks):
+                if step == 1:
+                    self.state(rank, epoch, 0, "entered")
                 self.worker(rank, self.step_done(rank, epoch, step))
                 if not self.strike(epoch, step, rank):
                     return False
@@ -177,40 +252,76 @@ class _Teller:
 
     def step_done(self, rank: int, epoch: int, step: int) -> ev.AnyEvent:
         losses = (loss(rank, epoch, step),)
+        place = {"attempt": self.attempt, "rank": rank, "epoch": epoch, "step": step}
+        given = None
+        if self.story.watch:
+            given = inputs(epoch, step, rank, ranks=self.story.ranks, steps=self.story.steps)
         if self.story.sync:
-            return ev.StepDone(
-                attempt=self.attempt, rank=rank, epoch=epoch, step=step, losses=losses
-            )
-        self.worker(
-            rank,
-            ev.StepDone(attempt=self.attempt, rank=rank, epoch=epoch, step=step, losses=None),
-        )
-        return ev.LossResolved(
-            attempt=self.attempt, rank=rank, epoch=epoch, step=step, losses=losses
-        )
+            return ev.StepDone(**place, losses=losses, inputs=given)
+        self.worker(rank, ev.StepDone(**place, losses=None, inputs=given))
+        return ev.LossResolved(**place, losses=losses)
 
     def report(self, epoch: int) -> bool:
         name = f"checkpoint_{self.attempt}_{epoch}" if (epoch + 1) % self.story.every == 0 else None
+        name = None if self.story.files else name
         for rank in range(self.story.ranks):
-            self.worker(
-                rank,
-                ev.ReportBegun(attempt=self.attempt, rank=rank, epoch=epoch),
-                ev.UploadEnded(attempt=self.attempt, rank=rank, epoch=epoch),
-                ev.ReportReturned(attempt=self.attempt, rank=rank, epoch=epoch),
-            )
+            if self.story.files:
+                self.save(rank, epoch)
+            self.state(rank, epoch, self.story.steps, "left")
+            place = {"attempt": self.attempt, "rank": rank, "epoch": epoch}
+            self.worker(rank, ev.ReportBegun(**place))
+            self.upload(name, place)
+            for kind in (ev.UploadEnded, ev.ReportReturned):
+                self.worker(rank, kind(attempt=self.attempt, rank=rank, epoch=epoch))
+        if self.story.files:
+            self.saved.append((self.attempt, epoch))
+            self.resume_at = epoch + 1
         if not self.strike(epoch, "reported"):
             return False
         metrics = tuple(self.metrics(rank, epoch) for rank in range(self.story.ranks))
+        self.register(name)
+        # Ray's controller knows nothing of files: it counts from 0 in each attempt.
+        number = epoch - self.began_at if self.story.files else epoch
         self.say(
             "controller-9",
-            ev.Committed(attempt=self.attempt, epoch=epoch, checkpoint=name, metrics=metrics),
+            ev.Committed(attempt=self.attempt, epoch=number, checkpoint=name, metrics=metrics),
         )
         if name is not None:
             self.checkpoint, self.resume_at = name, epoch + 1
         return self.strike(epoch, "committed")
 
+    def upload(self, name: str | None, place: dict[str, int]) -> None:
+        if name is None or not self.story.watch:
+            return
+        rank, epoch = place["rank"], place["epoch"]
+        files = {f"rank_{rank}.pt": digest("part", rank, epoch)}
+        self.storage.setdefault(name, {}).update(files)
+        part = ev.PartUploaded(**place, checkpoint=name, files=files)
+        self.say(f"worker-{self.pid(rank)}", part, ms=0)
+
+    def register(self, name: str | None) -> None:
+        """Remove what a new checkpoint replaces, before it is recorded, as Ray does."""
+        if name is None:
+            return
+        self.registered.append(name)
+        while self.story.keep is not None and len(self.registered) > self.story.keep:
+            gone = self.registered.pop(0)
+            self.storage.pop(gone, None)
+            self.say("controller-9", ev.CheckpointDeleted(attempt=self.attempt, checkpoint=gone))
+
+    def look(self, op: int | None) -> None:
+        if self.story.watch:
+            found = tuple(
+                ev.StoredCheckpoint(name=name, files=dict(files))
+                for name, files in sorted(self.storage.items())
+            )
+            self.say("harness", ev.StorageSeen(op=op, checkpoints=found), ms=0)
+
     def metrics(self, rank: int, epoch: int) -> dict[str, Any]:
         metrics: dict[str, Any] = {"epoch": epoch, "accuracy": 1 - loss(rank, epoch, 99) / 3}
+        if self.story.best:
+            self.top = max(self.top, 1 - loss(rank, epoch, 99) / 3)
+            metrics["best"] = self.top
         if self.story.wall:
             metrics["seconds"] = self.now_ns / 1e9
         return metrics
@@ -246,8 +357,10 @@ class _Teller:
         if strike.kind == "kill_node":  # a node's death is proved after Ray has seen it
             self.decide("failures")
             self.say("chaos", done, ms=400)
+            self.look(index)
         else:
             self.say("chaos", done)
+            self.look(index)
             self.decide("failures")
         return False
 
@@ -288,6 +401,7 @@ class _Teller:
             self.say("chaos", done, ms=200)
         else:
             self.say("driver", last)
+        self.look(None)
         code = 0 if isinstance(last, ev.FitReturned) else 1
         self.say(
             "harness",

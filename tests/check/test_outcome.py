@@ -57,53 +57,10 @@ def test_a_job_that_finishes_where_an_error_is_expected_is_invalid() -> None:
     assert "was expected to raise" in result_on("outcome", KILLED, outcome="error").summary
 
 
-def test_a_run_at_its_limit_is_hung_and_names_the_last_progress() -> None:
-    summary = result_on("outcome", KILLED, hung(unfinished(KILLED))).summary
+def test_a_run_that_was_ended_at_its_limit_says_nothing_of_the_outcome() -> None:
+    result = result_on("outcome", KILLED, hung(unfinished(KILLED)))
 
-    assert "hung: the last progress was the commit of epoch 3, 0 s before the limit" in summary
-
-
-@pytest.mark.parametrize(
-    ("kept", "words"),
-    [
-        (ev.StepDone, "rank 1's step 6 of epoch 3"),
-        (ev.ReportReturned, "rank 1's report of epoch 3"),
-        (ev.UploadEnded, "rank 1's upload of epoch 3"),
-        (ev.WorkerStarted, "the start of rank 1 in attempt 1"),
-        (ev.WorkerGroupStarted, "the start of attempt 1"),
-    ],
-)
-def test_every_kind_of_progress_has_a_name(kept: type[ev.Event], words: str) -> None:
-    kinds: list[type[ev.Event]] = [ev.Committed, ev.StepDone, ev.ReportReturned, ev.UploadEnded]
-    kinds += [ev.WorkerStarted, ev.WorkerGroupStarted]
-    history = unfinished(KILLED)
-    for kind in kinds:
-        if kind is not kept:
-            history = without(history, kind)
-
-    assert words in result_on("outcome", KILLED, hung(history)).summary
-
-
-def test_a_hang_without_any_progress_is_told() -> None:
-    assert (
-        "no progress was seen in 240 s" in result_on("outcome", Story(), hung(History([]))).summary
-    )
-
-
-def test_a_hang_while_we_hold_a_worker_says_nothing_of_the_job() -> None:
-    history = hung(without(unfinished(KILLED), ev.FaultEnded))
-
-    result = result_on("outcome", KILLED, history)
-
-    assert result.validity == "unknown"
-    assert "while rank 1 was held by us" in result.summary
-
-
-def test_a_hang_in_the_notice_window_is_the_jobs() -> None:
-    story = Story((Strike(1, 2, 1, kind="preempt_node"),))
-    history = hung(without(unfinished(story), ev.FaultEnded))
-
-    assert result_on("outcome", story, history).validity == "invalid"
+    assert (result.validity, result.summary) == ("unknown", "the run was ended by us, at its limit")
 
 
 def test_an_interrupted_run_says_nothing() -> None:

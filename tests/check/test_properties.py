@@ -45,6 +45,10 @@ def stories(draw: st.DrawFn) -> Story:
         every=draw(st.integers(1, 2)),
         wall=draw(st.booleans()),
         sync=draw(st.booleans()),
+        watch=draw(st.sampled_from([True, True, False])),
+        files=draw(st.sampled_from([False, False, True])),
+        keep=draw(st.sampled_from([None, 1, 2])),
+        best=draw(st.booleans()),
     )
 
 
@@ -67,7 +71,7 @@ def test_a_right_run_is_never_accused(story: Story) -> None:
 @settings(max_examples=300)
 @given(stories())
 def test_a_metric_that_never_repeats_accuses_nobody_and_is_always_named(story: Story) -> None:
-    story = replace(story, wall=True)
+    story = replace(story, wall=True, files=False)
     result = result_on("trajectory", story)
     named = (
         result.measures.get("metrics_not_compared"),
@@ -159,9 +163,9 @@ def hung(history: History) -> History:
 
 
 MUTATIONS: dict[str, tuple[Mutation, str, str]] = {
-    "resume from an older commit": (
+    "resume from what was never committed": (
         lambda h: changed(h, ev.WorkerStarted, second, checkpoint="checkpoint_x"),
-        "resume-point",
+        "committed-only",
         "invalid",
     ),
     "resume from scratch": (
@@ -171,7 +175,7 @@ MUTATIONS: dict[str, tuple[Mutation, str, str]] = {
     ),
     "ranks disagree": (
         lambda h: changed(h, ev.WorkerStarted, second_of_rank_0, checkpoint=None),
-        "resume-point",
+        "agreement",
         "invalid",
     ),
     "repeat a step": (one_more, "cursor", "invalid"),
@@ -201,7 +205,7 @@ MUTATIONS: dict[str, tuple[Mutation, str, str]] = {
         "attempts",
         "invalid",
     ),
-    "hang": (hung, "outcome", "invalid"),
+    "hang": (hung, "terminates", "invalid"),
     "change the last bit of one loss": (
         lambda h: changed(h, ev.StepDone, last_step, losses=last_bit),
         "trajectory",

@@ -1,6 +1,7 @@
 """What was seen inside a worker. `epoch` and `step` count as in `model.trigger`."""
 
 from chaos.model.events.base import Event
+from chaos.model.events.state import Inputs
 
 
 class WorkerStarted(Event, frozen=True, kw_only=True):
@@ -33,6 +34,7 @@ class StepDone(Event, frozen=True, kw_only=True):
     `losses` holds the values on which `backward()` was called since the last
     step, one per micro-batch; numbers that JSON lacks are spelled "nan",
     "inf", "-inf". None: still on the accelerator, see `LossResolved`.
+    `inputs` is None where the job's inputs are not watched.
     """
 
     attempt: int
@@ -40,6 +42,7 @@ class StepDone(Event, frozen=True, kw_only=True):
     epoch: int
     step: int
     losses: tuple[float | str, ...] | None
+    inputs: Inputs | None = None
 
 
 class LossResolved(Event, frozen=True, kw_only=True):
