@@ -3,6 +3,7 @@
 from typing import TypeAlias, assert_never
 
 from chaos.model import event as ev
+from chaos.report.state_sentence import OfState, state_sentence
 
 Watched: TypeAlias = (
     ev.JournalOpened
@@ -46,6 +47,8 @@ def sentence(event: ev.AnyEvent) -> str:
         text = _of_a_report(event)
     elif isinstance(event, Struck):
         text = _of_a_strike(event)
+    elif isinstance(event, OfState):
+        text = state_sentence(event)
     else:
         assert_never(event)
     return " ".join(text.split())
