@@ -52,6 +52,7 @@ from chaos.model.events.state import (
     FileSaved,
     Inputs,
     PartUploaded,
+    Repositioned,
     StateSeen,
     StorageSeen,
     StoredCheckpoint,
@@ -104,6 +105,7 @@ AnyEvent: TypeAlias = (
     | FileSaveBegun
     | FileSaved
     | PartUploaded
+    | Repositioned
     | StateSeen
     | StorageSeen
     | TrainFnEnded
@@ -143,6 +145,7 @@ __all__ = [
     "ProbeFailed",
     "ReportBegun",
     "ReportReturned",
+    "Repositioned",
     "RunEnded",
     "RunStarted",
     "ScriptRaised",

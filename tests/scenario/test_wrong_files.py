@@ -233,7 +233,7 @@ ENTRIES = {
         "  - kill_node: {}\n    at: {epoch: 1}\n",
         (
             "5: at needs step or moment. Write `at: {epoch: 2, step: 5}`, "
-            "or one of the moments upload_begin, upload_end, reported, committed."
+            "or one of the moments saving, upload_begin, upload_end, reported, committed."
         ),
     ),
     "step and moment": (

@@ -46,9 +46,10 @@ class StateSeen(Event, frozen=True, kw_only=True):
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     """What the model was given for one optimizer step, all micro-batches together.
 
-    `digest` covers values and order. `samples` holds 8 hexadecimal digits per
-    sample, in order, whatever the batch it came in; None where the batch is
-    large or its samples cannot be told apart.
+    `count`: samples, 0 where they cannot be told apart. `digest` covers values
+    and order. `samples` holds 8 hexadecimal digits per sample, in order,
+    whatever the batch it came in; None where the step's samples are more than
+    512 or cannot be told apart.
     """
 
     count: int
@@ -96,6 +97,21 @@ class FileLoaded(Event, frozen=True, kw_only=True):
     saved_epoch: int | None = None
     saved_step: int | None = None
     error: str | None = None
+
+
+class Repositioned(Event, frozen=True, kw_only=True):
+    """A rank that Ray handed no checkpoint found its place in a file of the job's own.
+
+    It loaded a file that an earlier attempt had saved, before its first step,
+    and goes on from where that file was saved: `step` steps of `epoch` are
+    done. `path` is the file; a rank that follows another one has its path.
+    """
+
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    path: str
 
 
 class PartUploaded(Event, frozen=True, kw_only=True):
