@@ -3,6 +3,14 @@
 from typing import TypeAlias, assert_never
 
 from chaos.model import event as ev
+from chaos.report.state_sentence import (
+    OfFiles,
+    OfState,
+    OfStorage,
+    sentence_of_files,
+    sentence_of_state,
+    sentence_of_storage,
+)
 
 Watched: TypeAlias = (
     ev.JournalOpened
@@ -46,8 +54,16 @@ def sentence(event: ev.AnyEvent) -> str:
     elif isinstance(event, Struck):
         text = _of_a_strike(event)
     else:
-        assert_never(event)
+        text = _of_what_is_kept(event)
     return " ".join(text.split())
+
+
+def _of_what_is_kept(event: OfState | OfFiles | OfStorage) -> str:
+    if isinstance(event, OfState):
+        return sentence_of_state(event)
+    if isinstance(event, OfFiles):
+        return sentence_of_files(event)
+    return sentence_of_storage(event)
 
 
 def _of_the_harness(event: Watched) -> str:

@@ -99,21 +99,6 @@ class FileLoaded(Event, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class Repositioned(Event, frozen=True, kw_only=True):
-    """A rank that Ray handed no checkpoint found its place in a file of the job's own.
-
-    It loaded a file that an earlier attempt had saved, before its first step,
-    and goes on from where that file was saved: `step` steps of `epoch` are
-    done. `path` is the file; a rank that follows another one has its path.
-    """
-
-    attempt: int
-    rank: int
-    epoch: int
-    step: int
-    path: str
-
-
 class PartUploaded(Event, frozen=True, kw_only=True):
     """One rank's part of a checkpoint, as it was on the worker's own disk before its upload.
 
@@ -175,3 +160,16 @@ class WatchCost(Event, frozen=True, kw_only=True):
     steps: int
     watch_ns: int
     state_ns: int
+
+
+class Repositioned(Event, frozen=True, kw_only=True):
+    """A rank found its place in a file of its own: it goes on after `step` of `epoch`.
+
+    Only before the first step of an attempt; `path` is the file that told it.
+    """
+
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    path: str
