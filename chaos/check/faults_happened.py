@@ -5,15 +5,23 @@ from collections.abc import Mapping
 from chaos.check.result import conclude, nothing_due
 from chaos.check.strikes import Strike
 from chaos.check.trial import Trial
-from chaos.model.event import Committed, ReportReturned, StepDone, UploadBegun, UploadEnded
+from chaos.model.event import (
+    Committed,
+    FileSaveBegun,
+    ReportReturned,
+    StepDone,
+    UploadBegun,
+    UploadEnded,
+)
 from chaos.model.history import History
 from chaos.model.trigger import AtMoment, AtStep, Moment
 from chaos.model.verdict import CheckResult
 
 NAME = "faults-happened"
 
-_OfReport = UploadBegun | UploadEnded | ReportReturned | Committed
+_OfReport = FileSaveBegun | UploadBegun | UploadEnded | ReportReturned | Committed
 _MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
+    "saving": (FileSaveBegun, "the middle of a save"),
     "upload_begin": (UploadBegun, "the beginning of its upload"),
     "upload_end": (UploadEnded, "the end of its upload"),
     "reported": (ReportReturned, "the return of its report()"),

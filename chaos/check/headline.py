@@ -19,6 +19,7 @@ _DEEDS = {
     "preempt_node": "the node of rank {rank} was given notice {place} and lost {notice:g} s later",
 }
 _PLACES = {
+    "saving": "in the middle of a save of epoch {epoch}",
     "upload_begin": "as its upload of epoch {epoch} began",
     "upload_end": "when its upload of epoch {epoch} was done and report() had not returned",
     "reported": "when report() of epoch {epoch} had returned and Ray had not committed it",

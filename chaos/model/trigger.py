@@ -12,8 +12,8 @@ from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag
 
 from chaos.record import Record
 
-Moment: TypeAlias = Literal["upload_begin", "upload_end", "reported", "committed"]
-MOMENTS: tuple[Moment, ...] = ("upload_begin", "upload_end", "reported", "committed")
+Moment: TypeAlias = Literal["saving", "upload_begin", "upload_end", "reported", "committed"]
+MOMENTS: tuple[Moment, ...] = ("saving", "upload_begin", "upload_end", "reported", "committed")
 
 
 class AtStep(Record):
@@ -34,11 +34,13 @@ class AtStep(Record):
 
 
 class AtMoment(Record):
-    """At one moment of the report that ends epoch `epoch`, on rank `rank`.
+    """At one moment of the save or the report that ends epoch `epoch`, on rank `rank`.
 
-    `upload_begin`: the checkpoint's upload is about to begin. `upload_end`:
-    every file is written and `report()` has not returned. `reported`: it has
-    returned, and the controller, held, has not committed. `committed`: it has.
+    `saving`: the first half of the first file that `torch.save` writes to a path
+    in that epoch is on disk, and the rest is not. `upload_begin`: the
+    checkpoint's upload is about to begin. `upload_end`: every file is written
+    and `report()` has not returned. `reported`: it has returned, and the
+    controller, held, has not committed. `committed`: it has.
     """
 
     epoch: NonNegativeInt

@@ -38,6 +38,7 @@ def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
         shape=Shape(nodes=nodes, cpus_per_node=cluster.cpus_per_node),
         ops=_ops(scenario.faults, workers=job.workers, seed=seed),
         expect=scenario.expect,
+        watch=scenario.watch,
         limits=scenario.limits,
     )
 

@@ -5,6 +5,7 @@ env.json       versions and machine        history.jsonl  everything seen
 verdict.json   the judgement               report.html  junit.xml
 journals/      one per process             logs/        output and stacks
 storage/       where the job kept its checkpoints
+saves/         by whom and where in training each file that a job saved was saved
 """
 
 import json
@@ -43,6 +44,11 @@ class RunDirectory:
     def storage(self) -> Path:
         """Where the job's checkpoints go."""
         return self.path / "storage"
+
+    @property
+    def saves(self) -> Path:
+        """By whom and where in training each file that the job saved was saved."""
+        return self.path / "saves"
 
     def save_history(self, history: History, *, name: str = HISTORY) -> None:
         """Write the merged history, or the baseline's (`baseline.jsonl`)."""
@@ -103,6 +109,7 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
         directory = RunDirectory(_fresh(parent, name))
         directory.journals.mkdir()
         directory.logs.mkdir()
+        directory.saves.mkdir()
         directory.write("plan.json", plan.model_dump_json(indent=2))
         directory.write("env.json", json.dumps(env, indent=2))
         if Path(plan.file).is_file():

@@ -136,7 +136,7 @@ RECORDS = {
     ),
     "strange key": (
         f"{JOB}zzz: 1\n",
-        "3: unknown key 'zzz'. Known here: scenario, job, cluster, faults, expect, limits.",
+        "3: unknown key 'zzz'. Known here: scenario, job, cluster, faults, expect, watch, limits.",
     ),
     "missing key": (
         "scenario: x\njob:\n  script: job.py\n",
@@ -233,7 +233,7 @@ ENTRIES = {
         "  - kill_node: {}\n    at: {epoch: 1}\n",
         (
             "5: at needs step or moment. Write `at: {epoch: 2, step: 5}`, "
-            "or one of the moments upload_begin, upload_end, reported, committed."
+            "or one of the moments saving, upload_begin, upload_end, reported, committed."
         ),
     ),
     "step and moment": (
@@ -247,7 +247,7 @@ ENTRIES = {
     "misspelt moment": (
         "  - at:\n      epoch: 1\n      moment: reportd\n    kill_node: {}\n",
         (
-            "6: moment must be one of upload_begin, upload_end, reported, committed, "
+            "6: moment must be one of saving, upload_begin, upload_end, reported, committed, "
             "got 'reportd'. Did you mean reported?"
         ),
     ),

@@ -12,7 +12,7 @@ import psutil
 import ray
 
 from chaos.backends.ray.settings import NAMESPACE
-from chaos.backends.train.address import TOKEN_ENV
+from chaos.declared import TOKEN_ENV
 from chaos.run.clock import SystemClock, seconds_since
 
 POLL_S = 0.02

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from chaos.declared import TOKEN_ENV
 from chaos.faults.world import Victim
 from chaos.model.event import Committed
 
 DIRECTORY_ENV = "CHAOS_RUN_DIRECTORY"
-TOKEN_ENV = "CHAOS_RUN_TOKEN"  # noqa: S105 - marks a run's processes; not a secret
 CONTROLLER_ENV = "CHAOS_CONTROLLER"
 CALLBACK = "chaos.backends.train.callback.ChaosCallback"
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.backends.train import compat
-from chaos.backends.train.address import TOKEN_ENV
 from chaos.backends.train.observer import plain_value
+from chaos.declared import TOKEN_ENV
 from chaos.model.event import FitCalled, FitRaised, FitReturned
 from chaos.model.plan import Plan, Shape
 from chaos.run.directory import RunDirectory

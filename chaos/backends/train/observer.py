@@ -7,8 +7,10 @@ from typing import Any
 
 from chaos.backends.train import compat
 from chaos.backends.train.address import ControllerPort, RunAddress
+from chaos.backends.train.saves import Saves
 from chaos.faults.world import Victim
 from chaos.model.event import (
+    CheckpointDeleted,
     Committed,
     ControllerState,
     FailureDecided,
@@ -26,11 +28,15 @@ from chaos.run.journal import Journal
 class Observer:
     """One per controller process. Keeps the numbering of attempts and epochs."""
 
-    def __init__(self, plan: Plan, journal: Journal, controller: ControllerPort) -> None:
+    def __init__(
+        self, plan: Plan, journal: Journal, controller: ControllerPort, saves: Saves
+    ) -> None:
         self._journal = journal
+        self._saves = saves
         self._controller = controller
         self._attempts = 0
         self._next_epoch = 0
+        self._may_move = False
         self._epochs: dict[str, int] = {}
         self._state = ""
         self._polls_matter = any(holds_polls(op) for op in plan.ops)
@@ -42,7 +48,10 @@ class Observer:
         journal = Journal(
             directory.journals, f"controller-{os.getpid()}", role="controller", clock=SystemClock()
         )
-        return cls(directory.load_plan(), journal, address.connect())
+        saves = Saves(directory.saves)
+        observer = cls(directory.load_plan(), journal, address.connect(), saves)
+        compat.on_checkpoint_deleted(observer.checkpoint_deleted)
+        return observer
 
     def lineage(self) -> dict[str, Any]:
         """Give what a probe must know: its attempt, and which epoch each checkpoint ended."""
@@ -66,6 +75,7 @@ class Observer:
         self._attempts += 1
         handed = compat.checkpoint_handed_to(worker_group)
         self._next_epoch = 0 if handed is None else self._epochs.get(handed, -1) + 1
+        self._may_move = handed is None and attempt > 0
         self._journal.add(
             WorkerGroupStarted(
                 attempt=attempt,
@@ -84,6 +94,7 @@ class Observer:
     def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:  # noqa: ANN401
         """Record a commit and let waiting ops know of it."""
         name = compat.checkpoint_name(checkpoint)
+        self._follow_workers()
         event = Committed(
             attempt=self._attempts - 1,
             epoch=self._next_epoch,
@@ -96,6 +107,14 @@ class Observer:
         self._next_epoch += 1
         self._controller.committed(event)
 
+    def checkpoint_deleted(self, checkpoint: str) -> None:
+        """Record that retention removed a checkpoint."""
+        try:
+            event = CheckpointDeleted(attempt=max(self._attempts - 1, 0), checkpoint=checkpoint)
+            self._journal.add(event)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
+            self.failed("deletion", error)
+
     def polled(self) -> None:
         """Stand still here while an op needs a report to stay uncommitted."""
         if self._polls_matter:
@@ -105,6 +124,19 @@ class Observer:
         """Record that something was not seen."""
         with contextlib.suppress(Exception):  # nothing more can be done; RunEnded will be missed
             self._journal.add(ObserverFailed(where=where, error=f"{type(error).__name__}: {error}"))
+
+    def _follow_workers(self) -> None:
+        """Count from where the workers went on, where they have found that in files of their own.
+
+        Ray handed this attempt no checkpoint; before the first report of an
+        attempt each of its ranks has said where it goes on (see `saves`).
+        """
+        if not self._may_move:
+            return
+        self._may_move = False
+        position = self._saves.position(self._attempts - 1)
+        if position is not None:
+            self._next_epoch = position.epoch
 
     def _failure_decided(self, error: Any, *, raises: bool) -> None:  # noqa: ANN401
         self._journal.add(

@@ -46,9 +46,10 @@ class StateSeen(Event, frozen=True, kw_only=True):
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     """What the model was given for one optimizer step, all micro-batches together.
 
-    `digest` covers values and order. `samples` holds 8 hexadecimal digits per
-    sample, in order, whatever the batch it came in; None where the batch is
-    large or its samples cannot be told apart.
+    `count`: samples, 0 where they cannot be told apart. `digest` covers values
+    and order. `samples` holds 8 hexadecimal digits per sample, in order,
+    whatever the batch it came in; None where the step's samples are more than
+    512 or cannot be told apart.
     """
 
     count: int
