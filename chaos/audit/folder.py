@@ -70,7 +70,7 @@ class AuditFolder:
 
     def prune(self, directory: RunDirectory, *, keep_logs: bool = False) -> None:
         """Delete what a judged run no longer needs; or all but its logs."""
-        for folder in (directory.journals, directory.storage):
+        for folder in (directory.journals, directory.storage, directory.saves):
             shutil.rmtree(folder, ignore_errors=True)
         for name in ("env.json", "scenario.yaml"):
             _forget(directory, name)
