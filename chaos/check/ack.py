@@ -27,12 +27,18 @@ def check(trial: Trial) -> CheckResult:
     reports = {a.index: _reported(trial, a) for a in settled}
     anomalies = [a for attempt in settled for a in _lost(attempt, reports[attempt.index])]
     anomalies += _result(trial)
+    doubts = [
+        f"reports of attempt {attempt.index} returned, and no commit at all was seen"
+        for attempt in settled
+        if reports[attempt.index] and not attempt.commits
+    ]
     evidence = sum(len(of) for of in reports.values()) + (returned is not None)
     if not evidence and not anomalies and (trial.error_was_expected or not settled):
         return nothing_due(NAME, "no attempt ended by itself, so nobody relied on what was saved")
     return conclude(
         NAME,
         anomalies=anomalies,
+        doubts=doubts,
         evidence=evidence,
         summary=f"{plural(sum(len(of) for of in reports.values()), 'report')} of the attempt that "
         "ended by itself, each committed",

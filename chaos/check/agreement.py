@@ -45,7 +45,7 @@ def check(trial: Trial) -> CheckResult:
 def _starts(restart: Restart) -> Anomaly | None:
     starts = dict(sorted(restart.attempt.starts.items()))
     handed = {rank: _name(start.checkpoint) for rank, start in starts.items()}
-    places = {rank: f"epoch {s.epoch}, step {s.step}" for rank, s in starts.items()}
+    places = {r: f"epoch {s.epoch}, step {s.step}" for r, s in starts.items() if s.settled}
     events = tuple(start.number for start in starts.values())
     if len(set(handed.values())) > 1:
         said = f"attempt {restart.attempt.index} was not handed one checkpoint: {_each(handed)}"

@@ -10,6 +10,7 @@ from chaos.model.event import (
     CheckpointRead,
     Committed,
     FailureDecided,
+    FileSaved,
     Inputs,
     LossResolved,
     ReportBegun,
@@ -52,6 +53,7 @@ class Start:
     """A rank ready to train: the checkpoint it was handed, and where to go on.
 
     After `step` of `epoch`; `path` is the file of its own that told it so.
+    Not `settled`: it was yet to look for such a file, and made no step.
     """
 
     number: int
@@ -60,6 +62,7 @@ class Start:
     epoch: int
     step: int = 0
     path: str | None = None
+    settled: bool = True
 
     @property
     def place(self) -> tuple[int, int]:
@@ -97,7 +100,7 @@ class Attempt:
     @property
     def epoch(self) -> int | None:
         """Where it goes on: the earliest epoch of its ranks, None if none has started."""
-        return min((start.epoch for start in self.starts.values()), default=None)
+        return None if self.place is None else self.place[0]
 
     @property
     def size(self) -> int:
@@ -107,7 +110,7 @@ class Attempt:
     @property
     def place(self) -> tuple[int, int] | None:
         """The earliest place of its ranks, as epoch and finished steps of it."""
-        return min((start.place for start in self.starts.values()), default=None)
+        return min((start.place for start in self.starts.values() if start.settled), default=None)
 
     @cached_property
     def by_epoch(self) -> Mapping[tuple[int, int], Sequence[Step]]:
@@ -140,6 +143,9 @@ def attempts(history: History) -> tuple[Attempt, ...]:
     _add_controllers(history, rows)
     _add_workers(history, rows)
     _add_steps(history, rows)
+    if _keeps_files(history):
+        for row in rows.values():
+            row.settle()
     found = (row.attempt(index) for index, row in sorted(rows.items()))
     return tuple(a for a in found if a.opened is not None or a.starts or a.steps or a.commits)
 
@@ -168,6 +174,13 @@ class _Rows:
             decisions=tuple(self.decisions),
         )
 
+    def settle(self) -> None:
+        """Mark the ranks that may yet find their place in a file of their own."""
+        trained = {step.rank for step in self.steps}
+        for rank, start in self.starts.items():
+            if start.path is None and rank not in trained:
+                self.starts[rank] = replace(start, settled=False)
+
     def _placed_commits(self) -> tuple[Commit, ...]:
         """Count commits on from where the ranks went on; Ray's controller cannot know it."""
         moved = any(start.path is not None for start in self.starts.values())
@@ -175,6 +188,12 @@ class _Rows:
             return tuple(self.commits)
         by = min(epoch for _, epoch in self.reported) - self.commits[0].epoch
         return tuple(replace(commit, epoch=commit.epoch + by) for commit in self.commits)
+
+
+def _keeps_files(history: History) -> bool:
+    """Say whether the job saves files and gives Ray no checkpoint."""
+    carried = any(done.checkpoint is not None for _, done in history.of(Committed))
+    return history.count(FileSaved) > 0 and not carried
 
 
 def _add_controllers(history: History, rows: dict[int, _Rows]) -> None:

@@ -6,7 +6,7 @@ from chaos.check.attempt import Step
 from chaos.check.lineage import Lineage
 from chaos.check.result import conclude, nothing_due, plural, unknown
 from chaos.check.shift import shifts
-from chaos.check.trial import Course, Trial
+from chaos.check.trial import Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "batch"
@@ -27,7 +27,7 @@ def check(trial: Trial) -> CheckResult:
         return unknown(NAME, f"{trial.no_reference} to compare with")
     if not any(trial.reference.lineage.steps):
         return nothing_due(NAME, "the job makes no optimizer step that could be watched")
-    apart = list(_apart(trial, trial.reference))
+    apart = list(_apart(trial))
     varies = any(step.number < trial.began for step in apart)
     anomalies = (
         [] if varies else list(_anomalies(apart, trial.run.lineage, trial.reference.lineage))
@@ -41,17 +41,17 @@ def check(trial: Trial) -> CheckResult:
     return conclude(NAME, anomalies=anomalies, evidence=steps, summary=summary)
 
 
-def _apart(trial: Trial, reference: Course) -> Iterator[Step]:
+def _apart(trial: Trial) -> Iterator[Step]:
     """Give the steps whose size is not the baseline's, rank by rank."""
     shifted = shifts(trial)
-    due = reference.lineage
-    before = (s for a in trial.run.attempts[:1] for s in a.steps if s.number < trial.began)
-    for step in (*before, *trial.run.lineage.all_steps()):
-        theirs = due.at(step.rank, step.epoch, step.step)
-        if theirs is None or (shifted and step.attempt >= min(shifted)):
+    since = min(shifted, default=None)
+    for group in (*trial.aligned_before, *trial.aligned):
+        if group.has_equal_losses and group.has_equal_inputs:
             continue
-        if _sizes_differ(step, theirs):
-            yield step
+        for step, theirs in group.pairs():
+            is_elsewhere = since is not None and step.attempt >= since
+            if theirs is not None and not is_elsewhere and _sizes_differ(step, theirs):
+                yield step
 
 
 def _sizes_differ(ours: Step, due: Step) -> bool:

@@ -7,9 +7,9 @@ it shows whether the numbers repeat here at all, and which metrics do.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Self
 
+from chaos.check.aligned import Aligned, before, surviving
 from chaos.check.attempt import Attempt, Losses, Step
 from chaos.check.lineage import Lineage
 from chaos.check.pair import Pair, Tally, loss_pairs, metric_pairs
@@ -17,6 +17,26 @@ from chaos.check.values import is_below
 from chaos.model.scenario import Expect, Tolerance
 
 Divergence = Pair
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A run and its baseline: the lineages, and their steps aligned.
+
+    `before` holds what was recorded before the first fault.
+    """
+
+    attempts: Sequence[Attempt]
+    ours: Lineage
+    theirs: Lineage
+    steps: Sequence[Aligned]
+    before: Sequence[Aligned]
+
+    @classmethod
+    def of(cls, attempts: Sequence[Attempt], ours: Lineage, theirs: Lineage, *, began: int) -> Self:
+        """Align a run with its baseline; `began` is the first fault's event number."""
+        early = before(attempts, theirs, began=began)
+        return cls(attempts, ours, theirs, surviving(ours, theirs), early)
 
 
 @dataclass(frozen=True)
@@ -47,30 +67,28 @@ class Comparison:
     @classmethod
     def of(
         cls,
-        attempts: Sequence[Attempt],
-        ours: Lineage,
-        theirs: Lineage,
+        sides: Sides,
         *,
         expect: Expect,
         began: int,
         resized: frozenset[int] = frozenset(),
     ) -> Self:
         """Compare a lineage with the baseline's; `began` is the first fault's event number."""
-        tolerance, ignore = expect.loss_tolerance, expect.ignore_metrics
-        epochs = {commit.epoch: commit for commit in theirs.commits}
-        before = (s for a in attempts for s in takewhile(lambda s: s.number < began, a.steps))
-        saved = (c for a in attempts for c in a.commits if c.number < began)
-        alike = (step for step in ours.all_steps() if step.attempt not in resized)
+        ours, tolerance = sides.ours, expect.loss_tolerance
+        epochs = {commit.epoch: commit for commit in sides.theirs.commits}
+        saved = (c for a in sides.attempts for c in a.commits if c.number < began)
         commits = [commit for commit in ours.commits if commit.attempt not in resized]
-        losses = _Losses.of(alike, theirs)
+        losses = _Losses.of(sides.steps)
         reported = list(metric_pairs(commits, epochs))
-        left_out = _LeftOut.of(reported, metric_pairs(saved, epochs), tolerance, ignore)
+        left_out = _LeftOut.of(
+            reported, metric_pairs(saved, epochs), tolerance, expect.ignore_metrics
+        )
         metrics = [pair for pair in reported if pair.what not in left_out.names]
         # A report without any metric owes nothing: there is nothing in it to compare.
         owed = losses.attempts | {pair.attempt for pair in reported}
         silent = owed - losses.heard - {pair.attempt for pair in metrics}
         return cls(
-            control=_Losses.of(before, theirs).tally(tolerance),
+            control=_Losses.of(sides.before).tally(tolerance),
             losses=losses.tally(tolerance),
             metrics=Tally.of(metrics, tolerance),
             not_compared=tuple(sorted(left_out.differing)),
@@ -103,19 +121,28 @@ class _Losses:
     heard: set[int] = field(default_factory=set)
 
     @classmethod
-    def of(cls, steps: Iterable[Step], theirs: Lineage) -> Self:
+    def of(cls, aligned: Iterable[Aligned]) -> Self:
         found = cls()
-        for step in steps:
-            ours, due = step.losses, theirs.at(step.rank, step.epoch, step.step)
-            found.attempts.add(step.attempt)
-            if ours is None or due is None or due.losses is None:
-                found.apart += 1
-            elif ours == due.losses and ours:
-                found.equal += len(ours)
-                found.heard.add(step.attempt)
-            else:
-                found._differ(step, due.losses)
+        for group in aligned:
+            if group.has_equal_losses:
+                found.equal += sum(len(step.losses or ()) for step in group.ours)
+                seen = {group.ours[0].attempt, group.ours[-1].attempt}
+                found.attempts |= seen
+                found.heard |= seen
+                continue
+            for step, due in group.pairs():
+                found._compare(step, None if due is None else due.losses)
         return found
+
+    def _compare(self, step: Step, due: Losses | None) -> None:
+        self.attempts.add(step.attempt)
+        if step.losses is None or due is None:
+            self.apart += 1
+        elif step.losses == due and due:
+            self.equal += len(due)
+            self.heard.add(step.attempt)
+        else:
+            self._differ(step, due)
 
     def tally(self, tolerance: Tolerance | None) -> Tally:
         return Tally.of(self.pairs, tolerance, equal=self.equal)

@@ -8,6 +8,7 @@ commit stands in, if it is of a kind that nothing touches between the two.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import msgspec
 
@@ -59,6 +60,7 @@ class Row:
         return self.standing in ("reset", "not restored", "different")
 
 
+@cache
 def group_of(name: str) -> str:
     """Give the kind of state that a component is part of."""
     head, _, tail = name.partition(".")

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 
-from chaos.check.attempt import Attempt, Step
+from chaos.check.aligned import Aligned
+from chaos.check.attempt import Step
 from chaos.check.lineage import Lineage
 
 _HEX = 8  # digits of a sample's digest
@@ -36,12 +36,12 @@ class Control:
 
 @dataclass(frozen=True)
 class Feeds:
-    """The inputs of a lineage and of the baseline's; `began`: the first fault's number."""
+    """The inputs of a lineage and the baseline's; `before`: those from before the first fault."""
 
-    attempts: Sequence[Attempt]
     ours: Lineage
     theirs: Lineage
-    began: int
+    steps: Sequence[Aligned]
+    before: Sequence[Aligned]
 
     @cached_property
     def are_watched(self) -> bool:
@@ -57,9 +57,11 @@ class Feeds:
     def control(self) -> Control:
         """What was recorded before the first fault, beside the baseline's."""
         compared = differing = 0
-        for attempt in self.attempts:
-            for step in takewhile(lambda s: s.number < self.began, attempt.steps):
-                due = self.theirs.at(step.rank, step.epoch, step.step)
+        for group in self.before:
+            if group.has_equal_inputs:
+                compared += len(group.ours)
+                continue
+            for step, due in group.pairs():
                 if step.inputs is not None and due is not None and due.inputs is not None:
                     compared += 1
                     differing += step.inputs.digest != due.inputs.digest
@@ -73,17 +75,19 @@ class Feeds:
     @cached_property
     def _compared(self) -> tuple[int, tuple[Apart, ...]]:
         compared, found = 0, []
-        for (rank, epoch), steps in self.ours.steps.items():
+        for group in self.steps:
+            if group.has_equal_inputs:
+                compared += len(group.ours)
+                continue
             first: Step | None = None
-            for step in steps:
-                due = self.theirs.at(rank, epoch, step.step)
+            for step, due in group.pairs():
                 if step.inputs is None or due is None or due.inputs is None:
                     continue
                 compared += 1
                 if first is None and step.inputs.digest != due.inputs.digest:
                     first = step
             if first is not None:
-                found.append(Apart(rank, epoch, first, steps))
+                found.append(Apart(*group.key, first, group.ours))
         return compared, tuple(sorted(found, key=lambda a: (a.epoch, a.rank)))
 
     @property

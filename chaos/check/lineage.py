@@ -47,7 +47,15 @@ class Lineage:
     @cached_property
     def ranks(self) -> tuple[int, ...]:
         """The ranks that made steps."""
-        return tuple(sorted({rank for rank, _ in self.steps}))
+        return tuple(sorted(self.epochs))
+
+    @cached_property
+    def epochs(self) -> Mapping[int, Sequence[int]]:
+        """The epochs in which each rank made steps, in order."""
+        found: dict[int, list[int]] = {}
+        for rank, epoch in self.steps:
+            found.setdefault(rank, []).append(epoch)
+        return {rank: sorted(of) for rank, of in found.items()}
 
     @property
     def steps_done(self) -> int:
@@ -64,11 +72,11 @@ class Lineage:
         return max((self._longest_way(rank, saved) for rank in self.ranks), default=0)
 
     def _steps_of(self, rank: int) -> int:
-        return sum(len(steps) for (of, _), steps in self.steps.items() if of == rank)
+        return sum(self.count(rank, epoch) for epoch in self.epochs[rank])
 
     def _longest_way(self, rank: int, saved: set[int]) -> int:
         way = longest = 0
-        for epoch in sorted(epoch for of, epoch in self.steps if of == rank):
+        for epoch in self.epochs[rank]:
             way += self.count(rank, epoch)
             longest = max(longest, way)
             if epoch in saved:
@@ -99,17 +107,19 @@ class _Fold:
 
     def cut(self, attempt: Attempt) -> None:
         """Drop what `attempt` does again; a rank it does not tell of follows the others."""
-        if attempt.place is None or attempt.epoch is None:
+        if attempt.place is None:
             return
-        since = {rank: start.place for rank, start in attempt.starts.items()}
+        earliest = attempt.place
+        settled = {rank: start for rank, start in attempt.starts.items() if start.settled}
+        since = {rank: start.place for rank, start in settled.items()}
         thrown = self.lost.setdefault(attempt.index, {})
         for key in list(self.steps):
-            gone = self._cut_one(key, since.get(key[0], attempt.place))
+            gone = self._cut_one(key, since.get(key[0], earliest))
             if gone:
                 thrown[key[0]] = thrown.get(key[0], 0) + gone
-        self.commits = [c for c in self.commits if c.epoch < attempt.epoch]
+        self.commits = [c for c in self.commits if c.epoch < earliest[0]]
         places = {(rank, place[0]) for rank, place in since.items()}
-        self.resumed = {key for key in self.resumed if key[1] < since.get(key[0], attempt.place)[0]}
+        self.resumed = {key for key in self.resumed if key[1] < since.get(key[0], earliest)[0]}
         if attempt.index > 0:
             self.resumed |= places
 

@@ -68,10 +68,10 @@ def _way_between_saves(reference: Course) -> int:
 
 def _longest_way(reference: Course, rank: int, saved: set[tuple[int, int]]) -> int:
     way = longest = 0
-    for key in sorted(key for key in reference.lineage.steps if key[0] == rank):
+    for epoch in reference.lineage.epochs[rank]:
         # A save at the head of an epoch, before any step of it, ends the way too.
-        way = 0 if (key[1], 0) in saved else way
-        for step in reference.lineage.steps[key]:
+        way = 0 if (epoch, 0) in saved else way
+        for step in reference.lineage.steps[rank, epoch]:
             way += 1
             longest = max(longest, way)
             way = 0 if (step.epoch, step.step) in saved else way

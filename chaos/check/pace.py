@@ -1,7 +1,8 @@
 """The signs of life of a run: when it last got on with anything, and how long it stood still."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from chaos.check.attempt import Attempt
 from chaos.model.event import (
@@ -52,24 +53,28 @@ def pauses(history: History, attempts: Sequence[Attempt], *, over_ns: int) -> It
     From an attempt's first step on: what comes before is its start. While a
     rank is held by us nobody is late.
     """
-    held: set[int] = set()
-    last: tuple[int, int, int] | None = None  # attempt, number, time
-    first = {step.attempt: step.number for a in attempts for step in a.steps[:1]}
-    for number in history.numbers_of(*_SIGNS):
-        entry = history.entries[number]
-        what = entry.what
-        is_new = last is None or getattr(what, "attempt", last[0]) != last[0]
-        if not is_new and last is not None and not held and entry.time_ns - last[2] > over_ns:
-            yield Pause(last[1], number, entry.time_ns - last[2])
-        if isinstance(what, GateReached):
-            held.add(what.op)
-        elif isinstance(what, GateReleased):
-            held.discard(what.op)
-        attempt = getattr(what, "attempt", -1)
-        if number >= first.get(attempt, len(history)):
-            last = attempt, number, entry.time_ns
-            if isinstance(what, StepDone) and number == first[attempt]:
-                held.clear()
+    entries = history.entries
+    numbers = history.numbers_of(*_SIGNS)
+    times = [entries[number].time_ns for number in numbers]
+    first = {a.index: a.steps[0].number for a in attempts if a.steps}
+    holds = list(_holds(history, first.values()))
+    for at, (since_ns, until_ns) in enumerate(pairwise(times)):
+        if until_ns - since_ns <= over_ns:
+            continue
+        since, until = numbers[at], numbers[at + 1]
+        attempt = getattr(entries[since].what, "attempt", -1)
+        is_one = getattr(entries[until].what, "attempt", attempt) == attempt
+        is_held = any(begin <= since < end for begin, end in holds)
+        if is_one and not is_held and since >= first.get(attempt, len(history)):
+            yield Pause(since, until, until_ns - since_ns)
+
+
+def _holds(history: History, firsts: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Give from where to where each rank was held: until the next attempt at the latest."""
+    released = {gate.op: number for number, gate in history.of(GateReleased)}
+    for number, gate in history.of(GateReached):
+        over = min((first for first in firsts if first > number), default=len(history))
+        yield number, min(released.get(gate.op, over), over)
 
 
 def last_sign(history: History, before: int) -> tuple[int, str] | None:

@@ -37,7 +37,7 @@ def check(trial: Trial) -> CheckResult:
             return unknown(NAME, "what was kept at the end was not seen")
         return nothing_due(NAME, "what storage holds was not watched, and nothing was removed")
     settings = {} if called is None else called.settings
-    anomalies = list(_removed(trial.history, commits, gone, settings))
+    anomalies = list(_removed(trial, commits, gone, settings))
     if kept is not None:
         anomalies += _left(trial, commits, kept, settings)
     left = "" if kept is None else f", {len(kept[1])} left at the end"
@@ -50,19 +50,20 @@ def check(trial: Trial) -> CheckResult:
 
 
 def _removed(
-    history: History,
+    trial: Trial,
     commits: Sequence[Commit],
     gone: Sequence[tuple[int, CheckpointDeleted]],
     settings: dict[str, Any],
 ) -> Iterator[Anomaly]:
     for at, deleted in gone:
         there = [c for c in commits if c.number < at]
+        followed = _is_followed(trial.history, at, is_over=trial.run.ending.is_over)
         if "num_to_keep" in settings and settings["num_to_keep"] is None:
             yield Anomaly(
                 message=f"{deleted.checkpoint} was removed, although all are to be kept",
                 events=(at,),
             )
-        elif there and there[-1].checkpoint == deleted.checkpoint and not _is_followed(history, at):
+        elif there and there[-1].checkpoint == deleted.checkpoint and not followed:
             yield Anomaly(
                 message=f"{deleted.checkpoint} (epoch {there[-1].epoch}) was removed while it was "
                 "the newest that was committed",
@@ -70,16 +71,17 @@ def _removed(
             )
 
 
-def _is_followed(history: History, at: int) -> bool:
+def _is_followed(history: History, at: int, *, is_over: bool) -> bool:
     """Say whether the next that the controller wrote down is a newer commit.
 
-    Ray 2.60 removes what a new checkpoint replaces while it records it.
+    Ray 2.60 removes what a new checkpoint replaces while it records it. In a
+    history that is cut short the commit may be what is missing.
     """
     source = history[at].source
     for entry in history.entries[at + 1 :]:
         if entry.source == source and not isinstance(entry.what, CheckpointDeleted):
             return isinstance(entry.what, Committed) and entry.what.checkpoint is not None
-    return False
+    return not is_over
 
 
 def _left(

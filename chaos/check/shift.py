@@ -23,8 +23,12 @@ def shifts(trial: Trial) -> Mapping[int, int]:
 
 def _shift(restart: Restart, feeds: Feeds) -> int | None:
     """Give the shift that all ranks show alike, None where they do not."""
-    seen = set()
+    seen: set[int | None] = set()
+    apart = {(a.rank, a.epoch) for a in feeds.apart}
     for rank, start in restart.attempt.starts.items():
+        if (rank, start.epoch) not in apart:
+            seen.add(0)
+            continue
         steps = restart.attempt.by_epoch.get((rank, start.epoch), ())
         at = feeds.found_at(steps) if steps else None
         seen.add(None if at is None else at - feeds.due_at(steps[0]))

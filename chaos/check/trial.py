@@ -6,8 +6,9 @@ The tables are made once, when a check first asks for them.
 from dataclasses import dataclass
 from functools import cached_property
 
+from chaos.check.aligned import Aligned, before, surviving
 from chaos.check.attempt import Attempt, attempts
-from chaos.check.comparison import Comparison
+from chaos.check.comparison import Comparison, Sides
 from chaos.check.components import Beside, Row, unstable
 from chaos.check.ending import Ending, ending
 from chaos.check.feeds import Feeds
@@ -132,9 +133,13 @@ class Trial:
         if self.reference is None:
             return None
         return Comparison.of(
-            self.run.attempts,
-            self.run.lineage,
-            self.reference.lineage,
+            Sides(
+                self.run.attempts,
+                self.run.lineage,
+                self.reference.lineage,
+                steps=self.aligned,
+                before=self.aligned_before,
+            ),
             expect=self.plan.expect,
             began=self.began,
             resized=self.resized,
@@ -144,6 +149,20 @@ class Trial:
     def began(self) -> int:
         """The number of the first fault; what came before it is a second sample of the baseline."""
         return min((n for n, _ in self.history.of(FaultInvoked)), default=len(self.history))
+
+    @cached_property
+    def aligned(self) -> tuple[Aligned, ...]:
+        """The surviving steps that have a counterpart, beside it; none without a whole baseline."""
+        if self.reference is None:
+            return ()
+        return surviving(self.run.lineage, self.reference.lineage, without=self.resized)
+
+    @cached_property
+    def aligned_before(self) -> tuple[Aligned, ...]:
+        """What was recorded before the first fault beside the baseline: the control."""
+        if self.reference is None:
+            return ()
+        return before(self.run.attempts, self.reference.lineage, began=self.began)
 
     @cached_property
     def unstable(self) -> frozenset[str]:
@@ -167,7 +186,8 @@ class Trial:
         """The model's inputs beside the baseline's; None without a whole baseline."""
         if self.reference is None:
             return None
-        return Feeds(self.run.attempts, self.run.lineage, self.reference.lineage, self.began)
+        ours, theirs = self.run.lineage, self.reference.lineage
+        return Feeds(ours, theirs, self.aligned, self.aligned_before)
 
     @cached_property
     def began_anew(self) -> frozenset[int]:
