@@ -5,7 +5,7 @@ thread of its own; what it decides, it reads from its own record.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from chaos.faults.world import Outcome, Release, Victim, World
@@ -16,6 +16,7 @@ from chaos.model.event import (
     FaultInvoked,
     GateReached,
     NoticeGiven,
+    StorageSeen,
 )
 from chaos.model.event import GateReleased as Released
 from chaos.model.plan import Op, Plan
@@ -27,12 +28,24 @@ STRIKE_LIMIT_S = 900.0
 
 
 class ChaosController:
-    """Gates, strikes and their record, over a `World` that a backend provides."""
+    """Gates, strikes and their record, over a `World` that a backend provides.
 
-    def __init__(self, plan: Plan, world: World, journal: Journal) -> None:
+    `look` gives what the run's storage holds once an op has struck, before the
+    rank that was held for it goes on.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        world: World,
+        journal: Journal,
+        *,
+        look: Callable[[int], StorageSeen | None] = lambda _: None,
+    ) -> None:
         self._plan = plan
         self._world = world
         self._journal = journal
+        self._look = look
         self._changed = threading.Condition()
         self._recorded: list[AnyEvent] = []
         self._group: dict[int, Victim] = {}
@@ -209,11 +222,20 @@ class ChaosController:
                 self._let_poll(op.index)
 
         outcome = self._carry_out(op, victim, release)
+        self._record_storage(op)
         with self._changed:
             self._record(FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail))
             # Whoever else asked for a hold in this attempt may be dead now and never come.
             self._let_poll(*self._holding)
         release(None)
+
+    def _record_storage(self, op: Op) -> None:
+        try:
+            seen = self._look(op.index)
+        except OSError:  # what cannot be read is not recorded, and no strike waits for it
+            return
+        if seen is not None:
+            self._journal.add(seen)
 
     def _carry_out(self, op: Op, victim: Victim | None, release: Release) -> Outcome:
         if victim is None:

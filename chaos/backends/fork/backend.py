@@ -20,7 +20,7 @@ from chaos.backends.fork.settings import zygote_env
 from chaos.backends.fork.wire import Wire
 from chaos.backends.fork.world import ForkWorld
 from chaos.backends.train.address import RunAddress
-from chaos.backends.train.storage import search_storage
+from chaos.backends.train.storage import look_for, search_storage
 from chaos.errors import HarnessError
 from chaos.model.event import (
     AnyEvent,
@@ -192,7 +192,7 @@ class Run:
             return
         world = ForkWorld(self.clock, plan.shape.nodes)
         chaos = Journal(self.directory.journals, "chaos", role="chaos", clock=self.clock)
-        controller = ChaosController(plan, world, chaos)
+        controller = ChaosController(plan, world, chaos, look=look_for(plan, self.directory))
         server = GateServer(self.address.controller.partition(":")[2], controller, world)
         interrupted = True
         try:
@@ -252,7 +252,12 @@ class Run:
             self.journal.add(Leftover(kind="process", what=f"pid {process.pid}: {command}"))
             _kill(process)
         self._show_new()
-        looked_at = search_storage(self.journal, self.seen, self.directory.storage)
+        looked_at = search_storage(
+            self.journal,
+            self.seen,
+            self.directory.storage,
+            is_watched=self.plan.watch.files,
+        )
         self.journal.add(LeftoversSearched(places=("processes", *looked_at)))
 
     def zygote_children(self) -> list[psutil.Process]:

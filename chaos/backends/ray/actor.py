@@ -6,6 +6,7 @@ from typing import Any
 import ray
 
 from chaos.backends.ray import compat
+from chaos.backends.train.storage import look_for
 from chaos.faults.world import Victim
 from chaos.model.event import Committed
 from chaos.run.clock import Clock, SystemClock, seconds_since
@@ -92,7 +93,8 @@ class ChaosActor:
         run = RunDirectory(Path(directory))
         journal = Journal(run.journals, "chaos", role="chaos", clock=SystemClock())
         self._world = RayWorld(address, agents)
-        self._controller = ChaosController(run.load_plan(), self._world, journal)
+        plan = run.load_plan()
+        self._controller = ChaosController(plan, self._world, journal, look=look_for(plan, run))
 
     def ready(self) -> None:
         """Return once the actor is up."""
