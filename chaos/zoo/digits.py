@@ -47,8 +47,8 @@ def network() -> nn.Module:
 def optimizer_of(model: nn.Module, config: dict[str, Any]) -> torch.optim.Optimizer:
     """Give the optimizer that the config names: `adam`, or `sgd` with momentum."""
     if config["optimizer"] == "sgd":
-        return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    return torch.optim.Adam(model.parameters(), lr=0.005)
+        return torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
+    return torch.optim.Adam(model.parameters(), lr=0.02)
 
 
 class MovingAverage:

@@ -14,7 +14,7 @@ import chaos
 from chaos.zoo.digits import MovingAverage, network, optimizer_of, training_batches, validate
 
 # Each epoch is validated on the next of these, and harder images look like worse training.
-VALIDATION_NOISE = (0.5, 1.5, 0.5, 1.5, 1.5)
+VALIDATION_NOISE = (0.5, 4.0, 0.5, 4.0, 4.0)
 PATIENCE = 2
 
 
