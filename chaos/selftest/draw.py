@@ -18,6 +18,9 @@ WORKERS = 2
 BUG_RUNS_PER_VARIANT = 5
 CONTROL_RUNS_PER_VARIANT = 10
 STEPS, CADENCE, BATCH_SIZES = (4, 8), (2, 3), (8, 16)
+# One run of a bug in so many is anywhere in the job; the others where the bug can show.
+RUNS_PER_ANY_PLACE, TRIES = 5, 200
+NODES_LOST = 0.2
 # Long enough to be noticed between two of Ray's polls, short enough for a job of 0.1 seconds.
 NOTICE_S = (0.02, 0.04)
 
@@ -87,9 +90,21 @@ def _variant(exhibit: Exhibit, draws: random.Random) -> Variant:
 
 
 def _bug_ops(exhibit: Exhibit, variant: Variant, draws: random.Random, number: int) -> Ops:
-    """Give one loss of a worker; every fifth is the loss of its node."""
-    place = _place(exhibit, exhibit.layout(variant), draws)
-    if number % 5 == 4:  # noqa: PLR2004
+    """Give one loss of a worker, or of its node; most can reveal the bug, some need not."""
+    course = exhibit.layout(variant)
+    ops = _killed_or_lost(exhibit, course, draws)
+    if number % RUNS_PER_ANY_PLACE == 0:
+        return ops
+    for _ in range(TRIES):
+        if exhibit.is_revealed_by(variant, ops):
+            break
+        ops = _killed_or_lost(exhibit, course, draws)
+    return ops
+
+
+def _killed_or_lost(exhibit: Exhibit, course: Layout, draws: random.Random) -> Ops:
+    place = _place(exhibit, course, draws)
+    if draws.random() < NODES_LOST:
         return (Op(index=0, at=place, kill_node=KillNode()),)
     return (Op(index=0, at=place, kill_worker=KillWorker()),)
 

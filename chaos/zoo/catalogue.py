@@ -158,7 +158,7 @@ BUGS: tuple[Exhibit, ...] = (
         "every epoch",
         like="N01",
         first=("state",),
-        parts=("ema",),
+        parts=("declared.ema",),
         reveals=reveal.between_saves,
     ),
     Exhibit(
@@ -191,6 +191,7 @@ BUGS: tuple[Exhibit, ...] = (
         places=IN_ITS_OWN,
         savers=(0,),
         reveals=reveal.after_more_digits,
+        epochs=(4, 5),  # three of four steps are over before a step of two digits is looked for
     ),
     Exhibit(
         "Z21",

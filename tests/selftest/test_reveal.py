@@ -2,6 +2,7 @@
 
 import pytest
 
+from chaos.check.judge import CHECKS
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtStep, Moment
@@ -95,3 +96,8 @@ def test_nothing_reveals_a_bug_in_a_control() -> None:
 
 def test_every_bug_names_who_should_see_it_and_every_control_nobody() -> None:
     assert all(bool(e.first) != e.is_control for e in ZOO)
+
+
+@pytest.mark.parametrize("name", sorted({name for e in ZOO for name in e.first}))
+def test_who_should_see_a_bug_is_a_check_that_exists(name: str) -> None:
+    assert name in {check.NAME for check in CHECKS}

@@ -144,6 +144,7 @@ def test_a_name_is_right_where_check_and_part_are() -> None:
     assert not is_named(bug, broken("state", "rank 0: optimizer.exp_avg_sq is reset"))
     assert not is_named(bug, broken("trajectory", "optimizer.exp_avg"))
     assert is_named(exhibit("Z15"), broken("sample-order"))
+    assert is_named(exhibit("Z13"), broken("state", "rank 0: declared.ema is not what it was"))
 
 
 def test_what_machines_are_told_is_what_people_are_told() -> None:
