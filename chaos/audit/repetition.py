@@ -1,11 +1,11 @@
 """Does the job repeat itself here, when nothing is done to it?"""
 
 from chaos.check.comparison import Comparison, Sides
+from chaos.check.leeway import EXACT
 from chaos.check.result import plural
 from chaos.check.trajectory import difference
 from chaos.check.trial import Course
 from chaos.model.history import History
-from chaos.model.scenario import Expect
 from chaos.record import Record
 
 
@@ -43,7 +43,7 @@ def repetition(first: History, second: History) -> Repetition:
     ours, theirs = Course(second), Course(first)
     whole = len(second)  # all of it was recorded before any fault
     sides = Sides.of(ours.attempts, ours.lineage, theirs.lineage, began=whole)
-    comparison = Comparison.of(sides, expect=Expect(), began=whole)
+    comparison = Comparison.of(sides, leeway=EXACT, began=whole)
     apart = comparison.control.first
     place = None
     if apart is not None:

@@ -11,10 +11,10 @@ from typing import Self
 
 from chaos.check.aligned import Aligned, before, surviving
 from chaos.check.attempt import Attempt, Losses, Step
+from chaos.check.leeway import Leeway
 from chaos.check.lineage import Lineage
 from chaos.check.pair import Pair, Tally, loss_pairs, metric_pairs
 from chaos.check.values import is_below
-from chaos.model.scenario import Expect, Tolerance
 
 Divergence = Pair
 
@@ -69,28 +69,27 @@ class Comparison:
         cls,
         sides: Sides,
         *,
-        expect: Expect,
+        leeway: Leeway,
+        ignore: tuple[str, ...] = (),
         began: int,
         resized: frozenset[int] = frozenset(),
     ) -> Self:
         """Compare a lineage with the baseline's; `began` is the first fault's event number."""
-        ours, tolerance = sides.ours, expect.loss_tolerance
+        ours = sides.ours
         epochs = {commit.epoch: commit for commit in sides.theirs.commits}
         saved = (c for a in sides.attempts for c in a.commits if c.number < began)
         commits = [commit for commit in ours.commits if commit.attempt not in resized]
         losses = _Losses.of(sides.steps)
         reported = list(metric_pairs(commits, epochs))
-        left_out = _LeftOut.of(
-            reported, metric_pairs(saved, epochs), tolerance, expect.ignore_metrics
-        )
+        left_out = _LeftOut.of(reported, metric_pairs(saved, epochs), leeway, ignore)
         metrics = [pair for pair in reported if pair.what not in left_out.names]
         # A report without any metric owes nothing: there is nothing in it to compare.
         owed = losses.attempts | {pair.attempt for pair in reported}
         silent = owed - losses.heard - {pair.attempt for pair in metrics}
         return cls(
-            control=_Losses.of(sides.before).tally(tolerance),
-            losses=losses.tally(tolerance),
-            metrics=Tally.of(metrics, tolerance),
+            control=_Losses.of(sides.before).tally(leeway),
+            losses=losses.tally(leeway),
+            metrics=Tally.of(metrics, leeway.allows),
             not_compared=tuple(sorted(left_out.differing)),
             unproven=tuple(sorted(left_out.unproven)),
             ignored=tuple(sorted(left_out.ignored)),
@@ -144,8 +143,8 @@ class _Losses:
         else:
             self._differ(step, due)
 
-    def tally(self, tolerance: Tolerance | None) -> Tally:
-        return Tally.of(self.pairs, tolerance, equal=self.equal)
+    def tally(self, leeway: Leeway) -> Tally:
+        return Tally.of(self.pairs, leeway.allows, equal=self.equal)
 
     def _differ(self, step: Step, due: Losses) -> None:
         before = len(self.pairs)
@@ -169,17 +168,17 @@ class _LeftOut:
         cls,
         reported: Iterable[Pair],
         before: Iterable[Pair],
-        tolerance: Tolerance | None,
+        leeway: Leeway,
         ignore: tuple[str, ...],
     ) -> Self:
         agreed = defaultdict[str, list[bool]](list)
         for pair in before:
-            agreed[pair.what].append(pair.agrees(tolerance))
+            agreed[pair.what].append(leeway.allows(pair))
         ignored = {p.what for p in reported if is_below(p.what, ignore)}
         others = [p for p in reported if p.what not in ignored]
         return cls(
             differing={p.what for p in others if not all(agreed.get(p.what, ()))},
-            unproven={p.what for p in others if p.what not in agreed and not p.agrees(tolerance)},
+            unproven={p.what for p in others if p.what not in agreed and not leeway.allows(p)},
             ignored=ignored,
         )
 

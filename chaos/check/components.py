@@ -12,8 +12,10 @@ from functools import cache
 
 import msgspec
 
+from chaos.check.leeway import Leeway
 from chaos.check.restarts import Restart
 from chaos.check.sightings import (
+    Place,
     Sightings,
     agree,
     differing,
@@ -24,7 +26,6 @@ from chaos.check.sightings import (
 )
 from chaos.model.diagnosis import GROUPS, Standing
 from chaos.model.event import Component, StateSeen
-from chaos.model.scenario import Tolerance
 
 _SETTINGS = ("lr", "weight_decay", "betas", "eps", "momentum", "dampening", "nesterov", "settings")
 _ORDER: tuple[Standing, ...] = ("not restored", "reset", "different", "restored", "not compared")
@@ -77,9 +78,7 @@ def severity(row: Row) -> tuple[int, int, str, int]:
     return _ORDER.index(row.standing), GROUPS.index(row.group), row.component, row.rank
 
 
-def unstable(
-    run: Sightings, reference: Sightings, *, began: int, tolerance: Tolerance | None
-) -> frozenset[str]:
+def unstable(run: Sightings, reference: Sightings, *, began: int, leeway: Leeway) -> frozenset[str]:
     """Name the components that differ from the baseline's before the first fault already."""
     found: set[str] = set()
     for number, seen in run.all:
@@ -87,7 +86,7 @@ def unstable(
             break
         due = reference.by_place.get(place_of(seen))
         if due is not None and due.components != seen.components:
-            found.update(differing(seen, due, tolerance))
+            found.update(differing(seen, due, leeway))
     return frozenset(found)
 
 
@@ -98,7 +97,7 @@ class Beside:
     run: Sightings
     reference: Sightings
     unstable: frozenset[str]
-    tolerance: Tolerance | None
+    leeway: Leeway
 
     def rows(self, restarts: Sequence[Restart]) -> tuple[Row, ...]:
         """Give the rows of all resumed attempts, the nearest to the cause first in each."""
@@ -127,10 +126,10 @@ class Beside:
                     yield Row(*at, name, "not compared", mine, baseline)
                     continue
                 expected = own[name]
-            if is_rng(name) and self.tolerance is not None:
+            if is_rng(name) and not self.leeway.is_exact:
                 yield Row(*at, name, "not compared", mine, baseline)
                 continue
-            standing = self._standing(mine, expected, fresh.get(name))
+            standing = self._standing(mine, expected, fresh.get(name), place_of(due))
             row = Row(*at, name, standing, mine, expected)
             yield replace(row, copied_from=self._owner(row)) if row.is_broken else row
 
@@ -151,13 +150,13 @@ class Beside:
         return msgspec.structs.replace(after, components=kept)
 
     def _standing(
-        self, ours: Component | None, due: Component, fresh: Component | None
+        self, ours: Component | None, due: Component, fresh: Component | None, place: Place
     ) -> Standing:
-        if agree(ours, due, self.tolerance):
+        if agree(ours, due, self.leeway, place):
             return "restored"
         if ours is None or holds_nothing(ours):
             return "not restored"
-        if ours.size == 0.0 or (fresh is not None and agree(ours, fresh, self.tolerance)):
+        if ours.size == 0.0 or (fresh is not None and agree(ours, fresh, self.leeway)):
             return "reset"
         return "different"
 

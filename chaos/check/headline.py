@@ -76,7 +76,9 @@ def _good(trial: Trial) -> str:
     if not trial.plan.ops:
         return f"{went_on}it finished: {size}"
     equal = "bitwise equal to its baseline"
-    if trial.plan.expect.loss_tolerance is not None:
+    if trial.plan.expect.band is not None:
+        equal = f"within the band of {len(trial.repeats) + 1} clean runs"
+    elif trial.plan.expect.loss_tolerance is not None:
         equal = "equal to its baseline within the tolerance it states"
     if trial.comparison is not None and trial.comparison.resized:
         return f"{went_on}with another number of workers it finished: {size}"

@@ -28,12 +28,12 @@ def _places(trial: Trial) -> Iterator[Moment]:
 def _models(trial: Trial) -> Iterator[Moment]:
     if trial.reference is None:
         return
-    due, tolerance = trial.reference.sightings.by_place, trial.plan.expect.loss_tolerance
+    due, leeway = trial.reference.sightings.by_place, trial.leeway
     for place, seen in trial.run.sightings.by_place.items():
         theirs = due.get(place)
         if theirs is None or theirs.components == seen.components:
             continue
-        names = set(differing(seen, theirs, tolerance)) - trial.unstable
+        names = set(differing(seen, theirs, leeway)) - trial.unstable
         if any(group_of(name) == "model" for name in names):
             # A model that entered differently left the baseline before its next step.
             yield seen.epoch, seen.step + (0.5 if seen.moment == "entered" else 0)

@@ -32,8 +32,8 @@ def check(trial: Trial) -> CheckResult:
     if feeds.ours.ranks != feeds.theirs.ranks:
         return nothing_due(NAME, "other ranks than in the baseline; orders are not compared")
     why = unrepeatable(feeds)
-    if why is not None and trial.plan.expect.loss_tolerance is not None:
-        return nothing_due(NAME, f"{why}; `expect.loss_tolerance` says that it need not repeat")
+    if why is not None and not trial.plan.expect.is_exact:
+        return nothing_due(NAME, f"{why}; `expect` says that it need not repeat")
     return conclude(
         NAME,
         anomalies=[] if why else list(_anomalies(feeds)),

@@ -32,8 +32,8 @@ def check(trial: Trial) -> CheckResult:
         return unseen or nothing_due(NAME, "there is nothing to compare")
     finished = list(_finished(trial, feeds))
     why = None if _repeat_as_a_whole(trial, feeds, finished) else unrepeatable(feeds)
-    if why is not None and trial.plan.expect.loss_tolerance is not None:
-        return nothing_due(NAME, f"{why}; `expect.loss_tolerance` says that it need not repeat")
+    if why is not None and not trial.plan.expect.is_exact:
+        return nothing_due(NAME, f"{why}; `expect` says that it need not repeat")
     anomalies = [] if why else [a for e in finished for a in _anomalies(trial, feeds, e)]
     if not finished and (trial.error_was_expected or not trial.run.lineage.commits):
         return nothing_due(NAME, "no epoch was finished")

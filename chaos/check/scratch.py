@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from chaos.check.attempt import Losses
 from chaos.check.components import Row
+from chaos.check.leeway import EXACT
 from chaos.check.lineage import Lineage
 from chaos.check.restarts import Restart
 from chaos.check.sightings import Sightings, agree, holds_nothing, is_rng
@@ -37,7 +38,7 @@ def _is_fresh(row: Row, run: Sightings) -> bool:
         return True
     if row.standing == "restored":
         return holds_nothing(row.due) or agree(
-            run.fresh(row.rank).get(row.component), row.due, None
+            run.fresh(row.rank).get(row.component), row.due, EXACT
         )
     return row.standing != "different"
 

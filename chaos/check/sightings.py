@@ -3,13 +3,24 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from chaos.model.event import Component, StateSeen
 from chaos.model.history import History
-from chaos.model.scenario import Tolerance
 
 Place: TypeAlias = tuple[int, int, int, str]  # rank, epoch, step, moment
+MOMENTS = ("entered", "step", "left")  # in the order of training
+
+
+class Allowed(Protocol):
+    """What must be known of a plan's leeway to compare states."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether everything must be equal to the last bit."""
+
+    def allows_size(self, name: str, place: Place | None, ours: float, due: float) -> bool:
+        """Say whether a part of the state is as large as it must be."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,9 @@ def holds_nothing(part: Component | None) -> bool:
     return part is None or not part.digest or part.count == 0
 
 
-def agree(ours: Component | None, due: Component | None, tolerance: Tolerance | None) -> bool:
+def agree(
+    ours: Component | None, due: Component | None, leeway: Allowed, place: Place | None = None
+) -> bool:
     """Say whether a component is the baseline's: to the last bit, or in size where that is all."""
     if holds_nothing(ours) or holds_nothing(due):
         return holds_nothing(ours) and holds_nothing(due)
@@ -83,14 +96,14 @@ def agree(ours: Component | None, due: Component | None, tolerance: Tolerance | 
     assert due is not None
     if ours.digest == due.digest:
         return True
-    if tolerance is None or not isinstance(ours.size, float) or not isinstance(due.size, float):
-        return tolerance is not None and ours.size == due.size
-    return abs(ours.size - due.size) <= tolerance.absolute + tolerance.relative * abs(due.size)
+    if leeway.is_exact or not isinstance(ours.size, float) or not isinstance(due.size, float):
+        return not leeway.is_exact and ours.size == due.size
+    return leeway.allows_size(due.name, place, ours.size, due.size)
 
 
-def differing(ours: StateSeen, due: StateSeen, tolerance: Tolerance | None) -> Iterator[str]:
+def differing(ours: StateSeen, due: StateSeen, leeway: Allowed) -> Iterator[str]:
     """Name the components of the baseline's state that are not the same in ours."""
     mine = parts_of(ours)
     for part in due.components:
-        if not agree(mine.get(part.name), part, tolerance):
+        if not agree(mine.get(part.name), part, leeway, place_of(due)):
             yield part.name

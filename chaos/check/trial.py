@@ -8,11 +8,13 @@ from functools import cached_property
 
 from chaos.check.aligned import Aligned, before, surviving
 from chaos.check.attempt import Attempt, attempts
+from chaos.check.band import RUNS_MIN
 from chaos.check.comparison import Comparison, Sides
 from chaos.check.components import Beside, Row, unstable
 from chaos.check.ending import Ending, ending
 from chaos.check.feeds import Feeds
 from chaos.check.files import Files
+from chaos.check.leeway import Bands, Leeway
 from chaos.check.lineage import Lineage, lineage
 from chaos.check.restarts import Restart, restarts
 from chaos.check.scratch import began_anew
@@ -64,11 +66,15 @@ class Course:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What a check is given. `baseline`: the same job and seed, with nothing done to it."""
+    """What a check is given. `baseline`: the same job and seed, with nothing done to it.
+
+    `repeats` are more of these, of which a band is learnt.
+    """
 
     plan: Plan
     history: History
     baseline: History | None = None
+    repeats: tuple[History, ...] = ()
 
     @cached_property
     def run(self) -> Course:
@@ -128,6 +134,29 @@ class Trial:
         return frozenset(a.index for a in self.run.attempts if a.size != due)
 
     @cached_property
+    def leeway(self) -> Leeway:
+        """How far a number may lie from the baseline's."""
+        expect = self.plan.expect
+        if expect.band is None or self.too_few_for_a_band is not None:
+            return Leeway(expect.loss_tolerance)
+        runs = [(course.lineage, course.sightings) for course in self._clean]
+        firsts = (n for r in self.restarts for n in r.attempt.first_steps.values())
+        return Leeway(bands=Bands.of(expect.band, runs), firsts=frozenset(firsts))
+
+    @property
+    def too_few_for_a_band(self) -> str | None:
+        """Say why no band can be learnt, None where it can or none is asked for."""
+        if self.plan.expect.band is None or len(self._clean) >= RUNS_MIN:
+            return None
+        return f"a band takes {RUNS_MIN} baselines, and there are {len(self._clean)}"
+
+    @cached_property
+    def _clean(self) -> tuple[Course, ...]:
+        others = (Course(history) for history in self.repeats)
+        whole = (c for c in others if c.ending.is_finished and c.ending.is_over)
+        return () if self.reference is None else (self.reference, *whole)
+
+    @cached_property
     def comparison(self) -> Comparison | None:
         """Every loss and metric beside the baseline's; None without a whole baseline."""
         if self.reference is None:
@@ -140,7 +169,8 @@ class Trial:
                 steps=self.aligned,
                 before=self.aligned_before,
             ),
-            expect=self.plan.expect,
+            leeway=self.leeway,
+            ignore=self.plan.expect.ignore_metrics,
             began=self.began,
             resized=self.resized,
         )
@@ -170,7 +200,7 @@ class Trial:
         if self.reference is None:
             return frozenset()
         run, due = self.run.sightings, self.reference.sightings
-        return unstable(run, due, began=self.began, tolerance=self.plan.expect.loss_tolerance)
+        return unstable(run, due, began=self.began, leeway=self.leeway)
 
     @cached_property
     def components(self) -> tuple[Row, ...]:
@@ -178,7 +208,7 @@ class Trial:
         if self.reference is None:
             return ()
         run, due = self.run.sightings, self.reference.sightings
-        beside = Beside(run, due, self.unstable, self.plan.expect.loss_tolerance)
+        beside = Beside(run, due, self.unstable, self.leeway)
         return beside.rows(self.restarts)
 
     @cached_property

@@ -14,6 +14,7 @@ from chaos.model.trigger import Trigger
 from chaos.record import Record
 
 Fault: TypeAlias = KillWorker | KillNode | PreemptNode
+Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
 Validity: TypeAlias = Literal["valid", "invalid", "unknown"]
 
 
@@ -186,6 +187,11 @@ class Expect(Record):
     loss_tolerance: Tolerance | None = Field(
         default=None, description="left out: losses equal the baseline's to the last bit"
     )
+    band: Profile | None = Field(
+        default=None,
+        description="for a job that does not repeat itself: losses, metrics and the state lie "
+        "where five baselines show that they may, and as much further as the profile tolerates",
+    )
     ignore_metrics: tuple[str, ...] = Field(
         default=(),
         description="reported metrics that are not compared with the baseline's; dotted for "
@@ -202,6 +208,17 @@ class Expect(Record):
         description="the job saves when it is told that its node will go, and must have "
         "committed before the node does",
     )
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the job is to repeat itself to the last bit."""
+        return self.loss_tolerance is None and self.band is None
+
+    @model_validator(mode="after")
+    def _states_one_leeway(self) -> Self:
+        if self.loss_tolerance is not None and self.band is not None:
+            raise ValueError("expect has either loss_tolerance or band")
+        return self
 
     @model_validator(mode="after")
     def _names_a_check_only_for_a_defect(self) -> Self:
