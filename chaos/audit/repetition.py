@@ -1,6 +1,6 @@
 """Does the job repeat itself here, when nothing is done to it?"""
 
-from chaos.check.comparison import Comparison
+from chaos.check.comparison import Comparison, Sides
 from chaos.check.result import plural
 from chaos.check.trajectory import difference
 from chaos.check.trial import Course
@@ -42,7 +42,9 @@ def repetition(first: History, second: History) -> Repetition:
     ours, theirs = Course(second), Course(first)
     whole = len(second)  # all of it was recorded before any fault
     comparison = Comparison.of(
-        ours.attempts, ours.lineage, theirs.lineage, tolerance=None, began=whole
+        Sides.of(ours.attempts, ours.lineage, theirs.lineage, began=whole),
+        tolerance=None,
+        began=whole,
     )
     apart = comparison.control.first
     place = None

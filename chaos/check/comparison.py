@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from chaos.check.aligned import Aligned
+from chaos.check.aligned import Aligned, before, surviving
 from chaos.check.attempt import Attempt, Losses, Step
 from chaos.check.lineage import Lineage
 from chaos.check.pair import Pair, Tally, loss_pairs, metric_pairs
@@ -31,6 +31,12 @@ class Sides:
     theirs: Lineage
     steps: Sequence[Aligned]
     before: Sequence[Aligned]
+
+    @classmethod
+    def of(cls, attempts: Sequence[Attempt], ours: Lineage, theirs: Lineage, *, began: int) -> Self:
+        """Align a run with its baseline; `began` is the first fault's event number."""
+        early = before(attempts, theirs, began=began)
+        return cls(attempts, ours, theirs, surviving(ours, theirs), early)
 
 
 @dataclass(frozen=True)
