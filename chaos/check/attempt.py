@@ -224,13 +224,15 @@ def _add_workers(history: History, rows: dict[int, _Rows]) -> None:
 
 
 def _add_steps(history: History, rows: dict[int, _Rows]) -> None:
-    resolved = {(e.attempt, e.rank, e.epoch, e.step): e.losses for _, e in history.of(LossResolved)}
+    resolved = {(e.attempt, e.rank, e.epoch, e.step): e for _, e in history.of(LossResolved)}
     index, steps = -1, list[Step]()
     for number, done in history.of(StepDone):
         if done.attempt != index:
             index = done.attempt
             steps = rows.setdefault(index, _Rows()).steps
-        losses = done.losses
-        if losses is None:
-            losses = resolved.get((index, done.rank, done.epoch, done.step))
-        steps.append(Step(number, index, done.rank, done.epoch, done.step, losses, done.inputs))
+        losses, inputs = done.losses, done.inputs
+        later = resolved.get((index, done.rank, done.epoch, done.step)) if resolved else None
+        if later is not None:
+            losses = later.losses if losses is None else losses
+            inputs = inputs or later.inputs
+        steps.append(Step(number, index, done.rank, done.epoch, done.step, losses, inputs))
