@@ -21,8 +21,6 @@ from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.run.directory import RunDirectory, create
 from chaos.run.journal import read_history
 
-_BASELINE = "baseline.jsonl"
-
 
 @dataclass(frozen=True)
 class AuditFolder:
@@ -88,13 +86,13 @@ class AuditFolder:
         verdict = Verdict.model_validate_json((directory.path / "verdict.json").read_bytes())
         where = shown(directory.path)
         run = FinishedRun(plan, self.env, history, baseline, verdict, where, seconds)
-        directory.save_history(baseline, name=_BASELINE)
+        directory.save_baseline(baseline)
         directory.write("scenario.yaml", scenario)
         directory.write("report.html", render_run(run))
 
     def save_baseline(self, baseline: History) -> None:
-        """Keep the clean run that all others are compared with."""
-        RunDirectory(self.path).save_history(baseline, name=_BASELINE)
+        """Keep the clean runs that all others are compared with."""
+        RunDirectory(self.path).save_baseline(baseline)
 
     def suite_row(self, number: int, baseline: History, *, seconds: float) -> SuiteRow:
         """Give a struck run as a row of a suite, from what was kept of it."""

@@ -177,7 +177,11 @@ class _LeftOut:
         ignored = {p.what for p in reported if is_below(p.what, ignore)}
         others = [p for p in reported if p.what not in ignored]
         return cls(
-            differing={p.what for p in others if not all(agreed.get(p.what, ()))},
+            differing={
+                p.what
+                for p in others
+                if not all(agreed.get(p.what, ())) or leeway.is_too_noisy(p.what)
+            },
             unproven={p.what for p in others if p.what not in agreed and not leeway.allows(p)},
             ignored=ignored,
         )

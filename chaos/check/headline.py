@@ -76,8 +76,8 @@ def _good(trial: Trial) -> str:
     if not trial.plan.ops:
         return f"{went_on}it finished: {size}"
     equal = "bitwise equal to its baseline"
-    if trial.plan.expect.band is not None:
-        equal = f"within the band of {len(trial.repeats) + 1} clean runs"
+    if (bands := trial.leeway.bands) is not None:
+        equal = f"within the band of {bands.runs} clean runs"
     elif trial.plan.expect.loss_tolerance is not None:
         equal = "equal to its baseline within the tolerance it states"
     if trial.comparison is not None and trial.comparison.resized:

@@ -15,6 +15,8 @@ from chaos.check.sightings import MOMENTS, Place, Sightings
 from chaos.check.values import flat, number
 from chaos.model.scenario import Profile, Tolerance
 
+NOISY_PART = 0.25
+
 Found: TypeAlias = dict[int, dict[Key, list[float]]]
 
 
@@ -23,7 +25,8 @@ class Bands:
     """What clean runs of one job show, as an interval for each number that all of them have.
 
     `losses` go by (rank, epoch, step, index), `metrics` by (epoch, name,
-    rank), `sizes` of parts of the state by their place and name.
+    rank), `sizes` of parts of the state by their place and name. `noisy`
+    metrics (a time, as a rule) vary by a quarter of themselves or more.
     """
 
     profile: Profile
@@ -31,6 +34,7 @@ class Bands:
     losses: Mapping[Key, Interval]
     metrics: Mapping[Key, Interval]
     sizes: Mapping[Key, Interval]
+    noisy: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, profile: Profile, runs: Sequence[tuple[Lineage, Sightings]]) -> "Bands":
@@ -41,15 +45,9 @@ class Bands:
         sizes = _common([_sizes(sightings) for _, sightings in runs])
         kinds = (losses, metrics, sizes)
         compared = sum(len(at) for kind in kinds for of in kind.values() for at in of.values())
-        learnt = [
-            {
-                key: band
-                for of in kind.values()
-                for key, band in learn(of, compared=compared).items()
-            }
-            for kind in kinds
-        ]
-        return cls(profile, len(runs), *learnt)
+        of_losses, of_metrics, of_sizes = (_learnt(kind, compared=compared) for kind in kinds)
+        noisy = {str(name) for (_, name, _), b in of_metrics.items() if _part(b) > NOISY_PART}
+        return cls(profile, len(runs), of_losses, of_metrics, of_sizes, frozenset(noisy))
 
     @cached_property
     def hides(self) -> tuple[float, float]:
@@ -59,7 +57,7 @@ class Bands:
         """
         _, later = PROFILES[self.profile]
         wide = [band.widened(later) for band in self.losses.values()]
-        parts = [b.half / abs(b.middle) for b in wide if b.middle and math.isfinite(b.middle)]
+        parts = [part for band in wide if math.isfinite(part := _part(band))]
         return (statistics.median(parts), max(parts)) if parts else (math.nan, math.nan)
 
 
@@ -106,8 +104,28 @@ class Leeway:
         _, later = PROFILES[self.bands.profile]
         return Tolerance(relative=later.relative or later.absolute)
 
+    def is_too_noisy(self, metric: str) -> bool:
+        """Say whether a metric varies so much by itself that nothing follows from its value."""
+        return self.bands is not None and metric in self.bands.noisy
+
 
 EXACT = Leeway()
+
+
+def _learnt(kind: Mapping[str, Found], *, compared: int) -> dict[Key, Interval]:
+    """Learn series by series: those of one name have much the same spread."""
+    return {
+        key: band
+        for series in kind.values()
+        for key, band in learn(series, compared=compared).items()
+    }
+
+
+def _part(band: Interval) -> float:
+    """Give the width of a band to one side as a part of what it lies around."""
+    if not band.half:
+        return 0.0
+    return band.half / abs(band.middle) if band.middle else math.inf
 
 
 def _losses(lineage: Lineage) -> Iterator[tuple[str, tuple[float, ...], Key, float]]:

@@ -21,7 +21,7 @@ from chaos.check.scratch import began_anew
 from chaos.check.sightings import Sightings
 from chaos.check.strikes import Strike, strikes
 from chaos.model.event import FaultInvoked
-from chaos.model.history import History
+from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 
 
@@ -66,15 +66,11 @@ class Course:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What a check is given. `baseline`: the same job and seed, with nothing done to it.
-
-    `repeats` are more of these, of which a band is learnt.
-    """
+    """What a check is given. `baseline`: the same job and seed, with nothing done to it."""
 
     plan: Plan
     history: History
     baseline: History | None = None
-    repeats: tuple[History, ...] = ()
 
     @cached_property
     def run(self) -> Course:
@@ -152,9 +148,11 @@ class Trial:
 
     @cached_property
     def _clean(self) -> tuple[Course, ...]:
-        others = (Course(history) for history in self.repeats)
-        whole = (c for c in others if c.ending.is_finished and c.ending.is_over)
-        return () if self.reference is None else (self.reference, *whole)
+        """The whole clean runs, of which a band can be learnt."""
+        if self.reference is None or not isinstance(self.baseline, Baseline):
+            return () if self.reference is None else (self.reference,)
+        others = (Course(history) for history in self.baseline.repeats)
+        return self.reference, *(c for c in others if c.ending.is_finished and c.ending.is_over)
 
     @cached_property
     def comparison(self) -> Comparison | None:

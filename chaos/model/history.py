@@ -85,6 +85,20 @@ class History(Sequence[Entry]):
         return self.entries[number].time_ns
 
 
+class Baseline(History):
+    """A run in which nothing was done to the job, with its repeats where one is not enough."""
+
+    def __init__(self, runs: Sequence[History]) -> None:
+        first, *repeats = runs
+        super().__init__(first.entries, torn=first.torn)
+        self.repeats = tuple(repeats)
+
+    @property
+    def runs(self) -> tuple[History, ...]:
+        """All clean runs, the one that others are compared with first."""
+        return self, *self.repeats
+
+
 def merge(journals: Sequence[Sequence[Entry]], *, torn: Sequence[str] = ()) -> History:
     """Lay journals of one host together, by time and, at equal times, by source and number."""
     entries = [entry for journal in journals for entry in journal]

@@ -16,12 +16,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from chaos.errors import HistoryError, UsageError
-from chaos.model.history import History
+from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.run.journal import load_history, write_history
 
-HISTORY = "history.jsonl"
+HISTORY, BASELINE = "history.jsonl", "baseline.jsonl"
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,29 @@ class RunDirectory:
         return self.path / "saves"
 
     def save_history(self, history: History, *, name: str = HISTORY) -> None:
-        """Write the merged history, or the baseline's (`baseline.jsonl`)."""
+        """Write a merged history."""
         write_history(self.path / name, history)
 
     def load_history(self, name: str = HISTORY) -> History:
         """Read what `save_history` wrote, or raise `HistoryError`."""
         return load_history(self.path / name)
+
+    def save_baseline(self, baseline: History) -> None:
+        """Write `baseline.jsonl`, and `baseline-2.jsonl` and so on for its repeats."""
+        self.save_history(baseline, name=BASELINE)
+        repeats = baseline.repeats if isinstance(baseline, Baseline) else ()
+        for number, repeat in enumerate(repeats, start=2):
+            self.save_history(repeat, name=_repeat(number))
+
+    def load_baseline(self) -> Baseline | None:
+        """Read what `save_baseline` wrote, None where nothing was; or raise `HistoryError`."""
+        if not (self.path / BASELINE).exists():
+            return None
+        runs, number = [self.load_history(BASELINE)], 2
+        while (self.path / _repeat(number)).exists():
+            runs.append(self.load_history(_repeat(number)))
+            number += 1
+        return Baseline(runs)
 
     def save_verdict(self, verdict: Verdict) -> None:
         """Write the verdict."""
@@ -97,6 +114,10 @@ class RunDirectory:
         draft = path.with_name(f".{path.name}.draft")
         draft.write_text(text, encoding="utf-8")
         return draft.replace(path)
+
+
+def _repeat(number: int) -> str:
+    return f"baseline-{number}.jsonl"
 
 
 def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirectory:

@@ -85,7 +85,7 @@ class Trials:
         if not row.is_worth_a_look:
             shutil.rmtree(directory.path)
             return row
-        directory.save_history(clean, name="baseline.jsonl")
+        directory.save_baseline(clean)
         return row.model_copy(update={"folder": run.directory})
 
     def _plan(self, case: Case, ops: Ops) -> Plan:
