@@ -8,7 +8,7 @@ from chaos.audit.budget import Progress, ShowProgress
 from chaos.audit.extent import Extent, extent
 from chaos.audit.folder import AuditFolder
 from chaos.audit.note import Note, notes
-from chaos.audit.repetition import Repetition, repetition
+from chaos.audit.repetition import Repetition, hidden_part, repetition
 from chaos.check.band import RUNS_MIN
 from chaos.job_failure import why_the_job_failed
 from chaos.model.event import FitCalled
@@ -57,6 +57,7 @@ class CleanRuns:
         if again.losses_differing:
             more = range(number + 1, number + 1 + RUNS_MIN - len(runs))
             runs += [self._run(plan, n, of=RUNS_MIN).history for n in more]
+            again = again.model_copy(update={"hidden_part": hidden_part(BAND, runs)})
         baseline = Baseline(runs if again.losses_differing else runs[:1])
         self.folder.save_baseline(baseline)
         seen = extent(first.history)

@@ -22,6 +22,7 @@ from chaos.run.directory import RunDirectory
 from chaos.scenario.load import load_scenario
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum, misses_the_strike
 from tests.check.story import Story
+from tests.check.test_band import noisy
 
 FEW = Choice(limit=20)
 NOT_TOLD: set[Group] = {"fewer workers after it", "inside a save"}
@@ -287,3 +288,20 @@ def test_a_confirmation_stands_on_the_card_and_one_that_cannot_be_had_leaves_it_
 
 def left_out(card: Card) -> list[str]:
     return [row.why for row in omissions(card)]
+
+
+def test_a_job_that_does_not_repeat_itself_is_judged_by_the_band_of_five_clean_runs(
+    tmp_path: Path,
+) -> None:
+    class NoisyBackend(FakeBackend):
+        def history(self, plan: Plan) -> History:
+            return noisy(super().history(plan), seed=len(self.plans))
+
+    backend = NoisyBackend()
+
+    card = audit_of(tmp_path, backend, choice=FEW).run()
+
+    assert sum(not plan.ops for plan in backend.plans) == 5
+    assert {plan.expect.band for plan in backend.plans if plan.ops} == {"standard"}
+    assert card.exit_code == 0
+    assert "five clean runs" in str(card.repetition)
