@@ -69,7 +69,7 @@ def _aligned(steps: Sequence[Step], theirs: Lineage) -> Aligned:
     rank, epoch, first = steps[0].rank, steps[0].epoch, steps[0].step
     there = theirs.steps.get((rank, epoch), ())
     due: Sequence[Step | None]
-    if _is_unbroken(steps) and _is_unbroken(there) and there and there[0].step == 1:
+    if there and there[0].step == 1 and _is_unbroken(steps) and _is_unbroken(there):
         due = there[first - 1 : first - 1 + len(steps)]
         due = [*due, *(None for _ in range(len(steps) - len(due)))]
     else:

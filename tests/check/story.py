@@ -251,7 +251,12 @@ class _Teller:
 
     def step_done(self, rank: int, epoch: int, step: int) -> ev.AnyEvent:
         losses = (loss(rank, epoch, step),)
-        place = {"attempt": self.attempt, "rank": rank, "epoch": epoch, "step": step}
+        place: dict[str, Any] = {
+            "attempt": self.attempt,
+            "rank": rank,
+            "epoch": epoch,
+            "step": step,
+        }
         given = None
         if self.story.watch:
             given = inputs(epoch, step, rank, ranks=self.story.ranks, steps=self.story.steps)
