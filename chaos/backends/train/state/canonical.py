@@ -6,6 +6,7 @@ members. A list and a tuple of the same members are the same: files lose the
 difference. So are a number of Python's and the same number of numpy's.
 """
 
+import functools
 import hashlib
 import math
 import struct
@@ -70,7 +71,7 @@ class Encoding:
         """Append a tensor: dtype, shape and bytes."""
         tensor = _readable(tensor)
         self.tensors.append(tensor)
-        self.pieces.append(f"t{tensor.dtype}{tuple(tensor.shape)};".encode())
+        self.pieces.append(_heading(tensor.dtype, tensor.shape))
         if tensor.device.type != "cpu":
             self.pieces.append(device_sums(tensor))
             return
@@ -133,6 +134,11 @@ def _plain(value: Any) -> bytes | None:  # noqa: ANN401
     return None
 
 
+@functools.cache
+def _heading(dtype: Any, shape: Any) -> bytes:  # noqa: ANN401 - a torch.dtype and a torch.Size
+    return f"t{dtype}{tuple(shape)};".encode()
+
+
 def _text(value: str) -> bytes:
     raw = value.encode("utf-8", "surrogatepass")
     return b"%d:" % len(raw) + raw
@@ -161,9 +167,12 @@ def _readable(tensor: Any) -> Any:  # noqa: ANN401 - a torch.Tensor
     local = getattr(tensor, "to_local", None)  # a DTensor
     if local is not None:
         tensor = local()
-    if tensor.layout != torch.strided:
-        tensor = tensor.detach().to_dense()
-    return tensor.detach().resolve_conj().resolve_neg()
+    tensor = tensor.detach()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    if tensor.is_conj() or tensor.is_neg():
+        return tensor.resolve_conj().resolve_neg()
+    return tensor
 
 
 def _opened(value: Any) -> tuple[str, Any]:  # noqa: ANN401

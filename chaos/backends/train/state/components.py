@@ -11,6 +11,8 @@ import random
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from chaos.backends.train.state.part import Part
@@ -38,9 +40,9 @@ def model_parts(roots: Sequence[Any], optimizers: Sequence[Any], *, full: bool) 
     """Take the modules that are trained, and the parameters that belong to none of them."""
     owned: set[int] = set()
     for index, root in enumerate(roots):
-        tensors = list(_tensors_of(root))
+        tensors = _tensors_of(root)
         owned.update(id(tensor) for _, tensor in tensors)
-        yield Part.of_tensors(numbered("model", index), tensors, with_size=full)
+        yield Part.of_entries(numbered("model", index), tensors, with_size=full)
     yield from unowned_part(optimizers, owned, full=full)
 
 
@@ -53,43 +55,39 @@ def unowned_part(optimizers: Sequence[Any], owned: set[int], *, full: bool) -> I
         if id(parameter) not in owned
     ]
     if left:
-        yield Part.of_tensors("model.unowned" if owned else "model", left, with_size=full)
+        yield Part.of_entries("model.unowned" if owned else "model", left, with_size=full)
 
 
-def averaged_parts(averaged: Sequence[Any], *, full: bool) -> Iterator[Part]:
+def averaged_parts(averaged: Sequence[Any]) -> Iterator[Part]:
     """Take the averaged models: `ema`, `ema.1` …."""
     for index, module in enumerate(averaged):
-        yield Part.of_tensors(numbered("ema", index), _tensors_of(module), with_size=full)
+        yield Part.of_entries(numbered("ema", index), _tensors_of(module), with_size=True)
 
 
 def optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:  # noqa: ANN401
     """Take an optimizer's state, name by name, and the numbers it is set to."""
-    entries = [
-        (number, optimizer.state[parameter])
-        for number, parameter in enumerate(_parameters(optimizer))
-        if optimizer.state.get(parameter)
-    ]
-    names: dict[str, dict[int, Any]] = {name: {} for name in _first_state(optimizer)}
-    for number, entry in entries:
-        for name, value in entry.items():
-            names.setdefault(str(name), {})[number] = value
-    for name, by_number in sorted(names.items()):
-        yield _state_part(f"{base}.{name}", by_number, full=full)
-    shape = [(number, sorted(map(str, entry))) for number, entry in entries]
-    yield Part.of(f"{base}.state", shape, with_size=False)
-    yield from _settings(base, optimizer.param_groups)
+    names: dict[str, list[tuple[str, Any]]] = {name: [] for name in _first_state(optimizer)}
+    shape: list[tuple[str, Any]] = []
+    for number, parameter in enumerate(_parameters(optimizer)):
+        entry = optimizer.state.get(parameter)
+        if entry:
+            shape.append((str(number), " ".join(sorted(map(str, entry)))))
+            for name, value in entry.items():
+                names.setdefault(str(name), []).append((str(number), value))
+    for name, values in sorted(names.items()):
+        yield _state_part(f"{base}.{name}", values, full=full)
+    yield Part.of_entries(f"{base}.state", shape, with_size=False)
+    if full:
+        yield from _settings(base, optimizer.param_groups)
 
 
-def _state_part(name: str, by_number: Mapping[int, Any], *, full: bool) -> Part:
-    if not by_number:
-        return Part.empty(name)
-    values = list(by_number.values())
-    if full and all(_is_host_number(value) for value in values):
-        part = Part.of(name, by_number, with_size=False)
-        alike = {float(value) for value in values}
+def _state_part(name: str, entries: Sequence[tuple[str, Any]], *, full: bool) -> Part:
+    if full and entries and all(_is_host_number(value) for _, value in entries):
+        part = Part.of_entries(name, entries, with_size=False)
+        alike = {float(value) for _, value in entries}
         size = alike.pop() if len(alike) == 1 else None
         return Part(name, part.encoding, part.count, lambda: size)
-    return Part.of(name, by_number, with_size=full)
+    return Part.of_entries(name, entries, with_size=full)
 
 
 def _is_host_number(value: Any) -> bool:  # noqa: ANN401
@@ -129,11 +127,11 @@ def _is_zero_dim_on_host(value: Any) -> bool:  # noqa: ANN401
     return hasattr(value, "dtype") and _is_host_number(value)
 
 
-def schedule_part(name: str, schedule: Any, *, full: bool) -> Part:  # noqa: ANN401
+def schedule_part(name: str, schedule: Any) -> Part:  # noqa: ANN401
     """Take a learning-rate schedule; its size is the number of steps it has made."""
     part = Part.of(name, _without(schedule.state_dict(), _FOR_WARNINGS), with_size=False)
     last = getattr(schedule, "last_epoch", None)
-    size = float(last) if full and isinstance(last, int | float) else None
+    size = float(last) if isinstance(last, int | float) else None
     return Part(name, part.encoding, part.count, lambda: size)
 
 
@@ -141,21 +139,22 @@ def rng_parts() -> Iterator[Part]:
     """Take the global generators of torch, numpy and Python, as far as they are in use."""
     import torch
 
-    yield Part.of("rng.torch", torch.get_rng_state(), with_size=False)
+    yield Part.of("rng.torch", torch.get_rng_state().numpy().tobytes(), with_size=False)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        yield Part.of("rng.numpy", numpy.random.get_state(), with_size=False)
-    version, words, gauss = random.getstate()
-    yield Part.of("rng.python", (version, array("Q", words).tobytes(), gauss), with_size=False)
+        kind, words, *rest = numpy.random.get_state()
+        yield Part.of("rng.numpy", (kind, words.tobytes(), *rest), with_size=False)
+    version, numbers, gauss = random.getstate()
+    yield Part.of("rng.python", (version, array("Q", numbers).tobytes(), gauss), with_size=False)
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         yield Part.of("rng.cuda", torch.cuda.get_rng_state(), with_size=False)
 
 
-def declared_parts(declared: Iterable[tuple[str, Any]], *, full: bool) -> Iterator[Part]:
+def declared_parts(declared: Iterable[tuple[str, Any]]) -> Iterator[Part]:
     """Take what the job named with `chaos.declare`: `declared.<name>`."""
     for name, held in declared:
         value = held() if _is_question(held) else held
-        yield Part.of(f"declared.{name}", value, with_size=full)
+        yield Part.of(f"declared.{name}", value, with_size=True)
 
 
 def _is_question(held: Any) -> bool:  # noqa: ANN401
@@ -170,11 +169,10 @@ def _without(value: Any, keys: frozenset[str]) -> Any:  # noqa: ANN401
     return value
 
 
-def _tensors_of(module: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - a torch.nn.Module
-    for name, tensor in module.named_parameters():
-        yield _unwrapped(name), tensor
-    for name, tensor in module.named_buffers():
-        yield _unwrapped(name), tensor
+def _tensors_of(module: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - a torch.nn.Module
+    """Give a module's parameters and buffers in the order of their names."""
+    named = chain(module.named_parameters(), module.named_buffers())
+    return sorted(((_unwrapped(name), tensor) for name, tensor in named), key=itemgetter(0))
 
 
 def _unwrapped(name: str) -> str:

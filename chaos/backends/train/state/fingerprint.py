@@ -41,11 +41,21 @@ def mixed(values: Sums) -> Sums:
 
 def host_bytes(tensor: Any) -> npt.NDArray[np.uint8]:  # noqa: ANN401 - a torch.Tensor
     """Give a CPU tensor's bytes, in the order of its elements."""
-    import torch
+    array = host_array(tensor)
+    return array.reshape(-1).view(np.uint8)
 
-    flat = tensor.detach().contiguous().reshape(-1)
-    array: npt.NDArray[np.uint8] = flat.view(torch.uint8).numpy()
-    return array
+
+def host_array(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - a torch.Tensor
+    """Give a CPU tensor's elements without a copy where they lie in order, whatever their type."""
+    try:
+        array: npt.NDArray[Any] = tensor.detach().numpy()
+    except TypeError:  # numpy lacks its type, such as bfloat16
+        import torch
+
+        shape = (*tensor.shape, tensor.element_size())
+        flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+        array = flat.numpy().reshape(shape)
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def words_of(raw: npt.NDArray[np.uint8]) -> Words:
@@ -62,12 +72,15 @@ def sums_of(words: Words) -> Sums:
     return np.array([np.sum(b * table[: len(b)]) for b in blocks], dtype=np.uint64)
 
 
-def row_sums(rows: npt.NDArray[np.uint8]) -> Sums:
-    """Give one sum per row of a matrix of bytes."""
-    missing = -rows.shape[1] % _WORD
-    padded = np.pad(rows, ((0, 0), (0, missing))) if missing else rows
-    words = np.ascontiguousarray(padded).view(np.uint32)
-    sums: Sums = np.sum(words * keys(words.shape[1]), axis=1, dtype=np.uint64)
+def row_sums(tensor: Any) -> Sums:  # noqa: ANN401 - a torch.Tensor
+    """Give one sum per row of a CPU tensor: per entry of its first dimension."""
+    array = host_array(tensor)
+    count = len(array)
+    width = array.nbytes // count if count else 0
+    rows = array.reshape(-1).view(np.uint8).reshape(count, width)
+    missing = -width % _WORD
+    words = (np.pad(rows, ((0, 0), (0, missing))) if missing else rows).view(np.uint32)
+    sums: Sums = np.dot(words.astype(np.uint64), keys(words.shape[1]))
     return sums
 
 

@@ -6,37 +6,29 @@ input: in a job of several models, one is often called with what another gave.
 
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from chaos.backends.train.state.fingerprint import (
     Sums,
     device_row_sums,
-    host_bytes,
-    mixed,
     row_sums,
 )
 from chaos.model.event import Inputs
 
 SAMPLES_MAX = 512
 _NESTED_MAX = 6
+_HALF = np.uint64(32)  # the upper half of a sum is the one in which every word shows
 _NEXT = np.uint64(0x9E3779B97F4A7C15)
 
 
-@dataclass(frozen=True)
-class _Column:
-    """One tensor of a call: its place, dtype and shape as a number, and a sum per row."""
+class _Call(NamedTuple):
+    """One call: for each tensor its place, dtype and shape as a number, and a sum per row."""
 
-    salt: np.uint64
-    rows: Any  # Sums, or an int64 torch.Tensor on an accelerator
-
-
-@dataclass(frozen=True)
-class _Call:
-    columns: tuple[_Column, ...]
+    columns: Sequence[tuple[np.uint64, Any]]  # the sums may be int64 tensors on an accelerator
     has_samples: bool
 
 
@@ -44,28 +36,27 @@ class _Call:
 class Given:
     """What was given for one step."""
 
-    calls: tuple[_Call, ...]
+    calls: Sequence[_Call]
 
     @property
     def is_late(self) -> bool:
         """Whether a part of it still is on an accelerator."""
-        return any(not isinstance(c.rows, np.ndarray) for call in self.calls for c in call.columns)
+        return any(not isinstance(rows, np.ndarray) for c in self.calls for _, rows in c.columns)
 
     def read(self) -> Inputs | None:
         """Give the digests; waits for what is on an accelerator. None: no tensors were given."""
         if not self.calls:
             return None
         joined = [_joined(call) for call in self.calls]
-        digest = hashlib.blake2b(digest_size=8)
-        for call, rows in zip(self.calls, joined, strict=True):
-            digest.update(b"%d;" % len(rows) + bytes([call.has_samples]) + rows.tobytes())
+        rows = joined[0] if len(joined) == 1 else np.concatenate(joined)
         has_samples = all(call.has_samples for call in self.calls)
-        rows = np.concatenate(joined)
         few = has_samples and len(rows) <= SAMPLES_MAX
+        shape = [(call.has_samples, len(own)) for call, own in zip(self.calls, joined, strict=True)]
+        content = repr(shape).encode() + rows.tobytes()
         return Inputs(
             count=len(rows) if has_samples else 0,
-            digest=digest.hexdigest(),
-            samples="".join(f"{row >> 32:08x}" for row in rows.tolist()) if few else None,
+            digest=hashlib.blake2b(content, digest_size=8).hexdigest(),
+            samples=(rows >> _HALF).astype(">u4").tobytes().hex() if few else None,
         )
 
 
@@ -81,45 +72,37 @@ class InputWindow:
         tensors = list(_tensors((args, kwargs), ()))
         if not tensors:
             return
-        lengths = {len(tensor) for _, tensor in tensors if tensor.dim() > 0}
+        lengths = {tensor.shape[0] for _, tensor in tensors if tensor.shape}
         has_samples = len(lengths) == 1
-        batched = [(p, t) for p, t in tensors if t.dim() > 0] if has_samples else tensors
-        columns = tuple(self._column(path, t, by_row=has_samples) for path, t in batched)
-        self._calls.append(_Call(columns, has_samples))
+        if has_samples:
+            rows = [(path, tensor) for path, tensor in tensors if tensor.shape]
+        else:
+            rows = [(path, tensor.detach().reshape(1, -1)) for path, tensor in tensors]
+        self._calls.append(_Call([self._column(*column) for column in rows], has_samples))
 
     def close(self) -> Given:
         """Give what was gathered, and begin anew."""
-        calls, self._calls = tuple(self._calls), []
+        calls, self._calls = self._calls, []
         return Given(calls)
 
-    def _column(self, path: tuple[Any, ...], tensor: Any, *, by_row: bool) -> _Column:  # noqa: ANN401
-        if not by_row:
-            tensor = tensor.detach().reshape(1, -1)
-        shape = tuple(tensor.shape[1:])
-        salt = self._salt((path, str(tensor.dtype), shape))
-        if tensor.device.type != "cpu":
-            return _Column(salt, device_row_sums(tensor))
-        raw = host_bytes(tensor)
-        width = len(raw) // len(tensor) if len(tensor) else 0
-        return _Column(salt, row_sums(raw.reshape(len(tensor), width)))
-
-    def _salt(self, key: tuple[Any, ...]) -> np.uint64:
-        known = self._salts.get(key)
-        if known is None:
+    def _column(self, path: tuple[Any, ...], tensor: Any) -> tuple[np.uint64, Any]:  # noqa: ANN401
+        key = (path, tensor.dtype, tensor.shape[1:])
+        salt = self._salts.get(key)
+        if salt is None:
             raw = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
-            known = self._salts[key] = np.uint64(int.from_bytes(raw, "little"))
-        return known
+            salt = self._salts[key] = np.uint64(int.from_bytes(raw, "little"))
+        on_host = tensor.device.type == "cpu"
+        return salt, row_sums(tensor) if on_host else device_row_sums(tensor)
 
 
 def _joined(call: _Call) -> Sums:
     """Give one number per sample, from all the tensors that it is made of."""
-    total = np.zeros(1, dtype=np.uint64)
-    for column in call.columns:
-        rows = column.rows
-        if not isinstance(rows, np.ndarray):
-            rows = rows.cpu().numpy().view(np.uint64)
-        total = total * _NEXT + mixed(rows + column.salt)
-    return mixed(total)
+    total: Sums | None = None
+    for salt, found in call.columns:
+        rows = found if isinstance(found, np.ndarray) else found.cpu().numpy().view(np.uint64)
+        total = rows + salt if total is None else total * _NEXT + rows + salt
+    assert total is not None
+    return total
 
 
 def _tensors(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:  # noqa: ANN401

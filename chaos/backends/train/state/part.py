@@ -1,6 +1,6 @@
 """One part of a state as it was taken: a component whose digest may still be on an accelerator."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -27,15 +27,13 @@ class Part:
         return cls(name, encoding, count, _size(encoding) if with_size else _nothing)
 
     @classmethod
-    def of_tensors(cls, name: str, tensors: Iterable[tuple[str, Any]], *, with_size: bool) -> Self:
-        """Take named tensors, in the order of their names."""
+    def of_entries(cls, name: str, entries: Sequence[tuple[str, Any]], *, with_size: bool) -> Self:
+        """Take values with names of their own, in the order given."""
         encoding = Encoding()
-        count = 0
-        for own, tensor in sorted(tensors, key=lambda pair: pair[0]):
+        for own, value in entries:
             encoding.pieces.append(own.encode() + b"=")
-            encoding.add_tensor(tensor)
-            count += 1
-        return cls(name, encoding, count, _size(encoding) if with_size else _nothing)
+            encoding.add(value)
+        return cls(name, encoding, len(entries), _size(encoding) if with_size else _nothing)
 
     @classmethod
     def of_numbers(cls, name: str, values: Sequence[Any]) -> Self:
@@ -46,11 +44,6 @@ class Part:
         alike = set(encoding.numbers)
         size = alike.pop() if len(alike) == 1 else None
         return cls(name, encoding, len(values), lambda: size)
-
-    @classmethod
-    def empty(cls, name: str) -> Self:
-        """Tell that there is nothing in a part that is watched."""
-        return cls(name, Encoding(), 0, _nothing)
 
     def component(self) -> Component:
         """Read it; waits for what is on an accelerator."""

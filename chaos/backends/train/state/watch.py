@@ -1,5 +1,7 @@
 """When the state of a rank is looked at: entering an epoch, at sampled steps, leaving it.
 
+After a step only model and optimizer are looked at, and no norms are taken.
+
 On the host the event is written at once. Where a part lives on an accelerator,
 its fingerprint is computed there and the event is written when `settle` is
 called, at the next report: it keeps the place that it was taken at.
@@ -122,15 +124,23 @@ class StateWatch:
         for index, optimizer in enumerate(self.found.all("optimizer")):
             name = components.numbered("optimizer", index)
             groups.append((name, components.optimizer_parts(name, optimizer, full=full)))
-        groups.append(("ema", components.averaged_parts(self.found.all("ema"), full=full)))
-        groups.append(("schedule", self._schedules(full=full)))
-        if full:  # reading a scaler's state waits for the accelerator
-            groups.append(("scaler", self._scalers()))
-        groups.append(("rng", components.rng_parts()))
-        named = declared.declared_parts()
-        groups.append(("declared", components.declared_parts(named, full=full)))
+        if full:
+            groups += self._more_groups()
         parts = [part for name, group in groups for part in self._guarded(name, group)]
         return _Taken(self._cursor.place(), moment, tuple(parts))
+
+    def _more_groups(self) -> list[tuple[str, Iterator[Part]]]:
+        """Give what is not looked at after single steps, because it costs more than it tells.
+
+        A scaler's state, for one, waits for the accelerator.
+        """
+        return [
+            ("ema", components.averaged_parts(self.found.all("ema"))),
+            ("schedule", self._schedules()),
+            ("scaler", self._scalers()),
+            ("rng", components.rng_parts()),
+            ("declared", components.declared_parts(declared.declared_parts())),
+        ]
 
     def _guarded(self, name: str, group: Iterator[Part]) -> list[Part]:
         """Take a group; where that fails the others are still taken, and it is told once."""
@@ -147,10 +157,10 @@ class StateWatch:
         roots = self._roots.all() if self._roots is not None else []
         return components.model_parts(roots, self.found.all("optimizer"), full=full)
 
-    def _schedules(self, *, full: bool) -> Iterator[Part]:
+    def _schedules(self) -> Iterator[Part]:
         for index, schedule in enumerate(self.found.all("schedule")):
             name = components.numbered("schedule", index)
-            yield components.schedule_part(name, schedule, full=full)
+            yield components.schedule_part(name, schedule)
 
     def _scalers(self) -> Iterator[Part]:
         used = [scaler for scaler in self.found.all("scaler") if scaler.is_enabled()]
