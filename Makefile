@@ -58,6 +58,7 @@ demo: $(READY)  ## audit a job in seconds, then strike it and a guilty one on re
 
 bench: $(READY)  ## the figures of the README, measured here (some minutes)
 	@$(BIN)/python -m tests.bench.bench
+	@$(BIN)/python -m tests.bench.judging
 
 test: static  ## everything that must hold before a merge, real Ray clusters included
 	@echo "chaos: testing, with Ray (some minutes)"

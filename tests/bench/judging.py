@@ -5,7 +5,7 @@ thousand to a million events. The rate counts the events of the struck run; its
 baseline, nearly as long, is read besides. Memory is measured in a second,
 untimed judgement: the peak of what it allocates, beside the two histories.
 
-    python tests/bench/judging.py [--events 100000] [--ranks 8]
+    python -m tests.bench.judging [--events 100000] [--ranks 8]
 """
 
 import argparse
