@@ -134,5 +134,6 @@ def _settings(trainer: Any) -> dict[str, Any]:  # noqa: ANN401
         "max_preemption_failures": run.failure_config.max_preemption_failures,
         "num_to_keep": run.checkpoint_config.num_to_keep,
         "checkpoint_score_attribute": run.checkpoint_config.checkpoint_score_attribute,
+        "checkpoint_score_order": run.checkpoint_config.checkpoint_score_order,
         "environment": env,
     }
