@@ -92,12 +92,13 @@ def unstable(run: Sightings, reference: Sightings, *, began: int, leeway: Leeway
 
 @dataclass(frozen=True)
 class Beside:
-    """The two courses that rows are made of."""
+    """The two courses that rows are made of; `resized` attempts have other numbers of workers."""
 
     run: Sightings
     reference: Sightings
     unstable: frozenset[str]
     leeway: Leeway
+    resized: frozenset[int] = frozenset()
 
     def rows(self, restarts: Sequence[Restart]) -> tuple[Row, ...]:
         """Give the rows of all resumed attempts, the nearest to the cause first in each."""
@@ -126,7 +127,8 @@ class Beside:
                     yield Row(*at, name, "not compared", mine, baseline)
                     continue
                 expected = own[name]
-            if is_rng(name) and not self.leeway.is_exact:
+            # Ranks of another number of workers see other batches, and draw as many numbers.
+            if is_rng(name) and (not self.leeway.is_exact or seen.attempt in self.resized):
                 yield Row(*at, name, "not compared", mine, baseline)
                 continue
             standing = self._standing(mine, expected, fresh.get(name), place_of(due))

@@ -33,6 +33,8 @@ def _models(trial: Trial) -> Iterator[Moment]:
         theirs = due.get(place)
         if theirs is None or theirs.components == seen.components:
             continue
+        if seen.attempt in trial.resized:
+            continue
         names = set(differing(seen, theirs, leeway)) - trial.unstable
         if any(group_of(name) == "model" for name in names):
             # A model that entered differently left the baseline before its next step.

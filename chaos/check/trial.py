@@ -206,7 +206,7 @@ class Trial:
         if self.reference is None:
             return ()
         run, due = self.run.sightings, self.reference.sightings
-        beside = Beside(run, due, self.unstable, self.leeway)
+        beside = Beside(run, due, self.unstable, self.leeway, self.resized)
         return beside.rows(self.restarts)
 
     @cached_property
