@@ -35,7 +35,7 @@ class AuditFolder:
     def create(cls, reports: Path, name: str, plan: Plan, env: dict[str, Any]) -> "AuditFolder":
         """Make an audit's folder, or raise `UsageError` where it cannot be written."""
         directory = create(reports / "audits", name, plan, env)
-        for folder in (directory.journals, directory.logs):
+        for folder in (directory.journals, directory.logs, directory.saves):
             folder.rmdir()
         _forget(directory, "scenario.yaml")
         (directory.path / "repro").mkdir()
@@ -70,7 +70,7 @@ class AuditFolder:
 
     def prune(self, directory: RunDirectory, *, keep_logs: bool = False) -> None:
         """Delete what a judged run no longer needs; or all but its logs."""
-        for folder in (directory.journals, directory.storage):
+        for folder in (directory.journals, directory.storage, directory.saves):
             shutil.rmtree(folder, ignore_errors=True)
         for name in ("env.json", "scenario.yaml"):
             _forget(directory, name)
