@@ -248,15 +248,14 @@ def _watch(watch: Watch, folder: Path, costs: list[tuple[float, float]]) -> Call
     watchers.install(folder, was_handed_none=False, strikes_in_save=None)
 
     def step_done(losses: Any, inputs: Any) -> tuple[int, int]:
-        with watchers.cost.watching():
+        with watchers.cost.watching:
             cursor.step += 1
             journal.add(StepDone(**cursor.place(), losses=losses, inputs=inputs))
             watchers.step_done()
         return cursor.epoch, cursor.step
 
     def report() -> None:
-        with watchers.cost.watching():
-            watchers.report_begun()
+        watchers.report_begun()
         cursor.epoch, cursor.step = cursor.epoch + 1, 0
 
     StepHook(
