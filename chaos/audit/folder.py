@@ -33,7 +33,7 @@ class AuditFolder:
     def create(cls, reports: Path, name: str, plan: Plan, env: dict[str, Any]) -> "AuditFolder":
         """Make an audit's folder, or raise `UsageError` where it cannot be written."""
         directory = create(reports / "audits", name, plan, env)
-        for folder in (directory.journals, directory.logs):
+        for folder in (directory.journals, directory.logs, directory.saves):
             folder.rmdir()
         _forget(directory, "scenario.yaml")
         (directory.path / "repro").mkdir()

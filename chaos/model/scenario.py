@@ -256,7 +256,8 @@ class Watch(Record):
     files: bool = Field(
         default=True,
         description="files that `torch.save` and `torch.load` touch, what ranks upload, and what "
-        "storage holds",
+        "storage holds; a job that keeps its checkpoints in a directory of its own is followed "
+        "through a restart only with it",
     )
 
 

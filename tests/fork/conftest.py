@@ -13,7 +13,7 @@ from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget, FaultEntry, Job, Limits
+from chaos.model.scenario import Expect, FailureBudget, FaultEntry, Job, Limits, Watch
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Verdict
 from chaos.run.directory import RunDirectory, create
@@ -55,6 +55,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
         run_s: float = 30.0,
         ops: tuple[FaultEntry, ...] = (),
         baseline: History | None = None,
+        watch: Watch | None = None,
         **args: Any,
     ) -> Judged:
         numbered = tuple(
@@ -78,6 +79,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
             shape=Shape(nodes=workers + spares, cpus_per_node=1),
             ops=numbered,
             expect=Expect(),
+            watch=watch or Watch(),
             limits=Limits(run_s=run_s),
         )
         directory = create(tmp_path, "run", plan, {})

@@ -17,6 +17,7 @@ from chaos.model.event import (
     GateReleased,
     JournalOpened,
     NoticeGiven,
+    StorageSeen,
 )
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
@@ -69,6 +70,35 @@ def ask(controller: ChaosController, index: int, answers: list[bool]) -> None:
 
 def ended(journal: Journal) -> FaultEnded:
     return next(e for e in events(journal) if isinstance(e, FaultEnded))
+
+
+def test_storage_is_looked_at_once_the_harm_is_done_and_before_the_gate_opens(
+    world: Any, journal: Journal
+) -> None:
+    def look(op: int) -> StorageSeen:
+        assert world.done
+        return StorageSeen(op=op, checkpoints=())
+
+    controller = ChaosController(plan_of(), world, journal, look=look)
+    controller.committed(commit(0))
+
+    controller.arrive(0, RANK_1)
+
+    found = kinds(journal)
+    assert found.index("StorageSeen") < found.index("GateReleased")
+
+
+def test_storage_that_cannot_be_read_holds_up_no_strike(world: Any, journal: Journal) -> None:
+    def look(op: int) -> None:
+        raise PermissionError(op)
+
+    controller = ChaosController(plan_of(), world, journal, look=look)
+    controller.committed(commit(0))
+
+    controller.arrive(0, RANK_1)
+
+    assert ended(journal).status == "ok"
+    assert "StorageSeen" not in kinds(journal)
 
 
 def test_a_strike_is_recorded_before_the_harm_and_after_the_proof(

@@ -1,7 +1,6 @@
 """Where a worker stands in training, and what watching it has cost."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from chaos.model.event import AnyEvent
@@ -26,40 +25,43 @@ class Cursor:
         return {**self.who(), "epoch": self.epoch, "step": self.step}
 
 
-@dataclass
+class Span:
+    """A context that adds up the nanoseconds spent in it; entered twice, they count once."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._depth = 0
+        self._start_ns = 0
+        self.spent_ns = 0
+
+    def __enter__(self) -> None:
+        """Begin to count."""
+        if self._depth == 0:
+            self._start_ns = self._now_ns()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        """Stop counting."""
+        self._depth -= 1
+        if self._depth == 0:
+            self.spent_ns += self._now_ns() - self._start_ns
+
+
 class Cost:
-    """Nanoseconds that the probe itself took since they were last read; gates are not in it."""
+    """What the probe itself took since it was last asked; time at gates is not in it.
 
-    clock: Clock = field(default_factory=SystemClock)
-    watch_ns: int = 0
-    state_ns: int = 0
-    steps: int = 0
-    _depth: int = 0
+    What is spent `on_state` must lie within `watching`.
+    """
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Count the time inside; what is inside of it already is counted once."""
-        start, self._depth = self.clock.now_ns(), self._depth + 1
-        try:
-            yield
-        finally:
-            self._depth -= 1
-            if self._depth == 0:
-                self.watch_ns += self.clock.now_ns() - start
-
-    @contextmanager
-    def on_state(self) -> Iterator[None]:
-        """Count the time inside as spent on state, too."""
-        with self.watching():
-            start = self.clock.now_ns()
-            try:
-                yield
-            finally:
-                self.state_ns += self.clock.now_ns() - start
+    def __init__(self, clock: Clock | None = None) -> None:
+        now_ns = (clock or SystemClock()).now_ns
+        self.watching = Span(now_ns)
+        self.on_state = Span(now_ns)
+        self.steps = 0
 
     def begin_anew(self) -> None:
-        """Count from nothing."""
-        self.watch_ns = self.state_ns = self.steps = 0
+        """Count from nothing; a span that is open goes on."""
+        self.watching.spent_ns = self.on_state.spent_ns = self.steps = 0
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class JobFiles:
         if not self._records or not path.is_file():
             return None
         try:
-            with self._cost.watching():
+            with self._cost.watching:
                 return file_digest(path)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's load
             self._failed("load", error)
@@ -105,7 +105,7 @@ class JobFiles:
         if not self._records:
             return
         try:
-            with self._cost.watching():
+            with self._cost.watching:
                 act()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save or load
             self._failed(where, error)

@@ -119,7 +119,7 @@ class Probe:
     def step_done(self, losses: Losses | None, inputs: Inputs | None = None) -> tuple[int, int]:
         """Record an optimizer step, and stop where an op waits for it; gives (epoch, step)."""
         cursor = self._cursor
-        with self._watchers.cost.watching():
+        with self._watchers.cost.watching:
             cursor.step += 1
             place = cursor.epoch, cursor.step
             self._journal.add(StepDone(**cursor.place(), losses=losses, inputs=inputs))
@@ -138,12 +138,12 @@ class Probe:
 
     def report_begun(self) -> None:
         """Record that `report()` was entered; arm the hold that `reported` needs."""
-        with self._watchers.cost.watching():
+        with self._watchers.cost.watching:
             StepHook.settle()
             self._reporting = threading.get_ident()
             self._watchers.report_begins()
             self._journal.add(ReportBegun(**self._cursor.who(), epoch=self._cursor.epoch))
-            self._look(self._watchers.report_begun)
+        self._look(self._watchers.report_begun)
         for index in self._armed_moments.get((self._cursor.epoch, "reported"), ()):
             self._controller.await_hold(index)
 

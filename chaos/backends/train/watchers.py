@@ -67,7 +67,7 @@ class Watchers:
 
     def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - a torch Optimizer
         """Look at what an optimizer step begins with."""
-        with self.cost.watching():
+        with self.cost.watching:
             if self._files is not None:
                 self._files.step_begins()
             if self._state is not None:
@@ -98,8 +98,8 @@ class Watchers:
                 **cursor.who(),
                 epoch=cursor.epoch,
                 steps=cost.steps,
-                watch_ns=cost.watch_ns,
-                state_ns=cost.state_ns,
+                watch_ns=cost.watching.spent_ns,
+                state_ns=cost.on_state.spent_ns,
             )
         )
         cost.begin_anew()
@@ -108,7 +108,7 @@ class Watchers:
         """Record what this rank is about to upload."""
         if not self._watch.files:
             return
-        with self.cost.watching():
+        with self.cost.watching:
             self._write(
                 PartUploaded(
                     **self._cursor.who(),
@@ -158,7 +158,7 @@ class Watchers:
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._inputs is not None:
-            with self.cost.watching():
+            with self.cost.watching:
                 self._inputs.called(args, kwargs)
 
     def _root_found(self) -> None:

@@ -8,7 +8,6 @@ difference. So are a number of Python's and the same number of numpy's.
 
 import functools
 import hashlib
-import math
 import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -52,6 +51,9 @@ class Encoding:
         if depth > _DEPTH_MAX:
             self.pieces.append(b"...")
             return
+        if _is_tensor(value):
+            self.add_tensor(value)
+            return
         plain = _plain(value)
         if plain is not None:
             self.pieces.append(plain)
@@ -62,8 +64,6 @@ class Encoding:
             self._add_all(b"l", value, depth)
         elif isinstance(value, set | frozenset):
             self.pieces += [b"s%d;" % len(value), *sorted(encoded(item) for item in value)]
-        elif _is_tensor(value):
-            self.add_tensor(value)
         else:
             self._add_object(value, depth)
 
@@ -112,15 +112,11 @@ def encoded(value: Any) -> bytes:  # noqa: ANN401 - any value on the host
 
 def norm_of(tensors: Iterable[Any]) -> Callable[[], float | None]:
     """Begin to compute the L2 norm of all floating tensors together; the call waits for it."""
-    import torch
+    from torch.nn.utils import get_total_norm
 
-    def squared(tensor: Any) -> Any:  # noqa: ANN401
-        precise = torch.float32 if tensor.device.type == "mps" else torch.float64
-        values = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-        return torch.linalg.vector_norm(values.detach(), dtype=precise).square()
-
-    squares = [squared(t) for t in tensors if t.is_floating_point() or t.is_complex()]
-    return lambda: math.sqrt(sum(s.item() for s in squares)) if squares else None
+    floating = [t for t in tensors if t.is_floating_point() or t.is_complex()]
+    norm = get_total_norm(floating) if floating else None
+    return lambda: None if norm is None else abs(norm.item())
 
 
 def _plain(value: Any) -> bytes | None:  # noqa: ANN401

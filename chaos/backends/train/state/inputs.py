@@ -51,11 +51,12 @@ class Given:
         rows = joined[0] if len(joined) == 1 else np.concatenate(joined)
         has_samples = all(call.has_samples for call in self.calls)
         few = has_samples and len(rows) <= SAMPLES_MAX
-        shape = [(call.has_samples, len(own)) for call, own in zip(self.calls, joined, strict=True)]
-        content = repr(shape).encode() + rows.tobytes()
+        calls = [len(own) for own in joined]
+        content = hashlib.blake2b(f"{has_samples}{calls}".encode(), digest_size=8)
+        content.update(rows.tobytes())
         return Inputs(
             count=len(rows) if has_samples else 0,
-            digest=hashlib.blake2b(content, digest_size=8).hexdigest(),
+            digest=content.hexdigest(),
             samples=(rows >> _HALF).astype(">u4").tobytes().hex() if few else None,
         )
 
@@ -69,7 +70,9 @@ class InputWindow:
 
     def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Take what a root module is called with, now: the caller may overwrite it later."""
-        tensors = list(_tensors((args, kwargs), ()))
+        tensors = _of_one(args) if len(args) == 1 and not kwargs else None
+        if tensors is None:
+            tensors = list(_tensors((args, kwargs), ()))
         if not tensors:
             return
         lengths = {tensor.shape[0] for _, tensor in tensors if tensor.shape}
@@ -103,6 +106,14 @@ def _joined(call: _Call) -> Sums:
         total = rows + salt if total is None else total * _NEXT + rows + salt
     assert total is not None
     return total
+
+
+def _of_one(args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]] | None:
+    """Give what `_tensors` gives where the call has one argument, a tensor: the usual case."""
+    (value,) = args
+    torch = sys.modules["torch"]
+    is_input = isinstance(value, torch.Tensor) and not value.requires_grad
+    return [((0, 0), value)] if is_input and value.layout is torch.strided else None
 
 
 def _tensors(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:  # noqa: ANN401

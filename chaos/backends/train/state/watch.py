@@ -68,7 +68,7 @@ class StateWatch:
         if self._entered == self._cursor.epoch:
             return
         self._entered = self._cursor.epoch
-        with self._cost.on_state():
+        with self._cost.watching, self._cost.on_state:
             taken = self._take("entered")
             if self._roots is not None and self._roots.is_searching and not self._roots.all():
                 self._waiting = taken  # a step with a closure: its forward call is still to come
@@ -81,7 +81,7 @@ class StateWatch:
         if waiting is None or self._roots is None:
             return
         self._roots.end_search()  # the parts of every later entry must be those of this one
-        with self._cost.on_state():
+        with self._cost.watching, self._cost.on_state:
             others = tuple(p for p in waiting.parts if not p.name.startswith("model"))
             models = tuple(self._guarded("model", self._models(full=True)))
             self._keep(_Taken(waiting.place, waiting.moment, (*models, *others)))
@@ -92,12 +92,12 @@ class StateWatch:
             waiting, self._waiting = self._waiting, None
             self._keep(waiting)
         if self._cursor.step % self._every == 0:
-            with self._cost.on_state():
+            with self._cost.watching, self._cost.on_state:
                 self._keep(self._take("step"))
 
     def report_begun(self) -> None:
         """Take the state that an epoch is left with, and write what was still to be read."""
-        with self._cost.on_state():
+        with self._cost.watching, self._cost.on_state:
             self._keep(self._take("left"))
             self.settle()
         self._entered = None
