@@ -15,6 +15,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from chaos.check.judge import judge
 from chaos.faults.kill_worker import KillWorker
@@ -123,7 +124,7 @@ class Recording:
             self.add(f"worker-{attempt * 1000 + rank}", seen)
 
     def strike(self) -> None:
-        place = {"op": 0, "attempt": 0, "rank": 1, "pid": 1, "node_id": "n01"}
+        place: dict[str, Any] = {"op": 0, "attempt": 0, "rank": 1, "pid": 1, "node_id": "n01"}
         for step in (1, 2):
             for rank in range(self.ranks):
                 self.add(f"worker-{rank}", _step(0, rank, EPOCHS // 2, step))
