@@ -32,6 +32,15 @@ def test_the_diagnosis_of_two_resumes_blames_the_right_one() -> None:
     assert "ema is not restored after the resume at epoch 3" in second.sentence
 
 
+def test_without_a_baseline_no_place_is_compared() -> None:
+    (resume,) = verdict_on(KILLED, alone=True).diagnosis
+
+    cursors = [p for p in resume.parts if p.group == "cursor"]
+    assert [(p.standing, p.ours, p.baseline) for p in cursors] == [
+        ("not compared", "", "epoch 2, step 0")
+    ] * 2
+
+
 @pytest.mark.parametrize(
     ("name", "group"),
     [

@@ -60,6 +60,15 @@ def test_what_ray_needs_to_end_a_group_is_no_standstill(seconds: float, validity
     assert drain(SOON, standing_still(SOON, seconds)).validity == validity
 
 
+def test_the_time_before_the_notice_is_ours() -> None:
+    history = SOON.history()
+    (notice,) = rows(history, ev.NoticeGiven)
+    slow = later(history, notice - 1, by_s=60)
+    idle = without(slow, ev.StepDone, lambda e: e.attempt == 0 and (e.epoch, e.step) > (1, 2))
+
+    assert drain(SOON, due_when_lost(idle)).validity == "valid"
+
+
 def test_a_job_whose_steps_take_long_may_stand_as_long() -> None:
     baseline = later(SOON.baseline(), rows(SOON.baseline(), ev.StepDone)[3], by_s=4)
     history = standing_still(SOON, 14)
@@ -69,6 +78,18 @@ def test_a_job_whose_steps_take_long_may_stand_as_long() -> None:
 
     assert next(r for r in results if r.check == "drain").validity == "valid"
     assert next(r for r in slower if r.check == "drain").validity == "invalid"
+
+
+def test_a_notice_for_a_later_attempt_is_laid_beside_that_attempt() -> None:
+    story = Story((Strike(1, 3, 1), Strike(2, 2, 1, kind="preempt_node")))
+    history = story.history()
+    last = rows(history, ev.StepDone, lambda e: e.attempt == 1)[-1]
+    still = later(history, last, by_s=10)
+    lost = max(rows(still, ev.FaultEnded))
+    still = changed(still, ev.NoticeGiven, deadline_ns=still.time_ns(lost) - 500_000)
+
+    assert drain(story).validity == "valid"
+    assert "training stood still" in drain(story, still).summary
 
 
 def test_without_a_baseline_nobody_knows_how_long_is_long() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from chaos.check.judge import judge
+from chaos.check.trial import Course
 from chaos.model import event as ev
 from chaos.model.scenario import Retention
 from chaos.model.verdict import Verdict
@@ -120,6 +121,23 @@ def test_what_a_job_may_lose_follows_from_its_own_saves() -> None:
     assert result_on("lost-work", OWN).validity == "valid"
     early = changed(OWN.history(), ev.Repositioned, epoch=0)
     assert "15 finished steps" in result_on("lost-work", OWN, early).summary
+
+
+def test_a_file_from_elsewhere_is_not_the_runs_own() -> None:
+    files = Course(told_in("g s w:f_1 s r c- s x g l:pretrained s s r c- .")).files
+
+    assert files.loads[1, 0]
+    assert files.newest_loaded(1, 0) is None
+
+
+def test_of_two_files_of_one_moment_the_one_that_was_read_is_told_by_its_digest() -> None:
+    files = Course(told_in("g s w:model w:optimizer s r c- s x g l:model s s r c- .")).files
+    ((_, load),) = files.loads[1, 0]
+
+    origin = files.origin(load)
+
+    assert origin is not None
+    assert origin.path == "model"
 
 
 # -- storage -----------------------------------------------------------------------------------

@@ -45,6 +45,16 @@ def test_a_preemption_counts_from_its_deadline_and_not_from_its_notice() -> None
     assert PREEMPTED.history().time_ns(notice) < due_ns == restart.phases.fault_ns
 
 
+def test_a_group_that_ray_ends_before_the_deadline_took_no_time_to_detect() -> None:
+    (decided,) = rows(PREEMPTED.history(), ev.FailureDecided)
+    due_ns = PREEMPTED.history().time_ns(decided) + 10_000_000
+    history = changed(PREEMPTED.history(), ev.NoticeGiven, deadline_ns=due_ns)
+
+    (restart,) = trial_of(PREEMPTED, history).restarts
+
+    assert restart.phases.seconds["detect_s"] == 0.0
+
+
 def test_a_recovery_that_takes_too_long_names_its_longest_phase() -> None:
     result = result_on("recovery", KILLED, recovery_s=Bound(max=0.5))
 

@@ -2,9 +2,11 @@
 
 import pytest
 
+from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.scenario import Tolerance
+from chaos.model.verdict import CheckResult
 from tests.check.parts import KILLED, TWICE, fresh, lost, part
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, restored_wrong, result_on, shifted, verdict_on, without
@@ -134,18 +136,35 @@ def test_a_second_resume_is_not_blamed_for_the_first() -> None:
     assert "after the resume at epoch 1" in messages[0]
 
 
-def test_what_differs_before_the_fault_is_compared_with_the_runs_own() -> None:
+@pytest.mark.parametrize("name", ["model", "optimizer.momentum_buffer", "optimizer.lr", "schedule"])
+def test_what_differs_before_the_fault_is_compared_with_the_runs_own(name: str) -> None:
     def loose(seen: ev.StateSeen) -> ev.Component:
         done = seen.epoch * KILLED.steps + seen.step
-        return ev.Component(name="model", digest=digest("gpu", done), size=1.0)
+        of = seen.epoch + (seen.moment == "left") if name in ("optimizer.lr", "schedule") else done
+        return ev.Component(name=name, digest=digest("gpu", of), size=1.0)
 
-    history = restored_wrong(KILLED.history(), "model", loose, since=0)
-    right = result_on("state", KILLED, history)
-    gone = result_on("state", KILLED, restored_wrong(history, "model", None))
+    def steady(history: History) -> History:
+        """Tell that a schedule moves on before the report, and stays so to the next epoch."""
+        if name in ("optimizer.lr", "schedule"):
+            return restored_wrong(history, name, moved_on, since=0)
+        return history
 
-    assert right.measures["components_not_repeatable"] == "model"
+    def moved_on(seen: ev.StateSeen) -> ev.Component:
+        epoch = seen.epoch + (seen.moment == "left")
+        return ev.Component(name=name, digest=digest("schedule", epoch), size=1.0)
+
+    history = restored_wrong(KILLED.history(), name, loose, since=0)
+    baseline = steady(KILLED.baseline())
+
+    def state(run: History) -> CheckResult:
+        results = judge(KILLED.plan(), run, baseline).results
+        return next(result for result in results if result.check == "state")
+
+    right, gone = state(history), state(restored_wrong(history, name, None))
+    assert right.measures["components_not_repeatable"] == name
     assert right.validity == "valid"
-    assert "model is not restored" in gone.summary
+    assert right.measures["components_compared"] == 14
+    assert f"{name} is not restored" in gone.summary
 
 
 def test_within_a_tolerance_norms_are_compared_and_generators_are_not() -> None:
