@@ -129,6 +129,14 @@ def test_an_epoch_that_is_left_out_is_a_step_ahead() -> None:
     assert "attempt 1 went ahead" in found.headline
 
 
+def test_an_epoch_without_its_first_step_is_not_said_to_be_in_its_own_order() -> None:
+    base = "g s:a s:b s:c r c s:d s:e s:f r c ."
+    found = verdict("g s:a s:b s:c r c s:d x g<c0 s:e s:f r c .", base)
+
+    assert found.validity == "invalid"
+    assert not any("order of epoch 1" in result.summary for result in found.results)
+
+
 def test_samples_that_are_missing_and_repeated_are_counted() -> None:
     def fed(done: ev.StepDone) -> ev.Inputs:
         return inputs(2, 1, done.rank, ranks=KILLED.ranks, steps=KILLED.steps)

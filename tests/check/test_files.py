@@ -95,6 +95,13 @@ def test_a_file_whose_writing_was_cut_off_is_named_with_its_path() -> None:
         "rank 0 could not read f, whose writing by rank 1 was cut off, and attempt 1 ended on it "
         "(EOFError: ran out of input): write to a temporary name, then rename"
     ) in found.broken[0].summary
+    assert len(found.broken[0].anomalies) == 1
+
+
+def test_a_file_is_there_when_its_writing_is_over() -> None:
+    history = told_in("g s w:f s r c- .")
+
+    assert [save.number for save in Course(history).files.saves] == rows(history, ev.FileSaved)
 
 
 def test_a_job_that_falls_back_to_an_older_file_is_right() -> None:
@@ -159,6 +166,22 @@ def test_a_checkpoint_that_is_gone_is_missed() -> None:
     summary = result_on("checkpoints", story, history).summary
 
     assert "when the run was over it is gone; not one whole checkpoint was left" in summary
+
+
+def test_every_checkpoint_that_is_damaged_is_named_once() -> None:
+    story = Story(KEPT.strikes)
+
+    def gone(seen: ev.StorageSeen) -> tuple[ev.StoredCheckpoint, ...]:
+        damaged = {"checkpoint_0_0"} | ({"checkpoint_1_2"} if seen.op is None else set())
+        return tuple(found for found in seen.checkpoints if found.name not in damaged)
+
+    history = changed(story.history(), ev.StorageSeen, checkpoints=gone)
+
+    found = result_on("checkpoints", story, history).anomalies
+    assert [a.message.partition(" was committed")[0] for a in found] == [
+        "checkpoint_0_0 of epoch 0",
+        "checkpoint_1_2 of epoch 2",
+    ]
 
 
 def test_files_of_another_attempt_in_one_checkpoint_are_a_mixture() -> None:

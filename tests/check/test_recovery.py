@@ -68,6 +68,12 @@ def test_a_restart_after_the_last_step_has_nothing_to_recover() -> None:
     assert result_on("recovery", story).summary == "the restart had no step left to make"
 
 
+def test_a_restart_after_the_last_step_leaves_the_recovery_before_it() -> None:
+    story = Story((Strike(2, 3, 1), Strike(3, moment="committed")))
+
+    assert result_on("recovery", story).measures["recovery_s_max"] == 0.986
+
+
 def test_a_restart_that_makes_no_step_is_unknown() -> None:
     history = without(KILLED.history(), ev.StepDone, lambda e: e.attempt == 1)
     history = without(history, ev.FitReturned)

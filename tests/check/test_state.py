@@ -105,6 +105,25 @@ def test_a_generator_is_not_blamed_for_another_part() -> None:
     assert len(result_on("state", KILLED, history).anomalies) == 1
 
 
+def test_a_generator_is_blamed_for_inputs_that_were_drawn_anew() -> None:
+    def augmented(done: ev.StepDone) -> ev.Inputs:
+        samples = digest("augmented", done.epoch, done.step, done.rank)
+        return ev.Inputs(count=2, digest=samples, samples=samples)
+
+    history = restored_wrong(KILLED.history(), "rng.torch", fresh("rng.torch"))
+    history = changed(history, ev.StepDone, lambda e: e.attempt == 1, inputs=augmented)
+
+    assert verdict_on(KILLED, shifted(history, 2)).broken[0].check == "state"
+
+
+def test_what_is_as_large_as_it_was_and_not_the_same_is_said_to_be_so() -> None:
+    odd = ev.Component(name="model", digest="odd", size=1.12)
+
+    summary = result_on("state", KILLED, lost("model", odd)).summary
+
+    assert ": norm 1.12 here, but not the same to the last bit; " in summary
+
+
 def test_a_generator_is_not_blamed_for_another_order() -> None:
     history = restored_wrong(KILLED.history(), "rng.torch", fresh("rng.torch"))
     verdict = verdict_on(KILLED, in_order_of_epoch_0(shifted(history, 2)))
@@ -134,6 +153,15 @@ def test_a_second_resume_is_not_blamed_for_the_first() -> None:
 
     assert messages == [messages[0]]
     assert "after the resume at epoch 1" in messages[0]
+
+
+def test_what_is_gone_is_blamed_where_the_run_had_left_its_baseline_before() -> None:
+    history = restored_wrong(TWICE.history(), "model", fresh("model"))
+    history = shifted(restored_wrong(history, "ema", None, since=2), 1)
+
+    messages = [a.message for a in result_on("state", TWICE, history).anomalies]
+
+    assert any("ema is not restored after the resume at epoch 3" in m for m in messages)
 
 
 @pytest.mark.parametrize("name", ["model", "optimizer.momentum_buffer", "optimizer.lr", "schedule"])

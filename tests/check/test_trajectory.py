@@ -193,15 +193,6 @@ def test_what_is_right_is_said_only_where_it_was_shown() -> None:
     assert "are right" not in verdict.headline
 
 
-def test_the_headline_names_every_fault() -> None:
-    story = Story((Strike(1, 3, 1), Strike(2, 2, 0), Strike(3, 1, 1)))
-
-    assert verdict_on(story).headline.startswith(
-        "Rank 1 was killed at epoch 1, step 3, rank 0 was killed at epoch 2, step 2 and "
-        "rank 1 was killed at epoch 3, step 1; "
-    )
-
-
 def test_without_a_baseline_there_is_no_trajectory() -> None:
     assert result_on("trajectory", KILLED, alone=True).validity == "unknown"
     assert divergence(Trial(KILLED.plan(), KILLED.history())) is None
