@@ -66,8 +66,8 @@ def check(trial: Trial) -> CheckResult:
 def _windows(trial: Trial) -> Iterator[_Window]:
     strikes: dict[int, Strike] = {strike.op.index: strike for strike in trial.strikes}
     for number, notice in trial.history.of(NoticeGiven):
-        strike = strikes.get(notice.op)
-        if strike is not None and strike.invoked:
+        strike = strikes[notice.op]
+        if strike.invoked:
             since_ns = trial.history.time_ns(number)
             attempt = strike.invoked[0][1].attempt
             yield _Window(number, notice, since_ns, notice.deadline_ns, attempt)

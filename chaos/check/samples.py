@@ -28,8 +28,9 @@ def check(trial: Trial) -> CheckResult:
     if not trial.plan.ops:
         return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
     unseen = blind(NAME, trial, "inputs", ours=ours, theirs=theirs)
-    if unseen is not None or feeds is None:
-        return unseen or nothing_due(NAME, "there is nothing to compare")
+    if unseen is not None:
+        return unseen
+    assert feeds is not None
     finished = list(_finished(trial, feeds))
     why = None if _repeat_as_a_whole(trial, feeds, finished) else unrepeatable(feeds)
     if why is not None and not trial.plan.expect.is_exact:

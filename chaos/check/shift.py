@@ -30,6 +30,6 @@ def _shift(restart: Restart, feeds: Feeds) -> int | None:
             seen.add(0)
             continue
         steps = restart.attempt.by_epoch.get((rank, start.epoch), ())
-        at = feeds.found_at(steps) if steps else None
+        at = feeds.found_at(steps)
         seen.add(None if at is None else at - feeds.due_at(steps[0]))
     return seen.pop() if len(seen) == 1 else None

@@ -30,13 +30,11 @@ from typing import Any
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model import event as ev
-from chaos.model.history import Entry, History
-from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtStep
+from chaos.model.history import History
+from chaos.model.plan import Plan
+from tests.check.scribe import RANKS, Scribe
 from tests.check.story import Story
 from tests.check.watching import digest
-
-RANKS = (0, 1)
 
 
 def told_in(line: str) -> History:
@@ -52,14 +50,10 @@ def plan_of(line: str, **expect: Any) -> Plan:
 
 
 @dataclass
-class _Telling:
-    entries: list[Entry] = field(default_factory=list)
-    ops: list[Op] = field(default_factory=list)
+class _Telling(Scribe):
+    """`saves`: where each file of the job's own was last saved, by path and rank."""
+
     saves: dict[tuple[str, int], tuple[int, int, int]] = field(default_factory=dict)
-    now_ns: int = 1_000_000_000
-    attempt: int = -1
-    epoch: int = 0
-    step: int = 0
 
     def tell(self, line: str) -> History:
         for word in line.split():
@@ -70,21 +64,6 @@ class _Telling:
             head = "step" if head in ("s", "s1") else head
             getattr(self, f"on_{head}")(word)
         return History(self.entries)
-
-    def say(self, source: str, *events: ev.AnyEvent) -> None:
-        for event in events:
-            self.now_ns += 1_000_000
-            entry = Entry(time_ns=self.now_ns, source=source, seq=len(self.entries), what=event)
-            self.entries.append(entry)
-
-    def ranks(self, kind: Any, **fields: Any) -> None:
-        for rank in RANKS:
-            mine = {k: v[rank] if isinstance(v, tuple) else v for k, v in fields.items()}
-            self.say(f"worker-{rank}", kind(attempt=self.attempt, rank=rank, **mine))
-
-    @property
-    def place(self) -> dict[str, int]:
-        return {"epoch": self.epoch, "step": self.step}
 
     def on_g(self, word: str) -> None:
         self.attempt += 1
@@ -106,13 +85,6 @@ class _Telling:
             )
             self.say(f"worker-{rank}", started)
         self.ranks(ev.CheckpointRead, checkpoint=names)
-
-    def open(self, node: str) -> None:
-        places = tuple(
-            ev.WorkerPlace(rank=r, pid=self.attempt * 10 + r, node_id=f"{node}-{r}", node_ip="::1")
-            for r in RANKS
-        )
-        self.say("controller", ev.WorkerGroupStarted(attempt=self.attempt, workers=places))
 
     def on_state(self, word: str) -> None:
         named = [part.split("=") for part in word[1:].split(",")]
@@ -232,29 +204,6 @@ class _Telling:
         late = ev.StepDone(attempt=self.attempt - 1, rank=1, epoch=1, step=2, losses=(1.0,))
         self.say("worker-1", late)
 
-    def strike(self, fault: KillWorker | PreemptNode, *, is_seen: bool = True) -> None:
-        at = AtStep(epoch=self.epoch, step=max(1, self.step), rank=1)
-        kind = "kill_worker" if isinstance(fault, KillWorker) else "preempt_node"
-        done: dict[str, Any] = {kind: fault}
-        self.ops.append(Op(index=len(self.ops), at=at, **done))
-        who: dict[str, Any] = {"op": len(self.ops) - 1, "attempt": self.attempt, "rank": 1}
-        there: dict[str, Any] = {"pid": self.attempt * 10 + 1, "node_id": f"node-{self.attempt}-1"}
-        self.say("chaos", ev.GateReached(**who, **there))
-        self.say("chaos", ev.FaultInvoked(**who, **there, fault=kind))
-        if kind == "kill_worker" and is_seen:
-            self.gone(who["op"])
-
-    def gone(self, op: int) -> None:
-        self.say("chaos", ev.FaultEnded(op=op, status="ok", detail="rank 1 is gone"))
-
-    def decide(self, charged: Any) -> None:
-        self.say(
-            "controller",
-            ev.FailureDecided(
-                attempt=self.attempt, decision="RETRY", charged=charged, error="E", errors={1: "E"}
-            ),
-        )
-
     def on_n(self, word: str) -> None:
         self.strike(PreemptNode(notice_s=1.0))
         op, node = len(self.ops) - 1, f"node-{self.attempt}-1"
@@ -288,10 +237,6 @@ class _Telling:
     def on_H(self, word: str) -> None:  # noqa: N802 (the word's own letter)
         self.say("harness", ev.DeadlinePassed(limit_s=240))
         self.close()
-
-    def close(self) -> None:
-        searched = ev.LeftoversSearched(places=("processes",))
-        self.say("harness", ev.DriverExited(code=0), searched, ev.RunEnded())
 
 
 def _each(value: str) -> tuple[str, str]:

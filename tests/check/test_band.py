@@ -150,6 +150,29 @@ def test_runs_that_agree_leave_no_band(value: float, runs: int) -> None:
     assert band.half <= 1e-9 * max(1.0, abs(value))
 
 
+def test_the_width_of_a_band_follows_from_the_spread_of_its_runs() -> None:
+    # Two runs, s = sqrt(2); 2.5758 is the normal quantile for one false alarm in 100, two-sided.
+    narrow = learn({0: {("x",): [1.0, 3.0]}}, compared=1)[("x",)]
+    # Five runs, s = 0.5477, and the farthest of them lies 0.8 from the mean.
+    wide = learn({0: {("x",): [2.0, 2.0, 2.0, 3.0, 2.0]}}, compared=1)[("x",)]
+
+    assert narrow.middle == 2.0
+    assert narrow.half == pytest.approx(2.5758 * 2**0.5 * 1.5**0.5, 1e-4)
+    assert wide.middle == pytest.approx(2.2)
+    assert wide.half == pytest.approx(2 * 0.8)
+
+
+def test_the_spread_is_pooled_over_eight_places_to_either_side() -> None:
+    series: dict[int, dict[tuple[object, ...], list[float]]] = {
+        place: {(place,): [1.0, 1.0]} for place in range(18)
+    }
+    series[9] = {(9,): [1.0, 3.0]}
+
+    bands = learn(series, compared=18)
+
+    assert [place for place in range(18) if bands[(place,)].half > 0] == list(range(1, 18))
+
+
 def test_one_run_has_no_spread() -> None:
     with pytest.raises(ValueError, match="two runs or more"):
         learn({0: {("x",): [1.0]}}, compared=1)

@@ -49,6 +49,41 @@ def test_an_order_that_was_drawn_anew_is_told_with_its_first_step() -> None:
     )
 
 
+def test_an_order_that_the_baseline_never_had_is_other_inputs_in_the_diagnosis() -> None:
+    (resume,) = verdict_on(KILLED, given(KILLED.history(), of=77, epoch=2)).diagnosis
+
+    order = [(p.standing, p.ours) for p in resume.parts if p.group == "data order"]
+    assert order == [("different", "other inputs"), ("different", "other inputs")]
+
+
+def test_steps_that_were_watched_in_neither_run_are_not_counted_as_compared() -> None:
+    def unwatched(history: History) -> History:
+        return changed(history, ev.StepDone, lambda e: e.epoch in (0, 3), inputs=None)
+
+    results = judge(
+        KILLED.plan(), unwatched(KILLED.history()), unwatched(KILLED.baseline())
+    ).results
+
+    order = next(r for r in results if r.check == "sample-order")
+    assert order.measures == {"inputs_compared": 24, "control_inputs": 18}
+
+
+def test_a_batch_whose_losses_were_never_resolved_is_judged_by_its_samples() -> None:
+    where = lambda e: (e.attempt, e.rank, e.epoch, e.step) == (1, 1, 2, 4)  # noqa: E731
+    fewer = inputs(2, 4, 1, ranks=KILLED.ranks, steps=KILLED.steps)
+    history = changed(
+        KILLED.history(),
+        ev.StepDone,
+        where,
+        losses=None,
+        inputs=ev.Inputs(count=1, digest=fewer.digest, samples=fewer.samples),
+    )
+
+    result = result_on("batch", KILLED, history)
+
+    assert "step 4 of epoch 2 saw 3 samples in" in result.summary
+
+
 def test_inputs_that_nothing_seeds_are_not_compared() -> None:
     def fed(done: ev.StepDone) -> ev.Inputs:
         epoch = done.epoch + 50
@@ -92,6 +127,14 @@ def test_an_epoch_that_is_left_out_is_a_step_ahead() -> None:
 
     assert found.broken[0].check == "cursor"
     assert "attempt 1 went ahead" in found.headline
+
+
+def test_an_epoch_without_its_first_step_is_not_said_to_be_in_its_own_order() -> None:
+    base = "g s:a s:b s:c r c s:d s:e s:f r c ."
+    found = verdict("g s:a s:b s:c r c s:d x g<c0 s:e s:f r c .", base)
+
+    assert found.validity == "invalid"
+    assert not any("order of epoch 1" in result.summary for result in found.results)
 
 
 def test_samples_that_are_missing_and_repeated_are_counted() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from chaos.check.judge import judge
+from chaos.check.trial import Course
 from chaos.model import event as ev
 from chaos.model.scenario import Retention
 from chaos.model.verdict import Verdict
@@ -94,6 +95,13 @@ def test_a_file_whose_writing_was_cut_off_is_named_with_its_path() -> None:
         "rank 0 could not read f, whose writing by rank 1 was cut off, and attempt 1 ended on it "
         "(EOFError: ran out of input): write to a temporary name, then rename"
     ) in found.broken[0].summary
+    assert len(found.broken[0].anomalies) == 1
+
+
+def test_a_file_is_there_when_its_writing_is_over() -> None:
+    history = told_in("g s w:f s r c- .")
+
+    assert [save.number for save in Course(history).files.saves] == rows(history, ev.FileSaved)
 
 
 def test_a_job_that_falls_back_to_an_older_file_is_right() -> None:
@@ -122,6 +130,23 @@ def test_what_a_job_may_lose_follows_from_its_own_saves() -> None:
     assert "15 finished steps" in result_on("lost-work", OWN, early).summary
 
 
+def test_a_file_from_elsewhere_is_not_the_runs_own() -> None:
+    files = Course(told_in("g s w:f_1 s r c- s x g l:pretrained s s r c- .")).files
+
+    assert files.loads[1, 0]
+    assert files.newest_loaded(1, 0) is None
+
+
+def test_of_two_files_of_one_moment_the_one_that_was_read_is_told_by_its_digest() -> None:
+    files = Course(told_in("g s w:model w:optimizer s r c- s x g l:model s s r c- .")).files
+    ((_, load),) = files.loads[1, 0]
+
+    origin = files.origin(load)
+
+    assert origin is not None
+    assert origin.path == "model"
+
+
 # -- storage -----------------------------------------------------------------------------------
 
 
@@ -141,6 +166,22 @@ def test_a_checkpoint_that_is_gone_is_missed() -> None:
     summary = result_on("checkpoints", story, history).summary
 
     assert "when the run was over it is gone; not one whole checkpoint was left" in summary
+
+
+def test_every_checkpoint_that_is_damaged_is_named_once() -> None:
+    story = Story(KEPT.strikes)
+
+    def gone(seen: ev.StorageSeen) -> tuple[ev.StoredCheckpoint, ...]:
+        damaged = {"checkpoint_0_0"} | ({"checkpoint_1_2"} if seen.op is None else set())
+        return tuple(found for found in seen.checkpoints if found.name not in damaged)
+
+    history = changed(story.history(), ev.StorageSeen, checkpoints=gone)
+
+    found = result_on("checkpoints", story, history).anomalies
+    assert [a.message.partition(" was committed")[0] for a in found] == [
+        "checkpoint_0_0 of epoch 0",
+        "checkpoint_1_2 of epoch 2",
+    ]
 
 
 def test_files_of_another_attempt_in_one_checkpoint_are_a_mixture() -> None:

@@ -2,8 +2,10 @@
 
 import pytest
 
+from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import History
+from chaos.model.verdict import CheckResult
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, result_on, told, verdict_on, without
 
@@ -109,3 +111,57 @@ def test_an_end_that_was_not_seen_is_unknown(expected: str) -> None:
     history = unfinished(KILLED)
 
     assert result_on("outcome", KILLED, history, outcome=expected).validity == "unknown"
+
+
+def returning(history: History, *, of: int) -> History:
+    """Tell that fit() returned what rank 0 reported in an epoch."""
+    metrics = next(e.metrics[0] for _, e in history.of(ev.Committed) if e.epoch == of)
+    return changed(history, ev.FitReturned, metrics={**metrics, "added_by_ray": 1})
+
+
+def judged(run: History, baseline: History) -> CheckResult:
+    results = judge(KILLED.plan(), run, baseline).results
+    return next(result for result in results if result.check == "outcome")
+
+
+def test_the_result_is_of_the_last_report_where_the_baselines_is() -> None:
+    baseline = returning(KILLED.baseline(), of=3)
+    stale = returning(KILLED.history(), of=1)
+
+    assert judged(returning(KILLED.history(), of=3), baseline).validity == "valid"
+    assert "returned metrics that are not those of the last report, of epoch 3: {" in (
+        judged(stale, baseline).summary
+    )
+    assert judged(KILLED.history(), baseline).validity == "invalid"
+
+
+def test_a_result_that_is_the_jobs_own_choice_is_not_judged() -> None:
+    assert judged(
+        returning(KILLED.history(), of=1), returning(KILLED.baseline(), of=2)
+    ).validity == ("valid")
+    assert judged(returning(KILLED.history(), of=1), KILLED.baseline()).validity == "valid"
+
+
+def test_the_result_is_rank_0s_report() -> None:
+    def by_rank(history: History) -> History:
+        return changed(
+            history,
+            ev.Committed,
+            metrics=lambda e: tuple({**m, "of": rank} for rank, m in enumerate(e.metrics)),
+        )
+
+    run, baseline = by_rank(KILLED.history()), by_rank(KILLED.baseline())
+    of_rank_1 = changed(returning(run, of=3), ev.FitReturned, metrics={"of": 1})
+
+    assert judged(returning(run, of=3), returning(baseline, of=3)).validity == "valid"
+    assert judged(of_rank_1, returning(baseline, of=3)).validity == "invalid"
+
+
+def test_a_baseline_without_any_attempt_lets_no_check_crash() -> None:
+    baseline = KILLED.baseline()
+    for kind in (ev.WorkerGroupStarted, ev.WorkerStarted, ev.StepDone, ev.Committed, ev.StateSeen):
+        baseline = without(baseline, kind)
+
+    verdict = judge(KILLED.plan(), KILLED.history(), baseline)
+
+    assert not [r for r in verdict.results if "crashed" in r.summary or "Error" in r.summary]
