@@ -46,8 +46,8 @@ def _deeds(trial: Trial) -> str:
     landed = [strike for strike in trial.strikes if strike.landed]
     if not landed:
         return "nothing was done to the job; "
-    deeds = [_deed(strike) for strike in landed]
-    return " and ".join([", ".join(deeds[:-1]), deeds[-1]] if deeds[:-1] else deeds) + "; "
+    *others, last = [_deed(strike) for strike in landed]
+    return f"{', '.join(others)} and {last}; " if others else f"{last}; "
 
 
 def _deed(strike: Strike) -> str:

@@ -188,10 +188,15 @@ def test_a_report_without_a_checkpoint_is_no_save() -> None:
 def test_what_was_reported_before_the_notice_is_no_work_done_after_it() -> None:
     history = LATER.history()
     began = in_window(history, ev.ReportBegun)
+    (notice,) = rows(history, ev.NoticeGiven)
+    early = [history[number] for number in began]
+    entries = list(without_numbers(history, began))
 
-    result = drain(LATER, without_numbers(history, began), jit_checkpoint=True)
+    moved = History([*entries[:notice], *early, *entries[notice:]])
 
-    assert result.validity == "invalid"
+    assert drain(LATER, moved, jit_checkpoint=True).validity == "invalid"
+    gone = without_numbers(history, began)
+    assert drain(LATER, gone, jit_checkpoint=True).validity == "invalid"
 
 
 def test_what_is_committed_after_the_deadline_came_too_late() -> None:

@@ -7,7 +7,7 @@ from chaos.model.scenario import Tolerance
 from chaos.model.verdict import Verdict
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
-from tests.check.tamper import changed, result_on, verdict_on
+from tests.check.tamper import changed, result_on, verdict_on, without
 from tests.check.watching import inputs
 
 KILLED = Story((Strike(2, 3, 1),))
@@ -148,6 +148,15 @@ def test_samples_that_are_missing_and_repeated_are_counted() -> None:
 
     assert verdict.broken[0].check == "samples"
     assert "epoch 2: of 24 samples, 4 were never trained, and 4 once too often" in verdict.headline
+
+
+def test_where_no_epoch_was_finished_on_both_sides_samples_are_not_known_to_be_right() -> None:
+    baseline = without(KILLED.baseline(), ev.Committed)
+    hung = without(KILLED.history(), ev.FitReturned)
+
+    results = judge(KILLED.plan(), hung, baseline).results
+
+    assert next(r for r in results if r.check == "samples").validity == "unknown"
 
 
 def test_at_least_once_forgives_what_was_lost_and_no_more() -> None:

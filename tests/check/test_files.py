@@ -98,6 +98,22 @@ def test_a_file_whose_writing_was_cut_off_is_named_with_its_path() -> None:
     assert len(found.broken[0].anomalies) == 1
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        "g l:pretrained s w:f s r c- s s r c- s v:f x g l:f! g l:f! L",
+        "g l:pretrained! s w:f s r c- s s r c- s v:f x g l:other! l:f! g l:f! L",
+        "g s w:f s r c- s s r c- s v:f x g l:f! x g l:f! L",
+    ],
+)
+def test_a_read_that_failed_is_found_after_others_that_are_no_matter(run: str) -> None:
+    results = verdict(run).results
+
+    assert "could not read f, whose writing by rank 1 was cut off" in (
+        next(r.summary for r in results if r.check == "checkpoints")
+    )
+
+
 def test_a_file_is_there_when_its_writing_is_over() -> None:
     history = told_in("g s w:f s r c- .")
 

@@ -23,6 +23,11 @@ def test_a_right_restart_is_valid(check: str, story: Story) -> None:
 
 
 @pytest.mark.parametrize("check", ["resume-point", "cursor"])
+def test_where_nothing_was_planned_no_restart_is_due(check: str) -> None:
+    assert result_on(check, Story()).summary == "no fault was planned, and nothing restarted"
+
+
+@pytest.mark.parametrize("check", ["resume-point", "cursor"])
 def test_without_a_restart_that_was_due_nothing_can_be_told(check: str) -> None:
     history = Story().history()
 
@@ -265,3 +270,8 @@ def test_an_expected_error_before_the_first_step_leaves_no_epoch_to_count() -> N
     raised = told(history, ev.FitRaised(error="E", message="m"))
 
     assert result_on("epochs", Story(), raised, outcome="error").validity == "valid"
+    struck = result_on("epochs", KILLED, raised, alone=True, outcome="error")
+    assert (struck.validity, struck.summary) == (
+        "unknown",
+        "there is no baseline to count epochs by",
+    )
