@@ -207,7 +207,7 @@ ENTRIES = {
     ),
     "no fault": (
         "  - at: {epoch: 0, step: 1}\n",
-        "4: an entry of faults needs a fault. Add one of kill_worker, kill_node, preempt_node.",
+        f"4: an entry of faults needs a fault. Add one of {', '.join(FAULTS)}.",
     ),
     "fault without a value": (
         "  - at: {epoch: 0, step: 1}\n    kill_node:\n",
