@@ -176,12 +176,12 @@ class Desk:
         return self._journal
 
 
-_DESKS: dict[tuple[Path, int], Desk] = {}
+_DESKS: dict[tuple[Layer, int], Desk] = {}
 
 
 def desk_of(layer: Layer) -> Desk:
     """Give this process's desk for a run, however often its storage was unpickled."""
-    key = (layer.directory, os.getpid())
+    key = (layer, os.getpid())
     if key not in _DESKS:
         _DESKS[key] = Desk(layer)
     return _DESKS[key]
