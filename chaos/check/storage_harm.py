@@ -24,8 +24,8 @@ def harmed(
     for number, effect in effects:
         if effect.rank is None or effect.effect in ("delayed", "cut"):
             continue
-        ends = [e for n, e in ended if n > number and _is_of(e, effect)]
-        raised = any(e.error is not None for e in ends)
+        ends = [(n, e) for n, e in ended if _is_of(e, effect)]
+        raised = any(n > number and e.error is not None for n, e in ends)
         unseen = not ends and any(n > number for n in failed.get(effect.attempt, ()))
         if effect.effect == "killed" or raised or unseen:
             hits.setdefault(effect.attempt, history.time_ns(number))

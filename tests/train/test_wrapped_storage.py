@@ -1,9 +1,10 @@
-"""Wrapped storage is what it wraps, until a fault is due; and then it is that fault, and says so."""
+"""Wrapped storage is what it wraps until a fault is due; then it is that fault, and says so."""
 
 import errno
 import pickle
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,13 @@ moves = st.one_of(
     st.tuples(st.just("append"), names, contents),
     st.tuples(st.just("read"), names),
     st.tuples(st.just("seek"), names),
-    st.tuples(st.just("info"), names),
+    st.tuples(st.just("look"), names),
     st.tuples(st.just("list"), names, st.booleans(), st.booleans()),
     st.tuples(st.just("make"), names, st.booleans()),
     st.tuples(st.just("move"), names, names),
     st.tuples(st.just("copy"), names, names),
     st.tuples(st.just("delete"), names),
-    st.tuples(st.just("delete folder"), names),
+    st.tuples(st.just("delete_folder"), names),
     st.tuples(st.just("empty"), names, st.booleans()),
 )
 
@@ -52,45 +53,61 @@ def as_rank_1() -> Iterator[None]:
 
 def carried_out(storage: fs.FileSystem, root: str, move: tuple[Any, ...]) -> object:
     """Give what one use of storage comes to, with the root's own name left out."""
+    act, name, *more = move
     try:
-        return _done(storage, root, *move)
+        return getattr(Use(storage, root), act)(f"{root}/{name}", *more)
     except (OSError, ValueError) as error:
         number = getattr(error, "errno", None)
         return type(error), number, str(error).replace(root, "")
 
 
-def _done(storage: fs.FileSystem, root: str, act: str, name: str, *more: Any) -> object:
-    path = f"{root}/{name}"
-    match act, more:
-        case "write", (content,):
-            with storage.open_output_stream(path) as file:
-                return file.write(content)
-        case "append", (content,):
-            with storage.open_append_stream(path) as file:
-                return file.write(content)
-        case "read", ():
-            with storage.open_input_stream(path) as file:
-                return file.read()
-        case "seek", ():
-            with storage.open_input_file(path) as file:
-                return file.size(), file.read_at(3, min(1, file.size()))
-        case "info", ():
-            return _told(storage.get_file_info(path), root)
-        case "list", (allow, deep):
-            chosen = fs.FileSelector(path, allow_not_found=allow, recursive=deep)
-            return sorted(_told(info, root) for info in storage.get_file_info(chosen))
-        case "make", (deep,):
-            return storage.create_dir(path, recursive=deep)
-        case "move", (to,):
-            return storage.move(path, f"{root}/{to}")
-        case "copy", (to,):
-            return storage.copy_file(path, f"{root}/{to}")
-        case "delete", ():
-            return storage.delete_file(path)
-        case "delete folder", ():
-            return storage.delete_dir(path)
-        case _:
-            return storage.delete_dir_contents(path, missing_dir_ok=more[0])
+@dataclass
+class Use:
+    """All that one can do with storage."""
+
+    storage: fs.FileSystem
+    root: str
+
+    def write(self, path: str, content: bytes) -> object:
+        with self.storage.open_output_stream(path) as file:
+            return file.write(content)
+
+    def append(self, path: str, content: bytes) -> object:
+        with self.storage.open_append_stream(path) as file:
+            return file.write(content)
+
+    def read(self, path: str) -> object:
+        with self.storage.open_input_stream(path) as file:
+            return file.read()
+
+    def seek(self, path: str) -> object:
+        with self.storage.open_input_file(path) as file:
+            return file.size(), file.read_at(3, min(1, file.size()))
+
+    def look(self, path: str) -> object:
+        return _told(self.storage.get_file_info(path), self.root)
+
+    def list(self, path: str, allow: bool, deep: bool) -> object:
+        chosen = fs.FileSelector(path, allow_not_found=allow, recursive=deep)
+        return sorted(_told(info, self.root) for info in self.storage.get_file_info(chosen))
+
+    def make(self, path: str, deep: bool) -> None:
+        self.storage.create_dir(path, recursive=deep)
+
+    def move(self, path: str, to: str) -> None:
+        self.storage.move(path, f"{self.root}/{to}")
+
+    def copy(self, path: str, to: str) -> None:
+        self.storage.copy_file(path, f"{self.root}/{to}")
+
+    def delete(self, path: str) -> None:
+        self.storage.delete_file(path)
+
+    def delete_folder(self, path: str) -> None:
+        self.storage.delete_dir(path)
+
+    def empty(self, path: str, missing: bool) -> None:
+        self.storage.delete_dir_contents(path, missing_dir_ok=missing)
 
 
 def _told(info: fs.FileInfo, root: str) -> tuple[str, str, int]:
