@@ -62,6 +62,8 @@ def _no_harm(strike: Strike) -> str | None:
         return f"{strike.op} did no harm: {last.detail}"
     if last.status == "info":
         return f"whether {strike.op} did harm cannot be told: {last.detail}"
+    if strike.is_in_storage and not strike.effects:
+        return f"{strike.op} is said to have landed, and storage recorded nothing of it"
     if strike.came_too_late:
         return f"{strike.op} struck nobody: training was over before the node went"
     return None

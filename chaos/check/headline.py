@@ -18,6 +18,15 @@ _DEEDS = {
     "kill_node": "the node of rank {rank} was lost {place}",
     "preempt_node": "the node of rank {rank} was given notice {place} and lost {notice:g} s later",
 }
+# What storage did is told in its own words, and where it was armed is left out.
+_IN_STORAGE = {
+    "fail_upload": "an upload failed",
+    "slow_upload": "an upload was slow",
+    "torn_checkpoint": "a checkpoint was cut in half",
+    "disk_full": "the disk was full",
+    "delayed_visibility": "what was written could not be seen",
+    "corrupt_snapshot": "the list of checkpoints was cut in half",
+}
 _PLACES = {
     "saving": "in the middle of a save of epoch {epoch}",
     "upload_begin": "as its upload of epoch {epoch} began",
@@ -51,6 +60,9 @@ def _deeds(trial: Trial) -> str:
 
 
 def _deed(strike: Strike) -> str:
+    if strike.is_in_storage:
+        details = "; ".join(event.detail for _, event in strike.effects[:1])
+        return f"{_IN_STORAGE[strike.op.kind]}: storage {details}"
     at, notice = strike.op.at, strike.op.preempt_node
     place = (
         _PLACES[at.moment] if isinstance(at, AtMoment) else f"at epoch {at.epoch}, step {at.step}"

@@ -40,7 +40,9 @@ def check(trial: Trial) -> CheckResult:
         if what.kind in _GONE_FOR_GOOD
     ]
     directories = [(n, what) for n, what in left if what.kind == "checkpoint_directory"]
-    landed = sum(strike.landed or strike.is_in_doubt for strike in trial.strikes)
+    landed = sum(
+        max(len(strike.hits), strike.landed or strike.is_in_doubt) for strike in trial.strikes
+    )
     if len(directories) > landed:
         anomalies.append(
             Anomaly(

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 
 from chaos.check.attempt import Attempt
 from chaos.check.ending import Ending
-from chaos.model.event import FaultEnded, FaultInvoked, GateReached, NoticeGiven
+from chaos.check.storage_harm import harmed
+from chaos.faults.armed import STORAGE_FAULTS
+from chaos.model.event import FaultEnded, FaultInvoked, GateReached, NoticeGiven, StorageFaulted
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan
 
@@ -21,6 +23,8 @@ class Strike:
     `hit` is the attempt that it took workers from; None where it did not land,
     or landed on nobody. `is_in_doubt`: it was begun, and may have done harm that
     was not seen. `came_too_late`: training was over before the harm was done.
+    `effects`: what the run's storage did, for a fault that strikes there, and
+    `again`: the further attempts that it took workers from, each with when.
     """
 
     op: Op
@@ -32,6 +36,18 @@ class Strike:
     hit: int | None = None
     is_in_doubt: bool = False
     came_too_late: bool = False
+    effects: tuple[tuple[int, StorageFaulted], ...] = ()
+    again: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def hits(self) -> dict[int, int | None]:
+        """The attempts that it took workers from, each with when the harm was done."""
+        return {} if self.hit is None else {self.hit: self.harm_ns, **dict(self.again)}
+
+    @property
+    def is_in_storage(self) -> bool:
+        """Whether it strikes in the run's storage, and takes no process by itself."""
+        return self.op.kind in STORAGE_FAULTS
 
     @property
     def landed(self) -> bool:
@@ -74,6 +90,7 @@ def strikes(
             ended=over,
             harm_ns=notices.get(op.index, began_ns),
             ended_ns=history.time_ns(over[0][0]) if over else None,
+            effects=tuple((n, e) for n, e in history.of(StorageFaulted) if e.op == op.index),
         )
         found.append(_with_effect(strike, history, attempts, ending))
     return tuple(found)
@@ -85,6 +102,8 @@ def _with_effect(
     if not strike.invoked:
         return strike
     struck = strike.invoked[0][1].attempt
+    if strike.is_in_storage:
+        return _in_storage(strike, history, attempts)
     if not strike.landed:
         # What failed for sure did no harm, unless the attempt broke all the same.
         failed = [event.status for _, event in strike.ended] == ["fail"]
@@ -95,6 +114,18 @@ def _with_effect(
         too_late = hit is None and _was_over(strike, history, attempts, ending)
         return replace(strike, hit=hit, came_too_late=too_late)
     return replace(strike, hit=struck)
+
+
+def _in_storage(strike: Strike, history: History, attempts: Sequence[Attempt]) -> Strike:
+    """Give a strike with the attempts that what storage did has ended, if it did anything."""
+    if not strike.effects:
+        failed = [event.status for _, event in strike.ended] == ["fail"]
+        return replace(strike, is_in_doubt=not failed)
+    hits = harmed(strike.effects, history, attempts)
+    if not hits:
+        return replace(strike, harm_ns=history.time_ns(strike.effects[0][0]))
+    (first, harm_ns), *again = hits.items()
+    return replace(strike, hit=first, harm_ns=harm_ns, again=tuple(again))
 
 
 def _was_over(

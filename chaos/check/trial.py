@@ -102,8 +102,8 @@ class Trial:
         """The strikes that took workers from an attempt, by the attempt's index."""
         found: dict[int, tuple[Strike, ...]] = {}
         for strike in self.strikes:
-            if strike.hit is not None:
-                found[strike.hit] = (*found.get(strike.hit, ()), strike)
+            for attempt in strike.hits:
+                found[attempt] = (*found.get(attempt, ()), strike)
         return found
 
     @property
@@ -243,6 +243,8 @@ class Trial:
         if self.error_was_expected:
             return "fit() raised, as expected, and nothing restarted"
         if self.run.ending.is_finished and not self.hits:
+            if any(strike.is_in_storage for strike in self.strikes):
+                return "what storage did ended no attempt, and nothing restarted"
             return "training was over before the fault took effect, and nothing restarted"
         return None
 

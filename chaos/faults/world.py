@@ -9,12 +9,13 @@ Status: TypeAlias = Literal["ok", "fail", "info"]
 
 @dataclass(frozen=True)
 class Victim:
-    """Who is struck, resolved at the moment the gate was reached."""
+    """Who is struck, resolved at the moment the gate was reached; `op` is the op that strikes."""
 
     attempt: int
     rank: int
     pid: int
     node_id: str
+    op: int = -1
 
 
 @dataclass(frozen=True)
@@ -60,3 +61,9 @@ class World(Protocol):
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Wait until the cluster itself counts the node as dead, and say whether it does."""
+
+    def arm_storage(self, victim: Victim) -> None:
+        """Let the storage fault of the victim's op take effect when its rank next gives cause."""
+
+    def await_storage(self, victim: Victim) -> str | None:
+        """Wait until storage itself says what the op's fault did; None: the run ended before."""

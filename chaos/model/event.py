@@ -66,6 +66,7 @@ from chaos.model.events.strike import (
     GateReached,
     GateReleased,
     NoticeGiven,
+    StorageFaulted,
 )
 
 AnyEvent: TypeAlias = (
@@ -100,6 +101,7 @@ AnyEvent: TypeAlias = (
     | GateReleased
     | FaultInvoked
     | NoticeGiven
+    | StorageFaulted
     | FaultEnded
     | CheckpointDeleted
     | Declared
@@ -155,6 +157,7 @@ __all__ = [
     "StackTaken",
     "StateSeen",
     "StepDone",
+    "StorageFaulted",
     "StorageSeen",
     "StoredCheckpoint",
     "TrainFnEnded",

@@ -7,13 +7,29 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from chaos.faults.corrupt_snapshot import CorruptSnapshot
+from chaos.faults.delayed_visibility import DelayedVisibility
+from chaos.faults.disk_full import DiskFull
+from chaos.faults.fail_upload import FailUpload
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
+from chaos.faults.slow_upload import SlowUpload
+from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.model.trigger import Trigger
 from chaos.record import Record
 
-Fault: TypeAlias = KillWorker | KillNode | PreemptNode
+Fault: TypeAlias = (
+    KillWorker
+    | KillNode
+    | PreemptNode
+    | FailUpload
+    | SlowUpload
+    | TornCheckpoint
+    | DiskFull
+    | DelayedVisibility
+    | CorruptSnapshot
+)
 Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
 Validity: TypeAlias = Literal["valid", "invalid", "unknown"]
 
@@ -109,6 +125,12 @@ class FaultEntry(Record):
     kill_worker: KillWorker | None = None
     kill_node: KillNode | None = None
     preempt_node: PreemptNode | None = None
+    fail_upload: FailUpload | None = None
+    slow_upload: SlowUpload | None = None
+    torn_checkpoint: TornCheckpoint | None = None
+    disk_full: DiskFull | None = None
+    delayed_visibility: DelayedVisibility | None = None
+    corrupt_snapshot: CorruptSnapshot | None = None
 
     @model_validator(mode="after")
     def _names_one_fault(self) -> Self:

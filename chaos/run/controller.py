@@ -241,7 +241,7 @@ class ChaosController:
         if victim is None:
             return Outcome("fail", f"no worker holds rank {op.fault.rank}")
         try:
-            return op.fault.strike(self._world, victim, release)
+            return op.fault.strike(self._world, replace(victim, op=op.index), release)
         except ProcessLookupError as error:
             return Outcome("fail", f"the target was already gone: {error}")
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the harm is uncertain

@@ -6,6 +6,7 @@ verdict.json   the judgement               report.html  junit.xml
 journals/      one per process             logs/        output and stacks
 storage/       where the job kept its checkpoints
 saves/         by whom and where in training each file that a job saved was saved
+storage-faults/  which faults storage was armed with, and what it did
 """
 
 import json
@@ -49,6 +50,11 @@ class RunDirectory:
     def saves(self) -> Path:
         """By whom and where in training each file that the job saved was saved."""
         return self.path / "saves"
+
+    @property
+    def storage_faults(self) -> Path:
+        """Which faults the run's storage was armed with, and what it did."""
+        return self.path / "storage-faults"
 
     def save_history(self, history: History, *, name: str = HISTORY) -> None:
         """Write a merged history."""

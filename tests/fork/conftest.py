@@ -56,6 +56,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
         ops: tuple[FaultEntry, ...] = (),
         baseline: History | None = None,
         watch: Watch | None = None,
+        expect: Expect | None = None,
         **args: Any,
     ) -> Judged:
         numbered = tuple(
@@ -78,7 +79,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
             ),
             shape=Shape(nodes=workers + spares, cpus_per_node=1),
             ops=numbered,
-            expect=Expect(),
+            expect=expect or Expect(),
             watch=watch or Watch(),
             limits=Limits(run_s=run_s),
         )

@@ -20,6 +20,7 @@ class FakeWorld:
         self.deadline = threading.Event()
         self.deadline.set()
         self.over = False
+        self.effect: str | None = "raised on rank 1"
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
         if self.gone_already:
@@ -42,6 +43,12 @@ class FakeWorld:
 
     def lose_node(self, node_id: str) -> None:
         self.done.append(f"lose {node_id}")
+
+    def arm_storage(self, victim: Victim) -> None:
+        self.done.append(f"arm op {victim.op} for rank {victim.rank}")
+
+    def await_storage(self, victim: Victim) -> str | None:
+        return self.effect
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         return self.dies

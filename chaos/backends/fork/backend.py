@@ -30,6 +30,7 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.model.plan import Plan
+from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
@@ -105,7 +106,8 @@ class Run:
             self.journal.add(DriverExited(code=1))
             self._end(interrupted=False)
             return
-        world = ForkWorld(self.clock, plan.shape.nodes)
+        armed = ArmedFaults(self.directory.storage_faults)
+        world = ForkWorld(self.clock, plan.shape.nodes, armed)
         chaos = Journal(self.directory.journals, "chaos", role="chaos", clock=self.clock)
         controller = ChaosController(plan, world, chaos, look=look_for(plan, self.directory))
         server = GateServer(self.address.controller.partition(":")[2], controller, world)

@@ -8,21 +8,22 @@ from collections.abc import Mapping
 import psutil
 
 from chaos.faults.world import Victim
+from chaos.run.armed import ArmedFaults, StorageWorld
 from chaos.run.clock import Clock, seconds_since
 
 POLL_S = 0.002
 
 
-class ForkWorld:
+class ForkWorld(StorageWorld):
     """A node is a name that some workers were started under; losing it ends them at once."""
 
-    def __init__(self, clock: Clock, nodes: int) -> None:
+    def __init__(self, clock: Clock, nodes: int, armed: ArmedFaults) -> None:
+        super().__init__(armed, clock)
         self._clock = clock
         self._lock = threading.Lock()
         self._live = [f"node-{number}" for number in range(nodes)]
         self._deadlines: dict[str, int] = {}
         self._group: dict[int, Victim] = {}
-        self.over = False
 
     # -- asked by the driver ---------------------------------------------------------------
 

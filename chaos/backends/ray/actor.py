@@ -9,6 +9,7 @@ from chaos.backends.ray import compat
 from chaos.backends.train.storage import look_for
 from chaos.faults.world import Victim
 from chaos.model.event import Committed
+from chaos.run.armed import ArmedFaults, StorageWorld
 from chaos.run.clock import Clock, SystemClock, seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
@@ -18,14 +19,14 @@ POLL_S = 0.05
 CALL_S = 30.0
 
 
-class RayWorld:
+class RayWorld(StorageWorld):
     """Does harm through node agents and Ray's own calls."""
 
-    def __init__(self, address: str, agents: dict[str, Any]) -> None:
+    def __init__(self, address: str, agents: dict[str, Any], armed: ArmedFaults) -> None:
+        self._clock: Clock = SystemClock()
+        super().__init__(armed, self._clock)
         self._address = address
         self._agents = agents
-        self._clock: Clock = SystemClock()
-        self.over = False
         self.handles: dict[tuple[int, int], Any] = {}
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
@@ -92,7 +93,7 @@ class ChaosActor:
     def __init__(self, directory: str, address: str, agents: dict[str, Any]) -> None:
         run = RunDirectory(Path(directory))
         journal = Journal(run.journals, "chaos", role="chaos", clock=SystemClock())
-        self._world = RayWorld(address, agents)
+        self._world = RayWorld(address, agents, ArmedFaults(run.storage_faults))
         plan = run.load_plan()
         self._controller = ChaosController(plan, self._world, journal, look=look_for(plan, run))
 

@@ -130,6 +130,13 @@ def on_checkpoint_deleted(tell: Callable[[str], None]) -> None:
     checkpoint_manager.delete_fs_path = delete
 
 
+def snapshot_name() -> str:
+    """Name the file in which Ray's controller keeps its list of checkpoints."""
+    from ray.train.v2._internal.constants import CHECKPOINT_MANAGER_SNAPSHOT_FILENAME
+
+    return str(CHECKPOINT_MANAGER_SNAPSHOT_FILENAME)
+
+
 def workers_of(worker_group: Any) -> list[tuple[int, int, str, str, Any]]:  # noqa: ANN401
     """Give (rank, pid, node id, node ip, actor handle) of each worker of a group."""
     return [

@@ -7,6 +7,7 @@ from typing import Any
 
 from chaos.backends.train import compat
 from chaos.backends.train.address import ControllerPort, RunAddress
+from chaos.backends.train.here import HERE
 from chaos.backends.train.saves import Saves
 from chaos.faults.world import Victim
 from chaos.model.event import (
@@ -71,7 +72,7 @@ class Observer:
     def group_started(self, worker_group: Any) -> None:  # noqa: ANN401
         """Record an attempt, and tell the chaos controller who holds each rank."""
         workers = compat.workers_of(worker_group)
-        attempt = self._attempts
+        HERE.attempt = attempt = self._attempts
         self._attempts += 1
         handed = compat.checkpoint_handed_to(worker_group)
         self._next_epoch = 0 if handed is None else self._epochs.get(handed, -1) + 1

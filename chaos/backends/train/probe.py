@@ -16,6 +16,7 @@ from typing import Any
 from chaos.backends.train import compat
 from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.cursor import Cursor, Record
+from chaos.backends.train.here import HERE
 from chaos.backends.train.steps import Losses, StepHook
 from chaos.backends.train.watchers import Watchers
 from chaos.faults.world import Victim
@@ -75,6 +76,7 @@ class Probe:
         checkpoint = compat.checkpoint_name(context.checkpoint)
         epoch = lineage["epochs"].get(checkpoint, -1) + 1
         victim = Victim(attempt=lineage["attempt"], rank=rank, pid=pid, node_id=node_id)
+        HERE.attempt, HERE.rank = victim.attempt, rank
         plan, controller = directory.load_plan(), address.connect()
         probe = cls(plan, journal, controller, victim=victim, epoch=epoch)
         journal.add(
@@ -165,6 +167,7 @@ class Probe:
         An asynchronous upload travels in a thread of its own while training
         goes on: which epoch it belongs to cannot be told, and it has no place.
         """
+        HERE.upload += 1
         if threading.get_ident() != self._reporting:
             return
         self._journal.add(UploadBegun(**self._cursor.who(), epoch=self._cursor.epoch))
