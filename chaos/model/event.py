@@ -62,6 +62,7 @@ from chaos.model.events.state import (
 )
 from chaos.model.events.strike import (
     FaultEnded,
+    FaultHealed,
     FaultInvoked,
     GateReached,
     GateReleased,
@@ -101,6 +102,7 @@ AnyEvent: TypeAlias = (
     | FaultInvoked
     | NoticeGiven
     | FaultEnded
+    | FaultHealed
     | CheckpointDeleted
     | Declared
     | FileLoaded
@@ -127,6 +129,7 @@ __all__ = [
     "Event",
     "FailureDecided",
     "FaultEnded",
+    "FaultHealed",
     "FaultInvoked",
     "FileLoaded",
     "FileSaveBegun",

@@ -29,7 +29,12 @@ Trained: TypeAlias = (
 )
 Reported: TypeAlias = ev.ReportBegun | ev.ReportReturned | ev.UploadBegun | ev.UploadEnded
 Struck: TypeAlias = (
-    ev.GateReached | ev.GateReleased | ev.FaultInvoked | ev.NoticeGiven | ev.FaultEnded
+    ev.GateReached
+    | ev.GateReleased
+    | ev.FaultInvoked
+    | ev.NoticeGiven
+    | ev.FaultEnded
+    | ev.FaultHealed
 )
 
 
@@ -178,6 +183,8 @@ def _of_a_strike(event: Struck) -> str:
             text = f"op {event.op}: loss of node {event.node_id[:8]} announced"
         case ev.FaultEnded():
             text = f"op {event.op}: {event.status}: {event.detail}"
+        case ev.FaultHealed():
+            text = f"op {event.op}: healed: {event.detail}"
         case _:
             assert_never(event)
     return text

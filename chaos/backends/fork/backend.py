@@ -199,7 +199,7 @@ class Run:
             self._watch()
             interrupted = False
         finally:
-            world.over = True
+            world.witness.over = True
             controller.finish(within_s=END_S)
             server.close()
             chaos.close()

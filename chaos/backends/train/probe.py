@@ -16,8 +16,10 @@ from typing import Any
 from chaos.backends.train import compat
 from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.cursor import Cursor, Record
+from chaos.backends.train.obedience import Obedience
 from chaos.backends.train.steps import Losses, StepHook
 from chaos.backends.train.watchers import Watchers
+from chaos.errors import InjectedError
 from chaos.faults.world import Victim
 from chaos.model.event import (
     CheckpointRead,
@@ -31,8 +33,8 @@ from chaos.model.event import (
     UploadEnded,
     WorkerStarted,
 )
-from chaos.model.plan import Plan
-from chaos.model.trigger import AtMoment, AtStep, Moment
+from chaos.model.plan import Op, Plan
+from chaos.model.trigger import AtStep, Moment
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
@@ -57,11 +59,13 @@ class Probe:
         self._victim = victim
         self._cursor = Cursor(victim.attempt, victim.rank, epoch)
         self._watchers = Watchers(plan.watch, Record(self._cursor, journal.add, self.failed))
+        self._obedience = Obedience(controller.obeyed, SystemClock())
         self._reporting = 0
+        self._holds: set[int] = set()
         self._armed_steps: dict[tuple[int, int], list[int]] = {}
         self._armed_moments: dict[tuple[int, Moment], list[int]] = {}
         for op in plan.ops:
-            self._arm(op.index, op.at)
+            self._arm(op)
 
     @classmethod
     def start(cls, address: RunAddress, lineage: dict[str, Any]) -> "Probe":
@@ -124,6 +128,7 @@ class Probe:
             place = cursor.epoch, cursor.step
             self._journal.add(StepDone(**cursor.place(), losses=losses, inputs=inputs))
             self._watchers.step_done()
+        self._obedience.step_done()
         for index in self._armed_steps.get(place, ()):
             self._arrive(index)
         return place
@@ -145,7 +150,8 @@ class Probe:
             self._journal.add(ReportBegun(**self._cursor.who(), epoch=self._cursor.epoch))
         self._look(self._watchers.report_begun)
         for index in self._armed_moments.get((self._cursor.epoch, "reported"), ()):
-            self._controller.await_hold(index)
+            if index in self._holds:  # of ranks that raise together, one asks for the hold
+                self._controller.await_hold(index)
 
     def report_returned(self, error: BaseException | None) -> None:
         """Record that `report()` returned, which is not a commit, and count an epoch."""
@@ -196,9 +202,13 @@ class Probe:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _arm(self, index: int, place: AtStep | AtMoment) -> None:
-        if place.rank != self._victim.rank:
+    def _arm(self, op: Op) -> None:
+        index, place = op.index, op.at
+        leads = place.rank == self._victim.rank
+        if not (leads or op.orders_all) or not op.may_strike(self._victim.attempt):
             return
+        if leads:
+            self._holds.add(index)
         if isinstance(place, AtStep):
             self._armed_steps.setdefault((place.epoch, place.step), []).append(index)
         else:
@@ -209,12 +219,14 @@ class Probe:
             self._arrive(index)
 
     def _arrive(self, index: int) -> None:
-        self._controller.arrive(index, self._victim)
+        self._obedience.obey(self._controller.arrive(index, self._victim))
 
     def _look(self, act: Callable[[], None]) -> None:
         """Do what is done for the record alone; the rest of a hook goes on where it fails."""
         try:
             act()
+        except InjectedError:
+            raise  # the harm that was ordered is meant for the user's run
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
             self.failed("watch", error)
 

@@ -41,6 +41,13 @@ class NoticeGiven(Event, frozen=True, kw_only=True):
     deadline_ns: int
 
 
+class FaultHealed(Event, frozen=True, kw_only=True):
+    """What a fault did was undone, or there was nothing left to undo."""
+
+    op: int
+    detail: str
+
+
 class FaultEnded(Event, frozen=True, kw_only=True):
     """What a strike came to; `ok` only where the effect was seen."""
 
