@@ -1,5 +1,6 @@
 """The verdict in one sentence, for a person."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from chaos.check.diagnosis import cause
@@ -15,6 +16,11 @@ from chaos.model.verdict import CheckResult
 
 _DEEDS = {
     "kill_worker": "rank {rank} was killed {place}",
+    "raise_in_worker": "rank {rank} raised {place}",
+    "pause_worker": "rank {rank} was paused {place}",
+    "slow_worker": "rank {rank} was slowed down {place}",
+    "hang_worker": "rank {rank} hung {place}",
+    "poison_step": "rank {rank} met a poisoned step {place}",
     "kill_node": "the node of rank {rank} was lost {place}",
     "preempt_node": "the node of rank {rank} was given notice {place} and lost {notice:g} s later",
 }
@@ -46,20 +52,24 @@ def _deeds(trial: Trial) -> str:
     landed = [strike for strike in trial.strikes if strike.landed]
     if not landed:
         return "nothing was done to the job; "
-    deeds = [_deed(strike) for strike in landed]
+    times = Counter(strike.op.index for strike in landed)
+    firsts = {strike.op.index: strike for strike in reversed(landed)}
+    deeds = [_deed(firsts[index], times[index]) for index in dict.fromkeys(times)]
     return " and ".join([", ".join(deeds[:-1]), deeds[-1]] if deeds[:-1] else deeds) + "; "
 
 
-def _deed(strike: Strike) -> str:
+def _deed(strike: Strike, times: int) -> str:
     at, notice = strike.op.at, strike.op.preempt_node
     place = (
         _PLACES[at.moment] if isinstance(at, AtMoment) else f"at epoch {at.epoch}, step {at.step}"
     )
-    return _DEEDS[strike.op.kind].format(
+    again = f" in {times} attempts" if times > 1 else ""
+    deed = _DEEDS[strike.op.kind].format(
         rank=strike.rank,
         place=place.format(epoch=at.epoch),
         notice=notice.notice_s if notice else 0,
     )
+    return f"{deed}{again}"
 
 
 def _good(trial: Trial) -> str:

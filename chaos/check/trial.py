@@ -242,6 +242,8 @@ class Trial:
             return None
         if self.error_was_expected:
             return "fit() raised, as expected, and nothing restarted"
+        if self.run.ending.is_finished and all(s.spares for s in self.strikes):
+            return "the fault ended no attempt, and nothing restarted"
         if self.run.ending.is_finished and not self.hits:
             return "training was over before the fault took effect, and nothing restarted"
         return None
