@@ -9,7 +9,7 @@ keys leave the choice open it would speak of the wrong record.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from chaos.model.scenario import FAULTS
+from chaos.model.fault_entry import FAULTS
 from chaos.model.trigger import MOMENTS
 from chaos.scenario.problem import Loc, Problem
 from chaos.scenario.source import Lines, Plain

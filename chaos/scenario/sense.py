@@ -7,7 +7,7 @@ file does not hide an answer.
 from collections.abc import Iterator
 from pathlib import Path
 
-from chaos.model.scenario import FAULTS
+from chaos.model.fault_entry import FAULTS
 from chaos.plan.make import NODE_FAULTS, nodes_for
 from chaos.scenario.problem import Loc, Problem
 from chaos.scenario.source import Lines, Plain

@@ -15,13 +15,13 @@ from chaos.errors import ScenarioError
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
+from chaos.model.fault_entry import FaultEntry
 from chaos.model.scenario import (
     Bound,
     Charges,
     ClusterShape,
     Expect,
     FailureBudget,
-    FaultEntry,
     Job,
     Limits,
     Retention,

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import ScenarioError, UsageError
+from chaos.model.fault_entry import FAULTS as KINDS
 from chaos.scenario.load import load_scenario
 
 JOB = "scenario: x\njob: {script: job.py, workers: 2}\n"
@@ -207,7 +208,7 @@ ENTRIES = {
     ),
     "no fault": (
         "  - at: {epoch: 0, step: 1}\n",
-        "4: an entry of faults needs a fault. Add one of kill_worker, kill_node, preempt_node.",
+        f"4: an entry of faults needs a fault. Add one of {', '.join(KINDS)}.",
     ),
     "fault without a value": (
         "  - at: {epoch: 0, step: 1}\n    kill_node:\n",
