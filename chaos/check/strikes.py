@@ -99,7 +99,8 @@ def _turns(op: Op, history: History) -> Iterator[tuple[tuple[int, ...], _Invoked
     if not op.is_repeated or len(invoked) < 2:  # noqa: PLR2004 - one turn, or none
         yield gates, invoked, ended
         return
-    starts = [0, *(number for number, _ in invoked[1:])]
+    begins = (max((g for g in gates if g < n), default=n) for n, _ in invoked[1:])
+    starts = [0, *begins]
     for start, end in zip(starts, [*starts[1:], len(history)], strict=True):
         yield (
             tuple(n for n in gates if start <= n < end),
