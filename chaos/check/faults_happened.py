@@ -15,7 +15,7 @@ from chaos.model.event import (
 )
 from chaos.model.history import History
 from chaos.model.plan import Op
-from chaos.model.trigger import AtMoment, AtStep, Moment
+from chaos.model.trigger import AtMoment, AtRecovery, AtStep, Moment
 from chaos.model.verdict import CheckResult
 
 NAME = "faults-happened"
@@ -87,6 +87,8 @@ def _how_far(strike: Strike, history: History) -> str:
         return f"{who} was held at its place, and nothing was done to it"
     if isinstance(at, AtMoment):
         return _how_far_in_reports(at, who, history)
+    if isinstance(at, AtRecovery):
+        return f"{who} began no attempt after one that op {at.recovering_from} struck"
     return _how_far_in_steps(at, who, history)
 
 

@@ -11,7 +11,7 @@ from chaos.check.trajectory import NAME as TRAJECTORY
 from chaos.check.trajectory import difference, divergence
 from chaos.check.trial import Trial
 from chaos.model.scenario import Validity
-from chaos.model.trigger import AtMoment
+from chaos.model.trigger import AtMoment, AtRecovery
 from chaos.model.verdict import CheckResult
 
 _DEEDS = {
@@ -60,9 +60,12 @@ def _deeds(trial: Trial) -> str:
 
 def _deed(strike: Strike, times: int) -> str:
     at, notice = strike.op.at, strike.op.preempt_node
-    place = (
-        _PLACES[at.moment] if isinstance(at, AtMoment) else f"at epoch {at.epoch}, step {at.step}"
-    )
+    if isinstance(at, AtMoment):
+        place = _PLACES[at.moment]
+    elif isinstance(at, AtRecovery):
+        place = "as it began to recover"
+    else:
+        place = f"at epoch {at.epoch}, step {at.step}"
     again = f" in {times} attempts" if times > 1 else ""
     deed = _DEEDS[strike.op.kind].format(
         rank=strike.rank,

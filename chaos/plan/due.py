@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from chaos.model.event import AnyEvent, Committed, FaultEnded, FaultInvoked, GateReached
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtMoment
+from chaos.model.trigger import AtMoment, AtRecovery
 
 
 def due_ops(plan: Plan, recorded: Iterable[AnyEvent]) -> tuple[Op, ...]:
@@ -52,3 +52,14 @@ def commits_before(op: Op) -> int:
     if isinstance(op.at, AtMoment) and op.at.moment == "committed":
         return op.at.epoch + 1
     return op.at.epoch
+
+
+def is_recovering(at: AtRecovery, attempt: int, recorded: Iterable[AnyEvent]) -> bool:
+    """Say whether an attempt comes after one that the op which `at` refers to has struck."""
+    begun = (e for e in recorded if isinstance(e, FaultInvoked) and e.op == at.recovering_from)
+    return any(event.attempt < attempt for event in begun)
+
+
+def holds_polls(op: Op) -> bool:
+    """Say whether an op needs Ray's controller held between two polls."""
+    return isinstance(op.at, AtMoment) and op.at.moment == "reported"

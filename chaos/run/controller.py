@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from chaos.faults.order import Order
-from chaos.faults.world import Healed, Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Victim, World
 from chaos.model.event import (
     AnyEvent,
     Committed,
@@ -22,9 +22,10 @@ from chaos.model.event import (
 )
 from chaos.model.event import GateReleased as Released
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtMoment
-from chaos.plan.due import commits_before, due_ops, is_spent
+from chaos.model.trigger import AtRecovery
+from chaos.plan.due import commits_before, due_ops, holds_polls, is_recovering, is_spent
 from chaos.run.gate import Gate
+from chaos.run.healing import healed
 from chaos.run.journal import Journal
 
 STRIKE_LIMIT_S = 900.0
@@ -116,7 +117,7 @@ class ChaosController:
         with self._changed:
             if victim.rank != op.at.rank:
                 return self._order_for_all(op, victim)
-            if self._over or self._is_spent(op, victim):
+            if self._over or self._is_spent(op, victim) or not self._is_its_attempt(op, victim):
                 return None
             self._record(
                 GateReached(
@@ -172,6 +173,20 @@ class ChaosController:
         if key not in self._orders and self._is_struck(op, victim):  # it is about to be told
             self._changed.wait_for(lambda: self._over or key in self._orders, timeout=1.0)
         return self._orders.get(key)
+
+    def _is_its_attempt(self, op: Op, victim: Victim) -> bool:
+        """Say whether the attempt recovers from the op that this one refers to, if to any.
+
+        Where it does, its group is waited for: whoever is struck must be known.
+        """
+        if not isinstance(op.at, AtRecovery):
+            return True
+        if not is_recovering(op.at, victim.attempt, self._recorded):
+            return False
+        return self._changed.wait_for(
+            lambda: self._over or any(v.attempt >= victim.attempt for v in self._group.values()),
+            timeout=self._plan.limits.gate_s,
+        )
 
     def _may_hold(self, op: Op) -> bool:
         """Say whether an op may yet strike in the attempt that runs."""
@@ -258,8 +273,12 @@ class ChaosController:
             # Whoever else asked for a hold in this attempt may be dead now and never come.
             self._let_poll(*self._holding)
         release()
-        if outcome.status == "ok" and victim is not None and isinstance(op.fault, Healed):
-            detail = op.fault.heal(self._world, victim)
+        if outcome.status == "ok" and victim is not None:
+            self._heal(op, victim)
+
+    def _heal(self, op: Op, victim: Victim) -> None:
+        detail = healed(op.fault, self._world, victim)
+        if detail is not None:
             self._journal.add(FaultHealed(op=op.index, detail=detail))
 
     def _record_storage(self, op: Op) -> None:
@@ -279,8 +298,3 @@ class ChaosController:
             return Outcome("fail", f"the target was already gone: {error}")
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the harm is uncertain
             return Outcome("info", f"{type(error).__name__}: {error}")
-
-
-def holds_polls(op: Op) -> bool:
-    """Say whether an op needs Ray's controller held between two polls."""
-    return isinstance(op.at, AtMoment) and op.at.moment == "reported"

@@ -19,8 +19,8 @@ from chaos.model.event import (
     WorkerPlace,
 )
 from chaos.model.plan import Plan
+from chaos.plan.due import holds_polls
 from chaos.run.clock import SystemClock
-from chaos.run.controller import holds_polls
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
 

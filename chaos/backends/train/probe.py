@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtStep, Moment
+from chaos.model.trigger import AtRecovery, AtStep, Moment
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
@@ -62,6 +63,7 @@ class Probe:
         self._obedience = Obedience(controller.obeyed, SystemClock())
         self._reporting = 0
         self._holds: set[int] = set()
+        self._armed_starts: list[int] = []
         self._armed_steps: dict[tuple[int, int], list[int]] = {}
         self._armed_moments: dict[tuple[int, Moment], list[int]] = {}
         for op in plan.ops:
@@ -95,7 +97,7 @@ class Probe:
         _answer_with_stacks(directory, f"rank-{rank}-{pid}")
         compat.on_first_get_checkpoint(probe.checkpoint_read)
         compat.on_upload(probe.part_uploaded)
-        compat.on_train_fn_end(probe.train_fn_ended)
+        compat.around_train_fn(probe.train_fn_begins, probe.train_fn_ended)
         probe.install(directory, was_handed_none=checkpoint is None)
         return probe
 
@@ -190,6 +192,11 @@ class Probe:
         if threading.get_ident() == self._reporting:
             self._look(lambda: self._watchers.part_uploaded(folder, checkpoint))
 
+    def train_fn_begins(self) -> None:
+        """Stop where an op waits for this attempt to begin."""
+        for index in self._armed_starts:
+            self._look(partial(self._arrive, index))
+
     def train_fn_ended(self, error: BaseException | None) -> None:
         """Record that the train function returned, or raised."""
         self._look(lambda: self._watchers.train_fn_ended(error))
@@ -209,7 +216,9 @@ class Probe:
             return
         if leads:
             self._holds.add(index)
-        if isinstance(place, AtStep):
+        if isinstance(place, AtRecovery):
+            self._armed_starts.append(index)
+        elif isinstance(place, AtStep):
             self._armed_steps.setdefault((place.epoch, place.step), []).append(index)
         else:
             self._armed_moments.setdefault((place.epoch, place.moment), []).append(index)
