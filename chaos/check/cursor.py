@@ -37,9 +37,11 @@ def check(trial: Trial) -> CheckResult:
             _shifted(restart, trial)
         )
         whole = sum(_is_whole(restart, start, trial) for start in _starts(restart))
-        if whole == 0 and restart is trial.restarts[-1]:
+        if whole == 0 and restart is trial.restarts[-1] and not trial.error_was_expected:
             doubts.append(f"no rank finished the first epoch of attempt {restart.attempt.index}")
         counted += whole
+    if not counted and not anomalies and trial.error_was_expected:
+        return nothing_due(NAME, "the job stopped, as expected, before it had an epoch whole again")
     return conclude(
         NAME,
         anomalies=anomalies,

@@ -1,6 +1,6 @@
 """Did what was planned to be done to the job really happen?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from chaos.check.result import conclude, nothing_due
 from chaos.check.strikes import Strike
@@ -14,7 +14,8 @@ from chaos.model.event import (
     UploadEnded,
 )
 from chaos.model.history import History
-from chaos.model.trigger import AtMoment, AtStep, Moment
+from chaos.model.plan import Op
+from chaos.model.trigger import AtMoment, AtRecovery, AtStep, Moment
 from chaos.model.verdict import CheckResult
 
 NAME = "faults-happened"
@@ -38,6 +39,7 @@ def check(trial: Trial) -> CheckResult:
     if not trial.plan.ops:
         return nothing_due(NAME, "no fault was planned")
     doubts = [doubt for s in trial.strikes if (doubt := _doubt(s, trial.history))]
+    doubts += [doubt for op in trial.plan.ops if (doubt := _attempts_missing(op, trial.strikes))]
     landed = [s for s in trial.strikes if s.landed and not s.came_too_late]
     details = "; ".join(strike.ended[0][1].detail for strike in landed)
     return conclude(NAME, doubts=doubts, evidence=len(landed), summary=details)
@@ -54,6 +56,17 @@ def _doubt(strike: Strike, history: History) -> str | None:
     if not strike.ended:
         return f"{op} was begun, and what came of it was not recorded"
     return _no_harm(strike)
+
+
+def _attempts_missing(op: Op, strikes: Sequence[Strike]) -> str | None:
+    """Name the attempts that an op was meant for and did not strike, once it has struck any."""
+    if op.raise_in_worker is None or op.raise_in_worker.attempts is None:
+        return None
+    struck = {e.attempt for s in strikes if s.op == op for _, e in s.invoked}
+    missing = sorted(set(op.raise_in_worker.attempts) - struck)
+    if not struck or not missing:
+        return None
+    return f"{op} never struck attempt {' and '.join(map(str, missing))}"
 
 
 def _no_harm(strike: Strike) -> str | None:
@@ -76,6 +89,8 @@ def _how_far(strike: Strike, history: History) -> str:
         return f"{who} was held at its place, and nothing was done to it"
     if isinstance(at, AtMoment):
         return _how_far_in_reports(at, who, history)
+    if isinstance(at, AtRecovery):
+        return f"{who} began no attempt after one that op {at.recovering_from} struck"
     return _how_far_in_steps(at, who, history)
 
 

@@ -1,5 +1,6 @@
 """The verdict in one sentence, for a person."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from chaos.check.diagnosis import cause
@@ -10,11 +11,16 @@ from chaos.check.trajectory import NAME as TRAJECTORY
 from chaos.check.trajectory import difference, divergence
 from chaos.check.trial import Trial
 from chaos.model.scenario import Validity
-from chaos.model.trigger import AtMoment
+from chaos.model.trigger import AtMoment, AtRecovery
 from chaos.model.verdict import CheckResult
 
 _DEEDS = {
     "kill_worker": "rank {rank} was killed {place}",
+    "raise_in_worker": "rank {rank} raised {place}",
+    "pause_worker": "rank {rank} was paused {place}",
+    "slow_worker": "rank {rank} was slowed down {place}",
+    "hang_worker": "rank {rank} hung {place}",
+    "poison_step": "rank {rank} met a poisoned step {place}",
     "kill_node": "the node of rank {rank} was lost {place}",
     "preempt_node": "the node of rank {rank} was given notice {place} and lost {notice:g} s later",
 }
@@ -55,23 +61,31 @@ def _deeds(trial: Trial) -> str:
     landed = [strike for strike in trial.strikes if strike.landed]
     if not landed:
         return "nothing was done to the job; "
-    *others, last = [_deed(strike) for strike in landed]
+    times = Counter(strike.op.index for strike in landed)
+    firsts = {strike.op.index: strike for strike in reversed(landed)}
+    deeds = [_deed(firsts[index], times[index]) for index in dict.fromkeys(times)]
+    *others, last = deeds
     return f"{', '.join(others)} and {last}; " if others else f"{last}; "
 
 
-def _deed(strike: Strike) -> str:
+def _deed(strike: Strike, times: int) -> str:
     if strike.is_in_storage:
         details = "; ".join(event.detail for _, event in strike.effects[:1])
         return f"{_IN_STORAGE[strike.op.kind]}: storage {details}"
     at, notice = strike.op.at, strike.op.preempt_node
-    place = (
-        _PLACES[at.moment] if isinstance(at, AtMoment) else f"at epoch {at.epoch}, step {at.step}"
-    )
-    return _DEEDS[strike.op.kind].format(
+    if isinstance(at, AtMoment):
+        place = _PLACES[at.moment]
+    elif isinstance(at, AtRecovery):
+        place = "as it began to recover"
+    else:
+        place = f"at epoch {at.epoch}, step {at.step}"
+    again = f" in {times} attempts" if times > 1 else ""
+    deed = _DEEDS[strike.op.kind].format(
         rank=strike.rank,
         place=place.format(epoch=at.epoch),
         notice=notice.notice_s if notice else 0,
     )
+    return f"{deed}{again}"
 
 
 def _good(trial: Trial) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from chaos.check.attempt import Attempt
 from chaos.check.pace import last_sign, pauses
 from chaos.check.result import conclude, nothing_due, plural
 from chaos.check.terminates import held_by_us
@@ -9,6 +10,7 @@ from chaos.check.trial import Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "progress"
+CIRCLES_MIN = 3
 
 
 def check(trial: Trial) -> CheckResult:
@@ -20,11 +22,13 @@ def check(trial: Trial) -> CheckResult:
     more. A straggler is slower than that nowhere; ranks that wait for one
     that never comes are (Lightning-AI/pytorch-lightning#20806,
     ray-project/ray PR #58229). Starting is `recovery`'s to time, and while a
-    rank is held by us nobody is late.
+    rank is held by us nobody is late. Nor may a run be at its limit because
+    it retries for ever what fails each time at the same place, with nothing
+    committed since (ray-project/ray#29553).
     """
     limit_s = max(trial.plan.expect.recovery_s.max, trial.plan.limits.gate_s)
     steps = sum(len(attempt.steps) for attempt in trial.run.attempts)
-    anomalies = [*_pauses(trial, limit_s), *_at_the_end(trial, limit_s)]
+    anomalies = [*_pauses(trial, limit_s), *_at_the_end(trial, limit_s), *_in_circles(trial)]
     ended_by_itself = trial.run.ending.is_finished or trial.error_was_expected
     if not steps and not anomalies and ended_by_itself:
         return nothing_due(NAME, "no step was watched, and the job ended by itself")
@@ -60,3 +64,25 @@ def _at_the_end(trial: Trial, limit_s: float) -> Iterator[Anomaly]:
             message=f"hung: {what}, {idle_s:.0f} s before the limit of {ended[1].limit_s:g} s",
             events=(*(() if last is None else (last[0],)), ended[0]),
         )
+
+
+def _in_circles(trial: Trial) -> Iterator[Anomaly]:
+    """Find attempts that failed one after the other, up to the limit, and committed nothing."""
+    if trial.run.ending.deadline is None:
+        return
+    vain: list[Attempt] = []
+    for attempt in reversed(trial.run.attempts):
+        is_last = attempt is trial.run.attempts[-1]
+        if attempt.commits or not (attempt.decisions or is_last):
+            break
+        vain.insert(0, attempt)
+    failed = [attempt for attempt in vain if attempt.decisions]
+    if len(failed) < CIRCLES_MIN:
+        return
+    last = failed[-1].decisions[-1]
+    yield Anomaly(
+        message=f"it goes in circles: attempts {failed[0].index} to {failed[-1].index} each failed "
+        f"and committed nothing, up to the limit of {trial.run.ending.deadline[1].limit_s:g} s; "
+        f"the last one of {last.event.error}",
+        events=(*(attempt.decisions[-1].number for attempt in failed),),
+    )

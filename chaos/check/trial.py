@@ -242,11 +242,16 @@ class Trial:
             return None
         if self.error_was_expected:
             return "fit() raised, as expected, and nothing restarted"
-        if self.run.ending.is_finished and not self.hits:
-            if any(strike.is_in_storage for strike in self.strikes):
-                return "what storage did ended no attempt, and nothing restarted"
-            return "training was over before the fault took effect, and nothing restarted"
-        return None
+        return self._why_it_went_on() if self.run.ending.is_finished else None
+
+    def _why_it_went_on(self) -> str | None:
+        if all(strike.spares for strike in self.strikes):
+            return "the fault ended no attempt, and nothing restarted"
+        if self.hits:
+            return None
+        if any(strike.is_in_storage for strike in self.strikes):
+            return "what storage did ended no attempt, and nothing restarted"
+        return "training was over before the fault took effect, and nothing restarted"
 
     @property
     def why_no_step_was_due(self) -> str | None:

@@ -54,9 +54,12 @@ def _torn(trial: Trial) -> Iterator[str]:
 def _killed_pids(trial: Trial) -> set[int]:
     invoked = [event for _, event in trial.history.of(FaultInvoked)]
     on_nodes = {op.index for op in trial.plan.ops if op.kind in NODE_FAULTS}
+    on_all = {op.index for op in trial.plan.ops if op.kill_worker and op.kill_worker.ranks == "all"}
     lost_nodes = {e.node_id for e in invoked if e.op in on_nodes}
-    places = (place for attempt in trial.run.attempts for place in attempt.places)
-    return {e.pid for e in invoked} | {p.pid for p in places if p.node_id in lost_nodes}
+    groups = {e.attempt for e in invoked if e.op in on_all}
+    places = [(a.index, place) for a in trial.run.attempts for place in a.places]
+    struck = {p.pid for index, p in places if p.node_id in lost_nodes or index in groups}
+    return {e.pid for e in invoked} | struck
 
 
 def _unheard(attempt: Attempt) -> Iterator[str]:

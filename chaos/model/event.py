@@ -62,6 +62,7 @@ from chaos.model.events.state import (
 )
 from chaos.model.events.strike import (
     FaultEnded,
+    FaultHealed,
     FaultInvoked,
     GateReached,
     GateReleased,
@@ -103,6 +104,7 @@ AnyEvent: TypeAlias = (
     | NoticeGiven
     | StorageFaulted
     | FaultEnded
+    | FaultHealed
     | CheckpointDeleted
     | Declared
     | FileLoaded
@@ -129,6 +131,7 @@ __all__ = [
     "Event",
     "FailureDecided",
     "FaultEnded",
+    "FaultHealed",
     "FaultInvoked",
     "FileLoaded",
     "FileSaveBegun",

@@ -7,29 +7,9 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from chaos.faults.corrupt_snapshot import CorruptSnapshot
-from chaos.faults.delayed_visibility import DelayedVisibility
-from chaos.faults.disk_full import DiskFull
-from chaos.faults.fail_upload import FailUpload
-from chaos.faults.kill_node import KillNode
-from chaos.faults.kill_worker import KillWorker
-from chaos.faults.preempt_node import PreemptNode
-from chaos.faults.slow_upload import SlowUpload
-from chaos.faults.torn_checkpoint import TornCheckpoint
-from chaos.model.trigger import Trigger
+from chaos.model.fault_entry import FaultEntry
 from chaos.record import Record
 
-Fault: TypeAlias = (
-    KillWorker
-    | KillNode
-    | PreemptNode
-    | FailUpload
-    | SlowUpload
-    | TornCheckpoint
-    | DiskFull
-    | DelayedVisibility
-    | CorruptSnapshot
-)
 Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
 Validity: TypeAlias = Literal["valid", "invalid", "unknown"]
 
@@ -116,50 +96,6 @@ class ClusterShape(Record):
         description="left out: what the workers need, and a spare for each node that is lost",
     )
     cpus_per_node: PositiveInt = 1
-
-
-class FaultEntry(Record):
-    """One fault at one place; exactly one fault key."""
-
-    at: Trigger
-    kill_worker: KillWorker | None = None
-    kill_node: KillNode | None = None
-    preempt_node: PreemptNode | None = None
-    fail_upload: FailUpload | None = None
-    slow_upload: SlowUpload | None = None
-    torn_checkpoint: TornCheckpoint | None = None
-    disk_full: DiskFull | None = None
-    delayed_visibility: DelayedVisibility | None = None
-    corrupt_snapshot: CorruptSnapshot | None = None
-
-    @model_validator(mode="after")
-    def _names_one_fault(self) -> Self:
-        if len(self._named()) != 1:
-            given = ", ".join(self._named()) or "none"
-            raise ValueError(f"an entry needs exactly one of {', '.join(FAULTS)}; it has {given}")
-        return self
-
-    def _named(self) -> list[str]:
-        return [name for name in FAULTS if getattr(self, name) is not None]
-
-    @property
-    def kind(self) -> str:
-        """The fault's key in YAML, such as `kill_worker`."""
-        return self._named()[0]
-
-    @property
-    def fault(self) -> Fault:
-        """The fault itself."""
-        fault: Fault = getattr(self, self.kind)
-        return fault
-
-    @property
-    def victim_rank(self) -> int | None:
-        """The rank that is struck: the fault's own, or the trigger's."""
-        return self.at.rank if self.fault.rank is None else self.fault.rank
-
-
-FAULTS = tuple(name for name in FaultEntry.model_fields if name != "at")
 
 
 class Bound(Record):

@@ -5,8 +5,9 @@ import re
 from os.path import normpath
 from pathlib import Path
 
+from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import FAULTS, FaultEntry, Job, Scenario
+from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import Trigger
 
 NODE_FAULTS = ("kill_node", "preempt_node")

@@ -35,6 +35,7 @@ Struck: TypeAlias = (
     | ev.NoticeGiven
     | ev.StorageFaulted
     | ev.FaultEnded
+    | ev.FaultHealed
 )
 
 
@@ -185,6 +186,8 @@ def _of_a_strike(event: Struck) -> str:
             text = f"op {event.op}: storage: {event.detail}"
         case ev.FaultEnded():
             text = f"op {event.op}: {event.status}: {event.detail}"
+        case ev.FaultHealed():
+            text = f"op {event.op}: healed: {event.detail}"
         case _:
             assert_never(event)
     return text

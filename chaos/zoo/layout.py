@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 from pydantic import PositiveInt
 
 from chaos.model.plan import Op
-from chaos.model.trigger import MOMENTS, AtMoment, AtStep, Trigger
+from chaos.model.trigger import MOMENTS, AtMoment, Trigger
 from chaos.record import Record
 
 # When a job saves, and where: in checkpoints that it reports, or in a directory of its own.
@@ -47,7 +47,7 @@ class Layout:
 
     def passed(self, at: Trigger) -> tuple[int, int, int]:
         """Give what sorts the places of one rank in the order in which it passes them."""
-        if isinstance(at, AtStep):
+        if not isinstance(at, AtMoment):
             return at.epoch, 0, at.step
         saves_first = at.moment == "saving" and self.saves == "in its own directory"
         return at.epoch, -1 if saves_first else 1 + MOMENTS.index(at.moment), 0

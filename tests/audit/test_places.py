@@ -52,6 +52,7 @@ def exists(op: Op, extent: Extent) -> bool:
         return False
     if isinstance(at, AtStep):
         return at.step <= extent.steps.get((at.epoch, at.rank), 0)
+    assert isinstance(at, AtMoment)
     if at.moment == "saving":
         return (at.epoch, at.rank) in extent.saves
     if at.moment in ("upload_begin", "upload_end"):

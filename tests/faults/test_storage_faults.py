@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from chaos.faults.armed import STORAGE_FAULTS
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.world import Victim
-from chaos.model.scenario import FAULTS, Fault, FaultEntry
+from chaos.model.fault_entry import FAULTS, Fault, FaultEntry
 from chaos.model.trigger import AtStep
 
 AT = AtStep(epoch=1, step=1, rank=1)

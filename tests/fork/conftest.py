@@ -11,9 +11,10 @@ from chaos.backends.fork.backend import ForkBackend
 from chaos.check.judge import judge
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
+from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget, FaultEntry, Job, Limits, Watch
+from chaos.model.scenario import Expect, FailureBudget, Job, Limits, Watch
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Verdict
 from chaos.run.directory import RunDirectory, create

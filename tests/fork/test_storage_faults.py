@@ -17,7 +17,8 @@ from chaos.model.event import (
     StorageFaulted,
     WorkerStarted,
 )
-from chaos.model.scenario import Expect, FaultEntry
+from chaos.model.fault_entry import FaultEntry
+from chaos.model.scenario import Expect
 from chaos.model.trigger import AtMoment, AtStep
 from tests.fork.conftest import Judged, RunJob, kill
 

@@ -24,8 +24,9 @@ from chaos.model.event import (
     TrainFnEnded,
     WatchCost,
 )
+from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import History
-from chaos.model.scenario import FaultEntry, Watch
+from chaos.model.scenario import Watch
 from chaos.model.trigger import AtMoment
 from tests.fork.conftest import ROOT, RunJob, kill
 

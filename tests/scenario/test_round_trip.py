@@ -21,13 +21,13 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.torn_checkpoint import TornCheckpoint
+from chaos.model.fault_entry import FaultEntry
 from chaos.model.scenario import (
     Bound,
     Charges,
     ClusterShape,
     Expect,
     FailureBudget,
-    FaultEntry,
     Job,
     Limits,
     Retention,

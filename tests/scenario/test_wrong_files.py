@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import ScenarioError, UsageError
-from chaos.model.scenario import FAULTS as KINDS
+from chaos.model.fault_entry import FAULTS as KINDS
 from chaos.scenario.load import load_scenario
 
 JOB = "scenario: x\njob: {script: job.py, workers: 2}\n"
@@ -240,6 +240,17 @@ ENTRIES = {
     "step and moment": (
         "  - at:\n      step: 1\n      epoch: 0\n      moment: reported\n    kill_node: {}\n",
         "7: at has both step and moment. Keep the one that is meant.",
+    ),
+    "moment and recovery": (
+        "  - at: {epoch: 0, moment: reported, recovering_from: 0}\n    kill_node: {}\n",
+        "4: at has both moment and recovering_from. Keep the one that is meant.",
+    ),
+    "recovery from itself": (
+        "  - at: {recovering_from: 0}\n    kill_node: {}\n",
+        (
+            "4: recovering_from must name an earlier entry of faults, got 0. "
+            "This is entry 0; the first is 0."
+        ),
     ),
     "misspelt step": (
         "  - at: {epoch: 1, stp: 3}\n    kill_node: {}\n",

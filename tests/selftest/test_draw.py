@@ -18,6 +18,7 @@ def drawn(seed: int, **changes: int) -> tuple[Case, ...]:
 def exists(course: Layout, at: Trigger) -> bool:
     if isinstance(at, AtStep):
         return at.epoch < course.reports and 1 <= at.step <= course.steps[at.epoch]
+    assert isinstance(at, AtMoment)
     if at.moment == "saving" and course.saves == "in its own directory":
         return 1 <= at.epoch <= course.reports
     return at.epoch < course.reports

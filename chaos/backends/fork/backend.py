@@ -116,7 +116,7 @@ class Run:
             self._watch()
             interrupted = False
         finally:
-            world.over = True
+            world.over = world.witness.over = True
             controller.finish(within_s=END_S)
             server.close()
             chaos.close()

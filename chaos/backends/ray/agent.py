@@ -44,6 +44,16 @@ class NodeAgent:
             self._clock.sleep(POLL_S)
         return True
 
+    def is_stopped(self, pid: int, within_s: float) -> bool:
+        """Wait until a process of this node is stopped, and say whether it is."""
+        process = self._own(pid)
+        start = self._clock.now_ns()
+        while process.status() != psutil.STATUS_STOPPED:
+            if seconds_since(start, self._clock) > within_s:
+                return False
+            self._clock.sleep(POLL_S)
+        return True
+
     def lose_node(self) -> None:
         """End the raylet and everything below it, this agent last. Does not return."""
         below = self._raylet.children(recursive=True)

@@ -96,8 +96,10 @@ def on_upload(tell: Callable[[Path, str], None]) -> None:
     context._upload_checkpoint = upload  # noqa: SLF001
 
 
-def on_train_fn_end(tell: Callable[[BaseException | None], None]) -> None:
-    """Call `tell` when the train function returns, or with what it raises."""
+def around_train_fn(
+    begin: Callable[[], None], tell: Callable[[BaseException | None], None]
+) -> None:
+    """Call `begin` before the train function, `tell` when it returns, or with what it raises."""
     runner = train_context().execution_context.training_thread_runner
     run = runner.run
 
@@ -105,6 +107,7 @@ def on_train_fn_end(tell: Callable[[BaseException | None], None]) -> None:
         @functools.wraps(target)
         def told() -> Any:  # noqa: ANN401
             try:
+                begin()
                 result = target()
             except BaseException as error:
                 tell(error)

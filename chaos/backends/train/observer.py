@@ -20,8 +20,8 @@ from chaos.model.event import (
     WorkerPlace,
 )
 from chaos.model.plan import Plan
+from chaos.plan.due import holds_polls
 from chaos.run.clock import SystemClock
-from chaos.run.controller import holds_polls
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
 
@@ -140,15 +140,15 @@ class Observer:
             self._next_epoch = position.epoch
 
     def _failure_decided(self, error: Any, *, raises: bool) -> None:  # noqa: ANN401
-        self._journal.add(
-            FailureDecided(
-                attempt=max(self._attempts - 1, 0),
-                decision="RAISE" if raises else "RETRY",
-                charged=compat.charged_budget(error),
-                error=compat.failure_name(error),
-                errors=compat.failures_by_rank(error),
-            )
+        event = FailureDecided(
+            attempt=max(self._attempts - 1, 0),
+            decision="RAISE" if raises else "RETRY",
+            charged=compat.charged_budget(error),
+            error=compat.failure_name(error),
+            errors=compat.failures_by_rank(error),
         )
+        self._journal.add(event)
+        self._controller.failure_decided(event)
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:

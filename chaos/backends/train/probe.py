@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from chaos.backends.train import compat
 from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.here import HERE
+from chaos.backends.train.obedience import Obedience
 from chaos.backends.train.steps import Losses, StepHook
 from chaos.backends.train.watchers import Watchers
+from chaos.errors import InjectedError
 from chaos.faults.world import Victim
 from chaos.model.event import (
     CheckpointRead,
@@ -32,8 +35,8 @@ from chaos.model.event import (
     UploadEnded,
     WorkerStarted,
 )
-from chaos.model.plan import Plan
-from chaos.model.trigger import AtMoment, AtStep, Moment
+from chaos.model.plan import Op, Plan
+from chaos.model.trigger import AtRecovery, AtStep, Moment
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
@@ -58,11 +61,14 @@ class Probe:
         self._victim = victim
         self._cursor = Cursor(victim.attempt, victim.rank, epoch)
         self._watchers = Watchers(plan.watch, Record(self._cursor, journal.add, self.failed))
+        self._obedience = Obedience(controller.obeyed, SystemClock())
         self._reporting = 0
+        self._holds: set[int] = set()
+        self._armed_starts: list[int] = []
         self._armed_steps: dict[tuple[int, int], list[int]] = {}
         self._armed_moments: dict[tuple[int, Moment], list[int]] = {}
         for op in plan.ops:
-            self._arm(op.index, op.at)
+            self._arm(op)
 
     @classmethod
     def start(cls, address: RunAddress, lineage: dict[str, Any]) -> "Probe":
@@ -93,7 +99,7 @@ class Probe:
         _answer_with_stacks(directory, f"rank-{rank}-{pid}")
         compat.on_first_get_checkpoint(probe.checkpoint_read)
         compat.on_upload(probe.part_uploaded)
-        compat.on_train_fn_end(probe.train_fn_ended)
+        compat.around_train_fn(probe.train_fn_begins, probe.train_fn_ended)
         probe.install(directory, was_handed_none=checkpoint is None)
         return probe
 
@@ -126,6 +132,7 @@ class Probe:
             place = cursor.epoch, cursor.step
             self._journal.add(StepDone(**cursor.place(), losses=losses, inputs=inputs))
             self._watchers.step_done()
+        self._obedience.step_done()
         for index in self._armed_steps.get(place, ()):
             self._arrive(index)
         return place
@@ -147,7 +154,8 @@ class Probe:
             self._journal.add(ReportBegun(**self._cursor.who(), epoch=self._cursor.epoch))
         self._look(self._watchers.report_begun)
         for index in self._armed_moments.get((self._cursor.epoch, "reported"), ()):
-            self._controller.await_hold(index)
+            if index in self._holds:  # of ranks that raise together, one asks for the hold
+                self._controller.await_hold(index)
 
     def report_returned(self, error: BaseException | None) -> None:
         """Record that `report()` returned, which is not a commit, and count an epoch."""
@@ -187,6 +195,11 @@ class Probe:
         if threading.get_ident() == self._reporting:
             self._look(lambda: self._watchers.part_uploaded(folder, checkpoint))
 
+    def train_fn_begins(self) -> None:
+        """Stop where an op waits for this attempt to begin."""
+        for index in self._armed_starts:
+            self._look(partial(self._arrive, index))
+
     def train_fn_ended(self, error: BaseException | None) -> None:
         """Record that the train function returned, or raised."""
         self._look(lambda: self._watchers.train_fn_ended(error))
@@ -199,10 +212,16 @@ class Probe:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _arm(self, index: int, place: AtStep | AtMoment) -> None:
-        if place.rank != self._victim.rank:
+    def _arm(self, op: Op) -> None:
+        index, place = op.index, op.at
+        leads = place.rank == self._victim.rank
+        if not (leads or op.orders_all) or not op.may_strike(self._victim.attempt):
             return
-        if isinstance(place, AtStep):
+        if leads:
+            self._holds.add(index)
+        if isinstance(place, AtRecovery):
+            self._armed_starts.append(index)
+        elif isinstance(place, AtStep):
             self._armed_steps.setdefault((place.epoch, place.step), []).append(index)
         else:
             self._armed_moments.setdefault((place.epoch, place.moment), []).append(index)
@@ -212,12 +231,14 @@ class Probe:
             self._arrive(index)
 
     def _arrive(self, index: int) -> None:
-        self._controller.arrive(index, self._victim)
+        self._obedience.obey(self._controller.arrive(index, self._victim))
 
     def _look(self, act: Callable[[], None]) -> None:
         """Do what is done for the record alone; the rest of a hook goes on where it fails."""
         try:
             act()
+        except InjectedError:
+            raise  # the harm that was ordered is meant for the user's run
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
             self.failed("watch", error)
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeAlias
 
+from chaos.errors import InjectedError
 from chaos.model.event import Inputs
 
 Losses: TypeAlias = tuple[float | str, ...]
@@ -117,6 +118,8 @@ class StepHook:
             return  # a forked child, such as a data loader's, is not this rank
         try:
             self._record_step()
+        except InjectedError:
+            raise  # the harm that was ordered is meant for the user's step
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("step", error)
 

@@ -60,6 +60,13 @@ class StorageFaulted(Event, frozen=True, kw_only=True):
     detail: str
 
 
+class FaultHealed(Event, frozen=True, kw_only=True):
+    """What a fault did was undone, or there was nothing left to undo."""
+
+    op: int
+    detail: str
+
+
 class FaultEnded(Event, frozen=True, kw_only=True):
     """What a strike came to; `ok` only where the effect was seen."""
 

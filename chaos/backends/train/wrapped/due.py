@@ -16,8 +16,8 @@ from chaos.faults.fail_upload import FailUpload
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.model.event import StorageFaulted
+from chaos.model.fault_entry import Fault
 from chaos.model.plan import Op
-from chaos.model.scenario import Fault
 from chaos.run.armed import ArmedFaults, Hidden
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory

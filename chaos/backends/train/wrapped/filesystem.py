@@ -15,8 +15,8 @@ from chaos.faults.disk_full import DiskFull
 from chaos.faults.fail_upload import FailUpload
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.torn_checkpoint import TornCheckpoint
+from chaos.model.fault_entry import Fault
 from chaos.model.plan import Op
-from chaos.model.scenario import Fault
 
 
 class Wrapped(fs.PyFileSystem):  # type: ignore[misc]
