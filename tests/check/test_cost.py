@@ -124,35 +124,6 @@ def test_a_node_that_nobody_uses_any_more_costs_nothing_when_it_is_lost() -> Non
     assert trial_of(story, history).strikes[0].hit is None
 
 
-@pytest.mark.parametrize(
-    ("other", "decision", "validity"),
-    [
-        ("kill_node", "RETRY", "valid"),
-        ("kill_node", "RAISE", "invalid"),
-        ("kill_worker", "RETRY", "invalid"),
-    ],
-)
-def test_a_start_may_time_out_where_one_of_the_strikes_took_a_node(
-    other: Any, decision: str, validity: str
-) -> None:
-    story = Story((Strike(2, 3, 1), Strike(2, 3, 0, kind=other)))
-    history = KILLED.history()
-    invoked = [event for _, event in changed(history, ev.FaultInvoked, op=1).of(ev.FaultInvoked)]
-    ended = [event for _, event in changed(history, ev.FaultEnded, op=1).of(ev.FaultEnded)]
-    waited = ev.FailureDecided(
-        attempt=0,
-        decision=decision,  # type: ignore[arg-type]
-        charged="controller",
-        error="WorkerGroupStartupTimeoutError",
-        errors={},
-    )
-
-    assert (
-        result_on("retry-budget", story, told(history, *invoked, *ended, waited)).validity
-        == validity
-    )
-
-
 def test_a_failure_that_nobody_caused_is_named() -> None:
     charge = ev.FailureDecided(
         attempt=1, decision="RETRY", charged="failures", error="OutOfMemory", errors={}

@@ -101,6 +101,18 @@ def test_inputs_that_nothing_seeds_are_not_compared() -> None:
     assert tolerant.validity == "valid"
 
 
+def test_samples_that_are_drawn_with_replacement_and_no_seed_are_not_compared() -> None:
+    def fed(done: ev.StepDone) -> ev.Inputs:
+        step = 1 + done.step // 2
+        return inputs(done.epoch, step, done.rank, ranks=KILLED.ranks, steps=KILLED.steps)
+
+    history = changed(KILLED.history(), ev.StepDone, inputs=fed)
+
+    assert result_on("samples", KILLED, history).validity == "unknown"
+    tolerant = result_on("samples", KILLED, history, loss_tolerance=Tolerance(relative=0.1))
+    assert (tolerant.validity, tolerant.evidence) == ("valid", 0)
+
+
 def test_a_job_that_goes_back_to_the_head_of_an_epoch_trained_steps_again() -> None:
     found = verdict("g s:a s:b r c s:c s:d r c s:d s:a r c s:b x g<c2 s:d s:a r c s:b s:c r c .")
 

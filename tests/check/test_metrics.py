@@ -258,3 +258,16 @@ def test_a_counter_is_judged_up_to_an_expected_error() -> None:
     story = Story((Strike(2, 3, 1),), budget=0)
 
     assert result_on("metrics", story, outcome="error").evidence == 4
+
+
+def test_a_whole_number_that_had_other_values_before_the_fault_is_no_counter() -> None:
+    story = Story((Strike(2, 3, 1),))
+    history = changed(
+        story.history(),
+        ev.Committed,
+        metrics=lambda e: tuple({**m, "epoch": m["epoch"] + 100} for m in e.metrics),
+    )
+
+    result = result_on("metrics", story, history)
+
+    assert (result.validity, result.evidence) == ("valid", 0)

@@ -165,3 +165,9 @@ def test_a_baseline_without_any_attempt_lets_no_check_crash() -> None:
     verdict = judge(KILLED.plan(), KILLED.history(), baseline)
 
     assert not [r for r in verdict.results if "crashed" in r.summary or "Error" in r.summary]
+
+
+def test_the_last_attempt_of_a_job_that_finished_ended_by_itself_whether_seen_or_not() -> None:
+    result = result_on("ack", Story(KILLED.strikes, watch=False))
+
+    assert result.summary == "2 reports of the attempt that ended by itself, each committed"

@@ -1,5 +1,7 @@
 """What a profile adds to a band, and what a band says of the state."""
 
+from dataclasses import replace
+
 import pytest
 
 from chaos.check.band import Interval, Key
@@ -71,6 +73,7 @@ def test_a_number_that_no_clean_run_had_lies_in_no_band() -> None:
     pair = Pair(9, FIRST, 0, "loss", 2.0, 2.1, FIRST, 1)
 
     assert not leeway("relaxed").allows(pair)
+    assert leeway("relaxed").allows(replace(pair, ours=2.1))
     assert not leeway("relaxed").allows_size("model", (0, 9, 0, "entered"), 2.0, 2.1)
 
 

@@ -19,6 +19,7 @@ def test_another_ranks_generator_is_named_with_its_owner() -> None:
 
     assert verdict.broken[0].check == "rank-randomness"
     assert "rank 1 went on with rng.torch of rank 0 at epoch 2" in verdict.headline
+    assert verdict.diagnosis[0].sentence.startswith("rank 1 went on with rng.torch of rank 0")
 
 
 def test_replicas_that_part_later_are_found() -> None:

@@ -99,6 +99,13 @@ def test_a_generator_that_nothing_depends_on_is_noted() -> None:
     assert verdict.diagnosis[0].sound
 
 
+def test_a_generator_is_not_blamed_for_numbers_that_had_parted_before_it() -> None:
+    history = restored_wrong(TWICE.history(), "rng.torch", fresh("rng.torch"), since=2)
+    verdict = verdict_on(TWICE, shifted(history, 1))
+
+    assert [result.check for result in verdict.broken] == ["trajectory"]
+
+
 def test_a_generator_is_not_blamed_for_another_part() -> None:
     history = restored_wrong(lost("ema"), "rng.torch", fresh("rng.torch"))
 
