@@ -9,14 +9,20 @@ from chaos.check.strikes import Strike
 from chaos.check.trajectory import NAME as TRAJECTORY
 from chaos.check.trajectory import difference, divergence
 from chaos.check.trial import Trial
+from chaos.faults.preempt_node import PreemptNode
 from chaos.model.scenario import Validity
 from chaos.model.trigger import AtMoment
 from chaos.model.verdict import CheckResult
 
 _DEEDS = {
     "kill_worker": "rank {rank} was killed {place}",
-    "kill_node": "the node of rank {rank} was lost {place}",
-    "preempt_node": "the node of rank {rank} was given notice {place} and lost {notice:g} s later",
+    "kill_node": "{nodes} lost {place}",
+    "freeze_node": "the node of rank {rank} stood still for {fault.for_s:g} s {place}",
+    "preempt_node": "the node of rank {rank} was given notice {place} and {reclaimed}",
+    "withhold_capacity": "the cluster had {fault.nodes} nodes less {place}",
+    "return_capacity": "the cluster had {fault.nodes} nodes more after {place}",
+    "kill_driver": "the driver was killed {place} and started again",
+    "kill_controller": "Ray's controller was killed {place}",
 }
 _PLACES = {
     "saving": "in the middle of a save of epoch {epoch}",
@@ -51,15 +57,31 @@ def _deeds(trial: Trial) -> str:
 
 
 def _deed(strike: Strike) -> str:
-    at, notice = strike.op.at, strike.op.preempt_node
+    at, fault = strike.op.at, strike.op.fault
     place = (
         _PLACES[at.moment] if isinstance(at, AtMoment) else f"at epoch {at.epoch}, step {at.step}"
     )
     return _DEEDS[strike.op.kind].format(
         rank=strike.rank,
         place=place.format(epoch=at.epoch),
-        notice=notice.notice_s if notice else 0,
+        fault=fault,
+        nodes=_nodes(strike),
+        reclaimed=_reclaimed(fault) if isinstance(fault, PreemptNode) else "",
     )
+
+
+def _nodes(strike: Strike) -> str:
+    kill = strike.op.kill_node
+    ranks = sorted(set(kill.ranks)) if kill is not None and kill.ranks else [strike.rank]
+    if len(ranks) == 1:
+        return f"the node of rank {ranks[0]} was"
+    return f"the nodes of ranks {', '.join(map(str, ranks))} were"
+
+
+def _reclaimed(fault: PreemptNode) -> str:
+    """Say what became of a node that was announced to go."""
+    seconds = fault.loss_ns(int(fault.notice_s * 1e9))
+    return "stayed" if seconds is None else f"lost {seconds / 1e9:g} s later"
 
 
 def _good(trial: Trial) -> str:

@@ -21,7 +21,8 @@ def check(trial: Trial) -> CheckResult:
     preempted node a preemption, and where both hit one attempt the
     preemption wins (Ray 2.60's policy: any preempted actor makes it one).
     One budget for both was ray-project/ray PR #41285; a budget that is not
-    kept, ray-project/ray#29171.
+    kept, ray-project/ray#29171. Nodes that join or stay away, and a driver
+    that is started again, cost nothing.
     """
     charges = _Charges(trial)
     expected = trial.plan.expect.charges
@@ -57,9 +58,11 @@ class _Charges:
         self.trial = trial
         decided = trial.history.of(FailureDecided)
         self.rows = [(number, event) for number, event in decided if event.decision != "NOOP"]
+        budgets = {a: {s.budget for s in hits} - {None} for a, hits in trial.hits.items()}
         self.due = {
-            attempt: "preemptions" if any(s.is_preemption for s in hits) else "failures"
-            for attempt, hits in trial.hits.items()
+            attempt: "preemptions" if "preemptions" in of else "failures"
+            for attempt, of in budgets.items()
+            if of
         }
 
     def to(self, budget: str) -> list[tuple[int, FailureDecided]]:
@@ -79,8 +82,11 @@ class _Charges:
         Ray 2.60 asks for as many as before until it has heard that they are
         gone; a start that times out costs none of the two budgets.
         """
-        hits = self.trial.hits.get(event.attempt, ())
-        lost_nodes = any(strike.op.kind in NODE_FAULTS for strike in hits)
+        lost_nodes = any(
+            strike.op.kind in NODE_FAULTS and attempt <= event.attempt
+            for attempt, hits in self.trial.hits.items()
+            for strike in hits
+        )
         return lost_nodes and event.decision == "RETRY" and START_TIMEOUT in event.error
 
     def misplaced(self) -> Iterator[Anomaly]:

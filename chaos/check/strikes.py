@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal, TypeAlias
 
 from chaos.check.attempt import Attempt
 from chaos.check.ending import Ending
 from chaos.model.event import FaultEnded, FaultInvoked, GateReached, NoticeGiven
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan
+from chaos.model.scenario import CapacityFault, ControlFault
+
+Budget: TypeAlias = Literal["failures", "preemptions"]
 
 # Ray 2.60 ends a preempted group itself at the deadline, by its own clock.
 EARLY_NS = 1_000_000_000
@@ -44,6 +49,13 @@ class Strike:
         return self.op.kind == "preempt_node"
 
     @property
+    def budget(self) -> Budget | None:
+        """What Ray charges for it; None where it is no failure of a worker group."""
+        if isinstance(self.op.fault, CapacityFault | ControlFault):
+            return None
+        return "preemptions" if self.is_preemption else "failures"
+
+    @property
     def rank(self) -> int | None:
         """Who was struck, or was to be."""
         return self.invoked[0][1].rank if self.invoked else self.op.victim_rank
@@ -72,11 +84,19 @@ def strikes(
             gates=tuple(n for n, e in gates if e.op == op.index),
             invoked=mine,
             ended=over,
-            harm_ns=notices.get(op.index, began_ns),
+            harm_ns=_harm_ns(op, began_ns, notices.get(op.index)),
             ended_ns=history.time_ns(over[0][0]) if over else None,
         )
         found.append(_with_effect(strike, history, attempts, ending))
     return tuple(found)
+
+
+def _harm_ns(op: Op, began_ns: int | None, deadline_ns: int | None) -> int | None:
+    """Give when the harm is done: a node that stays past its deadline is given up at it."""
+    if deadline_ns is None or op.preempt_node is None:
+        return began_ns
+    loss_ns = op.preempt_node.loss_ns(deadline_ns)
+    return deadline_ns if loss_ns is None else min(loss_ns, deadline_ns)
 
 
 def _with_effect(
@@ -85,16 +105,29 @@ def _with_effect(
     if not strike.invoked:
         return strike
     struck = strike.invoked[0][1].attempt
+    broke = any(a.index == struck and a.decisions for a in attempts)
     if not strike.landed:
         # What failed for sure did no harm, unless the attempt broke all the same.
         failed = [event.status for _, event in strike.ended] == ["fail"]
-        broke = any(a.index == struck and a.decisions for a in attempts)
         return replace(strike, is_in_doubt=broke or not failed)
     if strike.is_preemption:
         hit = _hit_at_deadline(strike, history, attempts, ending)
         too_late = hit is None and _was_over(strike, history, attempts, ending)
         return replace(strike, hit=hit, came_too_late=too_late)
+    if strike.op.freeze_node is not None:
+        return replace(strike, hit=struck if broke else None)
+    if isinstance(strike.op.fault, CapacityFault):
+        hit = _grown(attempts, since=struck)
+        return replace(strike, hit=hit, harm_ns=strike.ended_ns)
     return replace(strike, hit=struck)
+
+
+def _grown(attempts: Sequence[Attempt], *, since: int) -> int | None:
+    """Give the attempt that Ray itself ended, to go on with more workers."""
+    for attempt, after in pairwise(attempts):
+        if attempt.index >= since and not attempt.decisions and after.size > attempt.size:
+            return attempt.index
+    return None
 
 
 def _was_over(
@@ -124,6 +157,9 @@ def _hit_at_deadline(
         charged = (decision.event.charged for decision in attempt.decisions)
         if attempt.index == struck.attempt and "preemptions" in charged:
             return attempt.index
+    assert strike.op.preempt_node is not None
+    if strike.op.preempt_node.reclaim == "never":
+        return None  # Ray ends the attempt at the deadline, or believes the node that stays
     begun = [a for a in attempts if _opened_ns(a, history) <= strike.harm_ns]
     if not begun:
         return None

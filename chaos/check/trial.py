@@ -20,9 +20,11 @@ from chaos.check.restarts import Restart, restarts
 from chaos.check.scratch import began_anew
 from chaos.check.sightings import Sightings
 from chaos.check.strikes import Strike, strikes
+from chaos.faults.freeze_node import FreezeNode
 from chaos.model.event import FaultInvoked
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
+from chaos.model.scenario import CapacityFault
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,15 +121,19 @@ class Trial:
 
     @cached_property
     def resized(self) -> frozenset[int]:
-        """The attempts with another number of workers than the baseline has.
+        """The attempts with another number of workers than the baseline has, and what follows them.
 
         Their ranks see other data than the baseline's ranks of the same
-        number, so that no step of theirs has a counterpart.
+        number, so that no step of theirs has a counterpart; an attempt that
+        is grown again goes on from their state.
         """
         if self.reference is None or not self.reference.attempts:
             return frozenset()
         due = self.reference.attempts[0].size
-        return frozenset(a.index for a in self.run.attempts if a.size != due)
+        other = [a.index for a in self.run.attempts if a.size != due and a.steps]
+        first = min(other, default=len(self.run.attempts))
+        apart = (a.index for a in self.run.attempts if a.size != due or a.index > first)
+        return frozenset(apart)
 
     @cached_property
     def leeway(self) -> Leeway:
@@ -243,6 +249,8 @@ class Trial:
         if self.error_was_expected:
             return "fit() raised, as expected, and nothing restarted"
         if self.run.ending.is_finished and not self.hits:
+            if all(isinstance(op.fault, CapacityFault | FreezeNode) for op in self.plan.ops):
+                return "no fault ended an attempt, and nothing restarted"
             return "training was over before the fault took effect, and nothing restarted"
         return None
 

@@ -55,8 +55,35 @@ class World(Protocol):
     def wait_until(self, deadline_ns: int) -> bool:
         """Let time pass until a deadline (monotonic ns); False where the run ended before it."""
 
-    def lose_node(self, node_id: str) -> None:
-        """End a node at once: its raylet and everything that the raylet started."""
+    def wait(self, seconds: float) -> bool:
+        """Let time pass; False where the run ended before it."""
+
+    def worker_of(self, rank: int) -> Victim:
+        """Give who holds a rank now."""
+
+    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+        """End a node at once: its raylet and, but for `raylet_only`, all that it started."""
+
+    def freeze_node(self, node_id: str) -> tuple[int, ...]:
+        """Stop a node's raylet and all below it; gives the pids."""
+
+    def are_stopped(self, pids: tuple[int, ...], *, within_s: float) -> bool:
+        """Wait until processes stand still, and say whether all do."""
+
+    def thaw(self, pids: tuple[int, ...]) -> None:
+        """Let stopped processes go on; those that have ended are left out."""
+
+    def idle_nodes(self) -> list[str]:
+        """Give the nodes that are alive, hold no worker and were not announced to go."""
+
+    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
+        """Add nodes to the cluster; gives those that it counts as alive in time."""
+
+    def end_driver(self) -> int:
+        """Kill the process that runs the user's script, and wait for its end; gives its pid."""
+
+    def end_controller(self) -> int:
+        """Kill Ray Train's controller, and wait for its end; gives its pid."""
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Wait until the cluster itself counts the node as dead, and say whether it does."""

@@ -7,13 +7,21 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from chaos.faults.freeze_node import FreezeNode
+from chaos.faults.kill_controller import KillController
+from chaos.faults.kill_driver import KillDriver
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
+from chaos.faults.return_capacity import ReturnCapacity
+from chaos.faults.withhold_capacity import WithholdCapacity
 from chaos.model.trigger import Trigger
 from chaos.record import Record
 
-Fault: TypeAlias = KillWorker | KillNode | PreemptNode
+NodeFault: TypeAlias = KillNode | FreezeNode | PreemptNode
+CapacityFault: TypeAlias = WithholdCapacity | ReturnCapacity
+ControlFault: TypeAlias = KillDriver | KillController
+Fault: TypeAlias = KillWorker | NodeFault | CapacityFault | ControlFault
 Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
 Validity: TypeAlias = Literal["valid", "invalid", "unknown"]
 
@@ -108,7 +116,12 @@ class FaultEntry(Record):
     at: Trigger
     kill_worker: KillWorker | None = None
     kill_node: KillNode | None = None
+    freeze_node: FreezeNode | None = None
     preempt_node: PreemptNode | None = None
+    withhold_capacity: WithholdCapacity | None = None
+    return_capacity: ReturnCapacity | None = None
+    kill_driver: KillDriver | None = None
+    kill_controller: KillController | None = None
 
     @model_validator(mode="after")
     def _names_one_fault(self) -> Self:
@@ -135,6 +148,11 @@ class FaultEntry(Record):
     def victim_rank(self) -> int | None:
         """The rank that is struck: the fault's own, or the trigger's."""
         return self.at.rank if self.fault.rank is None else self.fault.rank
+
+    @property
+    def nodes_lost(self) -> int:
+        """How many nodes that hold workers it takes at most."""
+        return self.fault.nodes_lost if isinstance(self.fault, NodeFault) else 0
 
 
 FAULTS = tuple(name for name in FaultEntry.model_fields if name != "at")
@@ -166,6 +184,14 @@ class Expect(Record):
     verdict: Validity = "valid"
     check: str | None = Field(
         default=None, description="with `verdict: invalid`: the check that must name the defect"
+    )
+    until: Literal["fixed"] | None = Field(
+        default=None,
+        description="with `verdict: invalid`: a defect of Ray's own is shown; a run that is valid "
+        "is news (fixed?), and no failure",
+    )
+    seen_in: tuple[str, ...] = Field(
+        default=(), description="with `until: fixed`: the Ray versions that have the defect"
     )
     outcome: Literal["finished", "error"] = Field(
         default="finished", description="how `trainer.fit()` ends: it returns, or it raises"
@@ -224,6 +250,10 @@ class Expect(Record):
     def _names_a_check_only_for_a_defect(self) -> Self:
         if self.check is not None and self.verdict != "invalid":
             raise ValueError("expect.check goes with `verdict: invalid`")
+        if self.until is not None and self.verdict != "invalid":
+            raise ValueError("expect.until goes with `verdict: invalid`")
+        if self.seen_in and self.until is None:
+            raise ValueError("expect.seen_in goes with `until: fixed`")
         return self
 
 

@@ -22,6 +22,8 @@ class ForkWorld:
         self._live = [f"node-{number}" for number in range(nodes)]
         self._deadlines: dict[str, int] = {}
         self._group: dict[int, Victim] = {}
+        self._added = 0
+        self.driver: int | None = None
         self.over = False
 
     # -- asked by the driver ---------------------------------------------------------------
@@ -84,22 +86,99 @@ class ForkWorld:
             self._clock.sleep(POLL_S)
         return True
 
-    def lose_node(self, node_id: str) -> None:
-        """End every worker of the node, and place none there again."""
+    def wait(self, seconds: float) -> bool:
+        """Let time pass, or wait for the end of the run."""
+        return self.wait_until(self._clock.now_ns() + int(seconds * 1e9))
+
+    def worker_of(self, rank: int) -> Victim:
+        """Give who holds a rank now."""
+        with self._lock:
+            if rank not in self._group:
+                raise ProcessLookupError(f"no worker holds rank {rank}")
+            return self._group[rank]
+
+    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+        """End every worker of the node, and place none there again; there is no raylet here."""
+        del raylet_only
         with self._lock:
             if node_id not in self._live:
                 raise ProcessLookupError(f"{node_id} is lost already")
             self._live.remove(node_id)
-            struck = [victim for victim in self._group.values() if victim.node_id == node_id]
-        for victim in struck:
-            if _is_running(victim.pid):
-                os.kill(victim.pid, signal.SIGKILL)
+            struck = self._workers_on(node_id)
+        for pid in struck:
+            if _is_running(pid):
+                os.kill(pid, signal.SIGKILL)
+
+    def freeze_node(self, node_id: str) -> tuple[int, ...]:
+        """Stop every worker of the node; gives their pids."""
+        with self._lock:
+            struck = tuple(pid for pid in self._workers_on(node_id) if _is_running(pid))
+        if not struck:
+            raise ProcessLookupError(f"nothing runs on {node_id}")
+        for pid in struck:
+            os.kill(pid, signal.SIGSTOP)
+        return struck
+
+    def are_stopped(self, pids: tuple[int, ...], *, within_s: float) -> bool:
+        """Wait until processes stand still."""
+        start = self._clock.now_ns()
+        while not all(map(is_stopped, pids)):
+            if seconds_since(start, self._clock) > within_s:
+                return False
+            self._clock.sleep(POLL_S)
+        return True
+
+    def thaw(self, pids: tuple[int, ...]) -> None:
+        """Let stopped workers go on."""
+        for pid in pids:
+            if _is_running(pid):
+                os.kill(pid, signal.SIGCONT)
+
+    def idle_nodes(self) -> list[str]:
+        """Give the nodes that hold no worker and are neither lost nor about to be."""
+        with self._lock:
+            used = {victim.node_id for victim in self._group.values()} | set(self._deadlines)
+            return [node for node in self._live if node not in used]
+
+    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
+        """Add names that workers may be started under; they are there at once."""
+        del within_s
+        with self._lock:
+            fresh = [f"node-new-{self._added + number}" for number in range(count)]
+            self._added += count
+            self._live += fresh
+            return fresh
+
+    def end_driver(self) -> int:
+        """Kill the driver, in which Ray's controller lives; its workers end with it."""
+        pid = self.driver
+        if pid is None or not _is_running(pid):
+            raise ProcessLookupError("there is no driver")
+        os.kill(pid, signal.SIGKILL)
+        while _is_running(pid):  # a killed process ends, at the latest when the kernel lets it
+            self._clock.sleep(POLL_S)
+        return pid
+
+    def end_controller(self) -> int:
+        """Refuse: Ray's controller is no process of its own here."""
+        raise ProcessLookupError("on the embedded backend Ray's controller lives in the driver")
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Say whether the node is lost; here that is known at once."""
         del within_s
         with self._lock:
             return node_id not in self._live
+
+    def _workers_on(self, node_id: str) -> list[int]:
+        return [victim.pid for victim in self._group.values() if victim.node_id == node_id]
+
+
+def is_stopped(pid: int) -> bool:
+    """Say whether a process stands still, as after SIGSTOP."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _is_running(pid: int) -> bool:

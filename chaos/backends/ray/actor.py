@@ -1,5 +1,7 @@
 """The chaos controller as an actor on the head node, and its `World`."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ class RayWorld:
         self._clock: Clock = SystemClock()
         self.over = False
         self.handles: dict[tuple[int, int], Any] = {}
+        self.group: dict[int, Victim] = {}
+        self.driver: int | None = None
+        self.capacity = Capacity(self._clock)
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
         """Have the victim's node agent send a signal."""
@@ -60,14 +65,68 @@ class RayWorld:
             self._clock.sleep(POLL_S)
         return True
 
-    def lose_node(self, node_id: str) -> None:
+    def wait(self, seconds: float) -> bool:
+        """Let time pass, or wait for the end of the run."""
+        return self.wait_until(self._clock.now_ns() + int(seconds * 1e9))
+
+    def worker_of(self, rank: int) -> Victim:
+        """Give who holds a rank now."""
+        if rank not in self.group:
+            raise ProcessLookupError(f"no worker holds rank {rank}")
+        return self.group[rank]
+
+    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
         """Have the node's agent end the node and itself."""
         agent = self._agents[node_id]
         try:
             _call(agent.ready.remote())  # the GCS learns of a death later than its agent dies
         except ray.exceptions.RayError as error:
             raise ProcessLookupError(f"node {node_id[:8]} is dead already") from error
-        agent.lose_node.remote()
+        (agent.lose_raylet if raylet_only else agent.lose_node).remote()
+
+    def freeze_node(self, node_id: str) -> tuple[int, ...]:
+        """Have the head's agent stop a raylet of this host and all below it."""
+        raylet = _call(self._agents[node_id].ready.remote())
+        return tuple(_call(self._agents[HEAD].freeze.remote(raylet)))
+
+    def are_stopped(self, pids: tuple[int, ...], *, within_s: float) -> bool:
+        """Ask the head's agent until all stand still."""
+        return bool(_call(self._agents[HEAD].are_stopped.remote(pids, within_s), more_s=within_s))
+
+    def thaw(self, pids: tuple[int, ...]) -> None:
+        """Have the head's agent continue what it stopped."""
+        _call(self._agents[HEAD].thaw.remote(pids))
+
+    def idle_nodes(self) -> list[str]:
+        """Give the nodes with an agent of ours that hold no worker and are not draining."""
+        used = {victim.node_id for victim in self.group.values()} | compat.draining_nodes()
+        alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+        return [node_id for node_id in alive if node_id in self._agents and node_id not in used]
+
+    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
+        """Ask the harness for nodes: only its main thread may start them."""
+        fresh = self.capacity.ask(count, within_s=within_s)
+        self._agents.update(fresh)
+        return [n for n in fresh if self._is_alive(n)]
+
+    def end_driver(self) -> int:
+        """Kill the driver, a process of the head's host."""
+        if self.driver is None:
+            raise ProcessLookupError("there is no driver")
+        return self._end(self.driver)
+
+    def end_controller(self) -> int:
+        """Kill the process of Ray Train's controller actor, a process of this host."""
+        pids = [pid for name, pid in compat.live_actors().values() if name == compat.CONTROLLER]
+        if not pids:
+            raise ProcessLookupError("there is no controller")
+        return self._end(pids[0])
+
+    def _end(self, pid: int) -> int:
+        os.kill(pid, signal.SIGKILL)
+        if not _call(self._agents[HEAD].is_gone.remote(pid, CALL_S), more_s=CALL_S):
+            raise RuntimeError(f"pid {pid} still runs after {CALL_S:g} s")
+        return pid
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Ask the GCS until it counts the node as dead."""
@@ -85,6 +144,33 @@ class RayWorld:
 HEAD = "head"
 
 
+class Capacity:
+    """Nodes that a fault has asked for, and those that the harness has started for it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._wanted = 0
+        self._came: dict[str, Any] = {}
+
+    def ask(self, count: int, *, within_s: float) -> dict[str, Any]:
+        """Wait for `count` new nodes; gives their agents, fewer where time runs out."""
+        start = self._clock.now_ns()
+        self._wanted += count
+        while len(self._came) < count and seconds_since(start, self._clock) < within_s:
+            self._clock.sleep(POLL_S)
+        came, self._came = self._came, {}
+        return came
+
+    def take_order(self) -> int:
+        """Give how many nodes are to be started, once."""
+        wanted, self._wanted = self._wanted, 0
+        return wanted
+
+    def deliver(self, agents: dict[str, Any]) -> None:
+        """Take the agents of nodes that have joined."""
+        self._came = {**self._came, **agents}
+
+
 @ray.remote(num_cpus=0, max_restarts=0)
 class ChaosActor:
     """Gives the observer and the workers a way to the `ChaosController`."""
@@ -99,8 +185,21 @@ class ChaosActor:
     def ready(self) -> None:
         """Return once the actor is up."""
 
+    def driver_started(self, pid: int) -> None:
+        """Learn which process runs the user's script."""
+        self._world.driver = pid
+
+    def nodes_wanted(self) -> int:
+        """Give how many nodes the harness is to start, once."""
+        return self._world.capacity.take_order()
+
+    def nodes_joined(self, agents: dict[str, Any]) -> None:
+        """Take the agents of the nodes that were started."""
+        self._world.capacity.deliver(agents)
+
     def group_started(self, group: dict[int, tuple[Victim, Any]]) -> None:
         """Learn who holds each rank, and by which handle."""
+        self._world.group = {rank: victim for rank, (victim, _) in group.items()}
         for rank, (victim, handle) in group.items():
             self._world.handles[victim.attempt, rank] = handle
         self._controller.group_started({rank: victim for rank, (victim, _) in group.items()})
