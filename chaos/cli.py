@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from chaos.backends.open import open_backend
 from chaos.errors import ChaosError, UsageError
 from chaos.harness import Harness, check_again, write_suite
 from chaos.model.plan import BackendName
+from chaos.report.catalogue import Topic, catalogue
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.terminal import closing_line, explain, verdict_table
 from chaos.run.clock import SystemClock
@@ -47,7 +49,7 @@ KeepStorage = Annotated[
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     paths: Annotated[
         list[Path], typer.Argument(help="Scenario files *.chaos.yaml, or folders of them.")
     ],
@@ -59,6 +61,14 @@ def run(
     ] = "ray",
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Write the suite's JUnit file here as well.")
+    ] = None,
+    plans: Annotated[
+        int | None,
+        typer.Option(
+            "--random",
+            min=1,
+            help="In place of each file's own faults: as many random plans, from the seed on.",
+        ),
     ] = None,
     keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
 ) -> None:
@@ -78,12 +88,27 @@ def run(
             harness = Harness(
                 reports, console, Path.cwd(), executor, clock, keep_storage=keep_storage
             )
-            for row in harness.run_suite(files, seed=seed, backend=backend):
+            if plans is None:
+                found = harness.run_suite(files, seed=seed, backend=backend)
+            else:
+                seeds = range(seed, seed + plans)
+                drawn = (harness.run_random(f, seeds=seeds, backend=backend) for f in files)
+                found = chain.from_iterable(drawn)
+            for row in found:
                 rows.append(row)  # noqa: PERF402 - what came before an interruption is kept
     finally:
         if rows:
             _write(console, rows, reports, junit)
     raise typer.Exit(exit_code(rows))
+
+
+@app.command(name="list")
+def list_(topic: Annotated[Topic, typer.Argument(help="faults, places or checks.")]) -> None:
+    """List what scenarios may name: faults, places in training, and checks.
+
+    Example: chaos list faults
+    """
+    Console(highlight=False).print(catalogue(topic))
 
 
 app.command()(audit)

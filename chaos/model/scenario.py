@@ -5,7 +5,7 @@ The YAML is these records, spelled out; `chaos schema` prints their JSON Schema.
 
 from typing import Any, Literal, Self, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.kill_controller import KillController
@@ -15,6 +15,7 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.faults.withhold_capacity import WithholdCapacity
+from chaos.model.leeway import Bound, Charges, Tolerance
 from chaos.model.trigger import Trigger
 from chaos.record import Record
 
@@ -156,26 +157,6 @@ class FaultEntry(Record):
 
 
 FAULTS = tuple(name for name in FaultEntry.model_fields if name != "at")
-
-
-class Bound(Record):
-    """An upper limit."""
-
-    max: float = Field(ge=0)
-
-
-class Tolerance(Record):
-    """How far a loss may lie from the baseline's: `absolute + relative * |baseline|`."""
-
-    absolute: float = Field(default=0.0, ge=0)
-    relative: float = Field(default=0.0, ge=0)
-
-
-class Charges(Record):
-    """How many times Ray may charge each retry budget."""
-
-    failures: NonNegativeInt = 0
-    preemptions: NonNegativeInt = 0
 
 
 class Expect(Record):

@@ -9,7 +9,7 @@ from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.diagnosis import Part, Resume
 from chaos.model.history import History
-from chaos.model.scenario import Tolerance
+from chaos.model.leeway import Tolerance
 from chaos.model.verdict import Verdict
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, restored_wrong, result_on, shifted, verdict_on, without

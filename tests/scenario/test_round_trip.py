@@ -15,9 +15,8 @@ from chaos.errors import ScenarioError
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
+from chaos.model.leeway import Bound, Charges, Tolerance
 from chaos.model.scenario import (
-    Bound,
-    Charges,
     ClusterShape,
     Expect,
     FailureBudget,
@@ -26,7 +25,6 @@ from chaos.model.scenario import (
     Limits,
     Retention,
     Scenario,
-    Tolerance,
 )
 from chaos.model.trigger import MOMENTS, AtMoment, AtStep
 from chaos.scenario.load import load_scenario
