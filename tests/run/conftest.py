@@ -40,8 +40,42 @@ class FakeWorld:
         self.deadline.wait(10)
         return not self.over
 
-    def lose_node(self, node_id: str) -> None:
-        self.done.append(f"lose {node_id}")
+    def wait(self, seconds: float) -> bool:
+        self.done.append(f"wait {seconds:g}")
+        return not self.over
+
+    def worker_of(self, rank: int) -> Victim:
+        if self.gone_already:
+            raise ProcessLookupError(f"no worker holds rank {rank}")
+        return Victim(attempt=0, rank=rank, pid=100 + rank, node_id=f"node-{rank}")
+
+    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+        self.done.append(f"lose {'raylet of ' if raylet_only else ''}{node_id}")
+
+    def freeze_node(self, node_id: str) -> tuple[int, ...]:
+        self.done.append(f"freeze {node_id}")
+        return (7, 8)
+
+    def are_stopped(self, pids: tuple[int, ...], *, within_s: float) -> bool:
+        return self.dies
+
+    def thaw(self, pids: tuple[int, ...]) -> None:
+        self.done.append(f"thaw {pids}")
+
+    def idle_nodes(self) -> list[str]:
+        return ["spare-0", "spare-1"]
+
+    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
+        self.done.append(f"add {count}")
+        return [f"new-{number}" for number in range(count if self.dies else 0)]
+
+    def end_driver(self) -> int:
+        self.done.append("end driver")
+        return 55
+
+    def end_controller(self) -> int:
+        self.done.append("end controller")
+        return 56
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         return self.dies
