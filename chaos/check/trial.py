@@ -127,13 +127,21 @@ class Trial:
         number, so that no step of theirs has a counterpart; an attempt that
         is grown again goes on from their state.
         """
+        return frozenset(attempt.index for attempt in self._of_other_size) | self.descended
+
+    @cached_property
+    def descended(self) -> frozenset[int]:
+        """The attempts that go on from the state of one with another number of workers."""
+        trained = [attempt.index for attempt in self._of_other_size if attempt.steps]
+        since = min(trained, default=len(self.run.attempts))
+        return frozenset(a.index for a in self.run.attempts if a.index > since)
+
+    @property
+    def _of_other_size(self) -> tuple[Attempt, ...]:
         if self.reference is None or not self.reference.attempts:
-            return frozenset()
+            return ()
         due = self.reference.attempts[0].size
-        other = [a.index for a in self.run.attempts if a.size != due and a.steps]
-        first = min(other, default=len(self.run.attempts))
-        apart = (a.index for a in self.run.attempts if a.size != due or a.index > first)
-        return frozenset(apart)
+        return tuple(attempt for attempt in self.run.attempts if attempt.size != due)
 
     @cached_property
     def leeway(self) -> Leeway:
@@ -212,7 +220,7 @@ class Trial:
         if self.reference is None:
             return ()
         run, due = self.run.sightings, self.reference.sightings
-        beside = Beside(run, due, self.unstable, self.leeway, self.resized)
+        beside = Beside(run, due, self.unstable, self.leeway, self.resized, self.descended)
         return beside.rows(self.restarts)
 
     @cached_property
