@@ -164,11 +164,20 @@ def _hit_at_deadline(
     if not begun:
         return None
     last = begun[-1]
-    decided_ns = [history.time_ns(decision.number) for decision in last.decisions]
-    was_over = bool(decided_ns) and decided_ns[0] < strike.harm_ns - EARLY_NS
-    finished_in_it = ending.is_finished and not decided_ns and last is attempts[-1]
+    was_over = _ended_before(strike.harm_ns, last, history)
+    finished_in_it = ending.is_finished and not last.decisions and last is attempts[-1]
     is_there = not last.places or any(p.node_id == struck.node_id for p in last.places)
     return last.index if is_there and not was_over and not finished_in_it else None
+
+
+def _ended_before(harm_ns: int, attempt: Attempt, history: History) -> bool:
+    """Say whether an attempt was over before a preempted node went: something else ended it."""
+    if not attempt.decisions:
+        return False
+    first = attempt.decisions[0]
+    # Only what Ray itself takes for a preemption may come before the loss, and be by it.
+    early_ns = 0 if first.event.charged == "failures" else EARLY_NS
+    return history.time_ns(first.number) < harm_ns - early_ns
 
 
 def _opened_ns(attempt: Attempt, history: History) -> int:

@@ -31,7 +31,8 @@ class ChaosController:
     """Gates, strikes and their record, over a `World` that a backend provides.
 
     `look` gives what the run's storage holds once an op has struck, before the
-    rank that was held for it goes on.
+    rank that was held for it goes on; where that has gone on already, as after
+    a notice, nobody looks.
     """
 
     def __init__(
@@ -222,7 +223,8 @@ class ChaosController:
                 self._let_poll(op.index)
 
         outcome = self._carry_out(op, victim, release)
-        self._record_storage(op)
+        if not released.is_set():  # else training goes on, and may write and delete meanwhile
+            self._record_storage(op)
         with self._changed:
             self._record(FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail))
             # Whoever else asked for a hold in this attempt may be dead now and never come.
