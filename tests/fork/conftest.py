@@ -55,6 +55,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
         run_s: float = 30.0,
         ops: tuple[FaultEntry, ...] = (),
         baseline: History | None = None,
+        env: dict[str, str] | None = None,
         watch: Watch | None = None,
         **args: Any,
     ) -> Judged:
@@ -75,6 +76,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
                 workers=workers,
                 min_workers=min_workers,
                 failure=FailureBudget(max_failures=2),
+                env=env or {},
             ),
             shape=Shape(nodes=workers + spares, cpus_per_node=1),
             ops=numbered,
