@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -47,6 +48,15 @@ KeepStorage = Annotated[
     bool, typer.Option("--keep-storage", help="Keep the checkpoints of valid runs as well.")
 ]
 
+RandomPlans = Annotated[
+    int | None,
+    typer.Option(
+        "--random",
+        min=1,
+        help="In place of each file's own faults: as many random plans, from the seed on.",
+    ),
+]
+
 
 @app.command()
 def run(  # noqa: PLR0913, PLR0917 - one parameter per option
@@ -62,14 +72,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Write the suite's JUnit file here as well.")
     ] = None,
-    plans: Annotated[
-        int | None,
-        typer.Option(
-            "--random",
-            min=1,
-            help="In place of each file's own faults: as many random plans, from the seed on.",
-        ),
-    ] = None,
+    plans: RandomPlans = None,
     keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
 ) -> None:
     """Run scenarios on a local Ray cluster and judge them.
@@ -88,13 +91,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
             harness = Harness(
                 reports, console, Path.cwd(), executor, clock, keep_storage=keep_storage
             )
-            if plans is None:
-                found = harness.run_suite(files, seed=seed, backend=backend)
-            else:
-                seeds = range(seed, seed + plans)
-                drawn = (harness.run_random(f, seeds=seeds, backend=backend) for f in files)
-                found = chain.from_iterable(drawn)
-            for row in found:
+            for row in _rows(harness, files, range(seed, seed + (plans or 0)), backend=backend):
                 rows.append(row)  # noqa: PERF402 - what came before an interruption is kept
     finally:
         if rows:
@@ -202,6 +199,17 @@ def main() -> None:
     if code == EXIT_INTERRUPTED:  # typer turns Ctrl-C into this code without a word
         _complain("interrupted; what was seen is in the run's directory")
     sys.exit(code)
+
+
+def _rows(
+    harness: Harness, files: Sequence[Path], drawn: range, *, backend: BackendName
+) -> Iterator[SuiteRow]:
+    """Run each file's own faults, or those drawn from seeds where there are any."""
+    if not drawn:
+        return harness.run_suite(files, seed=drawn.start, backend=backend)
+    return chain.from_iterable(
+        harness.run_random(file, seeds=drawn, backend=backend) for file in files
+    )
 
 
 def _write(console: Console, rows: list[SuiteRow], reports: Path, junit: Path | None) -> None:

@@ -19,8 +19,8 @@ _DEEDS = {
     "kill_node": "{nodes} lost {place}",
     "freeze_node": "the node of rank {rank} stood still for {fault.for_s:g} s {place}",
     "preempt_node": "the node of rank {rank} was given notice {place} and {reclaimed}",
-    "withhold_capacity": "the cluster had {fault.nodes} nodes less {place}",
-    "return_capacity": "the cluster had {fault.nodes} nodes more after {place}",
+    "withhold_capacity": "idle nodes ({fault.nodes}) were taken away {place}",
+    "return_capacity": "new nodes ({fault.nodes}) were added {place}",
     "kill_driver": "the driver was killed {place} and started again",
     "kill_controller": "Ray's controller was killed {place}",
 }

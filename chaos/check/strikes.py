@@ -88,7 +88,7 @@ def strikes(
             ended_ns=history.time_ns(over[0][0]) if over else None,
         )
         found.append(_with_effect(strike, history, attempts, ending))
-    return tuple(found)
+    return tuple(_forestalled(strike, found, history, attempts) for strike in found)
 
 
 def _harm_ns(op: Op, began_ns: int | None, deadline_ns: int | None) -> int | None:
@@ -164,20 +164,34 @@ def _hit_at_deadline(
     if not begun:
         return None
     last = begun[-1]
-    was_over = _ended_before(strike.harm_ns, last, history)
-    finished_in_it = ending.is_finished and not last.decisions and last is attempts[-1]
+    decided_ns = [history.time_ns(decision.number) for decision in last.decisions]
+    was_over = bool(decided_ns) and decided_ns[0] < strike.harm_ns - EARLY_NS
+    finished_in_it = ending.is_finished and not decided_ns and last is attempts[-1]
     is_there = not last.places or any(p.node_id == struck.node_id for p in last.places)
     return last.index if is_there and not was_over and not finished_in_it else None
 
 
-def _ended_before(harm_ns: int, attempt: Attempt, history: History) -> bool:
-    """Say whether an attempt was over before a preempted node went: something else ended it."""
-    if not attempt.decisions:
-        return False
-    first = attempt.decisions[0]
-    # Only what Ray itself takes for a preemption may come before the loss, and be by it.
-    early_ns = 0 if first.event.charged == "failures" else EARLY_NS
-    return history.time_ns(first.number) < harm_ns - early_ns
+def _forestalled(
+    strike: Strike, others: Sequence[Strike], history: History, attempts: Sequence[Attempt]
+) -> Strike:
+    """Take a hit back from a preemption whose group another fault had ended before its node went.
+
+    Ray then charges a failure, and rightly.
+    """
+    if not strike.is_preemption or strike.hit is None or strike.harm_ns is None:
+        return strike
+    decisions = next(a.decisions for a in attempts if a.index == strike.hit)
+    if not decisions or decisions[0].event.charged != "failures":
+        return strike
+    decided_ns = history.time_ns(decisions[0].number)
+    by_another = any(
+        other.hit == strike.hit
+        and not other.is_preemption
+        and other.harm_ns is not None
+        and other.harm_ns < decided_ns < strike.harm_ns
+        for other in others
+    )
+    return replace(strike, hit=None) if by_another else strike
 
 
 def _opened_ns(attempt: Attempt, history: History) -> int:

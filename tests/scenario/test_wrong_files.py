@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import ScenarioError, UsageError
+from chaos.model.scenario import FAULTS as FAULTS_KNOWN
 from chaos.scenario.load import load_scenario
 
 JOB = "scenario: x\njob: {script: job.py, workers: 2}\n"
@@ -207,7 +208,7 @@ ENTRIES = {
     ),
     "no fault": (
         "  - at: {epoch: 0, step: 1}\n",
-        "4: an entry of faults needs a fault. Add one of kill_worker, kill_node, preempt_node.",
+        f"4: an entry of faults needs a fault. Add one of {', '.join(FAULTS_KNOWN)}.",
     ),
     "fault without a value": (
         "  - at: {epoch: 0, step: 1}\n    kill_node:\n",
@@ -261,7 +262,7 @@ ENTRIES = {
     ),
     "too long a notice": (
         "  - at: {epoch: 0, step: 1}\n    preempt_node:\n      notice_s: 700\n",
-        "6: notice_s must be a number > 0 and <= 600, got 700",
+        "6: notice_s must be a number >= 0 and <= 600, got 700",
     ),
     "no such signal": (
         "  - at: {epoch: 0, step: 1}\n    kill_worker: {signal: 9}\n",
