@@ -67,8 +67,8 @@ class Harness:
     ) -> Iterator[SuiteRow]:
         """Run a scenario's job once per seed, with faults drawn from it in place of its own."""
         plan = self._plan(file, seed=0, backend=backend)
-        plan = random_plan(plan, seed=seeds.start, steps=[0])  # the shape that all seeds share
-        steps = _steps_by_epoch(self._baseline(plan))
+        alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
+        steps = _steps_by_epoch(self._baseline(alike))
         for seed in seeds:
             yield self._row(random_plan(plan, seed=seed, steps=steps))
 
