@@ -95,12 +95,27 @@ class _Charges:
             due = self.due.get(event.attempt)
             if due is None or event.charged in (due, "controller"):
                 continue
+            if event.charged == "preemptions" and self._lost_under_notice(event.attempt):
+                continue
             what = "a preemption" if due == "preemptions" else "a failure"
             yield Anomaly(
                 message=f"attempt {event.attempt} ended by {what}, and Ray charged it to "
                 f"{_SETTINGS[event.charged]} instead of {_SETTINGS[due]}: {event.error}",
                 events=(number,),
             )
+
+    def _lost_under_notice(self, attempt: int) -> bool:
+        """Say whether a node was lost while a notice was in force: to Ray it was preempted."""
+        announced = {
+            (strike.invoked[0][1].attempt, strike.invoked[0][1].node_id)
+            for strike in self.trial.strikes
+            if strike.is_preemption and strike.invoked
+        }
+        return any(
+            (attempt, strike.invoked[0][1].node_id) in announced
+            for strike in self.trial.hits.get(attempt, ())
+            if strike.op.kill_node is not None
+        )
 
     def surplus(self) -> Iterator[Anomaly]:
         """Give what was charged without a fault, or twice for one."""

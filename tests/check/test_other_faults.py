@@ -104,6 +104,23 @@ def test_a_group_that_a_kill_ended_just_before_the_deadline_was_not_preempted() 
     assert struck[0].hit != 0
 
 
+def test_a_node_that_is_killed_under_notice_is_a_preemption_to_ray() -> None:
+    """Found by random plan 116."""
+    notice = Strike(epoch=1, step=2, rank=1, kind="preempt_node", drift=99)
+    story = Story(strikes=(notice, Strike(epoch=1, step=3, rank=1, kind="kill_node")))
+    history = changed(story.history(), ev.FailureDecided, charged="preemptions")
+    elsewhere = Story(strikes=(notice, Strike(epoch=1, step=3, rank=0, kind="kill_node")))
+    other = changed(elsewhere.history(), ev.FailureDecided, charged="preemptions")
+    gone = ev.FaultEnded(op=0, status="fail", detail="the node is lost already")
+
+    def judged(plan: Plan, history: History) -> str:
+        verdict = judge(plan, told(history, gone), STRUCK.baseline())
+        return next(r.validity for r in verdict.results if r.check == "retry-budget")
+
+    assert judged(story.plan(), history) != "invalid"
+    assert judged(elsewhere.plan(), other) == "invalid"
+
+
 _LOST = ev.FaultEnded(op=0, status="ok", detail="the node is dead")
 
 
