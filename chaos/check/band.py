@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TypeAlias
 
-from chaos.model.scenario import Profile, Tolerance
+from chaos.model.leeway import Tolerance
+from chaos.model.scenario import Profile
 
 RUNS_MIN = 5
 FALSE_ALARMS = 0.01

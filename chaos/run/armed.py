@@ -12,11 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.faults.world import Victim
-from chaos.run.clock import Clock
-
-POLL_S = 0.01
-
 
 @dataclass(frozen=True)
 class Hidden:
@@ -92,24 +87,3 @@ class ArmedFaults:
         draft = self._folder / f".{name}.{os.getpid()}"
         draft.write_text(json.dumps(content), encoding="utf-8")
         draft.replace(self._folder / name)
-
-
-class StorageWorld:
-    """The part of a `World` that reaches the run's storage: through files, on any backend."""
-
-    def __init__(self, armed: ArmedFaults, clock: Clock) -> None:
-        self._armed = armed
-        self._storage_clock = clock
-        self.over = False
-
-    def arm_storage(self, victim: Victim) -> None:
-        """Let the storage fault of the victim's op take effect when its rank next gives cause."""
-        self._armed.arm(victim.op, victim.rank)
-
-    def await_storage(self, victim: Victim) -> str | None:
-        """Wait until storage itself says what the op's fault did; None: the run ended before."""
-        while (effect := self._armed.effect(victim.op)) is None:
-            if self.over:
-                return self._armed.effect(victim.op)
-            self._storage_clock.sleep(POLL_S)
-        return effect

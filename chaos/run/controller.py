@@ -35,7 +35,8 @@ class ChaosController:
     """Gates, strikes and their record, over a `World` that a backend provides.
 
     `look` gives what the run's storage holds once an op has struck, before the
-    rank that was held for it goes on.
+    rank that was held for it goes on. Where training goes on first, as after a
+    notice, storage is looked at before: later it may be in the midst of a change.
     """
 
     def __init__(
@@ -266,8 +267,11 @@ class ChaosController:
                     self._orders[op.index, arrived.attempt] = order
                 self._let_poll(op.index)
 
+        if op.lets_go_first:
+            self._record_storage(op)
         outcome = self._carry_out(op, victim, release)
-        self._record_storage(op)
+        if not op.lets_go_first:
+            self._record_storage(op)
         with self._changed:
             self._record(FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail))
             # Whoever else asked for a hold in this attempt may be dead now and never come.

@@ -13,7 +13,7 @@ from chaos.check.band import Interval, Series, learn
 from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History
-from chaos.model.scenario import Tolerance
+from chaos.model.leeway import Tolerance
 from chaos.model.verdict import CheckResult, Verdict
 from tests.check.story import Story, Strike
 

@@ -1,12 +1,15 @@
 """A world of memory that faults strike, and what they said to the worker that was held."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pytest
 
+from chaos.faults import world as worlds
 from chaos.faults.order import Order
-from chaos.faults.world import Victim
+from chaos.faults.world import Outcome, Victim
+from tests.run.conftest import FakeWorld
 
 RANK_0 = Victim(attempt=0, rank=0, pid=70, node_id="node-a")
 RANK_1 = Victim(attempt=0, rank=1, pid=71, node_id="node-b")
@@ -59,8 +62,26 @@ class World:
     def wait_until(self, deadline_ns: int) -> bool:
         raise AssertionError(deadline_ns)
 
-    def lose_node(self, node_id: str) -> None:
+    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
         raise AssertionError(node_id)
+
+    def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
+        raise AssertionError(node_id)
+
+    def thaw_node(self, node_id: str) -> None:
+        raise AssertionError(node_id)
+
+    def idle_nodes(self) -> list[str]:
+        raise AssertionError
+
+    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
+        raise AssertionError(count)
+
+    def end_driver(self) -> int:
+        raise AssertionError
+
+    def end_controller(self) -> int:
+        raise AssertionError
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         raise AssertionError(node_id)
@@ -86,3 +107,35 @@ class Release:
 @pytest.fixture
 def release() -> Release:
     return Release()
+
+
+VICTIM = Victim(attempt=0, rank=1, pid=101, node_id="node-1")
+
+
+class Strikes(Protocol):
+    """A fault, as far as these tests need it."""
+
+    def strike(self, world: worlds.World, victim: Victim, release: worlds.Release) -> Outcome:
+        """Do harm."""
+
+
+@pytest.fixture
+def world() -> FakeWorld:
+    fake = FakeWorld()
+    fake.workers = {
+        rank: Victim(attempt=0, rank=rank, pid=100 + rank, node_id=f"node-{rank}")
+        for rank in (0, 1)
+    }
+    return fake
+
+
+@pytest.fixture
+def strike(world: FakeWorld) -> Callable[[Strikes], Outcome]:
+    def carried_out(fault: Strikes) -> Outcome:
+        def release(deadline_ns: int | None = None, *, order: Order | None = None) -> None:
+            assert order is None
+            world.done.append("release" if deadline_ns is None else f"release by {deadline_ns}")
+
+        return fault.strike(world, VICTIM, release)
+
+    return carried_out

@@ -63,8 +63,30 @@ class FakeWorld:
         self.deadline.wait(10)
         return not self.over
 
-    def lose_node(self, node_id: str) -> None:
-        self.done.append(f"lose {node_id}")
+    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+        self.done.append(f"lose {'raylet of ' if raylet_only else ''}{node_id}")
+
+    def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
+        self.done.append(f"freeze {node_id}")
+        return 2 if self.dies else None
+
+    def thaw_node(self, node_id: str) -> None:
+        self.done.append(f"thaw {node_id}")
+
+    def idle_nodes(self) -> list[str]:
+        return ["spare-0", "spare-1"]
+
+    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
+        self.done.append(f"add {count}")
+        return [f"new-{number}" for number in range(count if self.dies else 0)]
+
+    def end_driver(self) -> int:
+        self.done.append("end driver")
+        return 55
+
+    def end_controller(self) -> int:
+        self.done.append("end controller")
+        return 56
 
     def arm_storage(self, victim: Victim) -> None:
         self.done.append(f"arm op {victim.op} for rank {victim.rank}")

@@ -35,7 +35,7 @@ from chaos.backends.train.lifeline import adopt_orphans, die_with_parent
 from chaos.model.event import ScriptRaised
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import Journal
+from chaos.run.journal import driver_journal
 
 POLL_S = 0.01
 
@@ -172,7 +172,7 @@ def _begin_run(request: StartRun, zygote: Wire) -> RunPart:
     stacks = (directory.logs / "stacks-driver.txt").open("w")
     faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
     plan = directory.load_plan()
-    journal = Journal(directory.journals, "driver", role="driver", clock=SystemClock())
+    journal = driver_journal(directory.journals, SystemClock())
     compat.Context.session = str(directory.storage / ".session")
     cluster = ForkCluster(
         zygote,
