@@ -24,8 +24,8 @@ from chaos.model.event import GateReleased as Released
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtRecovery
 from chaos.plan.due import commits_before, due_ops, holds_polls, is_recovering, is_spent
+from chaos.run.deed import carried_out, healed
 from chaos.run.gate import Gate
-from chaos.run.healing import healed
 from chaos.run.journal import Journal
 
 STRIKE_LIMIT_S = 900.0
@@ -296,9 +296,4 @@ class ChaosController:
     def _carry_out(self, op: Op, victim: Victim | None, release: Release) -> Outcome:
         if victim is None:
             return Outcome("fail", f"no worker holds rank {op.fault.rank}")
-        try:
-            return op.fault.strike(self._world, replace(victim, op=op.index), release)
-        except ProcessLookupError as error:
-            return Outcome("fail", f"the target was already gone: {error}")
-        except Exception as error:  # noqa: BLE001 - whatever went wrong, the harm is uncertain
-            return Outcome("info", f"{type(error).__name__}: {error}")
+        return carried_out(op.fault, self._world, replace(victim, op=op.index), release)

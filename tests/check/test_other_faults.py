@@ -144,6 +144,15 @@ def test_a_defect_of_rays_own_is_news_once_it_is_gone() -> None:
     assert (shown.as_expected, shown.is_news) == (True, False)
 
 
+def test_a_defect_that_the_embedded_backend_does_not_show_is_no_news() -> None:
+    plan = STRUCK.plan(verdict="invalid", until="fixed").model_copy(update={"backend": "fork"})
+
+    verdict = judge(plan, STRUCK.history(), STRUCK.baseline())
+
+    assert (verdict.as_expected, verdict.is_news) == (True, False)
+    assert verdict.expectation.endswith("it is valid: only a cluster can show the defect")
+
+
 def test_a_defect_that_was_not_looked_for_is_no_news() -> None:
     plan = STRUCK.plan(verdict="invalid", until="fixed")
 

@@ -89,6 +89,24 @@ def test_storage_is_looked_at_once_the_harm_is_done_and_before_the_gate_opens(
     assert found.index("StorageSeen") < found.index("GateReleased")
 
 
+def test_storage_is_looked_at_before_a_notice_because_training_goes_on_after_it(
+    world: Any, journal: Journal
+) -> None:
+    def look(op: int) -> StorageSeen:
+        assert not world.done
+        return StorageSeen(op=op, checkpoints=())
+
+    plan = plan_of(preempt_node=PreemptNode(notice_s=1))
+    controller = ChaosController(plan, world, journal, look=look)
+    controller.committed(commit(0))
+
+    controller.arrive(0, RANK_1)
+    controller.finish(within_s=10)
+
+    assert world.done
+    assert kinds(journal).count("StorageSeen") == 1
+
+
 def test_storage_that_cannot_be_read_holds_up_no_strike(world: Any, journal: Journal) -> None:
     def look(op: int) -> None:
         raise PermissionError(op)
