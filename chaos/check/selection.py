@@ -58,7 +58,7 @@ def check(trial: Trial) -> CheckResult:
 def _side_by_side(trial: Trial, reference: Course) -> Iterator[tuple[Commit, Commit]]:
     due = {commit.epoch: commit for commit in reference.lineage.commits}
     for commit in trial.run.lineage.commits:
-        if commit.epoch in due:
+        if commit.epoch in due and not commit.of_survivors:
             yield commit, due[commit.epoch]
 
 
