@@ -186,8 +186,10 @@ def _recorded(directory: RunDirectory) -> History:
 
 def refuse_unknown_check(file: Path, scenario: Scenario) -> None:
     """Raise `ScenarioError` where a scenario expects a check that does not exist."""
-    names, expected = [check.NAME for check in CHECKS], scenario.expect.check
-    if expected is None or expected in names:
+    names = [check.NAME for check in CHECKS]
+    told = (scenario.expect.check, *scenario.expect.besides)
+    expected = next((name for name in told if name not in {None, *names}), None)
+    if expected is None:
         return
     lines = file.read_text(encoding="utf-8").splitlines()
     line = next((n for n, text in enumerate(lines, 1) if f"{expected}" in text), 1)

@@ -106,6 +106,10 @@ class Expect(Record):
     check: str | None = Field(
         default=None, description="with `verdict: invalid`: the check that must name the defect"
     )
+    besides: tuple[str, ...] = Field(
+        default=(),
+        description="with `check`: the checks that may be broken as well, by other known defects",
+    )
     until: Literal["fixed"] | None = Field(
         default=None,
         description="with `verdict: invalid`: a defect of Ray's own is shown; a run that is valid "
@@ -171,6 +175,8 @@ class Expect(Record):
     def _names_a_check_only_for_a_defect(self) -> Self:
         if self.check is not None and self.verdict != "invalid":
             raise ValueError("expect.check goes with `verdict: invalid`")
+        if self.besides and self.check is None:
+            raise ValueError("expect.besides goes with expect.check")
         if self.until is not None and self.verdict != "invalid":
             raise ValueError("expect.until goes with `verdict: invalid`")
         if self.seen_in and self.until is None:
