@@ -1,6 +1,7 @@
 """What chaos adds to a run on Ray, where a restart's time goes, and how exactly it strikes.
 
-Part of `make bench`. `overhead` needs a cluster of its own; `exactness` runs on the embedded backend.
+Part of `make bench`. `overhead` needs a cluster of its own; `exactness` runs on the embedded
+backend.
 """
 
 import contextlib
@@ -12,7 +13,9 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from chaos.audit.base import base_plan
 from chaos.backends.fork.backend import ForkBackend
@@ -93,9 +96,8 @@ def overhead(folder: Path) -> None:
             bare.append(by_hand(folder / f"by-hand-{number}", address, steps + PLACE.step))
     print(f"ray: a kill through chaos                   {spread(through)}")
     print(f"ray: the same, with a kill by hand          {spread(bare)}")
-    print(
-        f"chaos / by hand                             {statistics.median(through) / statistics.median(bare):.2f}x"
-    )
+    ratio = statistics.median(through) / statistics.median(bare)
+    print(f"chaos / by hand                             {ratio:.2f}x")
     for name, values in parts_of(histories).items():
         print(f"  of its restart: {name:27} {spread(values)}")
 
@@ -128,8 +130,7 @@ def parts_of(histories: Sequence[History]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for history in histories:
         marks = dict(moments(history))
-        names = list(marks)
-        for before, name in zip(names, names[1:], strict=False):
+        for before, name in pairwise(marks):
             found.setdefault(name, []).append((marks[name] - marks[before]) / 1e9)
     return found
 
@@ -138,7 +139,7 @@ def moments(history: History) -> Iterator[tuple[str, int]]:
     """Give the moments of a restart, each with the name of what ends there."""
     times = history.time_ns
 
-    def first(kind: type, says: Callable[..., bool]) -> int:
+    def first(kind: Any, says: Callable[[Any], bool]) -> int:
         return next(times(n) for n, e in history.of(kind) if says(e))
 
     struck_ns = first(FaultInvoked, lambda _: True)
