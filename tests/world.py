@@ -108,6 +108,14 @@ class FakeWorld:
         self._end_all()
         return 56
 
+    def end_gcs(self) -> int:
+        self.done.append("end GCS")
+        return 57
+
+    def start_gcs(self, *, within_s: float) -> int | None:
+        self.done.append("start GCS")
+        return None if self.hardy else 58
+
     def _end_all(self) -> None:
         if not self.hardy:
             self.gone.update(v.pid for v in self.group().values())

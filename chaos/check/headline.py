@@ -29,6 +29,7 @@ _DEEDS = {
     "return_capacity": "new nodes ({fault.nodes}) were added {place}",
     "kill_driver": "the driver was killed {place} and started again",
     "kill_controller": "Ray's controller was killed {place}",
+    "kill_gcs": "the cluster's GCS was killed {place} and started again",
 }
 # What storage did is told in its own words, and where it was armed is left out.
 _IN_STORAGE = {

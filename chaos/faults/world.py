@@ -112,6 +112,12 @@ class World(Protocol):
     def end_controller(self) -> int:
         """Kill Ray Train's controller, and wait for its end; gives its pid."""
 
+    def end_gcs(self) -> int:
+        """Kill the cluster's control service, and wait for its end; gives its pid."""
+
+    def start_gcs(self, *, within_s: float) -> int | None:
+        """Start it again with what it had stored; gives its pid once it answers, None if late."""
+
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Wait until the cluster itself counts the node as dead, and say whether it does."""
 

@@ -12,6 +12,7 @@ from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.hang_worker import HangWorker
 from chaos.faults.kill_controller import KillController
 from chaos.faults.kill_driver import KillDriver
+from chaos.faults.kill_gcs import KillGcs
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.pause_worker import PauseWorker
@@ -31,7 +32,7 @@ WorkerFault: TypeAlias = (
 )
 NodeFault: TypeAlias = KillNode | FreezeNode | PreemptNode
 CapacityFault: TypeAlias = WithholdCapacity | ReturnCapacity
-ControlFault: TypeAlias = KillDriver | KillController
+ControlFault: TypeAlias = KillDriver | KillController | KillGcs
 StorageFault: TypeAlias = (
     FailUpload | SlowUpload | TornCheckpoint | DiskFull | DelayedVisibility | CorruptSnapshot
 )
@@ -55,6 +56,7 @@ class FaultEntry(Record):
     return_capacity: ReturnCapacity | None = None
     kill_driver: KillDriver | None = None
     kill_controller: KillController | None = None
+    kill_gcs: KillGcs | None = None
     fail_upload: FailUpload | None = None
     slow_upload: SlowUpload | None = None
     torn_checkpoint: TornCheckpoint | None = None
@@ -107,8 +109,8 @@ class FaultEntry(Record):
 
     @property
     def lets_go_first(self) -> bool:
-        """Whether training goes on before the harm is done."""
-        return isinstance(self.fault, PreemptNode | WithholdCapacity | ReturnCapacity)
+        """Whether training goes on before the strike is over."""
+        return isinstance(self.fault, PreemptNode | WithholdCapacity | ReturnCapacity | KillGcs)
 
     def may_strike(self, attempt: int) -> bool:
         """Say whether the fault is meant for an attempt."""

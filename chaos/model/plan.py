@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.scenario import Expect, Job, Limits, Watch
@@ -27,6 +27,9 @@ class Shape(Record):
 
     nodes: PositiveInt
     cpus_per_node: PositiveInt
+    keeps_gcs: bool = Field(
+        default=False, description="its control service can be started again with what it knew"
+    )
 
 
 class Plan(Record):

@@ -36,7 +36,11 @@ def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
         seed=seed,
         cwd=normpath(cwd),
         job=_located(job, folder=place.parent),
-        shape=Shape(nodes=nodes, cpus_per_node=cluster.cpus_per_node),
+        shape=Shape(
+            nodes=nodes,
+            cpus_per_node=cluster.cpus_per_node,
+            keeps_gcs=any(entry.kill_gcs for entry in scenario.faults),
+        ),
         ops=_ops(scenario.faults, workers=job.workers, seed=seed),
         expect=scenario.expect,
         watch=scenario.watch,

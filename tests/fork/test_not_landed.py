@@ -15,6 +15,7 @@ from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.hang_worker import HangWorker
 from chaos.faults.kill_controller import KillController
 from chaos.faults.kill_driver import KillDriver
+from chaos.faults.kill_gcs import KillGcs
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.pause_worker import PauseWorker
@@ -81,6 +82,7 @@ CASES = (
     Case("return_capacity", ReturnCapacity(nodes=1, after_s=60), "ended before the nodes"),
     Case("kill_driver", KillDriver(), "never reached epoch 3, step 1", OVER),
     Case("kill_controller", KillController(), "lives in the driver"),
+    Case("kill_gcs", KillGcs(), "the embedded backend has no GCS"),
     Case("fail_upload", FailUpload(), UNUSED, NO_MORE_UPLOADS),
     Case("slow_upload", SlowUpload(delay_s=0.1), UNUSED, NO_MORE_UPLOADS),
     Case("torn_checkpoint", TornCheckpoint(file="*.ckpt"), UNUSED),

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from chaos.model.fault_entry import FAULTS
 from chaos.model.scenario import Scenario
-from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, Trigger
+from chaos.model.trigger import KINDS, MOMENTS, AtMoment, Trigger
 from chaos.scenario.load import find_scenarios, load_scenario
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "scenarios/README.md"
 BEGIN, END = "<!-- matrix: written by make matrix -->", "<!-- end of matrix -->"
-PLACES = ("step", *MOMENTS, "recovering_from")
+PLACES = ("step", *MOMENTS, *(kind for kind in KINDS if kind not in ("step", "moment")))
 NONE = "·"
 
 
@@ -24,7 +24,7 @@ def place_of(at: Trigger) -> str:
     """Give the kind of place that a trigger names."""
     if isinstance(at, AtMoment):
         return at.moment
-    return "recovering_from" if isinstance(at, AtRecovery) else "step"
+    return next(kind for kind in KINDS if kind in type(at).model_fields)
 
 
 def covered(scenarios: Iterable[Scenario]) -> Counter[tuple[str, str]]:

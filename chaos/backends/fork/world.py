@@ -129,6 +129,15 @@ class ForkWorld(RunWorld):
         """Refuse: Ray's controller is no process of its own here."""
         raise ProcessLookupError("on the embedded backend Ray's controller lives in the driver")
 
+    def end_gcs(self) -> int:
+        """Refuse: there is no cluster here, and so no control service."""
+        raise ProcessLookupError("the embedded backend has no GCS")
+
+    def start_gcs(self, *, within_s: float) -> int | None:
+        """Have none to start."""
+        del within_s
+        return None
+
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Say whether the node is lost; here that is known at once."""
         del within_s

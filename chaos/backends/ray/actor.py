@@ -8,12 +8,13 @@ from typing import Any
 import ray
 
 from chaos.backends.ray import compat
+from chaos.backends.ray.errands import Capacity, Gcs, GcsErrand
 from chaos.backends.train.storage import look_for
 from chaos.faults.order import Order
 from chaos.faults.world import Victim
 from chaos.model.event import Committed, FailureDecided
 from chaos.run.armed import ArmedFaults
-from chaos.run.clock import Clock, SystemClock, seconds_since
+from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
@@ -31,7 +32,7 @@ class RayWorld(RunWorld):
         self._address = address
         self._agents = agents
         self.handles: dict[tuple[int, int], Any] = {}
-        self.capacity = Capacity(self._clock)
+        self.capacity, self.gcs = Capacity(self._clock), Gcs()
         self._frozen: dict[str, tuple[int, ...]] = {}
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
@@ -108,6 +109,17 @@ class RayWorld(RunWorld):
             raise ProcessLookupError("there is no controller")
         return self._end(pids[0])
 
+    def end_gcs(self) -> int:
+        """Have the harness end the GCS."""
+        pid = self.gcs.ask("end", within_s=CALL_S)
+        if pid is None:
+            raise RuntimeError(f"the GCS was not ended within {CALL_S:g} s")
+        return pid
+
+    def start_gcs(self, *, within_s: float) -> int | None:
+        """Have the harness start the GCS again; it says so once the new one answers."""
+        return self.gcs.ask("start", within_s=within_s)
+
     def _end(self, pid: int) -> int:
         os.kill(pid, signal.SIGKILL)
         if not _call(self._agents[HEAD].is_gone.remote(pid, CALL_S), more_s=CALL_S):
@@ -128,33 +140,6 @@ class RayWorld(RunWorld):
 
 
 HEAD = "head"
-
-
-class Capacity:
-    """Nodes that a fault has asked for, and those that the harness has started for it."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._wanted = 0
-        self._came: dict[str, Any] = {}
-
-    def ask(self, count: int, *, within_s: float) -> dict[str, Any]:
-        """Wait for `count` new nodes; gives their agents, fewer where time runs out."""
-        start = self._clock.now_ns()
-        self._wanted += count
-        while len(self._came) < count and seconds_since(start, self._clock) < within_s:
-            self._clock.sleep(POLL_S)
-        came, self._came = self._came, {}
-        return came
-
-    def take_order(self) -> int:
-        """Give how many nodes are to be started, once."""
-        wanted, self._wanted = self._wanted, 0
-        return wanted
-
-    def deliver(self, agents: dict[str, Any]) -> None:
-        """Take the agents of nodes that have joined."""
-        self._came = {**self._came, **agents}
 
 
 @ray.remote(num_cpus=0, max_restarts=0)
@@ -182,6 +167,14 @@ class ChaosActor:
     def nodes_joined(self, agents: dict[str, Any]) -> None:
         """Take the agents of the nodes that were started."""
         self._world.capacity.deliver(agents)
+
+    def gcs_errand(self) -> GcsErrand | None:
+        """Give what the harness is to do with the GCS, once."""
+        return self._world.gcs.take_errand()
+
+    def gcs_done(self, pid: int) -> None:
+        """Learn that the harness has done it."""
+        self._world.gcs.done(pid)
 
     def group_started(self, group: dict[int, tuple[Victim, Any]]) -> None:
         """Learn who holds each rank, and by which handle."""

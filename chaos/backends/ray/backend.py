@@ -198,14 +198,22 @@ class Run:
                 self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
                 self._take_stacks(driver)
                 return False
-            if self._capacity_may_come:
-                self._deliver_nodes(controller)
+            self._run_errands(controller)
             self.clock.sleep(POLL_S)
         return True
 
-    @property
-    def _capacity_may_come(self) -> bool:
-        return any(op.return_capacity or op.withhold_capacity for op in self.plan.ops)
+    def _run_errands(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
+        if any(op.return_capacity or op.withhold_capacity for op in self.plan.ops):
+            self._deliver_nodes(controller)
+        if self.plan.shape.keeps_gcs:
+            self._mind_gcs(controller)
+
+    def _mind_gcs(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
+        """End or start the GCS where a fault asks for it: that, too, is the main thread's."""
+        errand = ray.get(controller.gcs_errand.remote())
+        if errand is not None:
+            pid = self.cluster.end_gcs() if errand == "end" else self.cluster.start_gcs()
+            ray.get(controller.gcs_done.remote(pid))
 
     def _deliver_nodes(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
         """Start the nodes that a fault asks for: it must be done in this, the main thread."""
@@ -244,7 +252,12 @@ class Run:
     def _finish(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
         """Let strikes that are under way come to their end, then end the chaos controller."""
         try:
-            ray.get(controller.finish.remote(FINISH_S), timeout=FINISH_S + 15)
+            finished, start = controller.finish.remote(FINISH_S), self.clock.now_ns()
+            while not ray.wait([finished], timeout=POLL_S)[0]:
+                self._run_errands(controller)  # a strike that is under way may wait for one
+                if seconds_since(start, self.clock) > FINISH_S + 15:
+                    break
+            ray.get(finished, timeout=0)
         except ray.exceptions.RayError as error:
             self.directory.write("logs/controller-error.txt", str(error))
         finally:

@@ -82,6 +82,19 @@ class LocalCluster:
         self._cluster.remove_node(node, allow_graceful=False)
         self.agents.pop(compat.node_id_of(node), None)
 
+    def end_gcs(self) -> int:
+        """Kill the GCS; gives its pid."""
+        return compat.end_gcs(self._cluster)
+
+    def start_gcs(self) -> int:
+        """Start the GCS again on its port and storage, and wait until it answers; gives its pid."""
+        pid, start = compat.start_gcs(self._cluster), self._clock.now_ns()
+        while not compat.gcs_answers(self.address):
+            if seconds_since(start, self._clock) > READY_S:
+                raise HarnessError(f"the new GCS did not answer within {READY_S:g} s")
+            self._clock.sleep(0.05)
+        return pid
+
     def close(self) -> None:
         """End the cluster and remove its files; safe to call more than once."""
         if ray.is_initialized():
@@ -110,7 +123,7 @@ class LocalCluster:
                     "num_cpus": 0,
                     "include_dashboard": False,
                     "temp_dir": self._temp,
-                    "_system_config": HEALTH_CHECKS,
+                    "_system_config": {**HEALTH_CHECKS, **self._gcs_storage()},
                 }
             )
             self._add_nodes(self.shape.nodes)
@@ -125,6 +138,11 @@ class LocalCluster:
             if elsewhere is not None:
                 os.environ["RAY_ADDRESS"] = elsewhere
         self._settle()
+
+    def _gcs_storage(self) -> dict[str, str]:
+        if not self.shape.keeps_gcs:
+            return {}
+        return {"gcs_storage": "rocksdb", "gcs_storage_path": f"{self._temp}/gcs"}
 
     def _add_nodes(self, count: int) -> None:
         for _ in range(count):

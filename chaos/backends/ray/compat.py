@@ -66,6 +66,36 @@ def keep_messages_off_the_terminal() -> None:
     private_worker.print_to_stdstream = tell
 
 
+def end_gcs(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
+    """Kill the GCS server of a cluster's head; gives its pid."""
+    pid = _gcs_pid(cluster)
+    cluster.head_node.kill_gcs_server()
+    return pid
+
+
+def start_gcs(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
+    """Start the head's GCS server again, on its port and with its storage; gives its pid."""
+    cluster.head_node.start_gcs_server()
+    return _gcs_pid(cluster)
+
+
+def _gcs_pid(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
+    from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER
+
+    return int(cluster.head_node.all_processes[PROCESS_TYPE_GCS_SERVER][0].process.pid)
+
+
+def gcs_answers(address: str) -> bool:
+    """Say whether the GCS at an address answers."""
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]
+
+    try:
+        GcsClient(address=address).internal_kv_keys(b"", None, timeout=1.0)
+    except Exception:  # noqa: BLE001 - whatever a client says that finds none
+        return False
+    return True
+
+
 def node_id_of(node: Any) -> str:  # noqa: ANN401 - a Node of Ray
     """Give the hex id of a node object that `Cluster.add_node` returned."""
     return str(node.node_id)
