@@ -34,6 +34,7 @@ class FakeWorld:
     obeys: bool = True
     over: bool = False
     errors: Mapping[int, str] | None = None
+    free: int = 2**40
     effect: str | None = "raised on rank 1"
     gone: set[int] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
@@ -50,6 +51,12 @@ class FakeWorld:
     def end_worker_actor(self, victim: Victim) -> None:
         self.done.append(f"ray.kill {victim.rank}")
         self.gone.add(victim.pid)
+
+    def free_memory(self) -> int:
+        return self.free
+
+    def blame_memory(self, victim: Victim) -> None:
+        self.done.append(f"blame memory for {victim.pid}")
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
         return victim.pid in self.gone

@@ -22,6 +22,7 @@ _DEEDS = {
     "slow_worker": "rank {rank} was slowed down {place}",
     "hang_worker": "rank {rank} hung {place}",
     "poison_step": "rank {rank} met a poisoned step {place}",
+    "exhaust_memory": "rank {rank} took all memory {place} and was killed",
     "kill_node": "{nodes} lost {place}",
     "freeze_node": "the node of rank {rank} stood still for {fault.for_s:g} s {place}",
     "preempt_node": "the node of rank {rank} was given notice {place} and {reclaimed}",

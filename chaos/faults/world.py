@@ -64,6 +64,12 @@ class World(Protocol):
     def end_worker_actor(self, victim: Victim) -> None:
         """End the victim's actor through the framework, as an operator would."""
 
+    def free_memory(self) -> int:
+        """Give how many bytes of memory are free, of the machine or of its container."""
+
+    def blame_memory(self, victim: Victim) -> None:
+        """Have the victim's end, when it comes, read as one by Ray's memory monitor."""
+
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
         """Wait until the victim's process has ended, and say whether it has."""
 

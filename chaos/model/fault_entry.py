@@ -7,6 +7,7 @@ from pydantic import model_validator
 from chaos.faults.corrupt_snapshot import CorruptSnapshot
 from chaos.faults.delayed_visibility import DelayedVisibility
 from chaos.faults.disk_full import DiskFull
+from chaos.faults.exhaust_memory import ExhaustMemory
 from chaos.faults.fail_upload import FailUpload
 from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.hang_worker import HangWorker
@@ -28,7 +29,7 @@ from chaos.model.trigger import AtState, AtTime, Trigger, only_attempt
 from chaos.record import Record
 
 WorkerFault: TypeAlias = (
-    KillWorker | RaiseInWorker | PauseWorker | SlowWorker | HangWorker | PoisonStep
+    KillWorker | RaiseInWorker | PauseWorker | SlowWorker | HangWorker | PoisonStep | ExhaustMemory
 )
 NodeFault: TypeAlias = KillNode | FreezeNode | PreemptNode
 CapacityFault: TypeAlias = WithholdCapacity | ReturnCapacity
@@ -49,6 +50,7 @@ class FaultEntry(Record):
     slow_worker: SlowWorker | None = None
     hang_worker: HangWorker | None = None
     poison_step: PoisonStep | None = None
+    exhaust_memory: ExhaustMemory | None = None
     kill_node: KillNode | None = None
     freeze_node: FreezeNode | None = None
     preempt_node: PreemptNode | None = None
@@ -131,5 +133,5 @@ class FaultEntry(Record):
 
 
 # What a worker that is held at its place is told to do to itself.
-BY_ITSELF = ("raise_in_worker", "slow_worker", "hang_worker", "poison_step")
+BY_ITSELF = ("raise_in_worker", "slow_worker", "hang_worker", "poison_step", "exhaust_memory")
 FAULTS = tuple(name for name in FaultEntry.model_fields if name != "at")

@@ -10,6 +10,7 @@ from chaos.faults import kill_worker
 from chaos.faults.corrupt_snapshot import CorruptSnapshot
 from chaos.faults.delayed_visibility import DelayedVisibility
 from chaos.faults.disk_full import DiskFull
+from chaos.faults.exhaust_memory import ExhaustMemory
 from chaos.faults.fail_upload import FailUpload
 from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.hang_worker import HangWorker
@@ -68,6 +69,7 @@ CASES = (
     Case("slow_worker", SlowWorker(delay_s=0.01), "made no step that could be delayed", LAST),
     stubborn("hang_worker", HangWorker(where="collective"), "and did not"),
     stubborn("poison_step", PoisonStep(by="raise"), "was the exception caught?"),
+    Case("exhaust_memory", ExhaustMemory(bytes=2**36), "not twice 65,536 MiB"),
     Case("kill_node", KillNode(rank=1), NO_RANK_1),
     Case("kill_node", KillNode(ranks=(0, 1)), NO_RANK_1),
     Case("freeze_node", FreezeNode(for_s=1, rank=1), NO_RANK_1),

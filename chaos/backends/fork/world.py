@@ -25,6 +25,7 @@ class ForkWorld(RunWorld):
         self._deadlines: dict[str, int] = {}
         self._frozen: dict[str, tuple[int, ...]] = {}
         self._added = 0
+        self._exhausted: list[int] = []
 
     # -- asked by the driver ---------------------------------------------------------------
 
@@ -43,6 +44,10 @@ class ForkWorld(RunWorld):
         with self._lock:
             return [node for node in self._deadlines if node not in self._live]
 
+    def exhausted(self) -> list[int]:
+        """Give the pids whose end is to read as one for memory."""
+        return list(self._exhausted)
+
     # -- asked by the faults ---------------------------------------------------------------
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
@@ -58,6 +63,10 @@ class ForkWorld(RunWorld):
     def end_worker_actor(self, victim: Victim) -> None:
         """End the worker as `ray.kill` does: its process is killed."""
         self.signal_worker(victim, "KILL")
+
+    def blame_memory(self, victim: Victim) -> None:
+        """Have the driver's calls to the victim fail with `OutOfMemoryError` once it has ended."""
+        self._exhausted.append(victim.pid)
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
         """Wait until the victim's process has ended."""

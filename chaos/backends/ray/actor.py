@@ -45,6 +45,12 @@ class RayWorld(RunWorld):
             raise ProcessLookupError(f"pid {victim.pid}")
         ray.kill(self.handles[victim.attempt, victim.rank], no_restart=True)
 
+    def blame_memory(self, victim: Victim) -> None:
+        """Refuse: only a raylet's own memory monitor can say so, and it looks at the machine's."""
+        raise ProcessLookupError(
+            f"a raylet ends workers by the machine's memory, and not pid {victim.pid} by its own"
+        )
+
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
         """Ask the agent of the victim's node, or the head's where that node is dead."""
         agent = self._agents[victim.node_id if self._is_alive(victim.node_id) else HEAD]
