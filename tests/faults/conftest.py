@@ -71,6 +71,15 @@ class World:
     def thaw_node(self, node_id: str) -> None:
         raise AssertionError(node_id)
 
+    def cut_off_node(self, node_id: str, *, for_s: float) -> None:
+        raise AssertionError(node_id)
+
+    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+        raise AssertionError(node_id)
+
+    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+        raise AssertionError(node_id)
+
     def idle_nodes(self) -> list[str]:
         raise AssertionError
 
