@@ -8,7 +8,7 @@ from chaos.faults.return_capacity import ReturnCapacity
 from chaos.faults.withhold_capacity import WithholdCapacity
 from chaos.faults.world import Outcome
 from tests.faults.conftest import Strikes
-from tests.run.conftest import FakeWorld
+from tests.world import FakeWorld
 
 Strike = Callable[[Strikes], Outcome]
 
@@ -33,7 +33,7 @@ def test_a_node_that_holds_a_worker_is_not_withheld(strike: Strike, world: FakeW
 
 
 def test_an_idle_node_that_lives_on_was_not_withheld(strike: Strike, world: FakeWorld) -> None:
-    world.dies = False
+    world.hardy = True
 
     assert strike(WithholdCapacity(nodes=1)).status == "fail"
 
@@ -44,7 +44,7 @@ def test_nodes_come_while_the_job_goes_on(strike: Strike, world: FakeWorld) -> N
 
 
 def test_nodes_that_never_join_have_not_returned(strike: Strike, world: FakeWorld) -> None:
-    world.dies = False
+    world.hardy = True
 
     assert strike(ReturnCapacity(nodes=1)).status == "fail"
 
@@ -62,7 +62,7 @@ def test_a_driver_is_gone_when_its_workers_are(strike: Strike, world: FakeWorld)
 
 
 def test_a_worker_that_outlives_its_driver_leaves_a_doubt(strike: Strike, world: FakeWorld) -> None:
-    world.dies = False
+    world.hardy = True
 
     assert strike(KillDriver()).status == "info"
     assert strike(KillController()).status == "info"
