@@ -38,6 +38,25 @@ class Permissions:
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """What the command line says of a cluster that chaos did not start."""
+
+    address: str | None = None
+    storage: str | None = None
+    permissions: Permissions = Permissions()
+
+    def over(self, plan: Plan) -> Plan:
+        """Give a plan for the cluster named here, where one is: it wins over the file's."""
+        address, storage = plan.shape.address, plan.shape.storage
+        if self.address is not None:
+            address, storage = self.address, self.storage or storage
+        if plan.backend == "fork":  # it needs no cluster, and has none
+            address, storage = None, None
+        shape = plan.shape.model_copy(update={"address": address, "storage": storage})
+        return plan.model_copy(update={"shape": shape})
+
+
+@dataclass(frozen=True)
 class NodeFacts:
     """One node of a cluster. `is_own`: the harness runs there."""
 

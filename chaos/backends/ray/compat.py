@@ -8,6 +8,7 @@ shape of what is behind them.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 import ray
@@ -16,6 +17,7 @@ READ_IN = "2.60.0"
 TESTED = ((2, 60), (2, 61))
 CONTROLLER = "TrainController"
 RAYS_OWN_ACTORS = ("_AutoscalingCoordinatorActor",)
+_JOB_DIGITS = 8
 
 
 def untested_version(version: str = ray.__version__) -> str | None:
@@ -71,6 +73,11 @@ def node_id_of(node: Any) -> str:  # noqa: ANN401 - a Node of Ray
     return str(node.node_id)
 
 
+def is_head(row: dict[str, Any]) -> bool:
+    """Say whether a row of `ray.nodes()` is the head's: Ray gives that node a resource."""
+    return "node:__internal_head__" in row.get("Resources", {})
+
+
 # -- the control plane -------------------------------------------------------------------------
 
 
@@ -104,6 +111,29 @@ def draining_nodes() -> set[str]:
     import ray._private.state as private_state
 
     return set(private_state.state.get_draining_nodes())
+
+
+def job_of(handle: Any) -> str:  # noqa: ANN401 - an actor handle
+    """Give the job (hex) that an actor belongs to: actors' and groups' ids end with their job's."""
+    return str(handle._actor_id.hex())[-_JOB_DIGITS:]  # noqa: SLF001
+
+
+def is_of_job(identity: str, jobs: Collection[str]) -> bool:
+    """Say whether an actor or a placement group (hex id) belongs to one of these jobs."""
+    return identity[-_JOB_DIGITS:] in jobs
+
+
+def actors_of(jobs: Collection[str], name: str) -> list[tuple[str, int]]:
+    """Give the live actors of a class that belong to some jobs, as (node, pid)."""
+    import ray._private.state as private_state
+
+    return [
+        (str(row["Address"]["NodeID"]), int(row["Pid"]))
+        for actor_id, row in private_state.actors().items()
+        if row["State"] == "ALIVE"
+        and row.get("ActorClassName") == name
+        and is_of_job(actor_id, jobs)
+    ]
 
 
 def live_actors() -> dict[str, tuple[str, int]]:

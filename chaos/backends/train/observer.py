@@ -23,7 +23,6 @@ from chaos.model.event import (
 from chaos.model.plan import Plan
 from chaos.plan.due import holds_polls
 from chaos.run.clock import SystemClock
-from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_journal
 
 
@@ -46,7 +45,7 @@ class Observer:
     @classmethod
     def start(cls, address: RunAddress) -> "Observer":
         """Open the journal and find the chaos controller."""
-        directory = RunDirectory(address.directory)
+        directory = address.run_directory()
         attempts, epochs = numbered_before(directory.journals)
         journal = Journal(
             directory.journals, f"controller-{os.getpid()}", role="controller", clock=SystemClock()
