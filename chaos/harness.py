@@ -6,7 +6,7 @@ the pure stages, and what is done to processes is a backend's.
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -49,7 +49,7 @@ class Harness:
     backend: Backend
     clock: Clock
     keep_storage: bool = False
-    elsewhere: Elsewhere = Elsewhere()
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
 
     def run_suite(
         self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray"

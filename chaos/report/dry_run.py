@@ -9,6 +9,7 @@ from rich.text import Text
 from chaos.model.plan import Plan
 from chaos.plan.permitted import (
     COSTS_A_NODE,
+    NEVER_THERE,
     NodeFacts,
     Permissions,
     needs_permission,
@@ -59,7 +60,9 @@ def _whom(kind: str, rank: int | None) -> str:
         return f"the job's own {kind.removeprefix('kill_')}"
     if kind in COSTS_A_NODE:
         return f"the node of rank {rank}, and all that runs on it"
-    return f"the worker of rank {rank}" if rank is not None else "nodes without workers"
+    if kind in NEVER_THERE:
+        return "nodes without workers" if kind == "withhold_capacity" else "nobody"
+    return f"the worker of rank {rank}"
 
 
 def _needs(plan: Plan, kind: str) -> str:
