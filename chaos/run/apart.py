@@ -35,12 +35,12 @@ def remove_mark(folder: Path) -> None:
     (folder / _MARK).unlink(missing_ok=True)
 
 
-def folder_apart(token: str) -> Path:
-    """Give where a run's files are on a host that does not see its directory.
+def folder_apart(token: str, node_id: str) -> Path:
+    """Give where a run's files are on a node that does not see its directory.
 
     Never by TMPDIR: an agent must find what a worker with another environment wrote.
     """
-    return Path("/tmp") / f"chaos-run-{token}"  # noqa: S108 - the token is random
+    return Path("/tmp") / f"chaos-run-{token}-{node_id[:8]}"  # noqa: S108 - the token is random
 
 
 def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:

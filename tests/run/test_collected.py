@@ -144,5 +144,7 @@ def test_a_process_apart_gets_the_plan_and_word_of_saves_and_keeps_its_own(tmp_p
     assert there.journals.is_dir()
 
 
-def test_runs_apart_do_not_share_a_folder() -> None:
-    assert folder_apart("a") != folder_apart("b")
+def test_neither_runs_nor_nodes_share_a_folder() -> None:
+    folders = {folder_apart(token, node) for token in "ab" for node in ("n1", "n2")}
+
+    assert len(folders) == 4

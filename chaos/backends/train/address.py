@@ -76,9 +76,12 @@ class RunAddress:
         kind, _, name = self.controller.partition(":")
         if kind != "ray" or sees(self.directory, self.token):
             return RunDirectory(self.directory)
+        import ray
+
         from chaos.backends.ray.port import RayController
 
-        return unpack(RayController.connect(name).run_files(), folder_apart(self.token))
+        node_id = ray.get_runtime_context().get_node_id()
+        return unpack(RayController.connect(name).run_files(), folder_apart(self.token, node_id))
 
     def connect(self) -> ControllerPort:
         """Find the chaos controller, wherever its backend keeps it."""

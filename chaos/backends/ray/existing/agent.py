@@ -39,6 +39,7 @@ class LeasedAgent(NodeHands):
     def __init__(self, token: str) -> None:
         super().__init__()
         self._token = token
+        self._folder = folder_apart(token, ray.get_runtime_context().get_node_id())
         self._lease = Lease(LEASE_S, SystemClock())
         self._stopped: list[int] = []
         threading.Thread(target=self._await_lapse, daemon=True).start()
@@ -52,7 +53,7 @@ class LeasedAgent(NodeHands):
     def retire(self) -> None:
         """Heal what is left to heal, and remove what the run wrote on this host."""
         self.thaw_node()
-        shutil.rmtree(folder_apart(self._token), ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     # -- harm ------------------------------------------------------------------------------------
 
@@ -106,7 +107,7 @@ class LeasedAgent(NodeHands):
 
     def end_node(self) -> None:
         """End the raylet, and this agent. Does not return."""
-        shutil.rmtree(folder_apart(self._token), ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
         self._raylet.kill()
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -130,7 +131,7 @@ class LeasedAgent(NodeHands):
 
     def new_pieces(self, known: Known) -> list[Piece]:
         """Give what the run's processes on this host have written since."""
-        return news(folder_apart(self._token), known)
+        return news(self._folder, known)
 
     def end_leftovers(self, within_s: float) -> list[str]:
         """Wait for the run's processes on this host to end, end those that have not; names them."""
