@@ -23,6 +23,7 @@ COSTS_A_NODE = {
 NEVER_THERE = {
     "withhold_capacity": "it takes nodes that hold none of the job's workers",
     "return_capacity": "chaos starts no nodes there",
+    "kill_controller": "Ray's controller runs on chaos's own node, which is never struck",
 }
 HEAD = "the head node is never struck"
 OWN = "chaos itself runs on this node"

@@ -56,7 +56,7 @@ def _faults(plan: Plan, permissions: Permissions) -> Table | Text:
 
 
 def _whom(kind: str, rank: int | None) -> str:
-    if kind in ("kill_driver", "kill_controller"):
+    if kind in {"kill_driver", "kill_controller"}:
         return f"the job's own {kind.removeprefix('kill_')}"
     if kind in COSTS_A_NODE:
         return f"the node of rank {rank}, and all that runs on it"

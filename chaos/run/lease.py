@@ -15,6 +15,10 @@ class Lease:
         """Let it hold from now on again."""
         self._since_ns = self._clock.now_ns()
 
+    def extend(self, by_s: float) -> None:
+        """Let it hold for longer, once."""
+        self._since_ns = self._clock.now_ns() + int(by_s * 1e9)
+
     @property
     def has_lapsed(self) -> bool:
         """Whether nobody has renewed it in time."""

@@ -29,6 +29,7 @@ FAULTS: dict[str, dict[str, object]] = {
     "slow_worker": {"factor": 2},
     "raise_in_worker": {},
     "kill_driver": {},
+    "kill_controller": {},
     "kill_node": {},
     "preempt_node": {"notice_s": 1},
     "freeze_node": {"for_s": 1},
@@ -37,7 +38,7 @@ FAULTS: dict[str, dict[str, object]] = {
     "return_capacity": {"nodes": 1},
 }
 LOSES_NODES = {"kill_node", "preempt_node", "freeze_node", "partition_node"}
-NEVER = {"withhold_capacity", "return_capacity"}
+NEVER = {"withhold_capacity", "return_capacity", "kill_controller"}
 ids = st.sampled_from(["a", "b", "c", "d"])
 nodes = st.lists(
     st.builds(

@@ -39,3 +39,15 @@ def test_a_lease_that_is_renewed_holds_from_then_on() -> None:
     clock.sleep(14)
 
     assert not lease.has_lapsed
+
+
+def test_a_lease_can_be_made_to_outlast_a_time_in_which_nobody_can_renew_it() -> None:
+    clock = HandClock()
+    lease = Lease(15, clock)
+
+    lease.extend(60)
+    clock.sleep(75)
+    assert not lease.has_lapsed
+
+    clock.sleep(1)
+    assert lease.has_lapsed

@@ -25,6 +25,7 @@ from chaos.model.event import (
     DeadlinePassed,
     DriverExited,
     NoticeGiven,
+    ObserverFailed,
     RunEnded,
     RunStarted,
     StackTaken,
@@ -252,6 +253,9 @@ class Run:
             self.jobs = ray.get(controller.retire.remote(), timeout=FINISH_S + 15)
         except ray.exceptions.RayError as error:
             self.directory.write("logs/controller-error.txt", str(error))
+            if not self.cluster.is_ours:  # some of the history may not have come
+                name = type(error).__name__
+                self.journal.add(ObserverFailed(where="collecting the history", error=name))
         finally:
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.kill(controller)

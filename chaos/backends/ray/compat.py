@@ -123,19 +123,6 @@ def is_of_job(identity: str, jobs: Collection[str]) -> bool:
     return identity[-_JOB_DIGITS:] in jobs
 
 
-def actors_of(jobs: Collection[str], name: str) -> list[tuple[str, int]]:
-    """Give the live actors of a class that belong to some jobs, as (node, pid)."""
-    import ray._private.state as private_state
-
-    return [
-        (str(row["Address"]["NodeID"]), int(row["Pid"]))
-        for actor_id, row in private_state.actors().items()
-        if row["State"] == "ALIVE"
-        and row.get("ActorClassName") == name
-        and is_of_job(actor_id, jobs)
-    ]
-
-
 def live_actors() -> dict[str, tuple[str, int]]:
     """Give the live actors, as id (hex) → (class name, pid); no dashboard is needed.
 

@@ -60,9 +60,12 @@ class LeasedAgent(NodeHands):
     def send_signal(self, pid: int, signal_name: str) -> None:
         """Send a signal to a process of the run on this node; remembers which it has stopped."""
         process = self._own(pid)
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get(TOKEN_ENV) != self._token:
-                raise RefusedError(f"pid {pid} is no process of this run")
+        try:
+            token = process.environ().get(TOKEN_ENV)
+        except psutil.NoSuchProcess as error:
+            raise ProcessLookupError(f"pid {pid}") from error
+        if token != self._token:
+            raise RefusedError(f"pid {pid} is no process of this run")
         if signal_name == "STOP":
             self._stopped.append(pid)
         process.send_signal(signal.Signals[f"SIG{signal_name}"])
@@ -118,6 +121,7 @@ class LeasedAgent(NodeHands):
         this agent. `RefusedError` where that cannot be done here.
         """
         interface = self._interface(address)
+        self._lease.extend(for_s)  # nobody can renew it meanwhile
         module = "chaos.backends.ray.existing.link"
         subprocess.run([sys.executable, "-m", module, interface, str(for_s)], check=True)
         return interface

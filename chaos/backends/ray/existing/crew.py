@@ -4,6 +4,7 @@ import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -67,21 +68,24 @@ class Crew:
     def retire(self) -> tuple[list[Leftover], list[JournalCut]]:
         """End all agents; gives what the run left on their hosts, and what did not come."""
         self._is_over.set()
-        leftovers: dict[str, Leftover] = {}
-        cuts: list[JournalCut] = []
-        for node_id, agent in self.agents.items():
-            with contextlib.suppress(ray.exceptions.RayError):
-                for what in self._ask(node_id, "end_leftovers", LEFTOVERS_S, more_s=LEFTOVERS_S):
-                    leftovers[what] = Leftover(kind="process", what=what)
-            if not self.collect(node_id) and node_id not in self._whole:
-                cuts.extend(self._cuts(node_id))
-            with contextlib.suppress(ray.exceptions.RayError):
-                self._ask(node_id, "retire")
-            with contextlib.suppress(ray.exceptions.RayError):
-                ray.kill(agent)
-        return list(leftovers.values()), cuts
+        with ThreadPoolExecutor(max_workers=32) as pool:
+            ended = list(pool.map(self._retire, list(self.agents)))
+        left = dict.fromkeys(what for names, _ in ended for what in names)  # two may share a host
+        leftovers = [Leftover(kind="process", what=what) for what in left]
+        return leftovers, [cut for _, cuts in ended for cut in cuts]
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _retire(self, node_id: str) -> tuple[list[str], list[JournalCut]]:
+        left: list[str] = []
+        with contextlib.suppress(ray.exceptions.RayError):
+            left = self._ask(node_id, "end_leftovers", LEFTOVERS_S, more_s=LEFTOVERS_S)
+        is_whole = self.collect(node_id) or node_id in self._whole
+        with contextlib.suppress(ray.exceptions.RayError):
+            self._ask(node_id, "retire")
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(self.agents[node_id])
+        return left, [] if is_whole else self._cuts(node_id)
 
     def _collect_on(self) -> None:
         while not self._is_over.wait(COLLECT_S):

@@ -13,6 +13,7 @@ import sys
 from chaos.run.clock import SystemClock
 
 TRIES = 20
+WORD_S = 0.3  # until then, the answer that it will be done has left the host
 
 
 def main(interface: str, for_s: float) -> None:
@@ -31,6 +32,7 @@ def main(interface: str, for_s: float) -> None:
 def _cut(interface: str, for_s: float) -> None:
     clock = SystemClock()
     routes = _ip("-4", "route", "show", "dev", interface).stdout.splitlines()
+    clock.sleep(WORD_S)
     try:
         _ip("link", "set", "dev", interface, "down")
         clock.sleep(for_s)

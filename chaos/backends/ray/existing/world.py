@@ -7,12 +7,12 @@ import socket
 
 import ray
 
-from chaos.backends.ray import compat
 from chaos.backends.ray.agent import is_running
 from chaos.backends.ray.existing.crew import Crew
 from chaos.backends.ray.existing.terms import LEASE_S, Terms
 from chaos.backends.ray.world import CALL_S, POLL_S, RayWorld, call
 from chaos.faults.world import RefusedError, Victim
+from chaos.plan.permitted import OWN
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 
@@ -116,18 +116,8 @@ class ExistingWorld(RayWorld):
         raise RefusedError("chaos starts no nodes on a cluster that it did not start")
 
     def end_controller(self) -> int:
-        """Have the agent of the controller's node end it, where that node may be struck."""
-        jobs = {compat.job_of(handle) for handle in self.handles.values()}
-        found = compat.actors_of(jobs, compat.CONTROLLER)
-        if not found:
-            raise ProcessLookupError("there is no controller")
-        node_id, pid = found[0]
-        self._refuse(node_id)
-        agent = self._agents[node_id]
-        call(agent.send_signal.remote(pid, "KILL"))
-        if not call(agent.is_gone.remote(pid, CALL_S), more_s=CALL_S):
-            raise RuntimeError(f"pid {pid} still runs after {CALL_S:g} s")
-        return pid
+        """Refuse: Ray Train keeps its controller on the driver's node, which is chaos's own."""
+        raise RefusedError(f"Ray's controller runs beside chaos: {OWN}")
 
     # -- inside ------------------------------------------------------------------------------
 
