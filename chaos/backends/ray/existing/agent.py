@@ -42,13 +42,15 @@ class LeasedAgent(NodeHands):
         self._folder = folder_apart(token, ray.get_runtime_context().get_node_id())
         self._lease = Lease(LEASE_S, SystemClock())
         self._stopped: list[int] = []
+        self._below: set[psutil.Process] = set()
         threading.Thread(target=self._await_lapse, daemon=True).start()
 
     # -- the lease ---------------------------------------------------------------------------
 
     def renew(self) -> None:
-        """Hold the lease from now on again."""
+        """Hold the lease from now on again; remembers which processes of the run are here."""
         self._lease.renew()
+        self._below.update(p for p in self._others() if _token_of(p) == self._token)
 
     def retire(self) -> None:
         """Heal what is left to heal, and remove what the run wrote on this host."""
@@ -154,6 +156,10 @@ class LeasedAgent(NodeHands):
         while not self._lease.has_lapsed:
             self._clock.sleep(POLL_S)
         self.retire()
+        if not is_running(self._raylet.pid):  # Ray ends its workers; where it is gone, nobody does
+            for process in filter(psutil.Process.is_running, self._below):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _others(self) -> list[psutil.Process]:
@@ -174,6 +180,13 @@ class LeasedAgent(NodeHands):
         if not found or address.startswith("127."):
             raise RefusedError(f"no interface of the node has its address {address}")
         return found[0]
+
+
+def _token_of(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get(TOKEN_ENV)
+    except psutil.Error:
+        return None
 
 
 def start_agent(node_id: str, token: str) -> Any:  # noqa: ANN401 - an actor handle
