@@ -5,9 +5,8 @@ the pure stages, and what is done to processes is a backend's.
 """
 
 import difflib
-import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +14,7 @@ from rich.text import Text
 
 from chaos.check.band import RUNS_MIN
 from chaos.check.judge import CHECKS, judge
-from chaos.errors import ClusterError, JobError, ScenarioError
+from chaos.errors import ClusterError, JobError, ScenarioError, UsageError
 from chaos.job_failure import why_the_job_failed
 from chaos.model.event import Committed, StepDone
 from chaos.model.history import Baseline, History
@@ -24,6 +23,7 @@ from chaos.model.scenario import Scenario
 from chaos.plan.digest import baseline_digest
 from chaos.plan.draw import random_plan
 from chaos.plan.make import make_plan
+from chaos.plan.permitted import Elsewhere, Permissions, needs_permission
 from chaos.report.html import render_run, render_suite
 from chaos.report.junit import render as render_junit
 from chaos.report.live import Display
@@ -49,6 +49,7 @@ class Harness:
     backend: Backend
     clock: Clock
     keep_storage: bool = False
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
 
     def run_suite(
         self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray"
@@ -59,6 +60,8 @@ class Harness:
         have the same shape run next to each other, on one warm cluster.
         """
         plans = [self._plan(file, seed=seed, backend=backend) for file in files]
+        for plan in plans:
+            refuse_unpermitted(plan, self.elsewhere.permissions)
         for plan in sorted(plans, key=_size):
             yield self._row(plan)
 
@@ -67,6 +70,7 @@ class Harness:
     ) -> Iterator[SuiteRow]:
         """Run a scenario's job once per seed, with faults drawn from it in place of its own."""
         plan = self._plan(file, seed=0, backend=backend)
+        refuse_unpermitted(plan, self.elsewhere.permissions)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
         steps = _steps_by_epoch(self._baseline(alike))
         for seed in seeds:
@@ -74,6 +78,7 @@ class Harness:
 
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
+        refuse_unpermitted(plan, self.elsewhere.permissions)
         baseline = self._baseline(plan)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
         directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))
@@ -83,10 +88,7 @@ class Harness:
     # -- inside --------------------------------------------------------------------------------
 
     def _plan(self, file: Path, *, seed: int, backend: BackendName) -> Plan:
-        scenario = load_scenario(file)
-        refuse_unknown_check(file, scenario)
-        plan = make_plan(scenario, file=file.resolve(), seed=seed, cwd=self.cwd)
-        return plan.model_copy(update={"backend": backend})
+        return self.elsewhere.over(plan_of(file, cwd=self.cwd, seed=seed, backend=backend))
 
     def _row(self, plan: Plan) -> SuiteRow:
         start = self.clock.now_ns()
@@ -118,7 +120,7 @@ class Harness:
         run = self._execute(alone, directory, None)
         if run.verdict.validity != "valid":
             raise why_the_job_failed(plan, run, log=directory.logs / "driver.log")
-        shutil.rmtree(directory.storage, ignore_errors=True)
+        directory.remove_storage()
         directory.write("complete", "")
         return run.history
 
@@ -140,7 +142,7 @@ class Harness:
             duration_s = seconds_since(start, self.clock)
             run = conclude(directory, plan, history, baseline, duration_s=duration_s)
         if run.verdict.validity == "valid" and not self.keep_storage:
-            shutil.rmtree(directory.storage, ignore_errors=True)
+            directory.remove_storage()
         return run
 
 
@@ -196,6 +198,26 @@ def refuse_unknown_check(file: Path, scenario: Scenario) -> None:
     near = difflib.get_close_matches(expected, names, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"The checks are {', '.join(names)}."
     raise ScenarioError(file, line, f"there is no check '{expected}'", hint)
+
+
+def plan_of(file: Path, *, cwd: Path, seed: int, backend: BackendName) -> Plan:
+    """Give the plan of a scenario file, or raise `ScenarioError`."""
+    scenario = load_scenario(file)
+    refuse_unknown_check(file, scenario)
+    plan = make_plan(scenario, file=file.resolve(), seed=seed, cwd=cwd)
+    return plan.model_copy(update={"backend": backend})
+
+
+def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
+    """Raise `UsageError` where a plan's cluster is not ours and faults are not allowed on it."""
+    missing = needs_permission(plan, permissions)
+    if missing is not None:
+        raise UsageError(
+            missing,
+            f"`--allow-faults-on {plan.shape.address}` allows them; `--dry-run` shows what would "
+            "be done",
+            place=plan.file,
+        )
 
 
 def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:

@@ -98,6 +98,15 @@ class FakeWorld:
     def thaw_node(self, node_id: str) -> None:
         self.done.append(f"thaw {node_id}")
 
+    def cut_off_node(self, node_id: str, *, for_s: float) -> None:
+        self.done.append(f"cut off {node_id} for {for_s:g}")
+
+    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+        return not self.hardy
+
+    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+        return not self.hardy
+
     def idle_nodes(self) -> list[str]:
         return ["spare-0", "spare-1"]
 

@@ -25,6 +25,7 @@ _DEEDS = {
     "exhaust_memory": "rank {rank} took all memory {place} and was killed",
     "kill_node": "{nodes} lost {place}",
     "freeze_node": "the node of rank {rank} stood still for {fault.for_s:g} s {place}",
+    "partition_node": "the node of rank {rank} was cut off for {fault.for_s:g} s {place}",
     "preempt_node": "the node of rank {rank} was given notice {place} and {reclaimed}",
     "withhold_capacity": "idle nodes ({fault.nodes}) were taken away {place}",
     "return_capacity": "new nodes ({fault.nodes}) were added {place}",

@@ -38,6 +38,7 @@ from chaos.check.diagnosis import diagnosis
 from chaos.check.headline import headline
 from chaos.check.trial import Trial
 from chaos.model.diagnosis import Resume
+from chaos.model.event import JournalCut
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.scenario import Validity
@@ -118,10 +119,19 @@ def _diagnosed(trial: Trial, results: tuple[CheckResult, ...]) -> tuple[Resume, 
 
 def _judged(check: Check, trial: Trial) -> CheckResult:
     try:
-        return check.check(trial)
+        return _beyond_doubt(check.check(trial), trial)
     except Exception as error:  # noqa: BLE001 (a check that fails has shown nothing)
         why = f"the check itself failed: {type(error).__name__}: {error}"
         return CheckResult(check=check.NAME, validity="unknown", summary=why, evidence=0)
+
+
+def _beyond_doubt(result: CheckResult, trial: Trial) -> CheckResult:
+    """Make a broken promise a doubt where a journal was lost: what is missing there is unknown."""
+    cut = next((event for _, event in trial.history.of(JournalCut)), None)
+    if cut is None or result.validity != "invalid":
+        return result
+    why = f"{result.summary}; but what {cut.source} wrote last was lost with its node"
+    return result.model_copy(update={"validity": "unknown", "summary": why})
 
 
 def _overall(trial: Trial, results: tuple[CheckResult, ...]) -> Validity:

@@ -16,6 +16,7 @@ from chaos.faults.kill_driver import KillDriver
 from chaos.faults.kill_gcs import KillGcs
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
+from chaos.faults.partition_node import PartitionNode
 from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.poison_step import PoisonStep
 from chaos.faults.preempt_node import PreemptNode
@@ -31,7 +32,7 @@ from chaos.record import Record
 WorkerFault: TypeAlias = (
     KillWorker | RaiseInWorker | PauseWorker | SlowWorker | HangWorker | PoisonStep | ExhaustMemory
 )
-NodeFault: TypeAlias = KillNode | FreezeNode | PreemptNode
+NodeFault: TypeAlias = KillNode | FreezeNode | PartitionNode | PreemptNode
 CapacityFault: TypeAlias = WithholdCapacity | ReturnCapacity
 ControlFault: TypeAlias = KillDriver | KillController | KillGcs
 StorageFault: TypeAlias = (
@@ -53,6 +54,7 @@ class FaultEntry(Record):
     exhaust_memory: ExhaustMemory | None = None
     kill_node: KillNode | None = None
     freeze_node: FreezeNode | None = None
+    partition_node: PartitionNode | None = None
     preempt_node: PreemptNode | None = None
     withhold_capacity: WithholdCapacity | None = None
     return_capacity: ReturnCapacity | None = None

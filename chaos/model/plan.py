@@ -23,13 +23,18 @@ class Op(FaultEntry):
 
 
 class Shape(Record):
-    """The cluster a plan needs; runs whose shapes are equal share one cluster."""
+    """The cluster a plan needs; runs whose shapes are equal share one cluster.
+
+    With `address`, one that chaos did not start: it has the nodes that it has.
+    """
 
     nodes: PositiveInt
     cpus_per_node: PositiveInt
     keeps_gcs: bool = Field(
         default=False, description="its control service can be started again with what it knew"
     )
+    address: str | None = None
+    storage: str | None = None
 
 
 class Plan(Record):

@@ -10,6 +10,7 @@ storage-faults/  which faults storage was armed with, and what it did
 """
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,12 @@ class RunDirectory:
     def storage_faults(self) -> Path:
         """Which faults the run's storage was armed with, and what it did."""
         return self.path / "storage-faults"
+
+    def remove_storage(self) -> None:
+        """Remove the checkpoints, where they are in a folder that chaos has made."""
+        shutil.rmtree(self.storage.resolve(), ignore_errors=True)
+        if self.storage.is_symlink():
+            self.storage.unlink()
 
     def save_history(self, history: History, *, name: str = HISTORY) -> None:
         """Write a merged history."""

@@ -76,7 +76,9 @@ def train_loop(config):
         if done % config["report_every"]:
             continue
         metrics = {"done": done, "loss": loss.item()}
-        notice = ray.train.get_preemption_info() if config["jit"] else None  # all ranks get the same
+        notice = (
+            ray.train.get_preemption_info() if config["jit"] else None
+        )  # all ranks get the same
         if notice or done % config["save_every"] == 0:
             with tempfile.TemporaryDirectory() as directory:
                 save(directory, done=done, model=model, optimizer=optimizer)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import psutil
 
-from chaos.faults.world import Victim
+from chaos.faults.world import RefusedError, Victim
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.world import RunWorld
@@ -108,6 +108,21 @@ class ForkWorld(RunWorld):
         """Let the stopped workers go on."""
         for pid in filter(_is_running, self._frozen.pop(node_id)):
             os.kill(pid, signal.SIGCONT)
+
+    def cut_off_node(self, node_id: str, *, for_s: float) -> None:
+        """Refuse: all workers are processes of one host."""
+        del node_id, for_s
+        raise RefusedError("the embedded backend has no network between its nodes")
+
+    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+        """Say no: a node has no address."""
+        del node_id, within_s
+        return False
+
+    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+        """Say yes: a node is never cut off."""
+        del node_id, within_s
+        return True
 
     def idle_nodes(self) -> list[str]:
         """Give the nodes that hold no worker and are neither lost nor about to be."""

@@ -14,18 +14,22 @@ from typing import Any, Self
 import ray
 
 from chaos.backends.ray import compat
-from chaos.backends.ray.actor import HEAD
 from chaos.backends.ray.agent import start_agents
 from chaos.backends.ray.settings import CLUSTER_ENV, HEALTH_CHECKS, NAMESPACE
+from chaos.backends.ray.world import HEAD
 from chaos.errors import ClusterError, HarnessError
-from chaos.model.plan import Shape
+from chaos.model.plan import Plan, Shape
+from chaos.run.apart import leave_mark
 from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.directory import RunDirectory
 
 READY_S = 60.0
 
 
 class LocalCluster:
     """A running cluster of one shape, with an agent on every node."""
+
+    is_ours = True
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -49,6 +53,11 @@ class LocalCluster:
     def address(self) -> str:
         """The GCS address, always given explicitly and never guessed."""
         return str(self._cluster.address)
+
+    def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> None:
+        """Mark the run's directory, which all nodes see: they share this host."""
+        del plan
+        leave_mark(directory.path, token)
 
     def heal(self, lost: set[str]) -> None:
         """Bring the cluster back to its shape, with new nodes for those dead, or in `lost`.

@@ -8,6 +8,7 @@ shape of what is behind them.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 import ray
@@ -16,6 +17,7 @@ READ_IN = "2.60.0"
 TESTED = ((2, 60), (2, 61))
 CONTROLLER = "TrainController"
 RAYS_OWN_ACTORS = ("_AutoscalingCoordinatorActor",)
+_JOB_DIGITS = 8
 
 
 def untested_version(version: str = ray.__version__) -> str | None:
@@ -101,6 +103,11 @@ def node_id_of(node: Any) -> str:  # noqa: ANN401 - a Node of Ray
     return str(node.node_id)
 
 
+def is_head(row: dict[str, Any]) -> bool:
+    """Say whether a row of `ray.nodes()` is the head's: Ray gives that node a resource."""
+    return "node:__internal_head__" in row.get("Resources", {})
+
+
 # -- the control plane -------------------------------------------------------------------------
 
 
@@ -134,6 +141,16 @@ def draining_nodes() -> set[str]:
     import ray._private.state as private_state
 
     return set(private_state.state.get_draining_nodes())
+
+
+def job_of(handle: Any) -> str:  # noqa: ANN401 - an actor handle
+    """Give the job (hex) that an actor belongs to: actors' and groups' ids end with their job's."""
+    return str(handle._actor_id.hex())[-_JOB_DIGITS:]  # noqa: SLF001
+
+
+def is_of_job(identity: str, jobs: Collection[str]) -> bool:
+    """Say whether an actor or a placement group (hex id) belongs to one of these jobs."""
+    return identity[-_JOB_DIGITS:] in jobs
 
 
 def live_actors() -> dict[str, tuple[str, int]]:
