@@ -34,7 +34,7 @@ from chaos.run.environment import decisive_versions, environment
 from chaos.run.job_code import digest_job_code
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
-from chaos.scenario.load import load_scenario
+from chaos.scenario_file.load import load_scenario
 
 BASELINES = ".baselines"
 

@@ -33,7 +33,7 @@ from chaos.model.scenario import (
     Scenario,
 )
 from chaos.model.trigger import MOMENTS, AtMoment, AtStep
-from chaos.scenario.load import load_scenario
+from chaos.scenario_file.load import load_scenario
 
 WORKERS = 3
 # The signs that YAML gives a meaning, but for `?`, which ruamel itself cannot read back in a key.

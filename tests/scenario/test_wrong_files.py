@@ -7,7 +7,7 @@ import pytest
 
 from chaos.errors import ScenarioError, UsageError
 from chaos.model.fault_entry import FAULTS as KINDS
-from chaos.scenario.load import load_scenario
+from chaos.scenario_file.load import load_scenario
 
 JOB = "scenario: x\njob: {script: job.py, workers: 2}\n"
 FAULTS = f"{JOB}faults:\n"

@@ -8,12 +8,12 @@ from pydantic import ValidationError
 
 from chaos.errors import UsageError
 from chaos.model.scenario import Scenario
-from chaos.scenario.choice import settled
-from chaos.scenario.problem import Loc, Problem, scenario_error
-from chaos.scenario.sense import senseless
-from chaos.scenario.source import Source, read_source
-from chaos.scenario.spelling import quoted
-from chaos.scenario.wording import reworded
+from chaos.scenario_file.choice import settled
+from chaos.scenario_file.problem import Loc, Problem, scenario_error
+from chaos.scenario_file.sense import senseless
+from chaos.scenario_file.source import Source, read_source
+from chaos.scenario_file.spelling import quoted
+from chaos.scenario_file.wording import reworded
 
 SUFFIX = ".chaos.yaml"
 
