@@ -110,6 +110,7 @@ jobs = st.builds(
 scenarios = st.builds(
     Scenario,
     scenario=words.filter(bool),
+    marks=st.lists(st.sampled_from(["slow", "gpu"]), max_size=2).map(tuple),
     job=jobs,
     cluster=st.builds(ClusterShape, nodes=st.none() | st.integers(WORKERS + 3, 12)),
     faults=st.lists(entries, max_size=3).map(tuple),
