@@ -6,7 +6,7 @@ the pure stages, and what is done to processes is a backend's.
 
 import difflib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,9 +39,17 @@ from chaos.scenario_file.load import load_scenario
 BASELINES = ".baselines"
 
 
+def _tell_nobody(run: FinishedRun) -> None:
+    del run
+
+
 @dataclass
 class Harness:
-    """Executes and judges plans, and keeps what they rest on below `reports`."""
+    """Executes and judges plans, and keeps what they rest on below `reports`.
+
+    `tell` is given every run as soon as it is judged and written down: baselines
+    as well, and one that was interrupted, of which `run_plan` gives nothing back.
+    """
 
     reports: Path
     console: Console
@@ -49,6 +57,7 @@ class Harness:
     backend: Backend
     clock: Clock
     keep_storage: bool = False
+    tell: Callable[[FinishedRun], None] = _tell_nobody
 
     def run_suite(
         self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray"
@@ -139,6 +148,7 @@ class Harness:
             directory.save_history(history)
             duration_s = seconds_since(start, self.clock)
             run = conclude(directory, plan, history, baseline, duration_s=duration_s)
+            self.tell(run)
         if run.verdict.validity == "valid" and not self.keep_storage:
             shutil.rmtree(directory.storage, ignore_errors=True)
         return run
