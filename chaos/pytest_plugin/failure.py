@@ -16,7 +16,8 @@ from rich.text import Text
 from chaos.errors import ChaosError, UsageError
 from chaos.pytest_plugin.keys import FINISHED
 from chaos.pytest_plugin.result import Result
-from chaos.report.brief import brief, line_of, plain_text
+from chaos.report import brief
+from chaos.report.brief import line_of, plain_text
 from chaos.report.outcome import FinishedRun
 
 WIDTH_MIN, WIDTH_MAX = 60, 100
@@ -65,12 +66,14 @@ def could_not_run(error: ChaosError) -> NotRun:
     return NotRun(f"{whose}: {words}", plain_text(text, width=_width()))
 
 
-def broken_off(why: str, seen: FinishedRun | None) -> BrokenOff:
-    """Give the error of a run that a time-out ended."""
+def broken_off(why: str, seen: FinishedRun | None, *, where: str) -> BrokenOff:
+    """Give the error of a run that a time-out ended; None: it was not even judged."""
     line = f"broken off: {why.strip()}"
     if seen is None:
-        return BrokenOff(line)
-    return BrokenOff(line, f"{line}\n\n{told(seen)}")
+        left = f"if it had begun, its folder is below {where}: `chaos check` judges what was seen"
+        return BrokenOff(line, f"{line}\n{left}")
+    words = brief.broken_off(seen, line, page=_page(seen))
+    return BrokenOff(line, plain_text(words, width=_width()))
 
 
 def require_expected(result: Result) -> None:
@@ -81,7 +84,11 @@ def require_expected(result: Result) -> None:
 
 def told(run: FinishedRun) -> str:
     """Give a run's finding as text that fits the terminal."""
-    return plain_text(brief(run, page=f"{run.directory}/report.html"), width=_width())
+    return plain_text(brief.explanation(run, page=_page(run)), width=_width())
+
+
+def _page(run: FinishedRun) -> str:
+    return f"{run.directory}/report.html"
 
 
 def _width() -> int:
@@ -96,6 +103,8 @@ def explain_on(report: pytest.TestReport, item: pytest.Item, call: pytest.CallIn
     if isinstance(error, ChaosFailure):
         if report.longrepr:
             report.longrepr = _in_place(error, item)
+        if isinstance(error, BrokenOff):  # pytest-timeout prints the stacks of chaos's own threads
+            report.sections = [part for part in report.sections if "+ Timeout +" not in part[1]]
     elif report.failed:
         for run in item.stash.get(FINISHED, ()):
             report.sections.append(("chaos: the run", told(run)))

@@ -18,7 +18,7 @@ from chaos.plan.make import make_plan
 from chaos.pytest_plugin.failure import broken_off, could_not_run, undecided
 from chaos.pytest_plugin.keys import FINISHED, ROWS, RUNS, Option
 from chaos.pytest_plugin.result import Result
-from chaos.pytest_plugin.suite import Suite, reports_folder
+from chaos.pytest_plugin.suite import Suite, reports_folder, shown
 from chaos.report.junit import properties
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
 from chaos.run.clock import SystemClock, seconds_since
@@ -65,6 +65,7 @@ class Runs:
         Raises `NotRun`, `Undecided` where nothing else was expected, and
         `BrokenOff` for a time-out. The test gets a row and its properties.
         """
+        item.stash.setdefault(ROWS, [])
         seen: list[FinishedRun] = []
         start = self._clock.now_ns()
         try:
@@ -78,7 +79,8 @@ class Runs:
         except Failed as ended:  # pytest-timeout's, from its signal
             if seen:
                 _keep(item, row_of(seen[-1]))
-            raise broken_off(str(ended), seen[-1] if seen else None) from None
+            where = shown(reports_folder(self._config) / plan.slug)
+            raise broken_off(str(ended), seen[-1] if seen else None, where=where) from None
         except KeyboardInterrupt:
             self._note_interruption(seen)
             raise
@@ -120,5 +122,5 @@ def group_of(plan: Plan) -> str:
 
 
 def _keep(item: pytest.Item, row: SuiteRow) -> None:
-    item.stash.setdefault(ROWS, []).append(row)
+    item.stash[ROWS].append(row)
     item.user_properties.extend(properties(row).items())

@@ -8,17 +8,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from chaos.check.result import plural
 from chaos.model.diagnosis import Resume
 from chaos.model.verdict import CheckResult, Verdict
 from chaos.report.came_back import lost
 from chaos.report.outcome import FinishedRun, in_words
+from chaos.report.progress import Progress, advance_all
 
 ANOMALIES_SHOWN = 3
 PARTS_SHOWN = 8
 AS_ABOVE = "as said above"
 
 
-def brief(run: FinishedRun, *, page: str) -> RenderableType:
+def explanation(run: FinishedRun, *, page: str) -> RenderableType:
     """Give the verdict, what is broken, what did not come back, and where to go on.
 
     What the headline says already is not said again.
@@ -32,6 +34,28 @@ def brief(run: FinishedRun, *, page: str) -> RenderableType:
         parts += _not_back(resume)
     ways = [("report", page), ("replay", f"chaos replay {run.directory}")]
     return Group(*parts, Text(""), _table(ways))
+
+
+def broken_off(run: FinishedRun, why: str, *, page: str) -> RenderableType:
+    """Give how far a run had come when it was ended from outside, and what was broken by then.
+
+    What cannot be told of it is not listed: nearly nothing can.
+    """
+    parts: list[RenderableType] = [Text(why, style="bold"), _in(_how_far(run))]
+    if run.verdict.broken:
+        parts += [Text(""), _table(_broken(run.verdict))]
+    return Group(*parts, Text(""), _table([("report", page)]))
+
+
+def _how_far(run: FinishedRun) -> str:
+    reached = advance_all(Progress(), run.history)
+    alone = "" if run.plan.ops else "the job was running without faults, to be compared with; "
+    if reached.place is None or reached.attempt is None:
+        return f"{alone}training had not begun".capitalize()
+    epoch, step = reached.place
+    landed = f"; {plural(len(reached.strikes), 'fault')} had struck" if reached.strikes else ""
+    where = f"training stood at epoch {epoch}, step {step} of attempt {reached.attempt}"
+    return f"{alone}{where}, after {reached.elapsed_s:.1f} s{landed}".capitalize()
 
 
 def line_of(verdict: Verdict) -> str:
