@@ -144,13 +144,27 @@ class Harness:
             with display:
                 self.backend.execute(plan, directory, display.show)
         finally:
-            history = read_history(directory.journals)
-            directory.save_history(history)
-            duration_s = seconds_since(start, self.clock)
-            run = conclude(directory, plan, history, baseline, duration_s=duration_s)
-            self.tell(run)
+            try:
+                run = self._conclude(plan, directory, baseline, start)
+            except Exception:
+                raise
+            except (
+                BaseException
+            ):  # broken off while it was judged, which costs no more than a second
+                self._conclude(plan, directory, baseline, start)
+                raise
         if run.verdict.validity == "valid" and not self.keep_storage:
             shutil.rmtree(directory.storage, ignore_errors=True)
+        return run
+
+    def _conclude(
+        self, plan: Plan, directory: RunDirectory, baseline: History | None, start_ns: int
+    ) -> FinishedRun:
+        history = read_history(directory.journals)
+        directory.save_history(history)
+        duration_s = seconds_since(start_ns, self.clock)
+        run = conclude(directory, plan, history, baseline, duration_s=duration_s)
+        self.tell(run)
         return run
 
 
@@ -194,13 +208,17 @@ def _recorded(directory: RunDirectory) -> History:
     return read_history(directory.journals)
 
 
-def refuse_unknown_check(file: Path, scenario: Scenario) -> None:
-    """Raise `ScenarioError` where a scenario expects a check that does not exist."""
+def refuse_unknown_check(file: Path, scenario: Scenario, *, line: int | None = None) -> None:
+    """Raise `ScenarioError` where a scenario expects a check that does not exist.
+
+    Without `line`, it is the one of the file that names the check.
+    """
     names, expected = [check.NAME for check in CHECKS], scenario.expect.check
     if expected is None or expected in names:
         return
-    lines = file.read_text(encoding="utf-8").splitlines()
-    line = next((n for n, text in enumerate(lines, 1) if f"{expected}" in text), 1)
+    if line is None:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        line = next((n for n, text in enumerate(lines, 1) if f"{expected}" in text), 1)
     near = difflib.get_close_matches(expected, names, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"The checks are {', '.join(names)}."
     raise ScenarioError(file, line, f"there is no check '{expected}'", hint)

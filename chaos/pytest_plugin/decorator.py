@@ -62,26 +62,27 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     given = {key: value for key, value in locals().items() if value not in (None, ())}
     if train_loop is not None:
         given["train_loop"] = train_loop_name(train_loop)
-
-    def decorate(test: Test) -> Test:
-        takes_result = "result" in signature(test).parameters
-
-        @functools.wraps(test)
-        def judged(*rest: object, chaos_result: Result, **fixtures: object) -> object:
-            __tracebackhide__ = True
-            from chaos.pytest_plugin.failure import require_expected
-
-            require_expected(chaos_result)
-            return test(*rest, **fixtures, **({"result": chaos_result} if takes_result else {}))
-
-        judged.__signature__ = _asking(signature(test))  # type: ignore[attr-defined] # for pytest
-        marked: Test = getattr(pytest.mark, SCENARIO_MARK)(**given)(judged)
-        return marked
-
-    return decorate
+    return functools.partial(_judged, given=given)
 
 
-def _asking(own: Signature) -> Signature:
+def _judged(test: Test, *, given: Keys) -> Test:
+    """Give the test as pytest is to call it: with a run's result, if it is as expected."""
+    takes_result = "result" in signature(test).parameters
+
+    @functools.wraps(test)
+    def judged(*rest: object, chaos_result: Result, **fixtures: object) -> object:
+        __tracebackhide__ = True
+        from chaos.pytest_plugin.failure import require_expected
+
+        require_expected(chaos_result)
+        return test(*rest, **fixtures, **({"result": chaos_result} if takes_result else {}))
+
+    judged.__signature__ = asking(signature(test))  # type: ignore[attr-defined] # for pytest
+    marked: Test = getattr(pytest.mark, SCENARIO_MARK)(**given)(judged)
+    return marked
+
+
+def asking(own: Signature) -> Signature:
     """Give the test's own parameters, with the fixture `chaos_result` in place of `result`."""
     kept = [parameter for name, parameter in own.parameters.items() if name != "result"]
     asked = Parameter("chaos_result", Parameter.KEYWORD_ONLY)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chaos.errors import ChaosError
+from chaos.harness import refuse_unknown_check
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.plan.make import slug
@@ -39,7 +40,10 @@ def scenario_for(item: pytest.Item, given: Mapping[str, Any]) -> Scenario:
     value |= {key: what for key, what in given.items() if what is not None}
     name = value.pop("name", None) or _first_line(item) or item.name
     line = (item.location[1] or 0) + 1
-    return scenario_of(value, name=name, path=Path(shown(item.path)), line=line)
+    path = Path(shown(item.path))
+    scenario = scenario_of(value, name=name, path=path, line=line)
+    refuse_unknown_check(path, scenario, line=line)
+    return scenario
 
 
 def plan_for(item: pytest.Item, scenario: Scenario, *, seed: int) -> Plan:
