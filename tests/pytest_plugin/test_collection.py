@@ -10,7 +10,7 @@ import chaos.pytest_plugin.ask  # what pytester would else import, and forget, f
 import chaos.pytest_plugin.decorator
 import chaos.pytest_plugin.file  # noqa: F401
 from chaos.pytest_plugin.seeds import parse_seeds
-from tests.pytest_plugin.conftest import KILL, PLUGIN, TINY, project
+from tests.pytest_plugin.conftest import KILL, PLUGIN, ROOT, TINY, project
 
 pytest_plugins = ["pytester"]
 
@@ -189,3 +189,13 @@ def test_seeds_are_a_number_of_them_or_a_range(text: str, seeds: tuple[int, ...]
 def test_other_seeds_are_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="or a range such as 5-7"):
         parse_seeds(text)
+
+
+def test_the_example_of_the_readme_is_collected_as_it_stands(pytester: pytest.Pytester) -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## In pytest")[2]
+    example = section.partition("```python\n")[2].partition("```")[0]
+    (pytester.path / "train.py").touch()
+
+    found = names(collected(pytester, {"test_train.py": example}))
+
+    assert found == ["test_train.py::test_survives"]
