@@ -33,8 +33,8 @@ from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.terminal import closing_line, explain, verdict_table
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.scenario.load import find_scenarios
-from chaos.scenario.schema import json_schema
+from chaos.scenario_file.load import find_scenarios
+from chaos.scenario_file.schema import json_schema
 from chaos.selftest_cli import selftest
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_HARNESS = range(5)

@@ -5,7 +5,7 @@ the pure stages, and what is done to processes is a backend's.
 """
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,14 +34,22 @@ from chaos.run.environment import decisive_versions, environment
 from chaos.run.job_code import digest_job_code
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
-from chaos.scenario.load import load_scenario
+from chaos.scenario_file.load import load_scenario
 
 BASELINES = ".baselines"
 
 
+def _tell_nobody(run: FinishedRun) -> None:
+    del run
+
+
 @dataclass
 class Harness:
-    """Executes and judges plans, and keeps what they rest on below `reports`."""
+    """Executes and judges plans, and keeps what they rest on below `reports`.
+
+    `tell` is given every run as soon as it is judged and written down: baselines
+    as well, and one that was interrupted, of which `run_plan` gives nothing back.
+    """
 
     reports: Path
     console: Console
@@ -50,6 +58,7 @@ class Harness:
     clock: Clock
     keep_storage: bool = False
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    tell: Callable[[FinishedRun], None] = _tell_nobody
 
     def run_suite(
         self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray"
@@ -137,12 +146,25 @@ class Harness:
             with display:
                 self.backend.execute(plan, directory, display.show)
         finally:
-            history = read_history(directory.journals)
-            directory.save_history(history)
-            duration_s = seconds_since(start, self.clock)
-            run = conclude(directory, plan, history, baseline, duration_s=duration_s)
+            try:
+                run = self._conclude(plan, directory, baseline, start)
+            except Exception:
+                raise
+            except BaseException:  # broken off while it was judged: written all the same
+                self._conclude(plan, directory, baseline, start)
+                raise
         if run.verdict.validity == "valid" and not self.keep_storage:
             directory.remove_storage()
+        return run
+
+    def _conclude(
+        self, plan: Plan, directory: RunDirectory, baseline: History | None, start_ns: int
+    ) -> FinishedRun:
+        history = read_history(directory.journals)
+        directory.save_history(history)
+        duration_s = seconds_since(start_ns, self.clock)
+        run = conclude(directory, plan, history, baseline, duration_s=duration_s)
+        self.tell(run)
         return run
 
 
@@ -186,15 +208,19 @@ def _recorded(directory: RunDirectory) -> History:
     return read_history(directory.journals)
 
 
-def refuse_unknown_check(file: Path, scenario: Scenario) -> None:
-    """Raise `ScenarioError` where a scenario expects a check that does not exist."""
+def refuse_unknown_check(file: Path, scenario: Scenario, *, line: int | None = None) -> None:
+    """Raise `ScenarioError` where a scenario expects a check that does not exist.
+
+    Without `line`, it is the one of the file that names the check.
+    """
     names = [check.NAME for check in CHECKS]
     told = (scenario.expect.check, *scenario.expect.besides)
     expected = next((name for name in told if name not in {None, *names}), None)
     if expected is None:
         return
-    lines = file.read_text(encoding="utf-8").splitlines()
-    line = next((n for n, text in enumerate(lines, 1) if f"{expected}" in text), 1)
+    if line is None:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        line = next((n for n, text in enumerate(lines, 1) if f"{expected}" in text), 1)
     near = difflib.get_close_matches(expected, names, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"The checks are {', '.join(names)}."
     raise ScenarioError(file, line, f"there is no check '{expected}'", hint)

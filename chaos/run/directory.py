@@ -144,8 +144,9 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
         directory.saves.mkdir()
         directory.write("plan.json", plan.model_dump_json(indent=2))
         directory.write("env.json", json.dumps(env, indent=2))
-        if Path(plan.file).is_file():
-            directory.write("scenario.yaml", Path(plan.file).read_text(encoding="utf-8"))
+        file = Path(plan.file)
+        if file.suffix != ".py" and file.is_file():  # what Python wrote is in the plan
+            directory.write("scenario.yaml", file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
             f"cannot write there: {error.strerror}",

@@ -44,12 +44,13 @@ class RootHandle:
         self._wire = Wire(ours)
         self._lock = threading.Lock()
         self._exited: dict[int, int] = {}
+        self._is_abandoned = False
         self._clock = SystemClock()
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs."""
-        return self._process.poll() is None
+        """Whether the process runs, and can be talked to."""
+        return not self._is_abandoned and self._process.poll() is None
 
     def fork_zygote(self, plan: Plan, directory: RunDirectory) -> tuple[int, Wire]:
         """Give the pid of a new zygote and the connection to it."""
@@ -74,7 +75,7 @@ class RootHandle:
     def exit_code(self, pid: int, *, within_s: float) -> int | None:
         """Wait for a zygote's end and give its exit code; None where it does not come."""
         start = self._clock.now_ns()
-        while True:
+        while not self._is_abandoned:
             with self._lock:
                 while select.select([self._wire.end], [], [], 0)[0]:
                     message = self._receive()
@@ -85,6 +86,7 @@ class RootHandle:
             if seconds_since(start, self._clock) > within_s:
                 return None
             self._clock.sleep(POLL_S)
+        return None
 
     def _receive(self) -> Started | Exited:
         try:
@@ -93,7 +95,17 @@ class RootHandle:
             raise HarnessError(
                 f"the process that jobs are forked from is gone; see {self._log}"
             ) from error
+        except BaseException:  # broken off: its answer would be taken for that to the next question
+            self._abandon()
+            raise
         return message
+
+    def _abandon(self) -> None:
+        """End the process, and with it all that was forked from it."""
+        self._is_abandoned = True
+        self._process.kill()
+        self._process.wait()
+        self._wire.close()
 
 
 _roots: dict[tuple[tuple[str, str], ...], RootHandle] = {}

@@ -12,8 +12,8 @@ from ruamel.yaml.error import MarkedYAMLError, StringMark, YAMLError
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
-from chaos.scenario.problem import Loc, Problem
-from chaos.scenario.scalar import TAG, NotPlainError, plain, spelled
+from chaos.scenario_file.problem import Loc, Problem
+from chaos.scenario_file.scalar import TAG, NotPlainError, plain, spelled
 
 Plain: TypeAlias = Any  # what JSON has: None, bool, int, float, str, list, dict with str keys
 

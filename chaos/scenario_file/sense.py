@@ -9,9 +9,9 @@ from pathlib import Path
 
 from chaos.model.fault_entry import BY_ITSELF, FAULTS
 from chaos.plan.make import NODE_FAULTS, nodes_for
-from chaos.scenario.problem import Loc, Problem
-from chaos.scenario.source import Lines, Plain
-from chaos.scenario.spelling import quoted
+from chaos.scenario_file.problem import Loc, Problem
+from chaos.scenario_file.source import Lines, Plain
+from chaos.scenario_file.spelling import quoted
 
 NO_WORKER = ("state", "seconds")  # places at which no worker is held
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from chaos.scenario.problem import Loc, Problem
-from chaos.scenario.schema import JsonSchema, json_schema
-from chaos.scenario.source import Lines, Plain
-from chaos.scenario.spelling import nearest, quoted
+from chaos.scenario_file.problem import Loc, Problem
+from chaos.scenario_file.schema import JsonSchema, json_schema
+from chaos.scenario_file.source import Lines, Plain
+from chaos.scenario_file.spelling import nearest, quoted
 
 _SAID_OTHERWISE = {"on": "at", "when": "at", "trigger": "at"}
 

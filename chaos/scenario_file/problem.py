@@ -19,6 +19,11 @@ class Problem:
     hint: str = ""
     loc: Loc = ()
 
+    @property
+    def said(self) -> str:
+        """The problem and what to write instead, without its line."""
+        return f"{self.text}. {self.hint}" if self.hint else self.text
+
 
 def scenario_error(path: Path, problems: Sequence[Problem]) -> ScenarioError:
     """Give the first problem as an error whose message lists the further ones, in line order."""

@@ -8,12 +8,12 @@ from pydantic import ValidationError
 
 from chaos.errors import UsageError
 from chaos.model.scenario import Scenario
-from chaos.scenario.choice import settled
-from chaos.scenario.problem import Loc, Problem, scenario_error
-from chaos.scenario.sense import senseless
-from chaos.scenario.source import Source, read_source
-from chaos.scenario.spelling import quoted
-from chaos.scenario.wording import reworded
+from chaos.scenario_file.choice import settled
+from chaos.scenario_file.problem import Loc, Problem, scenario_error
+from chaos.scenario_file.sense import senseless
+from chaos.scenario_file.source import Lines, Plain, Source, read_source
+from chaos.scenario_file.spelling import quoted
+from chaos.scenario_file.wording import reworded
 
 SUFFIX = ".chaos.yaml"
 
@@ -37,7 +37,19 @@ def load_scenario(path: Path) -> Scenario:
     except OSError as error:
         problem_text = f"the scenario cannot be read: {error.strerror}"
         raise UsageError(problem_text, "Check the path.", place=str(path)) from None
-    source = read_source(text)
+    return _scenario(read_source(text), path)
+
+
+def scenario_from(value: Plain, *, path: Path, line: int) -> Scenario:
+    """Give the scenario that plain values make; their mistakes are all at the line that has them.
+
+    It is for what Python wrote instead of a file; `path` is that of the
+    program, to which the scenario's own paths are relative.
+    """
+    return _scenario(Source(value=value, lines=Lines(values={(): line})), path)
+
+
+def _scenario(source: Source, path: Path) -> Scenario:
     if problems := list(_problems(source, path.parent)):
         raise scenario_error(path, problems)
     return Scenario.model_validate_json(json.dumps(source.value))

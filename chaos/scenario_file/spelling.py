@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from chaos.scenario.scalar import shortened
-from chaos.scenario.source import Plain
+from chaos.scenario_file.scalar import shortened
+from chaos.scenario_file.source import Plain
 
 
 def quoted(value: Plain) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 
 from chaos.model.fault_entry import FAULTS
 from chaos.model.trigger import KINDS, MOMENTS
-from chaos.scenario.problem import Loc, Problem
-from chaos.scenario.source import Lines, Plain
-from chaos.scenario.spelling import nearest, quoted
+from chaos.scenario_file.problem import Loc, Problem
+from chaos.scenario_file.source import Lines, Plain
+from chaos.scenario_file.spelling import nearest, quoted
 
 SOURCES = ("script", "train_loop")
 _EXAMPLE = "Write `at: {epoch: 2, step: 5}`"
