@@ -16,6 +16,7 @@ from chaos.backends.open import open_backend
 from chaos.errors import ChaosError, UsageError
 from chaos.harness import Harness, check_again, write_suite
 from chaos.model.plan import BackendName
+from chaos.preflight_cli import preflight
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.terminal import closing_line, explain, verdict_table
 from chaos.run.clock import SystemClock
@@ -86,6 +87,7 @@ def run(
 
 
 app.command()(audit)
+app.command()(preflight)
 
 
 @app.command()
