@@ -25,7 +25,8 @@ LEVER = 0.5  # how much smaller a cost is made, to see whether it is the lever
 _SHORT = 0.001
 _DEARER = 0.005
 _RETRIES_MAX = 1_000_000
-_BUDGETS = ("settings.max_failures", "settings.max_preemption_failures")
+BUDGETS = ("settings.max_failures", "settings.max_preemption_failures")
+_LIMITS = set(BUDGETS)
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,10 @@ class Counsel:
 
     @property
     def stages(self) -> tuple[dict[str, Any], ...]:
-        """What is worth it, together: first what costs nothing more, then all of it."""
-        worth = [one for one in self.settings if one.is_worth_it]
+        """What is worth it, together, without budgets: nothing, what costs no more, all of it."""
+        worth = [one for one in self.settings if one.is_worth_it and not set(one.values) & _LIMITS]
         free = _together([one for one in worth if not one.is_dearer])
-        return tuple(stage for stage in (free, _together(worth)) if stage)
+        return ({}, free, _together(worth))
 
 
 def _together(advice: Sequence[Advice]) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
     Where retries run out nothing else can be seen, so all but the budgets
     themselves are judged with retries without limit.
     """
-    without_limit = dict.fromkeys(_BUDGETS, -1)
+    without_limit = dict.fromkeys(BUDGETS, -1)
     free = changed(question, without_limit)
     trials = _Trials(question, simulate(question), simulate)
     free_trials = _Trials(free, simulate(free), simulate)

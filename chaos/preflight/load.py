@@ -63,8 +63,12 @@ def _named(path: Path, source: Source) -> dict[str, Any]:
 
 
 def _problems(errors: list[ErrorDetails], lines: Lines) -> Iterator[Problem]:
+    unknown = [_place(error) for error in errors if error["type"] == "extra_forbidden"]
+    meant = {(*loc[:-1], nearest(str(loc[-1]), _keys_beside(loc))) for loc in unknown}
     for error in errors:
-        loc = tuple(part for part in error["loc"] if part not in _KINDS)
+        loc = _place(error)
+        if error["type"] == "missing" and loc in meant:
+            continue  # a misspelt key is not also a missing one
         name = ".".join(str(part) for part in loc) or "the question"
         match error["type"]:
             case "extra_forbidden":
@@ -79,6 +83,10 @@ def _problems(errors: list[ErrorDetails], lines: Lines) -> Iterator[Problem]:
             case _:
                 text = f"{name}: {error['msg'][:1].lower()}{error['msg'][1:]}"
                 yield Problem(lines.value(loc), f"{text}, got {quoted(error['input'])}", "", loc)
+
+
+def _place(error: ErrorDetails) -> tuple[str | int, ...]:
+    return tuple(part for part in error["loc"] if part not in _KINDS)
 
 
 def _keys_beside(loc: tuple[str | int, ...]) -> list[str]:
