@@ -108,9 +108,9 @@ class Ageing:
             then = np.where(goes, away_s, lives_s(self._life, node.shape, self._rng))
             self._clock[rows, node] = self.next_s + then
             self._is_up[rows, node] ^= ~is_shock
+            self.up = self.up + ~(is_shock | goes) - goes
         lost: Counts = goes.astype(np.int64)
         self._strike(np.flatnonzero(is_shock), lost)
-        self.up = self._is_up[:, :-1].sum(axis=1)
         self._draw()
         return lost
 
@@ -125,6 +125,7 @@ class Ageing:
         else:
             then = self._rng.exponential(self._away * HOUR_S, shape)
             self._is_up[rows, :-1] &= ~taken
+            self.up[rows] -= taken.sum(axis=1)
         self._clock[rows, :-1] = np.where(taken, now_s + then, self._clock[rows, :-1])
         next_s = self._rng.exponential(self._shock.every_h * HOUR_S, len(rows))
         self._clock[rows, -1] = self.next_s[rows] + next_s
