@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,7 @@ from chaos.preflight.question import Question
 from chaos.preflight.recorded import trials_in
 from chaos.preflight.rules.every import RULES, refuse_unknown
 from chaos.preflight.terminal import show_answer
+from chaos.preflight.validation import Comparison, validated
 from chaos.run.clock import SystemClock, stamp
 
 RUNS = 10_000
@@ -49,6 +51,9 @@ CostsFrom = Annotated[
 ]
 Calibrate = Annotated[
     bool, typer.Option("--calibrate", help="Run the job once clean and once struck, on fork.")
+]
+Validate = Annotated[
+    Path | None, typer.Option("--validate", help="Compare the model with this run or audit.")
 ]
 Deadline = Annotated[float | None, typer.Option("--deadline", help="Hours.")]
 BudgetShare = Annotated[
@@ -76,6 +81,7 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     advisor: AdvisorRow = None,
     costs: CostsFrom = None,
     calibrate: Calibrate = False,
+    validate: Validate = None,
     deadline: Deadline = None,
     budget: BudgetShare = None,
     goodput: GoodputGoal = None,
@@ -100,20 +106,31 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     if subject is None:
         raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
     refuse_unknown(ignore or ())
+    given = _goals(deadline, budget, goodput) | assigned(values or ())
     choice = MarketChoice(market, trace, replay, advisor)
     made = calibration_runs(subject, arguments or (), reports, console) if calibrate else None
     question, notes = _question(subject, choice, made or costs)
-    goals = {"goal.deadline_h": deadline, "goal.budget": budget, "goal.goodput": goodput}
-    given = {place: value for place, value in goals.items() if value is not None}
-    question = settled(question, given | assigned(values or ()))
+    question = settled(question, given)
     effort = Effort(runs=runs, seed=seed, jobs=os.cpu_count() or 1)
     found = answer(question, effort, ignore=ignore or (), notes=notes)
-    page = _write(found, reports)
+    if validate is not None:
+        found = replace(found, validation=_validated(validate, found.question))
+    _tell(found, _write(found, reports), console, as_json=as_json)
+    raise typer.Exit(found.exit_code)
+
+
+def _goals(
+    deadline_h: float | None, budget: float | None, goodput: float | None
+) -> dict[str, float]:
+    goals = {"goal.deadline_h": deadline_h, "goal.budget": budget, "goal.goodput": goodput}
+    return {place: value for place, value in goals.items() if value is not None}
+
+
+def _tell(found: Answer, page: Path, console: Console, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, default=str))
     else:
         console.print(show_answer(found, page=str(page)))
-    raise typer.Exit(found.exit_code)
 
 
 def _question(
@@ -137,6 +154,13 @@ def _question(
         market, notes = chosen_market(choice)
         notes = (*notes, f"no market was given: {market.name} is taken")
     return question_of_runs(trials_in(folder), source=str(folder), market=market), notes
+
+
+def _validated(folder: Path, question: Question) -> tuple[Comparison, ...]:
+    """Compare with the job that was recorded there, whatever the question makes of it."""
+    trials = trials_in(folder)
+    own = question_of_runs(trials, source=str(folder), market=question.market)
+    return validated(own, trials)
 
 
 def assigned(words: list[str] | tuple[()]) -> dict[str, Any]:

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from chaos.preflight.change import changed
-from chaos.preflight.closed_form import spent_chance
 from chaos.preflight.curve import Curve
 from chaos.preflight.forecast import costs_of, goodput, met_goals
-from chaos.preflight.market import loss_interval_s
 from chaos.preflight.question import Question
 from chaos.preflight.simulate import Outcomes
 from chaos.preflight.words import in_s
@@ -24,7 +22,8 @@ Simulate = Callable[[Question], Outcomes]
 LEVER = 0.5  # how much smaller a cost is made, to see whether it is the lever
 _SHORT = 0.001
 _DEARER = 0.005
-_RETRIES_MAX = 1_000_000
+ENOUGH = 0.999
+SLACK = 1.2  # on the retries that were needed, because a market may be worse than its fit
 BUDGETS = ("settings.max_failures", "settings.max_preemption_failures")
 _LIMITS = set(BUDGETS)
 
@@ -101,7 +100,10 @@ def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
     free = changed(question, without_limit)
     trials = _Trials(question, simulate(question), simulate)
     free_trials = _Trials(free, simulate(free), simulate)
-    tried = [trials.advice(what, values) for what, values in _retries(question, curve)]
+    tried = [
+        trials.advice(f"{place.partition('.')[2]} {value}", {place: value})
+        for place, value in enough_retries(question, free_trials.base).items()
+    ]
     tried += [free_trials.advice(what, values) for what, values in _proposals(question, curve)]
     levers = [free_trials.advice(what, values) for what, values in _levers(question)]
     return Counsel(tuple(sorted(tried, key=_worth)), tuple(sorted(levers, key=_worth)))
@@ -148,14 +150,17 @@ def _gain(differences: np.ndarray) -> Gain:
     return Gain(mean, mean - half, mean + half)
 
 
-def _retries(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str, Any]]]:
-    settings = question.settings
-    if settings.max_failures != -1:
-        enough = _enough_retries(question, curve)
-        yield f"max_failures {settings.max_failures} → {enough}", {"settings.max_failures": enough}
-    if settings.max_preemption_failures != -1:
-        text = f"max_preemption_failures {settings.max_preemption_failures} → no limit (-1)"
-        yield text, {"settings.max_preemption_failures": -1}
+def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
+    """Give the budgets that last in 999 of 1000 runs, where those that are set do not."""
+    settings, values = question.settings, {}
+    for name, limit, used in (
+        ("max_failures", settings.max_failures, unlimited.failures),
+        ("max_preemption_failures", settings.max_preemption_failures, unlimited.preemptions),
+    ):
+        needed = math.ceil(float(np.quantile(used, ENOUGH)))
+        if 0 <= limit < needed:
+            values[f"settings.{name}"] = math.ceil(SLACK * needed) + 1
+    return values
 
 
 def _proposals(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -196,16 +201,6 @@ def _of_notices(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
                 "settings.relax_collectives_on_preemption": True,
             },
         )
-
-
-def _enough_retries(question: Question, curve: Curve) -> int:
-    """Give a budget that lasts in 99.9 % of runs: losses over the time that the training takes."""
-    longest_s = question.work_s / max(0.02, curve.best.simulated)
-    losses = longest_s / loss_interval_s(question.market, question.job.nodes)
-    retries = max(3, math.ceil(losses))
-    while spent_chance(losses, retries) > _SHORT and retries < _RETRIES_MAX:
-        retries = math.ceil(retries * 1.1) + 1
-    return retries
 
 
 def _levers(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,13 +1,12 @@
 """The answer: go, go with changes, or no-go; and everything that it rests on."""
 
-import math
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from chaos.preflight.advice import BUDGETS, Counsel, Simulate, counsel
+from chaos.preflight.advice import BUDGETS, Counsel, counsel, enough_retries
 from chaos.preflight.availability import Availability, availability
 from chaos.preflight.change import changed
 from chaos.preflight.curve import Curve, interval_curve
@@ -18,6 +17,7 @@ from chaos.preflight.question import Question
 from chaos.preflight.rules.every import findings
 from chaos.preflight.rules.rule import Finding
 from chaos.preflight.simulate import Outcomes, simulate
+from chaos.preflight.validation import Comparison
 
 Word: TypeAlias = Literal["go", "go with changes", "no-go", "unknown"]
 EXIT: dict[Word, int] = {"go": 0, "go with changes": 1, "no-go": 1, "unknown": 2}
@@ -28,7 +28,6 @@ WASTE = {
     "wait": "waiting for nodes",
     "shrunk": "training with fewer nodes",
 }
-ENOUGH = 0.999
 _FEWER = 10  # a proposal is tried with a tenth of the runs
 
 
@@ -61,6 +60,7 @@ class Answer:
     availability: Availability | None = None
     finish_bins: tuple[tuple[float, float, int], ...] = ()
     notes: tuple[str, ...] = ()
+    validation: tuple[Comparison, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -147,7 +147,9 @@ def _improved(
         return simulate(other, runs=effort.runs, seed=effort.seed, jobs=effort.jobs)
 
     for stage in advised.stages:
-        values = stage | _retries_for(changed(question, stage), again)
+        staged = changed(question, stage)
+        unlimited = again(changed(staged, dict.fromkeys(BUDGETS, -1)))
+        values = stage | enough_retries(staged, unlimited)
         if not values:
             continue
         other = changed(question, values)
@@ -155,20 +157,6 @@ def _improved(
         if all(chance.low >= question.goal.confidence for chance in after.meets.values()):
             break
     return values, after
-
-
-def _retries_for(question: Question, simulate_: Simulate) -> dict[str, Any]:
-    """Give the budgets that last in 999 of 1000 runs, where those that are set do not."""
-    outcomes = simulate_(changed(question, dict.fromkeys(BUDGETS, -1)))
-    settings, values = question.settings, {}
-    for name, limit, used in (
-        ("max_failures", settings.max_failures, outcomes.failures),
-        ("max_preemption_failures", settings.max_preemption_failures, outcomes.preemptions),
-    ):
-        needed = math.ceil(float(np.quantile(used, ENOUGH)))
-        if 0 <= limit < needed:
-            values[f"settings.{name}"] = math.ceil(1.2 * needed) + 1
-    return values
 
 
 def verdict(

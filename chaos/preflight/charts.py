@@ -112,7 +112,8 @@ def curve_chart(curve: Curve, here_s: float) -> ch.Chart:
 def _curve_layers() -> alt.LayerChart:
     scale = alt.Scale(type="log", nice=False)
     x = alt.X("s:Q", title="training between two checkpoints, s", scale=scale)
-    y = alt.Y("simulated:Q", title="goodput", axis=alt.Axis(format="%"))
+    of_interest = alt.Scale(zero=False)
+    y = alt.Y("simulated:Q", title="goodput", axis=alt.Axis(format="%"), scale=of_interest)
     base = ch.named("points")
     flat = ch.named("flat").mark_rect(color="var(--good)", opacity=0.12)
     band = base.mark_area(color=ch.RUN, opacity=0.18).encode(x=x, y="low:Q", y2="high:Q")
@@ -135,14 +136,15 @@ def _curve_layers() -> alt.LayerChart:
 
 def finish_chart(answer: Answer) -> ch.Chart:
     """Draw how the times to finish are distributed, and the deadline."""
-    rows = [{"from": low, "to": high, "runs": n} for low, high, n in answer.finish_bins]
+    rows = [{"from": low, "to": high, "runs": n, "none": 0} for low, high, n in answer.finish_bins]
     bars = (
         ch.named("bins")
-        .mark_bar(color=ch.BASELINE)
+        .mark_rect(color=ch.BASELINE)
         .encode(
             x=alt.X("from:Q", title="hours to the last step", scale=alt.Scale(zero=False)),
             x2="to:Q",
             y=alt.Y("runs:Q", title="runs"),
+            y2="none:Q",
             tooltip=[
                 alt.Tooltip("from:Q", format=".1f"),
                 alt.Tooltip("to:Q", format=".1f"),

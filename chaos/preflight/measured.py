@@ -1,14 +1,14 @@
 """What recorded runs say of a job's costs, length and settings.
 
 The ledger of a restart is made of the moments that checks see too: the harm,
-Ray's decision, the new group, the last rank ready, the first step. Medians
-over everything that was seen, because one slow start is no rule.
+Ray's decision, the new group, the last rank ready, the first step. Means over
+everything that was seen, because a forecast adds thousands of them up.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import fmean
 from typing import Any
 
 from chaos.check.attempt import Attempt
@@ -46,7 +46,9 @@ def measured(trials: Sequence[Trial], *, source: str) -> Measured:
     if clean is None or not clean.attempts:
         raise UsageError("no clean run is recorded, so a step cannot be timed", _HOW, place=source)
     first = clean.attempts[0]
-    step_s = _step_s(clean.history, first)
+    seen = [(clean.history, first)]
+    seen += [(trial.history, attempt) for trial in trials for attempt in trial.run.attempts]
+    step_s = _step_s(seen)
     saves = [commit for commit in first.commits if commit.checkpoint is not None]
     steps = max(sum(1 for s in first.steps if s.rank == rank) for rank in _ranks(first))
     if not saves:
@@ -55,7 +57,7 @@ def measured(trials: Sequence[Trial], *, source: str) -> Measured:
     return Measured(
         Costs(
             step_s=step_s,
-            save_s=_save_s(clean.history, first, step_s),
+            save_s=_save_s(seen, step_s),
             upload_s=_upload_s(clean.history),
             **_restart(trials, step_s, source=source),
             source=source,
@@ -78,31 +80,34 @@ def _ranks(attempt: Attempt) -> set[int]:
     return ranks
 
 
-def _step_s(history: History, attempt: Attempt) -> float:
-    """Give the median time between two steps of a rank within one epoch."""
+def _step_s(seen: Sequence[tuple[History, Attempt]]) -> float:
+    """Give the mean time between two steps of a rank within one epoch, over all attempts."""
     apart = []
-    for steps in attempt.by_epoch.values():
-        times = [history.time_ns(step.number) for step in steps]
-        apart += [b - a for a, b in pairwise(times)]
+    for history, attempt in seen:
+        for steps in attempt.by_epoch.values():
+            times = [history.time_ns(step.number) for step in steps]
+            apart += [b - a for a, b in pairwise(times)]
     if not apart:
         raise UsageError("no epoch has two steps, so a step cannot be timed", _HOW)
-    return max(1e-6, median(apart) / 1e9)
+    return max(1e-6, fmean(apart) / 1e9)
 
 
-def _save_s(history: History, attempt: Attempt, step_s: float) -> float:
+def _save_s(seen: Sequence[tuple[History, Attempt]], step_s: float) -> float:
     """Give how long training stands still around a report that carries a checkpoint.
 
     From an epoch's last step to the next epoch's first, less that step itself:
     writing, reporting, and whatever else the job does there.
     """
-    saved = {commit.epoch for commit in attempt.commits if commit.checkpoint is not None}
-    rows = attempt.by_epoch
-    pauses = [
-        (history.time_ns(rows[rank, epoch + 1][0].number) - history.time_ns(steps[-1].number)) / 1e9
-        for (rank, epoch), steps in rows.items()
-        if epoch in saved and (rank, epoch + 1) in rows
-    ]
-    return max(0.0, median(pauses) - step_s) if pauses else 0.0
+    pauses = []
+    for history, attempt in seen:
+        saved = {commit.epoch for commit in attempt.commits if commit.checkpoint is not None}
+        rows = attempt.by_epoch
+        pauses += [
+            history.time_ns(rows[rank, epoch + 1][0].number) - history.time_ns(steps[-1].number)
+            for (rank, epoch), steps in rows.items()
+            if epoch in saved and (rank, epoch + 1) in rows
+        ]
+    return max(0.0, fmean(pauses) / 1e9 - step_s) if pauses else 0.0
 
 
 def _upload_s(history: History) -> float:
@@ -115,7 +120,7 @@ def _upload_s(history: History) -> float:
         for number, event in history.of(Committed)
         if event.checkpoint is not None and event.epoch in returned
     ]
-    return median(behind) if behind else 0.0
+    return fmean(behind) if behind else 0.0
 
 
 def _restart(trials: Sequence[Trial], step_s: float, *, source: str) -> dict[str, float]:
@@ -125,7 +130,7 @@ def _restart(trials: Sequence[Trial], step_s: float, *, source: str) -> dict[str
         raise UsageError(
             "no restart is recorded, so what one costs is not known", _HOW, place=source
         )
-    return {name: median(part[name] for part in found) for name in found[0]}
+    return {name: fmean(part[name] for part in found) for name in found[0]}
 
 
 def _parts(trial: Trial, restart: Restart, step_s: float) -> dict[str, float] | None:

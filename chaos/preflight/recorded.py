@@ -6,7 +6,7 @@ from chaos.check.trial import Trial
 from chaos.errors import UsageError
 from chaos.run.directory import HISTORY, RunDirectory
 
-RUNS_MAX = 40  # of an audit: medians of that many restarts are steady
+RUNS_MAX = 40  # of an audit: means of that many restarts are steady
 _BASELINE = "baseline.jsonl"
 
 

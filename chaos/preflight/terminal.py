@@ -147,6 +147,9 @@ def _ground(answer: Answer) -> Iterator[tuple[str, str, str]]:
     yield "market", "dim", f"{market.name}: {market.mtbf_h:.1f} h per node{every} ({market.source})"
     if costs is not None:
         yield "costs", "dim", costs.source
+    for row in answer.validation:
+        said = f"predicted {row.predicted:.3g}, measured {row.measured:.3g}"
+        yield "validated", "dim", f"{row.figure}: {said} ({row.difference:+.1%}, {row.runs} runs)"
     if answer.ignored:
         yield "ignored", "yellow", ", ".join(answer.ignored)
     for note in answer.notes:
