@@ -1,4 +1,7 @@
-"""Figures that others have published, met within stated tolerances."""
+"""Figures that others have published, met within stated tolerances.
+
+What had to be assumed or derived from the figures themselves is said at each, and in note 6.
+"""
 
 import math
 
@@ -55,7 +58,8 @@ class TestRaysPreemptionBenchmark:
     """Ray pull request 65047: 1,600 steps, a checkpoint every 400, 4 preemptions.
 
     517 wasted steps and 3,129 s without, 91 and 2,653 s with a save on notice;
-    about 185 s for each restart in both (its published JSON).
+    about 185 s for each restart in both (its published JSON). The step time is
+    derived from the first of the two times; the notice of 30 s is assumed.
     """
 
     STEP_S = 1.126  # (3129 s - 4 x 185 s - start) / (1600 + 517) steps
