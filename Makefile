@@ -31,7 +31,7 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
-.PHONY: help setup demo bench test check static clean
+.PHONY: help setup demo bench mutants nightly test check static clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p; s/^\([a-z]*\):  *## /  make \1\t/p' \
@@ -58,10 +58,18 @@ demo: $(READY)  ## audit a job in seconds, then strike it and a guilty one on re
 
 bench: $(READY)  ## the figures of the README, measured here (some minutes)
 	@$(BIN)/python -m tests.bench.bench
+	@$(BIN)/python -m tests.bench.judging
+
+mutants: $(READY)  ## does a test notice when a check is wrong? a seeded sample (some ten minutes)
+	@$(BIN)/python -m tests.mutation.hunt $(MUTANTS)
 
 test: static  ## everything that must hold before a merge, real Ray clusters included
 	@echo "chaos: testing, with Ray (some minutes)"
-	@$(BIN)/pytest -m "ray or not ray"
+	@$(BIN)/pytest -m "not nightly"
+
+nightly: static  ## all of it: every scenario on Ray, and what CI takes a sample of (an hour)
+	@$(BIN)/pytest -m "ray or nightly or not ray"
+	@$(BIN)/chaos run scenarios
 
 check: static  ## what needs no Ray cluster: format, lint, types, imports, tests
 	@echo "chaos: testing"

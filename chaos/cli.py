@@ -23,6 +23,7 @@ from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.scenario.load import find_scenarios
 from chaos.scenario.schema import json_schema
+from chaos.selftest_cli import selftest
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_HARNESS = range(5)
 EXIT_INTERRUPTED = 130
@@ -88,6 +89,7 @@ def run(
 
 app.command()(audit)
 app.command()(preflight)
+app.command()(selftest)
 
 
 @app.command()

@@ -9,6 +9,7 @@
     └── HarnessError      ours, or the machine's: exit code 4
 
 What the tested system does wrong is never an exception here: it is an event.
+`InjectedError` stands apart: it is harm, raised in the tested job on purpose.
 """
 
 from pathlib import Path
@@ -52,3 +53,7 @@ class ClusterError(UsageError):
 
 class HarnessError(ChaosError):
     """chaos itself failed; the run directory holds what was recorded before."""
+
+
+class InjectedError(RuntimeError):
+    """What `raise_in_worker` raises in a train function; no part of chaos may catch it."""

@@ -13,11 +13,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from chaos.check.band import RUNS_MIN
 from chaos.check.judge import CHECKS, judge
 from chaos.errors import ClusterError, JobError, ScenarioError
 from chaos.job_failure import why_the_job_failed
 from chaos.model.event import Committed, StepDone
-from chaos.model.history import History
+from chaos.model.history import Baseline, History
 from chaos.model.plan import BackendName, Plan
 from chaos.model.scenario import Scenario
 from chaos.plan.digest import baseline_digest
@@ -65,7 +66,7 @@ class Harness:
         baseline = self._baseline(plan)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
         directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))
-        directory.save_history(baseline, name="baseline.jsonl")
+        directory.save_baseline(baseline)
         return self._execute(plan, directory, baseline)
 
     # -- inside --------------------------------------------------------------------------------
@@ -89,14 +90,19 @@ class Harness:
                 duration_s=seconds_since(start, self.clock),
             )
 
-    def _baseline(self, plan: Plan) -> History:
-        """Give the history of the same job left alone, from the cache where it is there."""
+    def _baseline(self, plan: Plan) -> Baseline:
+        """Give the same job left alone, as often as the plan needs, from the cache if it can."""
         alone = plan.baseline()
         code = digest_job_code(plan)
         digest = baseline_digest(alone, code=code, versions=decisive_versions())
-        for known in sorted((self.reports / BASELINES).glob(f"{digest}*")):
-            if (known / "complete").exists():
-                return RunDirectory(known).load_history()
+        wanted = 1 if plan.expect.band is None else RUNS_MIN
+        known = sorted((self.reports / BASELINES).glob(f"{digest}*"))
+        runs = [RunDirectory(path).load_history() for path in known if (path / "complete").exists()]
+        while len(runs) < wanted:
+            runs.append(self._left_alone(plan, alone, digest))
+        return Baseline(runs[:wanted])
+
+    def _left_alone(self, plan: Plan, alone: Plan, digest: str) -> History:
         directory = create(self.reports / BASELINES, digest, alone, environment(self.cwd))
         run = self._execute(alone, directory, None)
         if run.verdict.validity != "valid":
@@ -155,9 +161,7 @@ def check_again(path: Path) -> FinishedRun:
     """Judge an old run with today's checks; nothing is executed."""
     directory = RunDirectory(path.resolve())
     plan, history = directory.load_plan(), _recorded(directory)
-    baseline = None
-    if (directory.path / "baseline.jsonl").exists():
-        baseline = directory.load_history("baseline.jsonl")
+    baseline = directory.load_baseline()
     seconds = (history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0
     return conclude(directory, plan, history, baseline, duration_s=seconds)
 

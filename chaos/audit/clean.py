@@ -8,32 +8,35 @@ from chaos.audit.budget import Progress, ShowProgress
 from chaos.audit.extent import Extent, extent
 from chaos.audit.folder import AuditFolder
 from chaos.audit.note import Note, notes
-from chaos.audit.repetition import Repetition, repetition
+from chaos.audit.repetition import Repetition, hidden_part, repetition
+from chaos.check.band import RUNS_MIN
 from chaos.job_failure import why_the_job_failed
 from chaos.model.event import FitCalled
-from chaos.model.history import Entry, History
+from chaos.model.history import Baseline, Entry, History
 from chaos.model.plan import Plan
+from chaos.model.scenario import Profile
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend
 
 CLEAN_RUNS = 2
+BAND: Profile = "standard"
 
 
 @dataclass(frozen=True)
 class Clean:
-    """What the clean runs showed; `baseline` is the first of them."""
+    """What the clean runs showed; `baseline` is the first of them, and all where they differ."""
 
     plan: Plan
     extent: Extent
-    baseline: History
+    baseline: Baseline
     repetition: Repetition
     notes: tuple[Note, ...]
 
 
 @dataclass(frozen=True)
 class CleanRuns:
-    """Runs a job twice with nothing done to it."""
+    """Runs a job twice with nothing done to it, and more often where it does not repeat itself."""
 
     backend: Backend
     folder: AuditFolder
@@ -49,23 +52,30 @@ class CleanRuns:
         own = with_own_workers(plan, extent(first.history)) if follows_script else plan
         if own != plan:
             plan, first, number = own, self._run(own, 2), 3
-        second = self._run(plan, number)
-        self.folder.save_baseline(first.history)
+        runs = [first.history, self._run(plan, number).history]
+        again = repetition(*runs)
+        if again.losses_differing:
+            more = range(number + 1, number + 1 + RUNS_MIN - len(runs))
+            runs += [self._run(plan, n, of=RUNS_MIN).history for n in more]
+            again = again.model_copy(update={"hidden_part": hidden_part(BAND, runs)})
+        baseline = Baseline(runs if again.losses_differing else runs[:1])
+        self.folder.save_baseline(baseline)
         seen = extent(first.history)
-        names = [name for run in (first, second) if (name := _own_name(run.history))]
-        again = repetition(first.history, second.history)
-        # What differs between two clean runs is nothing that a strike could be blamed for.
-        expect = plan.expect.model_copy(update={"ignore_metrics": again.metrics_differing})
+        names = [name for run in runs if (name := _own_name(run))]
+        # What differs between clean runs is nothing that a strike could be blamed for: a band
+        # says how far, and without one a metric that differs is left out.
+        known = {"ignore_metrics": again.metrics_differing}
+        expect = plan.expect.model_copy(update={"band": BAND} if again.losses_differing else known)
         return Clean(
             plan=plan.model_copy(update={"expect": expect}),
             extent=seen,
-            baseline=first.history,
+            baseline=baseline,
             repetition=again,
             notes=notes(seen, names=names),
         )
 
-    def _run(self, plan: Plan, number: int) -> FinishedRun:
-        self.show(Progress("clean runs", min(number, CLEAN_RUNS) - 1, CLEAN_RUNS))
+    def _run(self, plan: Plan, number: int, *, of: int = CLEAN_RUNS) -> FinishedRun:
+        self.show(Progress("clean runs", min(number, of) - 1, of))
         alone, start = plan.baseline(), self.clock.now_ns()
         directory = self.folder.new_run("clean", number, alone)
         self.backend.execute(alone, directory, unseen)

@@ -6,6 +6,7 @@ from typing import Any
 
 from chaos.model.event import (
     Committed,
+    FileSaveBegun,
     FitCalled,
     FitReturned,
     StepDone,
@@ -21,7 +22,8 @@ class Extent:
 
     `steps` counts optimizer steps by (epoch, rank), those after the last report
     included; `epochs` are the reports that were committed, `saved` those of
-    them that carried a checkpoint, `uploads` the (epoch, rank) of each upload.
+    them that carried a checkpoint, `uploads` the (epoch, rank) of each upload,
+    `saves` those in which a file was written with `torch.save`.
     `left_s` says how long training went on after an epoch's last step.
     `settings` were in force at `fit()`, `replaced` holds what the script had
     where chaos set something else.
@@ -31,6 +33,7 @@ class Extent:
     epochs: tuple[int, ...]
     saved: tuple[int, ...]
     uploads: tuple[tuple[int, int], ...]
+    saves: tuple[tuple[int, int], ...]
     steps: Mapping[tuple[int, int], int]
     left_s: Mapping[int, float]
     seconds: float
@@ -85,6 +88,7 @@ def extent(history: History) -> Extent:
         epochs=tuple(sorted({commit.epoch for commit in commits})),
         saved=tuple(sorted({c.epoch for c in commits if c.checkpoint is not None})),
         uploads=tuple(sorted(uploads)),
+        saves=tuple(sorted({(e.epoch, e.rank) for _, e in history.of(FileSaveBegun)})),
         steps=dict(sorted(steps.items())),
         left_s={epoch: (over_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,

@@ -21,8 +21,6 @@ from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.run.directory import RunDirectory, create
 from chaos.run.journal import read_history
 
-_BASELINE = "baseline.jsonl"
-
 
 @dataclass(frozen=True)
 class AuditFolder:
@@ -35,7 +33,7 @@ class AuditFolder:
     def create(cls, reports: Path, name: str, plan: Plan, env: dict[str, Any]) -> "AuditFolder":
         """Make an audit's folder, or raise `UsageError` where it cannot be written."""
         directory = create(reports / "audits", name, plan, env)
-        for folder in (directory.journals, directory.logs):
+        for folder in (directory.journals, directory.logs, directory.saves):
             folder.rmdir()
         _forget(directory, "scenario.yaml")
         (directory.path / "repro").mkdir()
@@ -70,7 +68,7 @@ class AuditFolder:
 
     def prune(self, directory: RunDirectory, *, keep_logs: bool = False) -> None:
         """Delete what a judged run no longer needs; or all but its logs."""
-        for folder in (directory.journals, directory.storage):
+        for folder in (directory.journals, directory.storage, directory.saves):
             shutil.rmtree(folder, ignore_errors=True)
         for name in ("env.json", "scenario.yaml"):
             _forget(directory, name)
@@ -88,13 +86,13 @@ class AuditFolder:
         verdict = Verdict.model_validate_json((directory.path / "verdict.json").read_bytes())
         where = shown(directory.path)
         run = FinishedRun(plan, self.env, history, baseline, verdict, where, seconds)
-        directory.save_history(baseline, name=_BASELINE)
+        directory.save_baseline(baseline)
         directory.write("scenario.yaml", scenario)
         directory.write("report.html", render_run(run))
 
     def save_baseline(self, baseline: History) -> None:
-        """Keep the clean run that all others are compared with."""
-        RunDirectory(self.path).save_history(baseline, name=_BASELINE)
+        """Keep the clean runs that all others are compared with."""
+        RunDirectory(self.path).save_baseline(baseline)
 
     def suite_row(self, number: int, baseline: History, *, seconds: float) -> SuiteRow:
         """Give a struck run as a row of a suite, from what was kept of it."""

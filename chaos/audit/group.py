@@ -9,6 +9,7 @@ Group: TypeAlias = Literal[
     "before the first commit",
     "mid-epoch",
     "epoch boundary",
+    "inside a save",
     "upload begins",
     "upload ends",
     "after report, before commit",

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from chaos.audit.card import Card
 from chaos.audit.heatmap import heatmap
-from chaos.audit.table import GroupRow, check_rows, group_rows
+from chaos.audit.table import GroupRow, check_rows, group_rows, part_rows
 from chaos.check.result import plural
 from chaos.report import chart as ch
 from chaos.report.page import Fact, Tone
@@ -45,6 +45,7 @@ def render_card(card: Card) -> str:
         svg=Markup(drawn.svg) if drawn else None,  # noqa: S704 (Vega escapes it)
         bundle=Markup(ch.bundle()) if drawn else None,  # noqa: S704 (a library)
         groups=[row for row in group_rows(card) if row.struck],
+        parts=part_rows(card),
         checks=check_rows(card),
         omissions=omissions(card),
         shown=PLACES_SHOWN,

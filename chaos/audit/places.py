@@ -130,6 +130,8 @@ def _in_rounds(queues: Sequence[Iterator[Strike]], *, limit: int) -> Iterator[St
 def _why_none(group: Group, extent: Extent) -> str:
     if group in ("upload begins", "upload ends"):
         return "no upload was seen"
+    if group == "inside a save":
+        return "no file was seen to be written with torch.save"
     if group == "three times in a run":
         return f"it needs three epochs with steps; the job has {len({e for e, _ in extent.steps})}"
     if group == "notice before the loss":

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from chaos.audit.extent import Extent
 from chaos.audit.strike import Strike
 from chaos.model.plan import Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget, Limits
+from chaos.model.scenario import FailureBudget, Limits
 
 RUN_TIMES, RUN_EXTRA_S = 10, 20.0
 
@@ -30,7 +30,7 @@ def plan_of(base: Plan, strike: Strike, extent: Extent) -> Plan:
             "job": base.job.model_copy(update={"failure": budget(strike, extent)}),
             "shape": _shape(base, strike),
             "ops": strike.ops,
-            "expect": Expect(attempts=attempts, ignore_metrics=base.expect.ignore_metrics),
+            "expect": base.expect.model_copy(update={"attempts": attempts}),
             "limits": Limits(run_s=run_s, gate_s=base.limits.gate_s),
         }
     )

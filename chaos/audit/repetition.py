@@ -1,11 +1,15 @@
 """Does the job repeat itself here, when nothing is done to it?"""
 
-from chaos.check.comparison import Comparison
+import math
+from collections.abc import Sequence
+
+from chaos.check.comparison import Comparison, Sides
+from chaos.check.leeway import EXACT, Bands
 from chaos.check.result import plural
 from chaos.check.trajectory import difference
 from chaos.check.trial import Course
 from chaos.model.history import History
-from chaos.model.scenario import Expect
+from chaos.model.scenario import Profile
 from chaos.record import Record
 
 
@@ -13,13 +17,24 @@ class Repetition(Record):
     """Two clean runs side by side; `first` says where their losses part.
 
     `metrics_differing` names the metrics that are not the same both times
-    (a wall-clock time): they cannot be held against the job.
+    (a wall-clock time): they cannot be held against the job. `hidden_part`:
+    where losses differ, how much of a loss a defect can move unseen by the
+    band of all clean runs, the median over steps.
     """
 
     losses_compared: int
     losses_differing: int
     metrics_differing: tuple[str, ...]
     first: str | None
+    hidden_part: float | None = None
+
+    def _band(self) -> str:
+        if self.hidden_part is None:
+            return ""
+        return (
+            "; judged by the band of five clean runs, in which a defect that moves a loss by less "
+            f"than {100 * self.hidden_part:.2g} % is not seen"
+        )
 
     @property
     def is_deterministic(self) -> bool:
@@ -33,18 +48,26 @@ class Repetition(Record):
         if self.first is not None:
             return (
                 f"{self.losses_differing} of {losses} differ between two clean runs: {self.first}"
+                f"{self._band()}"
             )
         others = f"; not so: {', '.join(self.metrics_differing)}" if self.metrics_differing else ""
         return f"two clean runs agree in {losses} to the last bit{others}"
+
+
+def hidden_part(profile: Profile, runs: Sequence[History]) -> float | None:
+    """Give how much of a loss a defect can move without leaving the band of clean runs."""
+    courses = [Course(history) for history in runs]
+    bands = Bands.of(profile, [(course.lineage, course.sightings) for course in courses])
+    usual, _ = bands.hides
+    return usual if math.isfinite(usual) else None
 
 
 def repetition(first: History, second: History) -> Repetition:
     """Compare the losses and metrics of two clean runs."""
     ours, theirs = Course(second), Course(first)
     whole = len(second)  # all of it was recorded before any fault
-    comparison = Comparison.of(
-        ours.attempts, ours.lineage, theirs.lineage, expect=Expect(), began=whole
-    )
+    sides = Sides.of(ours.attempts, ours.lineage, theirs.lineage, began=whole)
+    comparison = Comparison.of(sides, leeway=EXACT, began=whole)
     apart = comparison.control.first
     place = None
     if apart is not None:

@@ -22,6 +22,7 @@ NOTICE_PART, NOTICE_MIN_S, NOTICE_MAX_S = 0.4, 0.02, 5.0
 
 _THRICE = 3
 _MOMENTS: dict[Moment, Group] = {
+    "saving": "inside a save",
     "upload_begin": "upload begins",
     "upload_end": "upload ends",
     "reported": "after report, before commit",
@@ -75,7 +76,9 @@ def _killer(epoch: int, first: int, rank: int) -> Callable[[int], tuple[Op, ...]
 def _moments(extent: Extent) -> Iterator[Stratum]:
     reports = [(epoch, rank) for epoch in extent.epochs for rank in extent.ranks]
     for moment, group in _MOMENTS.items():
-        for epoch, rank in extent.uploads if "upload" in moment else reports:
+        places = {"saving": extent.saves, "upload_begin": extent.uploads}
+        places["upload_end"] = extent.uploads
+        for epoch, rank in places.get(moment, reports):
             at = AtMoment(epoch=epoch, moment=moment, rank=rank)
             yield _single(group, _kills(at))
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from chaos.audit.group import Group
 from chaos.model.plan import Op
-from chaos.model.trigger import MOMENTS, AtStep
+from chaos.model.trigger import MOMENTS, AtMoment
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,6 @@ def place_of(op: Op) -> tuple[int, int, int, int, int]:
     """Give a place as numbers to sort by: an epoch's moments come after its steps."""
     at = op.at
     rank = -1 if at.rank is None else at.rank
-    if isinstance(at, AtStep):
-        return at.epoch, 0, at.step, rank, op.index
-    return at.epoch, 1, MOMENTS.index(at.moment), rank, op.index
+    if isinstance(at, AtMoment):
+        return at.epoch, 1, MOMENTS.index(at.moment), rank, op.index
+    return at.epoch, 0, at.step, rank, op.index

@@ -1,18 +1,29 @@
 """One struck run as a row: all that an audit keeps of it in memory."""
 
 import re
+from collections.abc import Sequence
+
+from pydantic import Field
 
 from chaos.audit.group import Group
 from chaos.audit.strike import Strike
 from chaos.check.trajectory import NAME as TRAJECTORY
 from chaos.check.trajectory import divergence
 from chaos.check.trial import Trial
+from chaos.model.diagnosis import Resume, Standing
 from chaos.model.plan import Op
 from chaos.model.scenario import Validity
 from chaos.model.verdict import CheckResult
 from chaos.record import Record
 from chaos.report.outcome import FinishedRun, row_of
 
+_WORSE: tuple[Standing, ...] = (
+    "not compared",
+    "restored",
+    "different",
+    "reset",
+    "not restored",
+)
 _NAMES = re.compile(r"\b(checkpoint_\S+|[0-9a-f]{12,}|\S*/\S+)")
 _MORE = re.compile(r" \(and \d+ more\)$")
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
@@ -30,7 +41,9 @@ class StruckRun(Record):
     """What became of one strike. `defects` are the broken promises, most specific first.
 
     `evidence` names the checks that had something to judge by, `undecided`
-    those that could not tell. `lost_steps` counts the worst rank's over all
+    those that could not tell. `parts` says of each part of the state how it
+    stood at the worst of the run's resumes, on its worst rank; a difference
+    that mattered to nothing counts as restored. `lost_steps` counts the worst rank's over all
     restarts; `number` is the run's folder below `runs/`.
     """
 
@@ -43,6 +56,7 @@ class StruckRun(Record):
     defects: tuple[Defect, ...]
     evidence: tuple[str, ...]
     undecided: tuple[str, ...]
+    parts: dict[str, Standing] = Field(default_factory=dict)
     landed: int
     attempts: int
     lost_steps: int
@@ -67,11 +81,21 @@ def struck_run(number: int, strike: Strike, run: FinishedRun) -> StruckRun:
         defects=tuple(_defect(result, run.trial) for result in verdict.broken),
         evidence=tuple(r.check for r in verdict.results if r.evidence and r.validity != "unknown"),
         undecided=tuple(result.check for result in verdict.undecided),
+        parts=_parts(verdict.diagnosis),
         landed=sum(seen.landed for seen in run.trial.strikes),
         attempts=row.attempts or 0,
         lost_steps=row.lost_steps or 0,
         seconds=run.duration_s,
     )
+
+
+def _parts(diagnosis: Sequence[Resume]) -> dict[str, Standing]:
+    found: dict[str, Standing] = {}
+    for part in (part for resume in diagnosis for part in resume.parts):
+        standing: Standing = part.standing if part.matters else "restored"
+        before = found.get(part.component, standing)
+        found[part.component] = max(before, standing, key=_WORSE.index)
+    return found
 
 
 def gist(message: str) -> str:

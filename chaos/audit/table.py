@@ -1,5 +1,6 @@
 """The tables of a card: by group and epoch, by group, and by check."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -8,6 +9,7 @@ from chaos.audit.card import Card
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.struck import StruckRun
 from chaos.check.judge import CHECKS
+from chaos.model.diagnosis import Standing
 
 COLUMNS_MAX = 16
 Fate: TypeAlias = Literal["survived", "some lost", "all lost", "cannot be told"]
@@ -59,6 +61,44 @@ class CheckRow:
     nothing_due: int
     broken: int
     unknown: int
+
+
+@dataclass(frozen=True)
+class PartRow:
+    """How often a part of the job's state came back, over all runs with a resume."""
+
+    component: str
+    restored: int
+    lost: int
+    not_compared: int
+    standing: Standing
+
+    @property
+    def resumes(self) -> int:
+        """The runs in which it could have come back."""
+        return self.restored + self.lost + self.not_compared
+
+
+def part_rows(card: Card) -> tuple[PartRow, ...]:
+    """Give one row per part of the state, as the diagnosis orders them."""
+    standings: dict[str, list[Standing]] = {}
+    for run in card.runs:
+        for component, standing in run.parts.items():
+            standings.setdefault(component, []).append(standing)
+    return tuple(_part_row(component, found) for component, found in standings.items())
+
+
+def _part_row(component: str, found: Sequence[Standing]) -> PartRow:
+    lost = [standing for standing in found if standing not in ("restored", "not compared")]
+    restored = found.count("restored")
+    usual: Standing = "restored" if restored else "not compared"
+    return PartRow(
+        component=component,
+        restored=restored,
+        lost=len(lost),
+        not_compared=found.count("not compared"),
+        standing=Counter(lost).most_common(1)[0][0] if lost else usual,
+    )
 
 
 def columns(card: Card) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from chaos.audit.card import Card
 from chaos.audit.finding import Finding
 from chaos.audit.page import omitted_in_all, tone
-from chaos.audit.table import Cell, Fate, cells, columns, group_rows
+from chaos.audit.table import Cell, Fate, cells, columns, group_rows, part_rows
 from chaos.check.result import plural
 
 UNKNOWN_SHOWN = 3
@@ -100,12 +100,25 @@ def _labelled(rows: Sequence[tuple[str, str, str]]) -> Table:
     return grid
 
 
+def _state(card: Card) -> str:
+    """Say which parts of the state came back at every resume, and which did not."""
+    rows = part_rows(card)
+    lost = [
+        f"{row.component} {row.standing} ({row.lost} of {row.resumes})" for row in rows if row.lost
+    ]
+    back = [row.component for row in rows if row.restored and not row.lost]
+    parts = [*lost, *([f"restored: {', '.join(back)}"] if back else [])]
+    return "; ".join(parts)
+
+
 def _tail(card: Card) -> Iterator[tuple[str, str, str]]:
     for run in card.unknown[:UNKNOWN_SHOWN]:
         yield "unknown", "yellow", f"{run.group}, {run.name}: {run.headline}"
     more = len(card.unknown) - UNKNOWN_SHOWN
     if more > 0:
         yield "", "yellow", f"and {more} more, on the card"
+    if text := _state(card):
+        yield "state", "dim", text
     landed, planned = card.landed
     yield "rests on", "dim", f"{landed} of {planned} faults landed; {card.repetition}"
     for note in card.notes:

@@ -1,16 +1,20 @@
 """The life of one worker group, as a row."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import msgspec
+
 from chaos.model.event import (
-    AnyEvent,
     CheckpointRead,
     Committed,
     FailureDecided,
+    FileSaved,
+    Inputs,
     LossResolved,
     ReportBegun,
+    Repositioned,
     StepDone,
     WorkerGroupStarted,
     WorkerPlace,
@@ -21,8 +25,7 @@ from chaos.model.history import History
 Losses = tuple[float | str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, gc=False):
     """A finished optimizer step; `losses` is None where they were never resolved."""
 
     number: int
@@ -31,6 +34,7 @@ class Step:
     epoch: int
     step: int
     losses: Losses | None
+    inputs: Inputs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +50,24 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A rank ready to train: the checkpoint it was handed, and where to go on."""
+    """A rank ready to train: the checkpoint it was handed, and where to go on.
+
+    After `step` of `epoch`; `path` is the file of its own that told it so.
+    Not `settled`: it was yet to look for such a file, and made no step.
+    """
 
     number: int
     rank: int
     checkpoint: str | None
     epoch: int
+    step: int = 0
+    path: str | None = None
+    settled: bool = True
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it goes on, as epoch and finished steps of it."""
+        return self.epoch, self.step
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +100,36 @@ class Attempt:
     @property
     def epoch(self) -> int | None:
         """Where it goes on: the earliest epoch of its ranks, None if none has started."""
-        return min((start.epoch for start in self.starts.values()), default=None)
+        return None if self.place is None else self.place[0]
 
     @property
     def size(self) -> int:
         """How many workers it has."""
         return len(self.places) or len(self.starts)
 
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """The earliest place of its ranks, as epoch and finished steps of it."""
+        return min((start.place for start in self.starts.values() if start.settled), default=None)
+
     @cached_property
     def by_epoch(self) -> Mapping[tuple[int, int], Sequence[Step]]:
         """Its steps by (rank, epoch)."""
         found: dict[tuple[int, int], list[Step]] = {}
         for step in self.steps:
-            found.setdefault((step.rank, step.epoch), []).append(step)
+            key = (step.rank, step.epoch)
+            if key in found:
+                found[key].append(step)
+            else:
+                found[key] = [step]
+        return found
+
+    @cached_property
+    def first_steps(self) -> Mapping[int, int]:
+        """The number of each rank's first step."""
+        found: dict[int, int] = {}
+        for step in self.steps:
+            found.setdefault(step.rank, step.number)
         return found
 
     def ended_epoch(self, rank: int, epoch: int) -> bool:
@@ -107,10 +140,12 @@ class Attempt:
 def attempts(history: History) -> tuple[Attempt, ...]:
     """Sort a history's events by the attempt they carry, oldest attempt first."""
     rows: dict[int, _Rows] = {}
-    for number, entry in enumerate(history.entries):
-        index = getattr(entry.what, "attempt", None)
-        if index is not None:
-            rows.setdefault(index, _Rows()).add(number, entry.what)
+    _add_controllers(history, rows)
+    _add_workers(history, rows)
+    _add_steps(history, rows)
+    if _keeps_files(history):
+        for row in rows.values():
+            row.settle()
     found = (row.attempt(index) for index, row in sorted(rows.items()))
     return tuple(a for a in found if a.opened is not None or a.starts or a.steps or a.commits)
 
@@ -120,39 +155,11 @@ class _Rows:
     opened: int | None = None
     places: tuple[WorkerPlace, ...] = ()
     starts: dict[int, Start] = field(default_factory=dict)
-    steps: list[tuple[int, StepDone]] = field(default_factory=list)
-    resolved: dict[tuple[int, int, int], Losses] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     reported: set[tuple[int, int]] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
-
-    def add(self, number: int, what: AnyEvent) -> None:
-        match what:
-            case StepDone():
-                self.steps.append((number, what))
-            case LossResolved():
-                self.resolved[what.rank, what.epoch, what.step] = what.losses
-            case ReportBegun():
-                self.reported.add((what.rank, what.epoch))
-            case CheckpointRead():
-                self.asked.add(what.rank)
-            case WorkerStarted():
-                self.starts[what.rank] = Start(number, what.rank, what.checkpoint, what.epoch)
-            case _:
-                self._add_controllers(number, what)
-
-    def _add_controllers(self, number: int, what: AnyEvent) -> None:
-        match what:
-            case WorkerGroupStarted():
-                self.opened = number
-                self.places = what.workers
-            case Committed(attempt=attempt, epoch=epoch):
-                self.commits.append(Commit(number, attempt, epoch, what.checkpoint, what.metrics))
-            case FailureDecided():
-                self.decisions.append(Decision(number, what))
-            case _:
-                pass
 
     def attempt(self, index: int) -> Attempt:
         return Attempt(
@@ -160,15 +167,72 @@ class _Rows:
             opened=self.opened,
             places=self.places,
             starts=self.starts,
-            steps=tuple(self._step(number, done) for number, done in self.steps),
-            commits=tuple(self.commits),
+            steps=tuple(self.steps),
+            commits=self._placed_commits(),
             reported=frozenset(self.reported),
             asked=frozenset(self.asked),
             decisions=tuple(self.decisions),
         )
 
-    def _step(self, number: int, done: StepDone) -> Step:
-        losses = done.losses
-        if losses is None:
-            losses = self.resolved.get((done.rank, done.epoch, done.step))
-        return Step(number, done.attempt, done.rank, done.epoch, done.step, losses)
+    def settle(self) -> None:
+        """Mark the ranks that may yet find their place in a file of their own."""
+        trained = {step.rank for step in self.steps}
+        for rank, start in self.starts.items():
+            if start.path is None and rank not in trained:
+                self.starts[rank] = replace(start, settled=False)
+
+    def _placed_commits(self) -> tuple[Commit, ...]:
+        """Count commits on from where the ranks went on; Ray's controller cannot know it."""
+        moved = any(start.path is not None for start in self.starts.values())
+        if not moved or not self.commits or not self.reported:
+            return tuple(self.commits)
+        by = min(epoch for _, epoch in self.reported) - self.commits[0].epoch
+        return tuple(replace(commit, epoch=commit.epoch + by) for commit in self.commits)
+
+
+def _keeps_files(history: History) -> bool:
+    """Say whether the job saves files and gives Ray no checkpoint."""
+    carried = any(done.checkpoint is not None for _, done in history.of(Committed))
+    return history.count(FileSaved) > 0 and not carried
+
+
+def _add_controllers(history: History, rows: dict[int, _Rows]) -> None:
+    for number, opened in history.of(WorkerGroupStarted):
+        row = rows.setdefault(opened.attempt, _Rows())
+        row.opened, row.places = number, opened.workers
+    for number, done in history.of(Committed):
+        commit = Commit(number, done.attempt, done.epoch, done.checkpoint, done.metrics)
+        rows.setdefault(done.attempt, _Rows()).commits.append(commit)
+    for number, decided in history.of(FailureDecided):
+        rows.setdefault(decided.attempt, _Rows()).decisions.append(Decision(number, decided))
+
+
+def _add_workers(history: History, rows: dict[int, _Rows]) -> None:
+    for number, e in history.of(WorkerStarted):
+        start = Start(number, e.rank, e.checkpoint, e.epoch)
+        rows.setdefault(e.attempt, _Rows()).starts[e.rank] = start
+    for _, moved in history.of(Repositioned):
+        starts = rows.setdefault(moved.attempt, _Rows()).starts
+        if moved.rank in starts:
+            starts[moved.rank] = replace(
+                starts[moved.rank], epoch=moved.epoch, step=moved.step, path=moved.path
+            )
+    for _, begun in history.of(ReportBegun):
+        rows.setdefault(begun.attempt, _Rows()).reported.add((begun.rank, begun.epoch))
+    for _, read in history.of(CheckpointRead):
+        rows.setdefault(read.attempt, _Rows()).asked.add(read.rank)
+
+
+def _add_steps(history: History, rows: dict[int, _Rows]) -> None:
+    resolved = {(e.attempt, e.rank, e.epoch, e.step): e for _, e in history.of(LossResolved)}
+    index, steps = -1, list[Step]()
+    for number, done in history.of(StepDone):
+        if done.attempt != index:
+            index = done.attempt
+            steps = rows.setdefault(index, _Rows()).steps
+        losses, inputs = done.losses, done.inputs
+        later = resolved.get((index, done.rank, done.epoch, done.step)) if resolved else None
+        if later is not None:
+            losses = later.losses if losses is None else losses
+            inputs = inputs or later.inputs
+        steps.append(Step(number, index, done.rank, done.epoch, done.step, losses, inputs))

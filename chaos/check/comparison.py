@@ -6,16 +6,37 @@ it shows whether the numbers repeat here at all, and which metrics do.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
-from chaos.check.attempt import Attempt, Step
+from chaos.check.aligned import Aligned, before, surviving
+from chaos.check.attempt import Attempt, Losses, Step
+from chaos.check.leeway import Leeway
 from chaos.check.lineage import Lineage
 from chaos.check.pair import Pair, Tally, loss_pairs, metric_pairs
 from chaos.check.values import is_below
-from chaos.model.scenario import Expect, Tolerance
 
 Divergence = Pair
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A run and its baseline: the lineages, and their steps aligned.
+
+    `before` holds what was recorded before the first fault.
+    """
+
+    attempts: Sequence[Attempt]
+    ours: Lineage
+    theirs: Lineage
+    steps: Sequence[Aligned]
+    before: Sequence[Aligned]
+
+    @classmethod
+    def of(cls, attempts: Sequence[Attempt], ours: Lineage, theirs: Lineage, *, began: int) -> Self:
+        """Align a run with its baseline; `began` is the first fault's event number."""
+        early = before(attempts, theirs, began=began)
+        return cls(attempts, ours, theirs, surviving(ours, theirs), early)
 
 
 @dataclass(frozen=True)
@@ -46,40 +67,35 @@ class Comparison:
     @classmethod
     def of(
         cls,
-        attempts: Sequence[Attempt],
-        ours: Lineage,
-        theirs: Lineage,
+        sides: Sides,
         *,
-        expect: Expect,
+        leeway: Leeway,
+        ignore: tuple[str, ...] = (),
         began: int,
         resized: frozenset[int] = frozenset(),
     ) -> Self:
         """Compare a lineage with the baseline's; `began` is the first fault's event number."""
-        tolerance, ignore = expect.loss_tolerance, expect.ignore_metrics
-        epochs = {commit.epoch: commit for commit in theirs.commits}
-        places = {(s.rank, s.epoch, s.step): s.losses for s in _steps_of(theirs)}
-        before = (s for a in attempts for s in a.steps if s.number < began)
-        saved = (c for a in attempts for c in a.commits if c.number < began)
-        steps = [step for step in _steps_of(ours) if step.attempt not in resized]
+        ours = sides.ours
+        epochs = {commit.epoch: commit for commit in sides.theirs.commits}
+        saved = (c for a in sides.attempts for c in a.commits if c.number < began)
         commits = [commit for commit in ours.commits if commit.attempt not in resized]
-        losses = list(loss_pairs(steps, places))
+        losses = _Losses.of(sides.steps)
         reported = list(metric_pairs(commits, epochs))
-        left_out = _LeftOut.of(reported, metric_pairs(saved, epochs), tolerance, ignore)
+        left_out = _LeftOut.of(reported, metric_pairs(saved, epochs), leeway, ignore)
         metrics = [pair for pair in reported if pair.what not in left_out.names]
-        heard = {pair.number for pair in losses}
         # A report without any metric owes nothing: there is nothing in it to compare.
-        owed = {s.attempt for s in steps} | {pair.attempt for pair in reported}
-        silent = owed - {pair.attempt for pair in (*losses, *metrics)}
+        owed = losses.attempts | {pair.attempt for pair in reported}
+        silent = owed - losses.heard - {pair.attempt for pair in metrics}
         return cls(
-            control=Tally.of(loss_pairs(before, places), tolerance),
-            losses=Tally.of(losses, tolerance),
-            metrics=Tally.of(metrics, tolerance),
+            control=_Losses.of(sides.before).tally(leeway),
+            losses=losses.tally(leeway),
+            metrics=Tally.of(metrics, leeway.allows),
             not_compared=tuple(sorted(left_out.differing)),
             unproven=tuple(sorted(left_out.unproven)),
             ignored=tuple(sorted(left_out.ignored)),
-            steps_apart=sum(step.number not in heard for step in steps),
+            steps_apart=losses.apart,
             silent=tuple(sorted(index for index in silent if index > 0)),
-            resized=len(_steps_of(ours)) - len(steps),
+            resized=sum(step.attempt in resized for step in ours.all_steps()) if resized else 0,
         )
 
     @property
@@ -89,8 +105,54 @@ class Comparison:
         return min(found, key=lambda pair: pair.place, default=None)
 
 
-def _steps_of(lineage: Lineage) -> list[Step]:
-    return [step for steps in lineage.steps.values() for step in steps]
+@dataclass
+class _Losses:
+    """The losses of many steps beside the baseline's.
+
+    Almost all are equal: only those that are not become pairs. `apart` steps
+    have no loss on one of the two sides; `heard` are the attempts with one.
+    """
+
+    equal: int = 0
+    apart: int = 0
+    pairs: list[Pair] = field(default_factory=list)
+    attempts: set[int] = field(default_factory=set)
+    heard: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, aligned: Iterable[Aligned]) -> Self:
+        found = cls()
+        for group in aligned:
+            if group.has_equal_losses:
+                found.equal += sum(len(step.losses or ()) for step in group.ours)
+                seen = {group.ours[0].attempt, group.ours[-1].attempt}
+                found.attempts |= seen
+                found.heard |= seen
+                continue
+            for step, due in group.pairs():
+                found._compare(step, None if due is None else due.losses)
+        return found
+
+    def _compare(self, step: Step, due: Losses | None) -> None:
+        self.attempts.add(step.attempt)
+        if step.losses is None or due is None:
+            self.apart += 1
+        elif step.losses == due and due:
+            self.equal += len(due)
+            self.heard.add(step.attempt)
+        else:
+            self._differ(step, due)
+
+    def tally(self, leeway: Leeway) -> Tally:
+        return Tally.of(self.pairs, leeway.allows, equal=self.equal)
+
+    def _differ(self, step: Step, due: Losses) -> None:
+        before = len(self.pairs)
+        self.pairs.extend(loss_pairs(step, due))
+        if len(self.pairs) > before:
+            self.heard.add(step.attempt)
+        else:
+            self.apart += 1
 
 
 @dataclass(frozen=True)
@@ -106,17 +168,21 @@ class _LeftOut:
         cls,
         reported: Iterable[Pair],
         before: Iterable[Pair],
-        tolerance: Tolerance | None,
+        leeway: Leeway,
         ignore: tuple[str, ...],
     ) -> Self:
         agreed = defaultdict[str, list[bool]](list)
         for pair in before:
-            agreed[pair.what].append(pair.agrees(tolerance))
+            agreed[pair.what].append(leeway.allows(pair))
         ignored = {p.what for p in reported if is_below(p.what, ignore)}
         others = [p for p in reported if p.what not in ignored]
         return cls(
-            differing={p.what for p in others if not all(agreed.get(p.what, ()))},
-            unproven={p.what for p in others if p.what not in agreed and not p.agrees(tolerance)},
+            differing={
+                p.what
+                for p in others
+                if not all(agreed.get(p.what, ())) or leeway.is_too_noisy(p.what)
+            },
+            unproven={p.what for p in others if p.what not in agreed and not leeway.allows(p)},
             ignored=ignored,
         )
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from chaos.check.attempt import Start
 from chaos.check.restarts import Restart
 from chaos.check.result import conclude, nothing_due, plural, unknown, without_restart
+from chaos.check.shift import shifts
 from chaos.check.trial import Course, Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
@@ -12,12 +13,16 @@ NAME = "cursor"
 
 
 def check(trial: Trial) -> CheckResult:
-    """Require the baseline's number of steps, per rank, in the first epoch after a restart.
+    """Require that training goes on where the checkpoint left it: no step twice, none left out.
 
-    An attempt with another number of workers has another number of steps, and
-    is left out. Workers count steps from their last report, so a part of an epoch that is
-    done twice (Lightning-AI/pytorch-lightning#19815) or left out
-    (Lightning-AI/pytorch-lightning#5325) shows as another number of steps.
+    The promise of the cursor. The first epoch after a restart has the
+    baseline's number of steps per rank: workers count them from their last
+    report, so a part that is done twice (Lightning-AI/pytorch-lightning#19815)
+    or left out (Lightning-AI/pytorch-lightning#5325) shows as another number.
+    And its inputs are not those of another place, by as many steps as the
+    whole run is too long or too short: such a job went back, or ahead
+    (Lightning-AI/pytorch-lightning#850, a finished epoch trained again).
+    An attempt with another number of workers is left out.
     """
     if not trial.restarts:
         return without_restart(NAME, trial)
@@ -28,17 +33,34 @@ def check(trial: Trial) -> CheckResult:
     if not alike:
         return nothing_due(NAME, "after the restart an epoch has another number of workers' steps")
     for restart in alike:
-        anomalies += list(_anomalies(restart, trial, trial.reference))
+        anomalies += list(_anomalies(restart, trial, trial.reference)) or list(
+            _shifted(restart, trial)
+        )
         whole = sum(_is_whole(restart, start, trial) for start in _starts(restart))
-        if whole == 0 and restart is trial.restarts[-1]:
+        if whole == 0 and restart is trial.restarts[-1] and not trial.error_was_expected:
             doubts.append(f"no rank finished the first epoch of attempt {restart.attempt.index}")
         counted += whole
+    if not counted and not anomalies and trial.error_was_expected:
+        return nothing_due(NAME, "the job stopped, as expected, before it had an epoch whole again")
     return conclude(
         NAME,
         anomalies=anomalies,
         doubts=doubts,
         evidence=counted,
         summary=f"no step repeated or skipped after {plural(len(alike), 'restart')}",
+    )
+
+
+def _shifted(restart: Restart, trial: Trial) -> Iterator[Anomaly]:
+    by = shifts(trial).get(restart.attempt.index)
+    if by is None:
+        return
+    did = "trained again" if by < 0 else "left out"
+    yield Anomaly(
+        message=f"attempt {restart.attempt.index} went {'back' if by < 0 else 'ahead'}: at epoch "
+        f"{restart.epoch} it was given the inputs that the baseline has {plural(abs(by), 'step')} "
+        f"{'before' if by < 0 else 'after'} that place; they were {did}",
+        events=tuple(start.number for start in _starts(restart)),
     )
 
 
@@ -57,7 +79,7 @@ def _anomalies(restart: Restart, trial: Trial, reference: Course) -> Iterator[An
     for start in _starts(restart):
         rank, epoch = start.rank, start.epoch
         steps = restart.attempt.by_epoch.get((rank, epoch), ())
-        due = reference.lineage.count(rank, epoch)
+        due = reference.lineage.count(rank, epoch) - start.step
         surplus = len(steps) - due
         if surplus == 0 or (surplus < 0 and not _is_whole(restart, start, trial)):
             continue

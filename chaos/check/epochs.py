@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from chaos.check.attempt import Commit
-from chaos.check.lineage import Lineage
 from chaos.check.result import conclude, nothing_due, plural
 from chaos.check.trial import Course, Trial
 from chaos.model.verdict import Anomaly, CheckResult
@@ -14,15 +13,16 @@ NAME = "epochs"
 def check(trial: Trial) -> CheckResult:
     """Require that the lineage commits epochs 0, 1, 2, … once each, as many as the baseline.
 
-    Every epoch but the first after a restart (`cursor` judges those) has the
-    baseline's number of steps per rank, and the metric that carries the
-    epoch, if the scenario names one, has the baseline's values. A job that
-    is handed a checkpoint and starts over all the same (ray-project/ray#46814),
-    or that trains a finished epoch again (Lightning-AI/pytorch-lightning#850),
-    trains more epochs than its baseline.
+    The promise of contiguous steps. Every epoch but the first after a
+    restart (`cursor` judges those) has the baseline's number of steps per
+    rank, and the metric that carries the epoch, if the scenario names one,
+    has the baseline's values. A job that is handed a checkpoint and starts
+    over all the same (ray-project/ray#46814), or that trains a finished
+    epoch again (Lightning-AI/pytorch-lightning#850), trains more epochs
+    than its baseline.
     """
     ours = trial.run.lineage
-    anomalies = [*_contiguity(ours)]
+    anomalies = [*_contiguity(_done(trial))]
     doubts = []
     if trial.reference is not None:
         anomalies += [*_number(trial, trial.reference), *_lengths(trial, trial.reference)]
@@ -50,28 +50,45 @@ def _summary(trial: Trial) -> str:
     return f"{done}, each once, as in the baseline"
 
 
-def _contiguity(ours: Lineage) -> Iterator[Anomaly]:
+def _done(trial: Trial) -> list[tuple[int, int]]:
+    """Give the epochs that were done, each with an event.
+
+    A job that keeps files of its own goes on after an epoch whose report a
+    fault cut off: that it was trained is enough.
+    """
+    ours = trial.run.lineage
+    done = [(commit.epoch, commit.number) for commit in ours.commits]
+    if trial.run.keeps_own_files:
+        committed = {epoch for epoch, _ in done}
+        trained = {e: steps[-1].number for (_, e), steps in ours.steps.items() if steps}
+        reported = {epoch for a in trial.run.attempts for _, epoch in a.reported}
+        done += [i for i in trained.items() if i[0] not in committed and i[0] in reported]
+        done.sort()
+    return done
+
+
+def _contiguity(done: list[tuple[int, int]]) -> Iterator[Anomaly]:
     due = 0
-    for commit in ours.commits:
-        if commit.epoch < due:
-            message = f"epoch {commit.epoch} was committed twice"
-            yield Anomaly(message=message, events=(commit.number,))
-        elif commit.epoch > due:
-            one = commit.epoch == due + 1
-            lost = f"epoch {due} was" if one else f"epochs {due}-{commit.epoch - 1} were"
-            message = f"{lost} never committed, and epoch {commit.epoch} was"
-            yield Anomaly(message=message, events=(commit.number,))
-        due = max(due, commit.epoch + 1)
+    for epoch, number in done:
+        if epoch < due:
+            message = f"epoch {epoch} was committed twice"
+            yield Anomaly(message=message, events=(number,))
+        elif epoch > due:
+            one = epoch == due + 1
+            lost = f"epoch {due} was" if one else f"epochs {due}-{epoch - 1} were"
+            message = f"{lost} never committed, and epoch {epoch} was"
+            yield Anomaly(message=message, events=(number,))
+        due = max(due, epoch + 1)
 
 
 def _number(trial: Trial, reference: Course) -> Iterator[Anomaly]:
-    ours, due = trial.run.lineage.commits, len(reference.lineage.commits)
+    ours, due = _done(trial), len(reference.lineage.commits)
     if len(ours) > due:
         message = f"{plural(len(ours), 'epoch')} were trained, the baseline has {due}"
-        yield Anomaly(message=message, events=tuple(c.number for c in ours[due:]))
+        yield Anomaly(message=message, events=tuple(number for _, number in ours[due:]))
     elif len(ours) < due and trial.run.ending.is_finished:
         message = f"the job finished after {plural(len(ours), 'epoch')}, the baseline has {due}"
-        yield Anomaly(message=message, events=tuple(c.number for c in ours[-1:]))
+        yield Anomaly(message=message, events=tuple(number for _, number in ours[-1:]))
 
 
 def _lengths(trial: Trial, reference: Course) -> Iterator[Anomaly]:
@@ -99,9 +116,11 @@ def _metric(trial: Trial, reference: Course) -> Iterator[Anomaly]:
     key = trial.plan.job.epoch_metric
     if key is None:
         return
-    for mine, theirs in zip(trial.run.lineage.commits, reference.lineage.commits, strict=False):
-        ours, due = _values(mine, key), _values(theirs, key)
-        if ours != due:
+    theirs = {commit.epoch: commit for commit in reference.lineage.commits}
+    for mine in trial.run.lineage.commits:
+        due = _values(theirs[mine.epoch], key) if mine.epoch in theirs else None
+        ours = _values(mine, key)
+        if due is not None and ours != due:
             yield Anomaly(
                 message=f"report {mine.epoch} says `{key}` {_say(ours)}, "
                 f"the baseline's {_say(due)}",

@@ -1,19 +1,28 @@
 """Did what was planned to be done to the job really happen?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from chaos.check.result import conclude, nothing_due
 from chaos.check.strikes import Strike
 from chaos.check.trial import Trial
-from chaos.model.event import Committed, ReportReturned, StepDone, UploadBegun, UploadEnded
+from chaos.model.event import (
+    Committed,
+    FileSaveBegun,
+    ReportReturned,
+    StepDone,
+    UploadBegun,
+    UploadEnded,
+)
 from chaos.model.history import History
-from chaos.model.trigger import AtMoment, AtStep, Moment
+from chaos.model.plan import Op
+from chaos.model.trigger import AtMoment, AtRecovery, AtStep, Moment
 from chaos.model.verdict import CheckResult
 
 NAME = "faults-happened"
 
-_OfReport = UploadBegun | UploadEnded | ReportReturned | Committed
+_OfReport = FileSaveBegun | UploadBegun | UploadEnded | ReportReturned | Committed
 _MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
+    "saving": (FileSaveBegun, "the middle of a save"),
     "upload_begin": (UploadBegun, "the beginning of its upload"),
     "upload_end": (UploadEnded, "the end of its upload"),
     "reported": (ReportReturned, "the return of its report()"),
@@ -30,6 +39,7 @@ def check(trial: Trial) -> CheckResult:
     if not trial.plan.ops:
         return nothing_due(NAME, "no fault was planned")
     doubts = [doubt for s in trial.strikes if (doubt := _doubt(s, trial.history))]
+    doubts += [doubt for op in trial.plan.ops if (doubt := _attempts_missing(op, trial.strikes))]
     landed = [s for s in trial.strikes if s.landed and not s.came_too_late]
     details = "; ".join(strike.ended[0][1].detail for strike in landed)
     return conclude(NAME, doubts=doubts, evidence=len(landed), summary=details)
@@ -48,12 +58,25 @@ def _doubt(strike: Strike, history: History) -> str | None:
     return _no_harm(strike)
 
 
+def _attempts_missing(op: Op, strikes: Sequence[Strike]) -> str | None:
+    """Name the attempts that an op was meant for and did not strike, once it has struck any."""
+    if op.raise_in_worker is None or op.raise_in_worker.attempts is None:
+        return None
+    struck = {e.attempt for s in strikes if s.op == op for _, e in s.invoked}
+    missing = sorted(set(op.raise_in_worker.attempts) - struck)
+    if not struck or not missing:
+        return None
+    return f"{op} never struck attempt {' and '.join(map(str, missing))}"
+
+
 def _no_harm(strike: Strike) -> str | None:
     last = strike.ended[0][1]
     if last.status == "fail":
         return f"{strike.op} did no harm: {last.detail}"
     if last.status == "info":
         return f"whether {strike.op} did harm cannot be told: {last.detail}"
+    if strike.is_in_storage and not strike.effects:
+        return f"{strike.op} is said to have landed, and storage recorded nothing of it"
     if strike.came_too_late:
         return f"{strike.op} struck nobody: training was over before the node went"
     return None
@@ -66,6 +89,8 @@ def _how_far(strike: Strike, history: History) -> str:
         return f"{who} was held at its place, and nothing was done to it"
     if isinstance(at, AtMoment):
         return _how_far_in_reports(at, who, history)
+    if isinstance(at, AtRecovery):
+        return f"{who} began no attempt after one that op {at.recovering_from} struck"
     return _how_far_in_steps(at, who, history)
 
 

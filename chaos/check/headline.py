@@ -1,7 +1,9 @@
 """The verdict in one sentence, for a person."""
 
+from collections import Counter
 from collections.abc import Sequence
 
+from chaos.check.diagnosis import cause
 from chaos.check.restarts import Restart
 from chaos.check.result import plural
 from chaos.check.strikes import Strike
@@ -9,15 +11,30 @@ from chaos.check.trajectory import NAME as TRAJECTORY
 from chaos.check.trajectory import difference, divergence
 from chaos.check.trial import Trial
 from chaos.model.scenario import Validity
-from chaos.model.trigger import AtMoment
+from chaos.model.trigger import AtMoment, AtRecovery
 from chaos.model.verdict import CheckResult
 
 _DEEDS = {
     "kill_worker": "rank {rank} was killed {place}",
+    "raise_in_worker": "rank {rank} raised {place}",
+    "pause_worker": "rank {rank} was paused {place}",
+    "slow_worker": "rank {rank} was slowed down {place}",
+    "hang_worker": "rank {rank} hung {place}",
+    "poison_step": "rank {rank} met a poisoned step {place}",
     "kill_node": "the node of rank {rank} was lost {place}",
     "preempt_node": "the node of rank {rank} was given notice {place} and lost {notice:g} s later",
 }
+# What storage did is told in its own words, and where it was armed is left out.
+_IN_STORAGE = {
+    "fail_upload": "an upload failed",
+    "slow_upload": "an upload was slow",
+    "torn_checkpoint": "a checkpoint was cut in half",
+    "disk_full": "the disk was full",
+    "delayed_visibility": "what was written could not be seen",
+    "corrupt_snapshot": "the list of checkpoints was cut in half",
+}
 _PLACES = {
+    "saving": "in the middle of a save of epoch {epoch}",
     "upload_begin": "as its upload of epoch {epoch} began",
     "upload_end": "when its upload of epoch {epoch} was done and report() had not returned",
     "reported": "when report() of epoch {epoch} had returned and Ray had not committed it",
@@ -44,20 +61,31 @@ def _deeds(trial: Trial) -> str:
     landed = [strike for strike in trial.strikes if strike.landed]
     if not landed:
         return "nothing was done to the job; "
-    deeds = [_deed(strike) for strike in landed]
-    return " and ".join([", ".join(deeds[:-1]), deeds[-1]] if deeds[:-1] else deeds) + "; "
+    times = Counter(strike.op.index for strike in landed)
+    firsts = {strike.op.index: strike for strike in reversed(landed)}
+    deeds = [_deed(firsts[index], times[index]) for index in dict.fromkeys(times)]
+    *others, last = deeds
+    return f"{', '.join(others)} and {last}; " if others else f"{last}; "
 
 
-def _deed(strike: Strike) -> str:
+def _deed(strike: Strike, times: int) -> str:
+    if strike.is_in_storage:
+        details = "; ".join(event.detail for _, event in strike.effects[:1])
+        return f"{_IN_STORAGE[strike.op.kind]}: storage {details}"
     at, notice = strike.op.at, strike.op.preempt_node
-    place = (
-        _PLACES[at.moment] if isinstance(at, AtMoment) else f"at epoch {at.epoch}, step {at.step}"
-    )
-    return _DEEDS[strike.op.kind].format(
+    if isinstance(at, AtMoment):
+        place = _PLACES[at.moment]
+    elif isinstance(at, AtRecovery):
+        place = "as it began to recover"
+    else:
+        place = f"at epoch {at.epoch}, step {at.step}"
+    again = f" in {times} attempts" if times > 1 else ""
+    deed = _DEEDS[strike.op.kind].format(
         rank=strike.rank,
         place=place.format(epoch=at.epoch),
         notice=notice.notice_s if notice else 0,
     )
+    return f"{deed}{again}"
 
 
 def _good(trial: Trial) -> str:
@@ -74,7 +102,9 @@ def _good(trial: Trial) -> str:
     if not trial.plan.ops:
         return f"{went_on}it finished: {size}"
     equal = "bitwise equal to its baseline"
-    if trial.plan.expect.loss_tolerance is not None:
+    if (bands := trial.leeway.bands) is not None:
+        equal = f"within the band of {bands.runs} clean runs"
+    elif trial.plan.expect.loss_tolerance is not None:
         equal = "equal to its baseline within the tolerance it states"
     if trial.comparison is not None and trial.comparison.resized:
         return f"{went_on}with another number of workers it finished: {size}"
@@ -100,6 +130,9 @@ def _bad(trial: Trial, results: Sequence[CheckResult]) -> str:
     broken = [result for result in results if result.validity == "invalid"]
     others = [result.check for result in broken[1:]]
     also = f" (also broken: {', '.join(others)})" if others else ""
+    named = cause(trial, results)
+    if named is not None:
+        return f"{named}{also}"
     first = divergence(trial)
     if broken[0].check != TRAJECTORY or first is None:
         return f"{broken[0].anomalies[0].message}{also}"

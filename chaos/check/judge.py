@@ -3,21 +3,41 @@
 from typing import Protocol
 
 from chaos.check import (
+    ack,
+    agreement,
     attempts,
+    batch,
+    checkpoints,
+    committed_only,
     cursor,
+    drain,
     epochs,
     faults_happened,
     leftovers,
     lost_work,
+    metrics,
     outcome,
+    progress,
+    rank_randomness,
     recovery,
+    replicas,
     resume_point,
+    retention,
     retry_budget,
+    sample_order,
+    samples,
+    selection,
+    single_writer,
+    start_decision,
+    state,
+    terminates,
     trajectory,
     watched,
 )
+from chaos.check.diagnosis import diagnosis
 from chaos.check.headline import headline
 from chaos.check.trial import Trial
+from chaos.model.diagnosis import Resume
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.scenario import Expect, Validity
@@ -38,15 +58,33 @@ class Check(Protocol):
 CHECKS: tuple[Check, ...] = (
     faults_happened,
     watched,
+    start_decision,
+    committed_only,
+    agreement,
     resume_point,
     cursor,
+    state,
+    rank_randomness,
+    replicas,
+    selection,
+    batch,
+    sample_order,
+    samples,
     epochs,
+    metrics,
+    retention,
+    checkpoints,
+    single_writer,
     leftovers,
     retry_budget,
     attempts,
+    drain,
+    ack,
+    outcome,
     recovery,
     lost_work,
-    outcome,
+    progress,
+    terminates,
     trajectory,
 )
 
@@ -62,7 +100,19 @@ def judge(plan: Plan, history: History, baseline: History | None = None) -> Verd
         as_expected=_is_expected(plan.expect, validity, results),
         expectation=_expectation(plan.expect, validity, results),
         results=results,
+        diagnosis=_diagnosed(trial, results),
     )
+
+
+def _diagnosed(trial: Trial, results: tuple[CheckResult, ...]) -> tuple[Resume, ...]:
+    try:
+        return diagnosis(trial, results)
+    except Exception as error:  # noqa: BLE001 (a table that fails must not hide the verdict)
+        why = f"the diagnosis itself failed: {type(error).__name__}: {error}"
+        blank = Resume(
+            attempt=0, epoch=0, step=0, checkpoint=None, sound=False, sentence=why, parts=()
+        )
+        return (blank,)
 
 
 def _judged(check: Check, trial: Trial) -> CheckResult:

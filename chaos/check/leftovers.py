@@ -19,11 +19,15 @@ _GONE_FOR_GOOD = {
 def check(trial: Trial) -> CheckResult:
     """Require that no process, placement group or actor of the run outlives it.
 
-    One unregistered checkpoint directory per landed fault is Ray's known
-    behaviour (2.60: files are uploaded before the report is recorded, and a
-    report that a fault cuts off is forgotten, its files are not); more are
-    not. A run that we ended ourselves, hung or interrupted, had no chance to
-    clean up. Related: ray-project/ray#35907 (a port still held after a restart).
+    The promise that nothing leaks. A process is the run's own by descent, or
+    by a token in the environment that it inherited, whatever session or
+    process group a child made for itself. A port is not looked for: it lives
+    with its process, and what still holds one (ray-project/ray#35907: after a
+    restart) is found as that. One unregistered checkpoint directory per
+    landed fault is Ray's known behaviour (2.60: files are uploaded before
+    the report is recorded, and a report that a fault cuts off is forgotten,
+    its files are not); more are not. A run that we ended ourselves, hung or
+    interrupted, had no chance to clean up.
     """
     ended = trial.run.ending
     if ended.deadline is not None or (ended.ended is not None and ended.ended[1].interrupted):
@@ -36,7 +40,9 @@ def check(trial: Trial) -> CheckResult:
         if what.kind in _GONE_FOR_GOOD
     ]
     directories = [(n, what) for n, what in left if what.kind == "checkpoint_directory"]
-    landed = sum(strike.landed or strike.is_in_doubt for strike in trial.strikes)
+    landed = sum(
+        max(len(strike.hits), strike.landed or strike.is_in_doubt) for strike in trial.strikes
+    )
     if len(directories) > landed:
         anomalies.append(
             Anomaly(

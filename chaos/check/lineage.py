@@ -1,13 +1,16 @@
 """The part of a run that survived: attempts laid end to end, thrown-away work cut out.
 
-An attempt that starts at epoch `e` makes everything before it that belongs to
-epoch `e` or later work that is done again. What is left is the lineage, and
-its steps are keyed by (rank, epoch): the epochs of one rank on the lineage
-come from one attempt each, because an attempt starts at the head of an epoch.
+An attempt that goes on after step `s` of epoch `e` makes everything before it
+that lies beyond that place work that is done again. What is left is the
+lineage, and its steps are keyed by (rank, epoch). With Ray's checkpoints an
+attempt starts at the head of an epoch; a job that keeps files of its own may
+go on within one, whose steps then come from two attempts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 
 from chaos.check.attempt import Attempt, Commit, Step
 
@@ -21,19 +24,38 @@ class Lineage:
     `resumed` holds the (rank, epoch) that are the first of a resumed attempt.
     """
 
-    steps: Mapping[tuple[int, int], tuple[Step, ...]]
+    steps: Mapping[tuple[int, int], Sequence[Step]]
     commits: tuple[Commit, ...]
     lost: Mapping[int, Mapping[int, int]]
     resumed: frozenset[tuple[int, int]]
+
+    def at(self, rank: int, epoch: int, step: int) -> Step | None:
+        """Give the step at one place, None where none survived there."""
+        steps = self.steps.get((rank, epoch), ())
+        if 0 < step <= len(steps) and steps[step - 1].step == step:
+            return steps[step - 1]
+        return next((found for found in reversed(steps) if found.step == step), None)
+
+    def all_steps(self) -> Iterator[Step]:
+        """Give every surviving step, rank by rank and epoch by epoch as they began."""
+        return chain.from_iterable(self.steps.values())
 
     def count(self, rank: int, epoch: int) -> int:
         """Give the number of steps of one rank in one epoch."""
         return len(self.steps.get((rank, epoch), ()))
 
-    @property
+    @cached_property
     def ranks(self) -> tuple[int, ...]:
         """The ranks that made steps."""
-        return tuple(sorted({rank for rank, _ in self.steps}))
+        return tuple(sorted(self.epochs))
+
+    @cached_property
+    def epochs(self) -> Mapping[int, Sequence[int]]:
+        """The epochs in which each rank made steps, in order."""
+        found: dict[int, list[int]] = {}
+        for rank, epoch in self.steps:
+            found.setdefault(rank, []).append(epoch)
+        return {rank: sorted(of) for rank, of in found.items()}
 
     @property
     def steps_done(self) -> int:
@@ -50,11 +72,11 @@ class Lineage:
         return max((self._longest_way(rank, saved) for rank in self.ranks), default=0)
 
     def _steps_of(self, rank: int) -> int:
-        return sum(len(steps) for (of, _), steps in self.steps.items() if of == rank)
+        return sum(self.count(rank, epoch) for epoch in self.epochs[rank])
 
     def _longest_way(self, rank: int, saved: set[int]) -> int:
         way = longest = 0
-        for epoch in sorted(epoch for of, epoch in self.steps if of == rank):
+        for epoch in self.epochs[rank]:
             way += self.count(rank, epoch)
             longest = max(longest, way)
             if epoch in saved:
@@ -69,7 +91,7 @@ def lineage(attempts: Sequence[Attempt]) -> Lineage:
         fold.cut(attempt)
         fold.add(attempt)
     return Lineage(
-        steps={key: tuple(steps) for key, steps in fold.steps.items()},
+        steps=fold.steps,
         commits=tuple(fold.commits),
         lost=fold.lost,
         resumed=frozenset(fold.resumed),
@@ -85,17 +107,34 @@ class _Fold:
 
     def cut(self, attempt: Attempt) -> None:
         """Drop what `attempt` does again; a rank it does not tell of follows the others."""
-        if attempt.epoch is None:
+        if attempt.place is None:
             return
-        since = {rank: start.epoch for rank, start in attempt.starts.items()}
-        gone = [key for key in self.steps if key[1] >= since.get(key[0], attempt.epoch)]
+        earliest = attempt.place
+        settled = {rank: start for rank, start in attempt.starts.items() if start.settled}
+        since = {rank: start.place for rank, start in settled.items()}
         thrown = self.lost.setdefault(attempt.index, {})
-        for key in gone:
-            thrown[key[0]] = thrown.get(key[0], 0) + len(self.steps.pop(key))
-        self.commits = [c for c in self.commits if c.epoch < attempt.epoch]
-        self.resumed = {key for key in self.resumed if key[1] < since.get(key[0], attempt.epoch)}
+        for key in list(self.steps):
+            gone = self._cut_one(key, since.get(key[0], earliest))
+            if gone:
+                thrown[key[0]] = thrown.get(key[0], 0) + gone
+        self.commits = [c for c in self.commits if c.epoch < earliest[0]]
+        places = {(rank, place[0]) for rank, place in since.items()}
+        self.resumed = {key for key in self.resumed if key[1] < since.get(key[0], earliest)[0]}
         if attempt.index > 0:
-            self.resumed |= set(since.items())
+            self.resumed |= places
+
+    def _cut_one(self, key: tuple[int, int], place: tuple[int, int]) -> int:
+        """Drop one rank's steps of one epoch beyond a place, and give their number."""
+        epoch, step = place
+        if key[1] < epoch:
+            return 0
+        steps = self.steps[key]
+        kept = [done for done in steps if done.step <= step] if key[1] == epoch else []
+        if kept:
+            self.steps[key] = kept
+        else:
+            del self.steps[key]
+        return len(steps) - len(kept)
 
     def add(self, attempt: Attempt) -> None:
         """Append what `attempt` did."""

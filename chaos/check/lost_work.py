@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from chaos.check.restarts import Restart
 from chaos.check.result import conclude, plural, unknown, without_restart
-from chaos.check.trial import Trial
+from chaos.check.trial import Course, Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "lost-work"
@@ -13,10 +13,12 @@ NAME = "lost-work"
 def check(trial: Trial) -> CheckResult:
     """Require that no restart throws away more steps than `expect.lost_steps.max`, on any rank.
 
-    Left out, the bound is the baseline's longest way from one checkpoint to
-    the next, and twice that for a preemption, which comes by the clock and
-    may find the last report not yet recorded: in Ray 2.60 a report that
-    returned is no commit until the controller's next poll.
+    The promise of bounded loss. Left out, the bound is the baseline's
+    longest way from one checkpoint to the next (or from one save of its
+    own, for a job that gives Ray none), and twice that for a preemption,
+    which comes by the clock and may find the last report not yet recorded:
+    in Ray 2.60 a report that returned is no commit until the controller's
+    next poll.
     """
     if not trial.restarts:
         return without_restart(NAME, trial)
@@ -54,9 +56,31 @@ def _anomalies(restart: Restart, trial: Trial) -> Iterator[Anomaly]:
             return
 
 
+def _way_between_saves(reference: Course) -> int:
+    """Give the most steps that any rank makes from one save to the next."""
+    if not reference.keeps_own_files:
+        return reference.lineage.longest_way_between_commits()
+    saved = {save.place for save in reference.files.saves}
+    return max(
+        (_longest_way(reference, rank, saved) for rank in reference.lineage.ranks), default=0
+    )
+
+
+def _longest_way(reference: Course, rank: int, saved: set[tuple[int, int]]) -> int:
+    way = longest = 0
+    for epoch in reference.lineage.epochs[rank]:
+        # A save at the head of an epoch, before any step of it, ends the way too.
+        way = 0 if (epoch, 0) in saved else way
+        for step in reference.lineage.steps[rank, epoch]:
+            way += 1
+            longest = max(longest, way)
+            way = 0 if (step.epoch, step.step) in saved else way
+    return longest
+
+
 def _bound(restart: Restart, trial: Trial) -> float:
     if trial.plan.expect.lost_steps is not None:
         return trial.plan.expect.lost_steps.max
     assert trial.reference is not None
-    way = trial.reference.lineage.longest_way_between_commits()
+    way = _way_between_saves(trial.reference)
     return way * (2 if any(s.is_preemption for s in restart.strikes) else 1)

@@ -1,7 +1,7 @@
 """One value of a run beside its counterpart in the baseline, and many of them counted."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Self
@@ -17,7 +17,8 @@ class Pair:
 
     `what` is "loss", "number of losses", or a metric's dotted name; `step` is
     None for a metric. `number` is the event in our history, and `attempt` the
-    attempt that it belongs to. A value None: there is no such value.
+    attempt that it belongs to; `index` counts the losses of one step. A value
+    None: there is no such value.
     """
 
     epoch: int
@@ -28,6 +29,7 @@ class Pair:
     baseline: Value
     number: int
     attempt: int
+    index: int = 0
 
     @property
     def place(self) -> tuple[int, float, int]:
@@ -71,14 +73,14 @@ class Tally:
     difference_max: float
 
     @classmethod
-    def of(cls, pairs: Iterable[Pair], tolerance: Tolerance | None) -> Self:
-        """Compare pairs, in any order."""
-        compared = differing = 0
+    def of(cls, pairs: Iterable[Pair], agrees: Callable[[Pair], bool], *, equal: int = 0) -> Self:
+        """Compare pairs, in any order; `equal` more were seen to be equal at a glance."""
+        compared, differing = equal, 0
         first: Pair | None = None
         widest = 0.0
         for pair in pairs:
             compared += 1
-            if pair.agrees(tolerance):
+            if agrees(pair):
                 continue
             differing += 1
             widest = max(widest, pair.difference or 0.0)
@@ -87,19 +89,14 @@ class Tally:
         return cls(compared, differing, first, widest)
 
 
-def loss_pairs(
-    steps: Iterable[Step], places: Mapping[tuple[int, int, int], Losses | None]
-) -> Iterator[Pair]:
-    """Lay the losses of steps beside the baseline's, given by (rank, epoch, step)."""
-    for step in steps:
-        ours, theirs = step.losses, places.get((step.rank, step.epoch, step.step))
-        if ours is None or theirs is None:
-            continue
-        at, seen = (step.epoch, step.step, step.rank), (step.number, step.attempt)
-        if len(ours) != len(theirs):
-            yield Pair(*at, "number of losses", len(ours), len(theirs), *seen)
-        for mine, due in zip(ours, theirs, strict=False):
-            yield Pair(*at, "loss", number(mine), number(due), *seen)
+def loss_pairs(step: Step, theirs: Losses) -> Iterator[Pair]:
+    """Lay the losses of one step beside the baseline's."""
+    ours = step.losses or ()
+    at, seen = (step.epoch, step.step, step.rank), (step.number, step.attempt)
+    if len(ours) != len(theirs):
+        yield Pair(*at, "number of losses", len(ours), len(theirs), *seen)
+    for index, (mine, due) in enumerate(zip(ours, theirs, strict=False)):
+        yield Pair(*at, "loss", number(mine), number(due), *seen, index)
 
 
 def metric_pairs(commits: Iterable[Commit], epochs: Mapping[int, Commit]) -> Iterator[Pair]:

@@ -11,12 +11,12 @@ NAME = "recovery"
 def check(trial: Trial) -> CheckResult:
     """Require a first step within `expect.recovery_s.max` of each fault.
 
-    A worker or node that dies counts from its death, so that the time until
-    Ray sees it is part of the recovery; a preempted one from its deadline. A
-    restart with no fault of ours before it, or after the last step, has
-    nothing to time. Slow detection is the usual cause: Ray 2.60 counts a
-    silent node as dead after about 60 s, and a group that does not come up
-    costs 60 s a time.
+    The promise of quick detection. A worker or node that dies counts from
+    its death, so that the time until Ray sees it is part of the recovery; a
+    preempted one from its deadline. A restart with no fault of ours before
+    it, or after the last step, has nothing to time. Slow detection is the
+    usual cause: Ray 2.60 counts a silent node as dead after about 60 s, and
+    a group that does not come up costs 60 s a time.
     """
     if not trial.restarts:
         return without_restart(NAME, trial)

@@ -90,7 +90,7 @@ def restarts(
     for attempt in attempts:
         if attempt.index > 0:
             since = before.index if before else 0
-            hits = tuple(s for s in strikes if s.hit is not None and since <= s.hit < attempt.index)
+            hits = tuple(s for s in strikes if _ended_one(s, since, attempt.index))
             decision = before.decisions[-1] if before and before.decisions else None
             row = Restart(
                 attempt=attempt,
@@ -99,12 +99,22 @@ def restarts(
                 decision=decision,
                 newest=_newest(saved, attempt.opened),
                 lost_steps=lineage.lost.get(attempt.index, {}),
-                phases=_phases(history, hits, decision, attempt),
+                phases=_phases(history, _harm_ns(hits, since, attempt.index), decision, attempt),
             )
             found.append(row)
         saved.extend(c for c in attempt.commits if c.checkpoint is not None)
         before = attempt
     return tuple(found)
+
+
+def _ended_one(strike: Strike, since: int, until: int) -> bool:
+    return any(since <= hit < until for hit in strike.hits)
+
+
+def _harm_ns(hits: Sequence[Strike], since: int, until: int) -> int | None:
+    """Give when the first harm was done to the attempts from `since` on."""
+    done = (ns for s in hits for hit, ns in s.hits.items() if since <= hit < until)
+    return min((ns for ns in done if ns is not None), default=None)
 
 
 def _newest(saved: Sequence[Commit], opened: int | None) -> Commit | None:
@@ -114,12 +124,12 @@ def _newest(saved: Sequence[Commit], opened: int | None) -> Commit | None:
 
 
 def _phases(
-    history: History, hits: Sequence[Strike], decision: Decision | None, attempt: Attempt
+    history: History, harm_ns: int | None, decision: Decision | None, attempt: Attempt
 ) -> Phases:
     ready = [start.number for start in attempt.starts.values()]
     return Phases(
         # From the harm, not from our proof of it: that may come after Ray has seen the loss.
-        fault_ns=min((s.harm_ns for s in hits if s.harm_ns is not None), default=None),
+        fault_ns=harm_ns,
         decided_ns=history.time_ns(decision.number) if decision else None,
         group_ns=None if attempt.opened is None else history.time_ns(attempt.opened),
         ready_ns=history.time_ns(max(ready)) if ready else None,

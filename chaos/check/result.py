@@ -56,6 +56,33 @@ def without_restart(check: str, trial: Trial) -> CheckResult:
     return unknown(check, "no restart was seen")
 
 
+def blind(check: str, trial: Trial, what: str, *, ours: bool, theirs: bool) -> CheckResult | None:
+    """Judge a check whose evidence was not recorded; None if it was, in the run and the baseline.
+
+    What a job has not, or was told not to be watched for, is missing in the
+    baseline too, and nothing is due. What only the run lacks was not seen.
+    """
+    if trial.reference is None:
+        if trial.plan.ops:
+            return unknown(check, f"{trial.no_reference} to compare with")
+        return nothing_due(check, "no fault was planned, so there is nothing to compare")
+    if not ours and not theirs:
+        return nothing_due(check, f"the job has no {what}, or it was not watched")
+    if not theirs:
+        return unknown(check, f"the baseline tells nothing of the job's {what}")
+    if not ours:
+        return unknown(check, f"nothing was seen of the job's {what}")
+    return None
+
+
+def ranks(named: Sequence[int]) -> str:
+    """Name ranks: `rank 0`, `ranks 0 and 1`, `ranks 0, 2 and 3`."""
+    few = [str(rank) for rank in sorted(set(named))]
+    if len(few) == 1:
+        return f"rank {few[0]}"
+    return f"ranks {', '.join(few[:-1])} and {few[-1]}"
+
+
 def plural(count: int, noun: str, many: str = "") -> str:
     """Give a count with its noun: `1 step`, `2 steps`, `2 losses`."""
     return f"{count} {noun}" if count == 1 else f"{count} {many or noun + 's'}"

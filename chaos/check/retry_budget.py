@@ -17,10 +17,11 @@ _SETTINGS = {"failures": "max_failures", "preemptions": "max_preemption_failures
 def check(trial: Trial) -> CheckResult:
     """Require one charge for each attempt that a fault ended, to the budget of that fault.
 
-    A killed worker or node is a failure, a preempted node a preemption, and
-    where both hit one attempt the preemption wins (Ray 2.60's policy: any
-    preempted actor makes it one). One budget for both was ray-project/ray
-    PR #41285; a budget that is not kept, ray-project/ray#29171.
+    The promise of the retry budget. A killed worker or node is a failure, a
+    preempted node a preemption, and where both hit one attempt the
+    preemption wins (Ray 2.60's policy: any preempted actor makes it one).
+    One budget for both was ray-project/ray PR #41285; a budget that is not
+    kept, ray-project/ray#29171.
     """
     charges = _Charges(trial)
     expected = trial.plan.expect.charges

@@ -1,26 +1,33 @@
-"""What was done to the job, as rows: one per op of the plan."""
+"""What was done to the job, as rows: one per op of the plan, and per attempt that it struck."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from chaos.check.attempt import Attempt
 from chaos.check.ending import Ending
-from chaos.model.event import FaultEnded, FaultInvoked, GateReached, NoticeGiven
+from chaos.check.storage_harm import harmed
+from chaos.faults.armed import STORAGE_FAULTS
+from chaos.model.event import FaultEnded, FaultInvoked, GateReached, NoticeGiven, StorageFaulted
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan
 
 # Ray 2.60 ends a preempted group itself at the deadline, by its own clock.
 EARLY_NS = 1_000_000_000
+# They leave the process alive. Ray 2.60 watches no progress, so that a hang or a long pause ends
+# an attempt only where the job's own time-outs, or its peers', end it.
+SPARING_FAULTS = ("pause_worker", "slow_worker", "hang_worker")
 
 
 @dataclass(frozen=True)
 class Strike:
-    """One op with everything that was seen of it.
+    """One op with everything that was seen of it, in one attempt where it strikes several.
 
     `harm_ns` is when the harm was due: at once, or at the notice's deadline.
     `hit` is the attempt that it took workers from; None where it did not land,
     or landed on nobody. `is_in_doubt`: it was begun, and may have done harm that
     was not seen. `came_too_late`: training was over before the harm was done.
+    `effects`: what the run's storage did, for a fault that strikes there, and
+    `again`: the further attempts that it took workers from, each with when.
     """
 
     op: Op
@@ -32,6 +39,18 @@ class Strike:
     hit: int | None = None
     is_in_doubt: bool = False
     came_too_late: bool = False
+    effects: tuple[tuple[int, StorageFaulted], ...] = ()
+    again: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def hits(self) -> dict[int, int | None]:
+        """The attempts that it took workers from, each with when the harm was done."""
+        return {} if self.hit is None else {self.hit: self.harm_ns, **dict(self.again)}
+
+    @property
+    def is_in_storage(self) -> bool:
+        """Whether it strikes in the run's storage, and takes no process by itself."""
+        return self.op.kind in STORAGE_FAULTS
 
     @property
     def landed(self) -> bool:
@@ -42,6 +61,11 @@ class Strike:
     def is_preemption(self) -> bool:
         """Whether it was announced and came by the clock."""
         return self.op.kind == "preempt_node"
+
+    @property
+    def spares(self) -> bool:
+        """Whether it landed and ended no attempt, as is its kind."""
+        return self.landed and self.hit is None and self.op.kind in SPARING_FAULTS
 
     @property
     def rank(self) -> int | None:
@@ -58,25 +82,48 @@ def strikes(
     plan: Plan, history: History, attempts: Sequence[Attempt], ending: Ending
 ) -> tuple[Strike, ...]:
     """Join the events of every op of the plan, in plan order."""
-    gates = list(history.of(GateReached))
-    invoked = list(history.of(FaultInvoked))
-    ended = list(history.of(FaultEnded))
     notices = {notice.op: notice.deadline_ns for _, notice in history.of(NoticeGiven)}
     found = []
     for op in plan.ops:
-        mine = tuple((n, e) for n, e in invoked if e.op == op.index)
-        over = tuple((n, e) for n, e in ended if e.op == op.index)
-        began_ns = history.time_ns(mine[0][0]) if mine else None
-        strike = Strike(
-            op=op,
-            gates=tuple(n for n, e in gates if e.op == op.index),
-            invoked=mine,
-            ended=over,
-            harm_ns=notices.get(op.index, began_ns),
-            ended_ns=history.time_ns(over[0][0]) if over else None,
-        )
-        found.append(_with_effect(strike, history, attempts, ending))
+        for gates, mine, over in _turns(op, history):
+            began_ns = history.time_ns(mine[0][0]) if mine else None
+            strike = Strike(
+                op=op,
+                gates=gates,
+                invoked=mine,
+                ended=over,
+                harm_ns=notices.get(op.index, began_ns),
+                ended_ns=history.time_ns(over[0][0]) if over else None,
+                effects=tuple((n, e) for n, e in history.of(StorageFaulted) if e.op == op.index),
+            )
+            found.append(_with_effect(strike, history, attempts, ending))
     return tuple(found)
+
+
+_Invoked = tuple[tuple[int, FaultInvoked], ...]
+_Ended = tuple[tuple[int, FaultEnded], ...]
+
+
+def _turns(op: Op, history: History) -> Iterator[tuple[tuple[int, ...], _Invoked, _Ended]]:
+    """Give an op's events: all of them, or turn by turn where it strikes in several attempts.
+
+    A turn is over before the next begins: what a strike came to is recorded
+    before another attempt can start.
+    """
+    gates = tuple(n for n, e in history.of(GateReached) if e.op == op.index)
+    invoked = tuple((n, e) for n, e in history.of(FaultInvoked) if e.op == op.index)
+    ended = tuple((n, e) for n, e in history.of(FaultEnded) if e.op == op.index)
+    if not op.is_repeated or len(invoked) < 2:  # noqa: PLR2004 - one turn, or none
+        yield gates, invoked, ended
+        return
+    begins = (max((g for g in gates if g < n), default=n) for n, _ in invoked[1:])
+    starts = [0, *begins]
+    for start, end in zip(starts, [*starts[1:], len(history)], strict=True):
+        yield (
+            tuple(n for n in gates if start <= n < end),
+            tuple((n, e) for n, e in invoked if start <= n < end),
+            tuple((n, e) for n, e in ended if start <= n < end),
+        )
 
 
 def _with_effect(
@@ -85,6 +132,8 @@ def _with_effect(
     if not strike.invoked:
         return strike
     struck = strike.invoked[0][1].attempt
+    if strike.is_in_storage:
+        return _in_storage(strike, history, attempts)
     if not strike.landed:
         # What failed for sure did no harm, unless the attempt broke all the same.
         failed = [event.status for _, event in strike.ended] == ["fail"]
@@ -94,7 +143,24 @@ def _with_effect(
         hit = _hit_at_deadline(strike, history, attempts, ending)
         too_late = hit is None and _was_over(strike, history, attempts, ending)
         return replace(strike, hit=hit, came_too_late=too_late)
+    if strike.op.kind in SPARING_FAULTS:
+        ended = strike.op.kind != "slow_worker" and any(
+            a.index == struck and a.decisions for a in attempts
+        )
+        return replace(strike, hit=struck if ended else None)
     return replace(strike, hit=struck)
+
+
+def _in_storage(strike: Strike, history: History, attempts: Sequence[Attempt]) -> Strike:
+    """Give a strike with the attempts that what storage did has ended, if it did anything."""
+    if not strike.effects:
+        failed = [event.status for _, event in strike.ended] == ["fail"]
+        return replace(strike, is_in_doubt=not failed)
+    hits = harmed(strike.effects, history, attempts)
+    if not hits:
+        return replace(strike, harm_ns=history.time_ns(strike.effects[0][0]))
+    (first, harm_ns), *again = hits.items()
+    return replace(strike, hit=first, harm_ns=harm_ns, again=tuple(again))
 
 
 def _was_over(

@@ -1,5 +1,6 @@
 """Did training come out the same, number by number?"""
 
+import math
 from collections.abc import Iterator
 
 from chaos.check.comparison import Comparison, Divergence
@@ -16,13 +17,15 @@ _TEXT_MAX = 40
 def check(trial: Trial) -> CheckResult:
     """Require that on the surviving lineage every loss and metric equals the baseline's.
 
-    To the last bit, or within `expect.loss_tolerance`; a bound alone would
-    hide a lost RNG state (0.08 % of the loss where it was measured). What was
-    recorded before the fault is the control: if losses differ there already,
-    the job does not repeat here and nothing follows; a metric that differs
-    there is left out by name. Unknown where a metric that was not reported
-    there differs, and where nothing of a resumed attempt was compared. An
-    attempt with another number of workers has no counterpart in the baseline.
+    The promise of the trajectory. To the last bit, or within
+    `expect.loss_tolerance`, or within the band that five baselines show
+    (`expect.band`); a bound alone would hide a lost RNG state (0.08 % of the
+    loss where it was measured). What was recorded before the fault
+    is the control: if losses differ there already, the job does not repeat
+    here and nothing follows; a metric that differs there is left out by
+    name. Unknown where a metric that was not reported there differs, and
+    where nothing of a resumed attempt was compared. An attempt with another
+    number of workers has no counterpart in the baseline.
     """
     if not trial.plan.ops:
         return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
@@ -33,7 +36,7 @@ def check(trial: Trial) -> CheckResult:
         steps = plural(comparison.resized, "surviving step")
         what = "was made" if comparison.resized == 1 else "were made"
         return nothing_due(NAME, f"{steps} {what} with another number of workers")
-    control = _doubt(trial, comparison)
+    control = trial.too_few_for_a_band or _doubt(trial, comparison)
     doubts = [control] if control else [*_silences(comparison), *_unproven(trial, comparison)]
     first = None if control else comparison.first
     anomalies = (
@@ -45,14 +48,14 @@ def check(trial: Trial) -> CheckResult:
         doubts=doubts,
         evidence=comparison.losses.compared + comparison.metrics.compared,
         summary=_summary(trial, comparison),
-        measures=_measures(comparison),
+        measures={**_measures(comparison), **_hidden(trial)},
     )
 
 
 def divergence(trial: Trial) -> Divergence | None:
     """Give where the run first left its baseline, None if it did not or that cannot be told."""
     comparison = trial.comparison
-    if comparison is None or _doubt(trial, comparison):
+    if comparison is None or trial.too_few_for_a_band or _doubt(trial, comparison):
         return None
     return comparison.first
 
@@ -77,9 +80,9 @@ def _digits(value: Value) -> str:
 
 def _doubt(trial: Trial, comparison: Comparison) -> str | None:
     control = comparison.control
-    remedy = "state `expect.loss_tolerance`"
-    if trial.plan.expect.loss_tolerance is not None:
-        remedy = "`expect.loss_tolerance` is too narrow"
+    remedy = "state `expect.band` or `expect.loss_tolerance`"
+    if not trial.plan.expect.is_exact:
+        remedy = f"`expect.{_leeway(trial)}` is too narrow"
     if control.first is not None:
         at = control.first
         return (
@@ -129,8 +132,8 @@ def _message(first: Divergence, comparison: Comparison) -> str:
 
 def _summary(trial: Trial, comparison: Comparison) -> str:
     how = "to the last bit"
-    if trial.plan.expect.loss_tolerance is not None:
-        how = "within expect.loss_tolerance"
+    if not trial.plan.expect.is_exact:
+        how = f"within expect.{_leeway(trial)}"
     losses = plural(comparison.losses.compared, "loss", "losses")
     metrics = plural(comparison.metrics.compared, "metric value")
     apart = comparison.steps_apart
@@ -138,7 +141,34 @@ def _summary(trial: Trial, comparison: Comparison) -> str:
     if comparison.resized:
         steps = plural(comparison.resized, "step")
         but += f"; {steps} with another number of workers have no counterpart there"
+    if (bands := trial.leeway.bands) is not None:
+        usual, most = bands.hides
+        but += (
+            f"; a defect that moves a loss by less than {usual:.2g} of it "
+            f"(at most {most:.2g}) would not be seen"
+        )
     return f"{losses} and {metrics} equal the baseline's {how}{but}"
+
+
+def _leeway(trial: Trial) -> str:
+    return "band" if trial.plan.expect.band is not None else "loss_tolerance"
+
+
+def _hidden(trial: Trial) -> Measures:
+    """Say how large a defect the band would hide, as a part of a loss."""
+    bands = trial.leeway.bands
+    if bands is None:
+        return {}
+    usual, most = bands.hides
+    return {
+        "band_runs": bands.runs,
+        "hidden_relative_median": _finite(usual),
+        "hidden_relative_max": _finite(most),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _measures(comparison: Comparison) -> Measures:

@@ -6,14 +6,22 @@ The tables are made once, when a check first asks for them.
 from dataclasses import dataclass
 from functools import cached_property
 
+from chaos.check.aligned import Aligned, before, surviving
 from chaos.check.attempt import Attempt, attempts
-from chaos.check.comparison import Comparison
+from chaos.check.band import RUNS_MIN
+from chaos.check.comparison import Comparison, Sides
+from chaos.check.components import Beside, Row, unstable
 from chaos.check.ending import Ending, ending
+from chaos.check.feeds import Feeds
+from chaos.check.files import Files
+from chaos.check.leeway import Bands, Leeway
 from chaos.check.lineage import Lineage, lineage
 from chaos.check.restarts import Restart, restarts
+from chaos.check.scratch import began_anew
+from chaos.check.sightings import Sightings
 from chaos.check.strikes import Strike, strikes
 from chaos.model.event import FaultInvoked
-from chaos.model.history import History
+from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 
 
@@ -32,6 +40,23 @@ class Course:
     def lineage(self) -> Lineage:
         """What survived of all attempts."""
         return lineage(self.attempts)
+
+    @cached_property
+    def sightings(self) -> Sightings:
+        """What was seen of the job's state."""
+        return Sightings(self.history)
+
+    @cached_property
+    def files(self) -> Files:
+        """The files that the job wrote and read itself."""
+        return Files(self.history, self.attempts)
+
+    @property
+    def keeps_own_files(self) -> bool:
+        """Whether the job saves files and never gives Ray a checkpoint."""
+        carried = any(c.checkpoint for a in self.attempts for c in a.commits)
+        handed = any(s.checkpoint for a in self.attempts for s in a.starts.values())
+        return bool(self.files.saves) and not carried and not handed
 
     @cached_property
     def ending(self) -> Ending:
@@ -77,8 +102,8 @@ class Trial:
         """The strikes that took workers from an attempt, by the attempt's index."""
         found: dict[int, tuple[Strike, ...]] = {}
         for strike in self.strikes:
-            if strike.hit is not None:
-                found[strike.hit] = (*found.get(strike.hit, ()), strike)
+            for attempt in strike.hits:
+                found[attempt] = (*found.get(attempt, ()), strike)
         return found
 
     @property
@@ -105,18 +130,102 @@ class Trial:
         return frozenset(a.index for a in self.run.attempts if a.size != due)
 
     @cached_property
+    def leeway(self) -> Leeway:
+        """How far a number may lie from the baseline's."""
+        expect = self.plan.expect
+        if expect.band is None or self.too_few_for_a_band is not None:
+            return Leeway(expect.loss_tolerance)
+        runs = [(course.lineage, course.sightings) for course in self._clean]
+        firsts = (n for r in self.restarts for n in r.attempt.first_steps.values())
+        return Leeway(bands=Bands.of(expect.band, runs), firsts=frozenset(firsts))
+
+    @property
+    def too_few_for_a_band(self) -> str | None:
+        """Say why no band can be learnt, None where it can or none is asked for."""
+        if self.plan.expect.band is None or len(self._clean) >= RUNS_MIN:
+            return None
+        return f"a band takes {RUNS_MIN} baselines, and there are {len(self._clean)}"
+
+    @cached_property
+    def _clean(self) -> tuple[Course, ...]:
+        """The whole clean runs, of which a band can be learnt."""
+        if self.reference is None or not isinstance(self.baseline, Baseline):
+            return () if self.reference is None else (self.reference,)
+        others = (Course(history) for history in self.baseline.repeats)
+        return self.reference, *(c for c in others if c.ending.is_finished and c.ending.is_over)
+
+    @cached_property
     def comparison(self) -> Comparison | None:
         """Every loss and metric beside the baseline's; None without a whole baseline."""
         if self.reference is None:
             return None
-        began = min((n for n, _ in self.history.of(FaultInvoked)), default=len(self.history))
         return Comparison.of(
-            self.run.attempts,
-            self.run.lineage,
-            self.reference.lineage,
-            expect=self.plan.expect,
-            began=began,
+            Sides(
+                self.run.attempts,
+                self.run.lineage,
+                self.reference.lineage,
+                steps=self.aligned,
+                before=self.aligned_before,
+            ),
+            leeway=self.leeway,
+            ignore=self.plan.expect.ignore_metrics,
+            began=self.began,
             resized=self.resized,
+        )
+
+    @cached_property
+    def began(self) -> int:
+        """The number of the first fault; what came before it is a second sample of the baseline."""
+        return min((n for n, _ in self.history.of(FaultInvoked)), default=len(self.history))
+
+    @cached_property
+    def aligned(self) -> tuple[Aligned, ...]:
+        """The surviving steps that have a counterpart, beside it; none without a whole baseline."""
+        if self.reference is None:
+            return ()
+        return surviving(self.run.lineage, self.reference.lineage, without=self.resized)
+
+    @cached_property
+    def aligned_before(self) -> tuple[Aligned, ...]:
+        """What was recorded before the first fault beside the baseline: the control."""
+        if self.reference is None:
+            return ()
+        return before(self.run.attempts, self.reference.lineage, began=self.began)
+
+    @cached_property
+    def unstable(self) -> frozenset[str]:
+        """The components that differ from the baseline's before the first fault already."""
+        if self.reference is None:
+            return frozenset()
+        run, due = self.run.sightings, self.reference.sightings
+        return unstable(run, due, began=self.began, leeway=self.leeway)
+
+    @cached_property
+    def components(self) -> tuple[Row, ...]:
+        """What came back of the job's state at each resume; empty without a whole baseline."""
+        if self.reference is None:
+            return ()
+        run, due = self.run.sightings, self.reference.sightings
+        beside = Beside(run, due, self.unstable, self.leeway, self.resized)
+        return beside.rows(self.restarts)
+
+    @cached_property
+    def feeds(self) -> Feeds | None:
+        """The model's inputs beside the baseline's; None without a whole baseline."""
+        if self.reference is None:
+            return None
+        ours, theirs = self.run.lineage, self.reference.lineage
+        return Feeds(ours, theirs, self.aligned, self.aligned_before)
+
+    @cached_property
+    def began_anew(self) -> frozenset[int]:
+        """The attempts that trained from scratch though they were to resume, by index."""
+        theirs = None if self.reference is None else self.reference.lineage
+        rows, run = self.components, self.run.sightings
+        return frozenset(
+            restart.attempt.index
+            for restart in self.restarts
+            if began_anew(restart, rows, run, theirs)
         )
 
     @property
@@ -133,6 +242,20 @@ class Trial:
             return None
         if self.error_was_expected:
             return "fit() raised, as expected, and nothing restarted"
-        if self.run.ending.is_finished and not self.hits:
-            return "training was over before the fault took effect, and nothing restarted"
+        return self._why_it_went_on() if self.run.ending.is_finished else None
+
+    def _why_it_went_on(self) -> str | None:
+        if all(strike.spares for strike in self.strikes):
+            return "the fault ended no attempt, and nothing restarted"
+        if self.hits:
+            return None
+        if any(strike.is_in_storage for strike in self.strikes):
+            return "what storage did ended no attempt, and nothing restarted"
+        return "training was over before the fault took effect, and nothing restarted"
+
+    @property
+    def why_no_step_was_due(self) -> str | None:
+        """Say why no resumed attempt had to make a step: training was over when it began."""
+        if self.run.ending.is_finished and not any(r.attempt.steps for r in self.restarts):
+            return "the restart had no step left to make"
         return None

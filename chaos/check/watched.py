@@ -7,6 +7,7 @@ from chaos.check.result import conclude, plural
 from chaos.check.trial import Trial
 from chaos.model.event import FaultInvoked, ObserverFailed, ProbeFailed
 from chaos.model.verdict import CheckResult
+from chaos.plan.make import NODE_FAULTS
 
 NAME = "watched"
 
@@ -52,10 +53,13 @@ def _torn(trial: Trial) -> Iterator[str]:
 
 def _killed_pids(trial: Trial) -> set[int]:
     invoked = [event for _, event in trial.history.of(FaultInvoked)]
-    on_nodes = {op.index for op in trial.plan.ops if op.kind != "kill_worker"}
+    on_nodes = {op.index for op in trial.plan.ops if op.kind in NODE_FAULTS}
+    on_all = {op.index for op in trial.plan.ops if op.kill_worker and op.kill_worker.ranks == "all"}
     lost_nodes = {e.node_id for e in invoked if e.op in on_nodes}
-    places = (place for attempt in trial.run.attempts for place in attempt.places)
-    return {e.pid for e in invoked} | {p.pid for p in places if p.node_id in lost_nodes}
+    groups = {e.attempt for e in invoked if e.op in on_all}
+    places = [(a.index, place) for a in trial.run.attempts for place in a.places]
+    struck = {p.pid for index, p in places if p.node_id in lost_nodes or index in groups}
+    return {e.pid for e in invoked} | struck
 
 
 def _unheard(attempt: Attempt) -> Iterator[str]:
@@ -67,13 +71,14 @@ def _unheard(attempt: Attempt) -> Iterator[str]:
 
 
 def _gaps(attempt: Attempt) -> Iterator[str]:
-    """Find holes in what we saw: each worker counts its steps from 1."""
-    last: dict[tuple[int, int], int] = {}
-    for step in attempt.steps:
-        before = last.get((step.rank, step.epoch), 0)
-        last[step.rank, step.epoch] = step.step
-        if step.step != before + 1:
-            yield (
-                f"rank {step.rank} of attempt {attempt.index} went from step {before} to "
-                f"{step.step} of epoch {step.epoch}: the history has a hole"
-            )
+    """Find holes in what we saw: each worker counts its steps from 1, or from where it went on."""
+    places = {(rank, start.epoch): start.step for rank, start in attempt.starts.items()}
+    for (rank, epoch), steps in attempt.by_epoch.items():
+        before = places.get((rank, epoch), 0)
+        for step in steps:
+            if step.step != before + 1:
+                yield (
+                    f"rank {rank} of attempt {attempt.index} went from step {before} to "
+                    f"{step.step} of epoch {epoch}: the history has a hole"
+                )
+            before = step.step

@@ -1,8 +1,8 @@
 """A worker process dies, as it does from an out-of-memory kill or a crash."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt, model_validator
 
 from chaos.faults.world import Outcome, Release, Victim, World
 from chaos.record import Record
@@ -11,31 +11,73 @@ PROOF_WITHIN_S = 15.0
 
 
 class KillWorker(Record):
-    """End one worker's process; landed when the process is gone.
+    """End one worker's process, or several at once; landed when each is gone.
 
     `via: ray` asks Ray to kill the actor (`ray.kill`) where the harness must
     not send signals itself.
     """
 
     signal: Literal["KILL", "TERM"] = "KILL"
+    grace_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=120,
+        description="with `signal: TERM`: a worker that has not ended by then is killed",
+    )
     via: Literal["signal", "ray"] = "signal"
     rank: NonNegativeInt | None = Field(
         default=None, description="the worker to end; left out: the rank that the trigger names"
     )
+    ranks: Literal["one", "all"] = Field(
+        default="one", description="`all`: every worker of the group, in one instant"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.grace_s is not None and (self.signal != "TERM" or self.via != "signal"):
+            raise ValueError("grace_s goes with `signal: TERM`")
+        if self.ranks == "all" and self.rank is not None:
+            raise ValueError("kill_worker has either rank or `ranks: all`")
+        return self
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Kill while the worker is held, and wait for the process to end."""
+        """Kill while the worker is held, and wait for the processes to end."""
         del release  # the gate opens by itself once the strike is over
+        others = world.group().values() if self.ranks == "all" else ()
+        victims = (victim, *(v for v in others if v.pid != victim.pid))
+        for one in victims:
+            self._kill(world, one)
+        outcomes = [self._proof(world, one) for one in victims]
+        bad = [outcome for outcome in outcomes if outcome.status != "ok"]
+        return bad[0] if bad else Outcome("ok", ", ".join(o.detail for o in outcomes))
+
+    def _kill(self, world: World, victim: Victim) -> None:
         if self.via == "ray":
             world.end_worker_actor(victim)
         else:
             world.signal_worker(victim, self.signal)
+
+    def _proof(self, world: World, victim: Victim) -> Outcome:
+        name = f"pid {victim.pid} of rank {victim.rank}"
+        if self.grace_s is None:
+            if world.worker_is_gone(victim, within_s=PROOF_WITHIN_S):
+                return Outcome("ok", f"{name} is gone")
+            return Outcome("fail", f"{name} still runs after {PROOF_WITHIN_S:g} s")
+        if world.worker_is_gone(victim, within_s=self.grace_s):
+            return Outcome("ok", f"{name} is gone: SIGTERM ended it")
+        return self._kill_after_grace(world, victim, name)
+
+    def _kill_after_grace(self, world: World, victim: Victim, name: str) -> Outcome:
+        try:
+            world.signal_worker(victim, "KILL")
+        except ProcessLookupError:  # it ended between our last look and the signal
+            return Outcome("ok", f"{name} is gone: SIGTERM ended it")
         if world.worker_is_gone(victim, within_s=PROOF_WITHIN_S):
-            return Outcome("ok", f"pid {victim.pid} of rank {victim.rank} is gone")
-        return Outcome(
-            "fail", f"pid {victim.pid} of rank {victim.rank} still runs after {PROOF_WITHIN_S:g} s"
-        )
+            waited = f"it outlived SIGTERM by {self.grace_s:g} s, and SIGKILL ended it"
+            return Outcome("ok", f"{name} is gone: {waited}")
+        return Outcome("fail", f"{name} still runs after SIGTERM and SIGKILL")
 
     def __str__(self) -> str:
         how = "ray.kill" if self.via == "ray" else f"SIG{self.signal}"
-        return f"kill_worker ({how})"
+        grace = "" if self.grace_s is None else f", SIGKILL after {self.grace_s:g} s"
+        return f"kill_worker ({how}{grace}{', all ranks' if self.ranks == 'all' else ''})"

@@ -1,20 +1,23 @@
 """What a fault can do to the world, and how it says what really happened."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from chaos.faults.order import Order
 
 Status: TypeAlias = Literal["ok", "fail", "info"]
 
 
 @dataclass(frozen=True)
 class Victim:
-    """Who is struck, resolved at the moment the gate was reached."""
+    """Who is struck, resolved at the moment the gate was reached; `op` is the op that strikes."""
 
     attempt: int
     rank: int
     pid: int
     node_id: str
+    op: int = -1
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,23 @@ class Outcome:
     detail: str
 
 
-# Lets go of the held worker; a fault that announced a deadline passes it (monotonic ns).
-Release: TypeAlias = Callable[[int | None], None]
+class Release(Protocol):
+    """Lets go of the held worker, once; called by itself after the strike."""
+
+    def __call__(self, deadline_ns: int | None = None, *, order: Order | None = None) -> None:
+        """Open the gate.
+
+        A fault that announced a deadline passes it (monotonic ns); one that the
+        worker is to do to itself passes the order.
+        """
+
+
+@runtime_checkable
+class Healed(Protocol):
+    """A fault that is undone some time after it has landed, at the end of the run at the latest."""
+
+    def heal(self, world: "World", victim: Victim) -> str:
+        """Wait until it is time, undo the harm, and say how that went."""
 
 
 class World(Protocol):
@@ -41,13 +59,28 @@ class World(Protocol):
     """
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
-        """Send a signal (`KILL`, `TERM`) to the victim's process."""
+        """Send a signal (`KILL`, `TERM`, `STOP`, `CONT`) to the victim's process."""
 
     def end_worker_actor(self, victim: Victim) -> None:
         """End the victim's actor through the framework, as an operator would."""
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
         """Wait until the victim's process has ended, and say whether it has."""
+
+    def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
+        """Wait until the victim's process is stopped by a signal, and say whether it is."""
+
+    def group(self) -> Mapping[int, Victim]:
+        """Give who holds each rank now."""
+
+    def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
+        """Wait until Ray has recorded that the victim's attempt failed; gives the ranks' errors."""
+
+    def has_obeyed(self, order: Order, *, within_s: float) -> bool:
+        """Wait until a worker says that it does as it was told, and say whether it has."""
+
+    def let_pass(self, seconds: float) -> bool:
+        """Let time pass; False where the run ended before it was over."""
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Announce the loss of a node; gives the deadline (monotonic ns)."""
@@ -60,3 +93,9 @@ class World(Protocol):
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Wait until the cluster itself counts the node as dead, and say whether it does."""
+
+    def arm_storage(self, victim: Victim) -> None:
+        """Let the storage fault of the victim's op take effect when its rank next gives cause."""
+
+    def await_storage(self, victim: Victim) -> str | None:
+        """Wait until storage itself says what the op's fault did; None: the run ended before."""

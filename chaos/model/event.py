@@ -44,12 +44,30 @@ from chaos.model.events.probe import (
     UploadEnded,
     WorkerStarted,
 )
+from chaos.model.events.state import (
+    CheckpointDeleted,
+    Component,
+    Declared,
+    FileLoaded,
+    FileSaveBegun,
+    FileSaved,
+    Inputs,
+    PartUploaded,
+    Repositioned,
+    StateSeen,
+    StorageSeen,
+    StoredCheckpoint,
+    TrainFnEnded,
+    WatchCost,
+)
 from chaos.model.events.strike import (
     FaultEnded,
+    FaultHealed,
     FaultInvoked,
     GateReached,
     GateReleased,
     NoticeGiven,
+    StorageFaulted,
 )
 
 AnyEvent: TypeAlias = (
@@ -84,25 +102,46 @@ AnyEvent: TypeAlias = (
     | GateReleased
     | FaultInvoked
     | NoticeGiven
+    | StorageFaulted
     | FaultEnded
+    | FaultHealed
+    | CheckpointDeleted
+    | Declared
+    | FileLoaded
+    | FileSaveBegun
+    | FileSaved
+    | PartUploaded
+    | Repositioned
+    | StateSeen
+    | StorageSeen
+    | TrainFnEnded
+    | WatchCost
 )
 
 __all__ = [
     "AnyEvent",
+    "CheckpointDeleted",
     "CheckpointRead",
     "Committed",
+    "Component",
     "ControllerState",
     "DeadlinePassed",
+    "Declared",
     "DriverExited",
     "Event",
     "FailureDecided",
     "FaultEnded",
+    "FaultHealed",
     "FaultInvoked",
+    "FileLoaded",
+    "FileSaveBegun",
+    "FileSaved",
     "FitCalled",
     "FitRaised",
     "FitReturned",
     "GateReached",
     "GateReleased",
+    "Inputs",
     "JournalOpened",
     "Leftover",
     "LeftoversSearched",
@@ -110,16 +149,24 @@ __all__ = [
     "MemoryExhausted",
     "NoticeGiven",
     "ObserverFailed",
+    "PartUploaded",
     "ProbeFailed",
     "ReportBegun",
     "ReportReturned",
+    "Repositioned",
     "RunEnded",
     "RunStarted",
     "ScriptRaised",
     "StackTaken",
+    "StateSeen",
     "StepDone",
+    "StorageFaulted",
+    "StorageSeen",
+    "StoredCheckpoint",
+    "TrainFnEnded",
     "UploadBegun",
     "UploadEnded",
+    "WatchCost",
     "WorkerGroupStarted",
     "WorkerPlace",
     "WorkerStarted",

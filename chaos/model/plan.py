@@ -4,7 +4,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from chaos.model.scenario import Expect, FaultEntry, Job, Limits
+from chaos.model.fault_entry import FaultEntry
+from chaos.model.scenario import Expect, Job, Limits, Watch
 from chaos.record import Record
 
 BackendName: TypeAlias = Literal["ray", "fork"]
@@ -45,6 +46,7 @@ class Plan(Record):
     shape: Shape
     ops: tuple[Op, ...]
     expect: Expect
+    watch: Watch = Watch()
     limits: Limits
 
     def baseline(self) -> "Plan":

@@ -7,13 +7,10 @@ from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from chaos.faults.kill_node import KillNode
-from chaos.faults.kill_worker import KillWorker
-from chaos.faults.preempt_node import PreemptNode
-from chaos.model.trigger import Trigger
+from chaos.model.fault_entry import FaultEntry
 from chaos.record import Record
 
-Fault: TypeAlias = KillWorker | KillNode | PreemptNode
+Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
 Validity: TypeAlias = Literal["valid", "invalid", "unknown"]
 
 
@@ -101,44 +98,6 @@ class ClusterShape(Record):
     cpus_per_node: PositiveInt = 1
 
 
-class FaultEntry(Record):
-    """One fault at one place; exactly one fault key."""
-
-    at: Trigger
-    kill_worker: KillWorker | None = None
-    kill_node: KillNode | None = None
-    preempt_node: PreemptNode | None = None
-
-    @model_validator(mode="after")
-    def _names_one_fault(self) -> Self:
-        if len(self._named()) != 1:
-            given = ", ".join(self._named()) or "none"
-            raise ValueError(f"an entry needs exactly one of {', '.join(FAULTS)}; it has {given}")
-        return self
-
-    def _named(self) -> list[str]:
-        return [name for name in FAULTS if getattr(self, name) is not None]
-
-    @property
-    def kind(self) -> str:
-        """The fault's key in YAML, such as `kill_worker`."""
-        return self._named()[0]
-
-    @property
-    def fault(self) -> Fault:
-        """The fault itself."""
-        fault: Fault = getattr(self, self.kind)
-        return fault
-
-    @property
-    def victim_rank(self) -> int | None:
-        """The rank that is struck: the fault's own, or the trigger's."""
-        return self.at.rank if self.fault.rank is None else self.fault.rank
-
-
-FAULTS = tuple(name for name in FaultEntry.model_fields if name != "at")
-
-
 class Bound(Record):
     """An upper limit."""
 
@@ -186,11 +145,38 @@ class Expect(Record):
     loss_tolerance: Tolerance | None = Field(
         default=None, description="left out: losses equal the baseline's to the last bit"
     )
+    band: Profile | None = Field(
+        default=None,
+        description="for a job that does not repeat itself: losses, metrics and the state lie "
+        "where five baselines show that they may, and as much further as the profile tolerates",
+    )
     ignore_metrics: tuple[str, ...] = Field(
         default=(),
         description="reported metrics that are not compared with the baseline's; dotted for "
         "nested ones (`val.seconds`), and a name stands for all that is below it",
     )
+
+    sampling: Literal["exactly_once", "at_least_once"] = Field(
+        default="exactly_once",
+        description="what a restart may do to an epoch's samples; `at_least_once`: those of the "
+        "steps that it throws away may be trained twice",
+    )
+    jit_checkpoint: bool = Field(
+        default=False,
+        description="the job saves when it is told that its node will go, and must have "
+        "committed before the node does",
+    )
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the job is to repeat itself to the last bit."""
+        return self.loss_tolerance is None and self.band is None
+
+    @model_validator(mode="after")
+    def _states_one_leeway(self) -> Self:
+        if self.loss_tolerance is not None and self.band is not None:
+            raise ValueError("expect has either loss_tolerance or band")
+        return self
 
     @model_validator(mode="after")
     def _names_a_check_only_for_a_defect(self) -> Self:
@@ -208,6 +194,31 @@ class Limits(Record):
     )
 
 
+class Watch(Record):
+    """What is recorded of the job beyond its steps, losses and reports.
+
+    What is turned off is not seen, and a check that needs it says so.
+    """
+
+    state: bool = Field(
+        default=True,
+        description="digests of model, optimizer, schedule, random numbers and what the job "
+        "declares, as each epoch is entered and left",
+    )
+    every: PositiveInt = Field(
+        default=8, description="state is also looked at after every so many steps of an epoch"
+    )
+    inputs: bool = Field(
+        default=True, description="digests of what the model is called with in training"
+    )
+    files: bool = Field(
+        default=True,
+        description="files that `torch.save` and `torch.load` touch, what ranks upload, and what "
+        "storage holds; a job that keeps its checkpoints in a directory of its own is followed "
+        "through a restart only with it",
+    )
+
+
 class Scenario(Record):
     """One file `*.chaos.yaml`."""
 
@@ -216,4 +227,5 @@ class Scenario(Record):
     cluster: ClusterShape = ClusterShape()
     faults: tuple[FaultEntry, ...] = ()
     expect: Expect = Expect()
+    watch: Watch = Watch()
     limits: Limits = Limits()

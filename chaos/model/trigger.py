@@ -6,14 +6,14 @@ is the number of optimizer steps since the last report, so `step: 5` is the
 moment after the fifth step of that epoch.
 """
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag
 
 from chaos.record import Record
 
-Moment: TypeAlias = Literal["upload_begin", "upload_end", "reported", "committed"]
-MOMENTS: tuple[Moment, ...] = ("upload_begin", "upload_end", "reported", "committed")
+Moment: TypeAlias = Literal["saving", "upload_begin", "upload_end", "reported", "committed"]
+MOMENTS: tuple[Moment, ...] = ("saving", "upload_begin", "upload_end", "reported", "committed")
 
 
 class AtStep(Record):
@@ -34,11 +34,13 @@ class AtStep(Record):
 
 
 class AtMoment(Record):
-    """At one moment of the report that ends epoch `epoch`, on rank `rank`.
+    """At one moment of the save or the report that ends epoch `epoch`, on rank `rank`.
 
-    `upload_begin`: the checkpoint's upload is about to begin. `upload_end`:
-    every file is written and `report()` has not returned. `reported`: it has
-    returned, and the controller, held, has not committed. `committed`: it has.
+    `saving`: the first half of the first file that `torch.save` writes to a path
+    in that epoch is on disk, and the rest is not. `upload_begin`: the
+    checkpoint's upload is about to begin. `upload_end`: every file is written
+    and `report()` has not returned. `reported`: it has returned, and the
+    controller, held, has not committed. `committed`: it has.
     """
 
     epoch: NonNegativeInt
@@ -51,11 +53,34 @@ class AtMoment(Record):
         return f"epoch {self.epoch}, {self.moment}, rank {self.rank}"
 
 
+class AtRecovery(Record):
+    """As the train function begins in the attempt after the one that another op struck.
+
+    The rank has started, and has neither read its checkpoint nor made a step.
+    It lies before every epoch and step of its attempt.
+    """
+
+    recovering_from: NonNegativeInt = Field(
+        description="the number of an earlier entry of faults, from 0"
+    )
+    rank: NonNegativeInt | None = Field(
+        default=None, description="left out: drawn from the seed among the job's ranks"
+    )
+    epoch: ClassVar[int] = 0
+    step: ClassVar[int] = 0
+
+    def __str__(self) -> str:
+        return f"the recovery from op {self.recovering_from}, rank {self.rank}"
+
+
 def _kind(value: object) -> str:
     keys = value if isinstance(value, dict) else getattr(value, "__dict__", ())
-    return "moment" if "moment" in keys else "step"
+    return next((kind for kind in ("moment", "recovering_from") if kind in keys), "step")
 
 
 Trigger: TypeAlias = Annotated[
-    Annotated[AtStep, Tag("step")] | Annotated[AtMoment, Tag("moment")], Discriminator(_kind)
+    Annotated[AtStep, Tag("step")]
+    | Annotated[AtMoment, Tag("moment")]
+    | Annotated[AtRecovery, Tag("recovering_from")],
+    Discriminator(_kind),
 ]

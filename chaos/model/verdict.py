@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from chaos.model.diagnosis import Resume
 from chaos.model.scenario import Validity
 from chaos.record import Record
 
@@ -34,6 +35,7 @@ class Verdict(Record):
 
     `as_expected` compares with the scenario's `expect`: a guilty job that is
     found guilty by the check that the scenario names is as expected.
+    `diagnosis` tells, for each resume, what came back of the job's state.
     """
 
     validity: Validity
@@ -41,6 +43,7 @@ class Verdict(Record):
     as_expected: bool
     expectation: str
     results: tuple[CheckResult, ...]
+    diagnosis: tuple[Resume, ...] = ()
 
     @property
     def broken(self) -> tuple[CheckResult, ...]:

@@ -24,7 +24,7 @@ def baseline_digest(plan: Plan, *, code: Mapping[str, str], versions: Mapping[st
     decisive = {
         "plan": plan.model_dump(
             mode="json",
-            include={"backend", "cwd", "job", "shape"},
+            include={"backend", "cwd", "job", "shape", "watch"},
             exclude={"job": {"failure"}},  # a retry budget is never drawn on without a fault
         ),
         "code": dict(code),

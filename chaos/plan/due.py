@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from chaos.model.event import AnyEvent, Committed, FaultEnded, FaultInvoked, GateReached
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtMoment
+from chaos.model.trigger import AtMoment, AtRecovery
 
 
 def due_ops(plan: Plan, recorded: Iterable[AnyEvent]) -> tuple[Op, ...]:
@@ -12,23 +12,36 @@ def due_ops(plan: Plan, recorded: Iterable[AnyEvent]) -> tuple[Op, ...]:
 
     An op is due once its rank stands at the op's place and every report that a
     restart there must find is committed. What was already begun or given up
-    is read from the record: a trigger fires once per run.
+    is read from the record.
     """
-    reached: set[int] = set()
-    closed: set[int] = set()
-    commits = 0
+    events = tuple(recorded)
+    reached = {event.op: event.attempt for event in events if isinstance(event, GateReached)}
+    commits = max((e.epoch + 1 for e in events if isinstance(e, Committed)), default=0)
+    standing = ((op, reached[op.index]) for op in plan.ops if op.index in reached)
+    open_ops = (op for op, attempt in standing if not is_spent(op, attempt, events))
+    return tuple(op for op in open_ops if commits >= commits_before(op))
+
+
+def is_spent(op: Op, attempt: int, recorded: Iterable[AnyEvent]) -> bool:
+    """Say whether an op has nothing more to do in an attempt.
+
+    A trigger fires once per run, one of a repeated fault once per attempt that
+    the fault is meant for. An op that was given up does not come again.
+    """
+    begun: list[int] = []
+    ended = 0
     for event in recorded:
         match event:
-            case GateReached(op=op):
-                reached.add(op)
-            case FaultInvoked(op=op) | FaultEnded(op=op):
-                closed.add(op)
-            case Committed(epoch=epoch):
-                commits = max(commits, epoch + 1)
+            case FaultInvoked(op=op.index):
+                begun.append(event.attempt)
+            case FaultEnded(op=op.index):
+                ended += 1
             case _:
                 pass
-    open_ops = (op for op in plan.ops if op.index in reached - closed)
-    return tuple(op for op in open_ops if commits >= commits_before(op))
+    was_given_up = ended > len(begun)
+    if op.is_repeated:
+        return was_given_up or attempt in begun or not op.may_strike(attempt)
+    return was_given_up or bool(begun)
 
 
 def commits_before(op: Op) -> int:
@@ -39,3 +52,14 @@ def commits_before(op: Op) -> int:
     if isinstance(op.at, AtMoment) and op.at.moment == "committed":
         return op.at.epoch + 1
     return op.at.epoch
+
+
+def is_recovering(at: AtRecovery, attempt: int, recorded: Iterable[AnyEvent]) -> bool:
+    """Say whether an attempt comes after one that the op which `at` refers to has struck."""
+    begun = (e for e in recorded if isinstance(e, FaultInvoked) and e.op == at.recovering_from)
+    return any(event.attempt < attempt for event in begun)
+
+
+def holds_polls(op: Op) -> bool:
+    """Say whether an op needs Ray's controller held between two polls."""
+    return isinstance(op.at, AtMoment) and op.at.moment == "reported"

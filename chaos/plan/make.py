@@ -5,8 +5,9 @@ import re
 from os.path import normpath
 from pathlib import Path
 
+from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import FAULTS, FaultEntry, Job, Scenario
+from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import Trigger
 
 NODE_FAULTS = ("kill_node", "preempt_node")
@@ -38,6 +39,7 @@ def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
         shape=Shape(nodes=nodes, cpus_per_node=cluster.cpus_per_node),
         ops=_ops(scenario.faults, workers=job.workers, seed=seed),
         expect=scenario.expect,
+        watch=scenario.watch,
         limits=scenario.limits,
     )
 

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from chaos.report import chart as ch
 from chaos.report import page
+from chaos.report.came_back import resume_table
 from chaos.report.curve import curves
 from chaos.report.excerpt import excerpt
 from chaos.report.outcome import FinishedRun, SuiteRow, in_words
@@ -44,6 +45,7 @@ def render_run(run: FinishedRun) -> str:
         loss=loss,
         timeline=in_time,
         restarts=page.restart_rows(run),
+        resumes=[resume_table(resume) for resume in run.verdict.diagnosis],
         checks=page.check_rows(run.history, run.verdict),
         excerpt=excerpt(run.history, run.verdict),
         settings=settings(run),

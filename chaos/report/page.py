@@ -1,11 +1,13 @@
 """What stands on the page of a run, as rows that a template only has to write down."""
 
+import statistics
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from chaos.check.restarts import Restart
 from chaos.check.result import plural
 from chaos.check.strikes import Strike
+from chaos.model.event import WatchCost
 from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult, Verdict
 from chaos.report.excerpt import EVENTS_PER_ANOMALY, Line, lines_of
@@ -77,6 +79,7 @@ def facts(run: FinishedRun) -> tuple[Fact, ...]:
     """Give the figures people ask for first."""
     row = row_of(run)
     landed = sum(strike.landed for strike in run.trial.strikes)
+    watching = watch_cost(run.history)
     return (
         Fact("faults landed", f"{landed} of {len(run.plan.ops)}"),
         Fact("attempts", str(row.attempts)),
@@ -85,7 +88,17 @@ def facts(run: FinishedRun) -> tuple[Fact, ...]:
         Fact("run took", _seconds(run.duration_s)),
         Fact("seed", str(run.plan.seed)),
         Fact("backend", run.plan.backend),
+        *([] if watching is None else [Fact("watching cost", watching)]),
     )
+
+
+def watch_cost(history: History) -> str | None:
+    """Give what watching cost per optimizer step, the median over ranks and epochs."""
+    costs = [e for _, e in history.of(WatchCost) if e.steps]
+    if not costs:
+        return None
+    each_us = statistics.median(cost.watch_ns / cost.steps / 1000 for cost in costs)
+    return f"{each_us:.0f} µs per step"
 
 
 def op_rows(run: FinishedRun) -> tuple[OpRow, ...]:

@@ -3,6 +3,7 @@
 from typing import TypeAlias, assert_never
 
 from chaos.model import event as ev
+from chaos.report.state_sentence import OfState, state_sentence
 
 Watched: TypeAlias = (
     ev.JournalOpened
@@ -28,7 +29,13 @@ Trained: TypeAlias = (
 )
 Reported: TypeAlias = ev.ReportBegun | ev.ReportReturned | ev.UploadBegun | ev.UploadEnded
 Struck: TypeAlias = (
-    ev.GateReached | ev.GateReleased | ev.FaultInvoked | ev.NoticeGiven | ev.FaultEnded
+    ev.GateReached
+    | ev.GateReleased
+    | ev.FaultInvoked
+    | ev.NoticeGiven
+    | ev.StorageFaulted
+    | ev.FaultEnded
+    | ev.FaultHealed
 )
 
 
@@ -46,6 +53,8 @@ def sentence(event: ev.AnyEvent) -> str:
         text = _of_a_report(event)
     elif isinstance(event, Struck):
         text = _of_a_strike(event)
+    elif isinstance(event, OfState):
+        text = state_sentence(event)
     else:
         assert_never(event)
     return " ".join(text.split())
@@ -173,8 +182,12 @@ def _of_a_strike(event: Struck) -> str:
             text = f"op {event.op}: {event.fault} strikes {where}"
         case ev.NoticeGiven():
             text = f"op {event.op}: loss of node {event.node_id[:8]} announced"
+        case ev.StorageFaulted():
+            text = f"op {event.op}: storage: {event.detail}"
         case ev.FaultEnded():
             text = f"op {event.op}: {event.status}: {event.detail}"
+        case ev.FaultHealed():
+            text = f"op {event.op}: healed: {event.detail}"
         case _:
             assert_never(event)
     return text

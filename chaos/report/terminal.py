@@ -7,11 +7,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from chaos.model.diagnosis import Resume
 from chaos.model.verdict import CheckResult, Verdict
+from chaos.report.came_back import PartRow, lost
 from chaos.report.outcome import FinishedRun, Standing, SuiteRow, in_words, standing
 
 ANOMALIES_SHOWN = 5
 EVENTS_SHOWN = 8
+PARTS_SHOWN = 12
 
 _STYLES: dict[Standing, str] = {
     "expected": "green",
@@ -49,6 +52,8 @@ def explain(run: FinishedRun, *, page: str | None = None) -> RenderableType:
         lines.append(Text(verdict.expectation))
     for result in (*verdict.broken, *verdict.undecided):
         lines += _finding(result)
+    for resume in verdict.diagnosis:
+        lines += _not_back(resume)
     lines += [Text(""), Text(f"report  {page or run.directory}", overflow="fold")]
     lines.append(Text(f"replay  chaos replay {run.directory}", overflow="fold"))
     return Panel(
@@ -91,6 +96,20 @@ def _finding(result: CheckResult) -> list[RenderableType]:
     if hidden > 0:
         lines.append(Text(f"  · and {hidden} more, in the report", style="dim"))
     return lines
+
+
+def _not_back(resume: Resume) -> list[RenderableType]:
+    """Name what did not come back at a resume, a line for each part."""
+    gone = lost(resume)
+    if not gone:
+        return []
+    head = Text(f"not back in attempt {resume.attempt}, epoch {resume.epoch}:", style="bold")
+    return [Text(""), head, *(Text(f"  · {_row(row)}") for row in gone[:PARTS_SHOWN])]
+
+
+def _row(row: PartRow) -> str:
+    values = f": {row.ours} instead of {row.baseline}" if row.ours and row.baseline else ""
+    return f"{row.component} {row.standing} ({row.who}){values}"
 
 
 def _title(scenario: str, verdict: Verdict) -> Text:

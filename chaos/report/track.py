@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from chaos.check import curves
 from chaos.check.trial import Trial
-from chaos.model.trigger import AtStep, Trigger
+from chaos.model.trigger import AtMoment, Trigger
 
 Series: TypeAlias = Literal["baseline", "this run", "lost work"]
 
@@ -43,9 +43,9 @@ class Track:
 
     def at_trigger(self, trigger: Trigger) -> int:
         """Give the position of a trigger; a moment of a report lies at its epoch's end."""
-        if isinstance(trigger, AtStep):
-            return self.at(trigger.epoch, trigger.step)
-        return self.at(trigger.epoch + 1, 0)
+        if isinstance(trigger, AtMoment):
+            return self.at(trigger.epoch + 1, 0)
+        return self.at(trigger.epoch, trigger.step)
 
     def strands(self) -> list[list[Spot]]:
         """Give the spots line by line, each in the order of training."""

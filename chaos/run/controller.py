@@ -5,37 +5,55 @@ thread of its own; what it decides, it reads from its own record.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from chaos.faults.order import Order
 from chaos.faults.world import Outcome, Release, Victim, World
 from chaos.model.event import (
     AnyEvent,
     Committed,
     FaultEnded,
+    FaultHealed,
     FaultInvoked,
     GateReached,
     NoticeGiven,
+    StorageSeen,
 )
 from chaos.model.event import GateReleased as Released
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtMoment
-from chaos.plan.due import commits_before, due_ops
+from chaos.model.trigger import AtRecovery
+from chaos.plan.due import commits_before, due_ops, holds_polls, is_recovering, is_spent
+from chaos.run.gate import Gate
+from chaos.run.healing import healed
 from chaos.run.journal import Journal
 
 STRIKE_LIMIT_S = 900.0
 
 
 class ChaosController:
-    """Gates, strikes and their record, over a `World` that a backend provides."""
+    """Gates, strikes and their record, over a `World` that a backend provides.
 
-    def __init__(self, plan: Plan, world: World, journal: Journal) -> None:
+    `look` gives what the run's storage holds once an op has struck, before the
+    rank that was held for it goes on.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        world: World,
+        journal: Journal,
+        *,
+        look: Callable[[int], StorageSeen | None] = lambda _: None,
+    ) -> None:
         self._plan = plan
         self._world = world
         self._journal = journal
+        self._look = look
         self._changed = threading.Condition()
         self._recorded: list[AnyEvent] = []
         self._group: dict[int, Victim] = {}
+        self._orders: dict[tuple[int, int], Order] = {}
         self._strikes: list[threading.Thread] = []
         self._holding: set[int] = set()
         self._held: set[int] = set()
@@ -77,7 +95,7 @@ class ChaosController:
         """
         op = self._plan.ops[index]
         with self._changed:
-            if self._closed(index):
+            if not self._may_hold(op):
                 return False
             if not self._await_commits(op) or self._is_over():
                 return False
@@ -90,12 +108,17 @@ class ChaosController:
                 self._let_poll(index)
             return index in self._held
 
-    def arrive(self, index: int, victim: Victim) -> None:
-        """Hold a worker at an op's place until the strike lets it go, or kills it."""
+    def arrive(self, index: int, victim: Victim) -> Order | None:
+        """Hold a worker at an op's place until the strike lets it go, or kills it.
+
+        Gives what the worker is to do to itself, where the fault has it do so.
+        """
         op = self._plan.ops[index]
         with self._changed:
-            if self._over or self._closed(index):
-                return
+            if victim.rank != op.at.rank:
+                return self._order_for_all(op, victim)
+            if self._over or self._is_spent(op, victim) or not self._is_its_attempt(op, victim):
+                return None
             self._record(
                 GateReached(
                     op=index,
@@ -106,17 +129,19 @@ class ChaosController:
                 )
             )
             ready = self._await_commits(op)
-            if self._is_over() or self._closed(index):
-                return  # another worker's arrival, or this rank's successor, was served meanwhile
+            if self._is_over() or self._is_spent(op, victim):
+                return (
+                    None  # another worker's arrival, or this rank's successor, was served meanwhile
+                )
             if not ready:
                 missing = commits_before(op) - 1
                 self._give_up(op, f"the commit of epoch {missing} did not come")
-                return
+                return None
             if holds_polls(op) and index not in self._held:
                 self._give_up(op, "Ray's controller could not be held before its commit")
-                return
-            released = self._begin(op, victim)
-        released.wait(STRIKE_LIMIT_S)
+                return None
+            gate = self._begin(op, victim)
+        return gate.wait(STRIKE_LIMIT_S)
 
     # -- told by the harness ---------------------------------------------------------------
 
@@ -135,10 +160,43 @@ class ChaosController:
         self._journal.add(event)
         self._recorded.append(event)
 
-    def _closed(self, index: int) -> bool:
+    def _is_spent(self, op: Op, victim: Victim) -> bool:
+        return is_spent(op, victim.attempt, self._recorded)
+
+    def _order_for_all(self, op: Op, victim: Victim) -> Order | None:
+        """Give a rank beside the trigger's the order that is for all, once that one is there."""
+        key = op.index, victim.attempt
+        self._changed.wait_for(
+            lambda: self._over or key in self._orders or self._is_spent(op, victim),
+            timeout=self._plan.limits.gate_s,
+        )
+        if key not in self._orders and self._is_struck(op, victim):  # it is about to be told
+            self._changed.wait_for(lambda: self._over or key in self._orders, timeout=1.0)
+        return self._orders.get(key)
+
+    def _is_its_attempt(self, op: Op, victim: Victim) -> bool:
+        """Say whether the attempt recovers from the op that this one refers to, if to any.
+
+        Where it does, its group is waited for: whoever is struck must be known.
+        """
+        if not isinstance(op.at, AtRecovery):
+            return True
+        if not is_recovering(op.at, victim.attempt, self._recorded):
+            return False
+        return self._changed.wait_for(
+            lambda: self._over or any(v.attempt >= victim.attempt for v in self._group.values()),
+            timeout=self._plan.limits.gate_s,
+        )
+
+    def _may_hold(self, op: Op) -> bool:
+        """Say whether an op may yet strike in the attempt that runs."""
+        now = max((v.attempt for v in self._group.values()), default=0)
+        return not is_spent(op, now, self._recorded)
+
+    def _is_struck(self, op: Op, victim: Victim) -> bool:
         return any(
-            isinstance(event, FaultInvoked | FaultEnded) and event.op == index
-            for event in self._recorded
+            isinstance(e, FaultInvoked) and (e.op, e.attempt) == (op.index, victim.attempt)
+            for e in self._recorded
         )
 
     def _commits(self) -> int:
@@ -171,11 +229,11 @@ class ChaosController:
     def _is_over(self) -> bool:
         return self._over
 
-    def _begin(self, op: Op, arrived: Victim) -> threading.Event:
+    def _begin(self, op: Op, arrived: Victim) -> Gate:
         assert op in due_ops(self._plan, self._recorded)
         rank = arrived.rank if op.fault.rank is None else op.fault.rank
         victim = arrived if rank == arrived.rank else self._group.get(rank)
-        released = threading.Event()
+        gate = Gate()
         target = victim or replace(arrived, rank=rank, pid=0, node_id="")
         self._record(
             FaultInvoked(
@@ -188,44 +246,55 @@ class ChaosController:
             )
         )
         strike = threading.Thread(
-            target=self._strike, args=(op, victim, arrived, released), name=f"op-{op.index}"
+            target=self._strike, args=(op, victim, arrived, gate), name=f"op-{op.index}"
         )
         self._strikes.append(strike)
         strike.start()
-        return released
+        return gate
 
-    def _strike(
-        self, op: Op, victim: Victim | None, arrived: Victim, released: threading.Event
-    ) -> None:
-        def release(deadline_ns: int | None) -> None:
-            if released.is_set():
+    def _strike(self, op: Op, victim: Victim | None, arrived: Victim, gate: Gate) -> None:
+        def release(deadline_ns: int | None = None, *, order: Order | None = None) -> None:
+            if gate.is_open:
                 return
             if deadline_ns is not None and victim is not None:
                 notice = NoticeGiven(op=op.index, node_id=victim.node_id, deadline_ns=deadline_ns)
                 self._journal.add(notice)
             self._journal.add(Released(op=op.index, attempt=arrived.attempt, rank=arrived.rank))
-            released.set()
+            gate.open(order)
             with self._changed:  # a notice, for one, must reach a controller that polls
+                if order is not None and op.orders_all:
+                    self._orders[op.index, arrived.attempt] = order
                 self._let_poll(op.index)
 
         outcome = self._carry_out(op, victim, release)
+        self._record_storage(op)
         with self._changed:
             self._record(FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail))
             # Whoever else asked for a hold in this attempt may be dead now and never come.
             self._let_poll(*self._holding)
-        release(None)
+        release()
+        if outcome.status == "ok" and victim is not None:
+            self._heal(op, victim)
+
+    def _heal(self, op: Op, victim: Victim) -> None:
+        detail = healed(op.fault, self._world, victim)
+        if detail is not None:
+            self._journal.add(FaultHealed(op=op.index, detail=detail))
+
+    def _record_storage(self, op: Op) -> None:
+        try:
+            seen = self._look(op.index)
+        except OSError:  # what cannot be read is not recorded, and no strike waits for it
+            return
+        if seen is not None:
+            self._journal.add(seen)
 
     def _carry_out(self, op: Op, victim: Victim | None, release: Release) -> Outcome:
         if victim is None:
             return Outcome("fail", f"no worker holds rank {op.fault.rank}")
         try:
-            return op.fault.strike(self._world, victim, release)
+            return op.fault.strike(self._world, replace(victim, op=op.index), release)
         except ProcessLookupError as error:
             return Outcome("fail", f"the target was already gone: {error}")
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the harm is uncertain
             return Outcome("info", f"{type(error).__name__}: {error}")
-
-
-def holds_polls(op: Op) -> bool:
-    """Say whether an op needs Ray's controller held between two polls."""
-    return isinstance(op.at, AtMoment) and op.at.moment == "reported"

@@ -5,6 +5,8 @@ env.json       versions and machine        history.jsonl  everything seen
 verdict.json   the judgement               report.html  junit.xml
 journals/      one per process             logs/        output and stacks
 storage/       where the job kept its checkpoints
+saves/         by whom and where in training each file that a job saved was saved
+storage-faults/  which faults storage was armed with, and what it did
 """
 
 import json
@@ -15,12 +17,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from chaos.errors import HistoryError, UsageError
-from chaos.model.history import History
+from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.run.journal import load_history, write_history
 
-HISTORY = "history.jsonl"
+HISTORY, BASELINE = "history.jsonl", "baseline.jsonl"
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,40 @@ class RunDirectory:
         """Where the job's checkpoints go."""
         return self.path / "storage"
 
+    @property
+    def saves(self) -> Path:
+        """By whom and where in training each file that the job saved was saved."""
+        return self.path / "saves"
+
+    @property
+    def storage_faults(self) -> Path:
+        """Which faults the run's storage was armed with, and what it did."""
+        return self.path / "storage-faults"
+
     def save_history(self, history: History, *, name: str = HISTORY) -> None:
-        """Write the merged history, or the baseline's (`baseline.jsonl`)."""
+        """Write a merged history."""
         write_history(self.path / name, history)
 
     def load_history(self, name: str = HISTORY) -> History:
         """Read what `save_history` wrote, or raise `HistoryError`."""
         return load_history(self.path / name)
+
+    def save_baseline(self, baseline: History) -> None:
+        """Write `baseline.jsonl`, and `baseline-2.jsonl` and so on for its repeats."""
+        self.save_history(baseline, name=BASELINE)
+        repeats = baseline.repeats if isinstance(baseline, Baseline) else ()
+        for number, repeat in enumerate(repeats, start=2):
+            self.save_history(repeat, name=_repeat(number))
+
+    def load_baseline(self) -> Baseline | None:
+        """Read what `save_baseline` wrote, None where nothing was; or raise `HistoryError`."""
+        if not (self.path / BASELINE).exists():
+            return None
+        runs, number = [self.load_history(BASELINE)], 2
+        while (self.path / _repeat(number)).exists():
+            runs.append(self.load_history(_repeat(number)))
+            number += 1
+        return Baseline(runs)
 
     def save_verdict(self, verdict: Verdict) -> None:
         """Write the verdict."""
@@ -93,6 +122,10 @@ class RunDirectory:
         return draft.replace(path)
 
 
+def _repeat(number: int) -> str:
+    return f"baseline-{number}.jsonl"
+
+
 def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirectory:
     """Make a run's folder and save what it rests on, before anything is done.
 
@@ -103,6 +136,7 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
         directory = RunDirectory(_fresh(parent, name))
         directory.journals.mkdir()
         directory.logs.mkdir()
+        directory.saves.mkdir()
         directory.write("plan.json", plan.model_dump_json(indent=2))
         directory.write("env.json", json.dumps(env, indent=2))
         if Path(plan.file).is_file():

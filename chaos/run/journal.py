@@ -19,7 +19,7 @@ from chaos.model.event import AnyEvent, JournalOpened
 from chaos.model.history import Entry, History, merge
 from chaos.run.clock import Clock
 
-Role: TypeAlias = Literal["harness", "driver", "controller", "worker", "chaos"]
+Role: TypeAlias = Literal["harness", "driver", "controller", "worker", "chaos", "storage"]
 
 _decoder = msgspec.json.Decoder(Entry)
 

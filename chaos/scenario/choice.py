@@ -9,14 +9,14 @@ keys leave the choice open it would speak of the wrong record.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from chaos.model.scenario import FAULTS
+from chaos.model.fault_entry import FAULTS
 from chaos.model.trigger import MOMENTS
 from chaos.scenario.problem import Loc, Problem
 from chaos.scenario.source import Lines, Plain
 from chaos.scenario.spelling import nearest, quoted
 
 SOURCES = ("script", "train_loop")
-KINDS = ("step", "moment")
+KINDS = ("step", "moment", "recovering_from")
 _EXAMPLE = "Write `at: {epoch: 2, step: 5}`"
 
 
@@ -74,7 +74,8 @@ def _trigger(at: Plain, loc: Loc, lines: Lines) -> tuple[dict[str, Any], Problem
     named = [key for key in at if key in KINDS]
     if len(named) > 1:
         hint = "Keep the one that is meant."
-        problem = Problem(lines.key((*loc, named[1])), "at has both step and moment", hint, loc)
+        text = f"at has both {named[0]} and {named[1]}"
+        problem = Problem(lines.key((*loc, named[1])), text, hint, loc)
         return {key: at[key] for key in at if key != named[1]}, problem
     if not named:
         hint = f"{_EXAMPLE}, or one of the moments {', '.join(MOMENTS)}."

@@ -2,7 +2,8 @@
 
 from typing import Any, TypeAlias
 
-from chaos.model.scenario import FAULTS, Scenario
+from chaos.model.fault_entry import FAULTS
+from chaos.model.scenario import Scenario
 
 JsonSchema: TypeAlias = dict[str, Any]
 

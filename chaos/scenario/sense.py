@@ -7,7 +7,7 @@ file does not hide an answer.
 from collections.abc import Iterator
 from pathlib import Path
 
-from chaos.model.scenario import FAULTS
+from chaos.model.fault_entry import FAULTS
 from chaos.plan.make import NODE_FAULTS, nodes_for
 from chaos.scenario.problem import Loc, Problem
 from chaos.scenario.source import Lines, Plain
@@ -21,6 +21,7 @@ def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
     yield from _misspelt_train_loop(value, lines)
     yield from _too_few_cpus(value, lines)
     yield from _ranks_out_of_range(value, lines)
+    yield from _recoveries_from_nothing(value, lines)
 
 
 def _missing_script(value: Plain, lines: Lines, folder: Path) -> Iterator[Problem]:
@@ -97,6 +98,17 @@ def _ranks_out_of_range(value: Plain, lines: Lines) -> Iterator[Problem]:
             if rank is not None and rank >= workers:
                 text = f"rank must be below job.workers ({workers}), got {rank}"
                 yield Problem(lines.value(loc), text, "Ranks count from 0.", loc)
+
+
+def _recoveries_from_nothing(value: Plain, lines: Lines) -> Iterator[Problem]:
+    faults = _pick(value, ("faults",))
+    for number in range(len(faults) if isinstance(faults, list) else 0):
+        loc = ("faults", number, "at", "recovering_from")
+        other = _whole(value, loc, default=None, least=0)
+        if other is not None and other >= number:
+            text = f"recovering_from must name an earlier entry of faults, got {other}"
+            hint = f"This is entry {number}; the first is 0."
+            yield Problem(lines.value(loc), text, hint, loc)
 
 
 def _whole(value: Plain, loc: Loc, *, default: int | None, least: int = 1) -> int | None:

@@ -13,7 +13,7 @@ from chaos.audit.folder import AuditFolder
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtStep
+from chaos.model.trigger import AtMoment, AtStep
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import Show
 from tests.check.story import Story, Strike
@@ -110,6 +110,7 @@ def strike_of(op: Op) -> Strike:
     kind: Any = op.kind
     if isinstance(at, AtStep):
         return Strike(epoch=at.epoch, step=at.step, rank=rank, kind=kind, drift=1)
+    assert isinstance(at, AtMoment)
     # For all that the model knows, a report that is cut off anywhere is never committed.
     moment: Any = "committed" if at.moment == "committed" else "reported"
     return Strike(epoch=at.epoch, rank=rank, kind=kind, moment=moment)

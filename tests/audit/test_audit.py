@@ -22,9 +22,10 @@ from chaos.run.directory import RunDirectory
 from chaos.scenario.load import load_scenario
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum, misses_the_strike
 from tests.check.story import Story
+from tests.check.test_band import noisy
 
 FEW = Choice(limit=20)
-ELASTIC: Group = "fewer workers after it"
+NOT_TOLD: set[Group] = {"fewer workers after it", "inside a save"}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def test_a_job_that_comes_out_the_same_survives_every_place(survivor: tuple[Audi
 
     assert card.exit_code == 0
     assert card.survived == len(card.runs) >= 32 + 3 * 8
-    assert {run.group for run in card.runs} == set(GROUPS) - {ELASTIC}
+    assert {run.group for run in card.runs} == set(GROUPS) - NOT_TOLD
     assert card.sentence == f"survives all {len(card.runs)} places"
     assert card.badge.endswith("(2 ranks, 4 epochs, Ray 2.60.0)")
 
@@ -153,7 +154,7 @@ def test_a_budget_of_runs_stops_early_and_says_what_was_left_out(tmp_path: Path)
 
     assert card.ended == "budget"
     assert len(card.runs) == 13
-    assert {run.group for run in card.runs} == set(GROUPS) - {ELASTIC}
+    assert {run.group for run in card.runs} == set(GROUPS) - NOT_TOLD
     assert card.is_partial
     assert any("budget was spent" in row for row in left_out(card))
 
@@ -287,3 +288,20 @@ def test_a_confirmation_stands_on_the_card_and_one_that_cannot_be_had_leaves_it_
 
 def left_out(card: Card) -> list[str]:
     return [row.why for row in omissions(card)]
+
+
+def test_a_job_that_does_not_repeat_itself_is_judged_by_the_band_of_five_clean_runs(
+    tmp_path: Path,
+) -> None:
+    class NoisyBackend(FakeBackend):
+        def history(self, plan: Plan) -> History:
+            return noisy(super().history(plan), seed=len(self.plans))
+
+    backend = NoisyBackend()
+
+    card = audit_of(tmp_path, backend, choice=FEW).run()
+
+    assert sum(not plan.ops for plan in backend.plans) == 5
+    assert {plan.expect.band for plan in backend.plans if plan.ops} == {"standard"}
+    assert card.exit_code == 0
+    assert "five clean runs" in str(card.repetition)

@@ -13,7 +13,7 @@ from chaos.audit.budget import Progress
 from chaos.audit.card import Card
 from chaos.audit.finding import findings
 from chaos.audit.group import GROUPS, chosen_groups
-from chaos.audit.live import PARTS, AuditDisplay
+from chaos.audit.live import AuditDisplay
 from chaos.audit.page import render_card
 from chaos.audit.struck import Defect, StruckRun, gist
 from chaos.audit.table import cells, check_rows, columns, group_rows
@@ -23,6 +23,7 @@ from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
+from chaos.report.moving_line import PARTS
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 
 EPOCHS = Defect(check="epochs", gist="N epoch were trained, the baseline has N")

@@ -34,6 +34,7 @@ def extents(draw: st.DrawFn, *, steps_max: int = 8) -> Extent:
         epochs=epochs,
         saved=saved,
         uploads=tuple((epoch, rank) for epoch in saved for rank in uploaders),
+        saves=tuple((epoch, rank) for epoch in saved for rank in uploaders),
         steps=steps,
         left_s={epoch: draw(st.floats(0, 30)) for epoch, _ in steps},
         seconds=3.0,
@@ -51,6 +52,9 @@ def exists(op: Op, extent: Extent) -> bool:
         return False
     if isinstance(at, AtStep):
         return at.step <= extent.steps.get((at.epoch, at.rank), 0)
+    assert isinstance(at, AtMoment)
+    if at.moment == "saving":
+        return (at.epoch, at.rank) in extent.saves
     if at.moment in ("upload_begin", "upload_end"):
         return (at.epoch, at.rank) in extent.uploads
     return at.epoch in extent.epochs
@@ -103,7 +107,8 @@ def test_an_exhaustive_map_has_every_step_and_every_moment_once(extent: Extent, 
     moments = {(at.epoch, at.moment, at.rank) for at in single if isinstance(at, AtMoment)}
     assert len(steps) + len(moments) == len(single)
     assert len(steps) == extent.step_places
-    assert len(moments) == 2 * len(extent.uploads) + 2 * len(extent.epochs) * len(extent.ranks)
+    uploads, saves = 2 * len(extent.uploads), len(extent.saves)
+    assert len(moments) == saves + uploads + 2 * len(extent.epochs) * len(extent.ranks)
 
 
 @settings(max_examples=50)
@@ -199,6 +204,7 @@ def extent_of(*, epochs: int, steps: int, ranks: int = 2) -> Extent:
         epochs=every,
         saved=every,
         uploads=tuple((e, r) for e in every for r in range(ranks)),
+        saves=tuple((e, r) for e in every for r in range(ranks)),
         steps={(e, r): steps for e in every for r in range(ranks)},
         left_s={e: 5.0 * (epochs - e) for e in every},
         seconds=10.0,

@@ -5,9 +5,12 @@ what it includes; none is a test, because machines differ and are noisy.
 """
 
 import contextlib
+import importlib.util
+import multiprocessing
 import os
 import resource
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -26,11 +29,14 @@ from chaos.audit.places import kill_map
 from chaos.audit.plans import plans
 from chaos.backends.fork.backend import ForkBackend
 from chaos.backends.ray.backend import RayBackend
+from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.steps import StepHook
+from chaos.backends.train.watchers import Watchers
 from chaos.check.judge import judge
-from chaos.model.event import FaultEnded, StepDone
+from chaos.model.event import FaultEnded, StepDone, WatchCost
 from chaos.model.history import History
 from chaos.model.plan import Plan
+from chaos.model.scenario import Watch
 from chaos.preflight.change import changed
 from chaos.preflight.presets import preset
 from chaos.preflight.rules.sound import sound_question
@@ -52,7 +58,7 @@ MID_EPOCH: tuple[Group, ...] = ("mid-epoch",)
 SAMPLE = 20
 SIDE_SAMPLE = 60
 RAY_SAMPLE = 3
-STEPS = 3000
+EPOCHS, EPOCH_STEPS = 40, 23
 FORECASTS = 10_000
 
 
@@ -96,8 +102,8 @@ def together(plans_: Sequence[Plan], folder: Path, clean: History, first: ForkBa
     with contextlib.ExitStack() as opened:
         more = [opened.enter_context(ForkBackend()) for _ in range(lanes - 1)]
 
-        def work(backend: Any, plan: Plan) -> History:
-            return struck(backend, plan, folder, clean)
+        def work(backend: Any, plan: Plan) -> None:
+            struck(backend, plan, folder, clean)  # nothing of it stays, as in an audit
 
         seconds, _ = timed(lambda: list(side_by_side(work, plans_, [first, *more])))
     return seconds
@@ -162,40 +168,127 @@ def rss(processes: Sequence[psutil.Process]) -> int:
     return sum(process.memory_info().rss for process in processes)
 
 
-def cost_per_step(folder: Path) -> None:
-    """Compare a bare training loop with one whose every step is watched and written down."""
+def training(model: Any, batch: Any, target: Any) -> Callable[[], None]:
+    """Give a training loop."""
     import torch
 
-    def loop() -> float:
-        model = torch.nn.Sequential(
-            torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)
-        )
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        batch = torch.ones(32, 64)
-        start = time.perf_counter()
-        for _ in range(STEPS):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    loss_fn = torch.nn.CrossEntropyLoss()
+
+    def loop() -> None:
+        for _ in range(EPOCH_STEPS):
             optimizer.zero_grad()
-            model(batch).mean().backward()
+            loss_fn(model(batch), target).backward()
             optimizer.step()
-        return (time.perf_counter() - start) / STEPS * 1e6
+
+    return loop
+
+
+def digits_step() -> Callable[[], None]:
+    """Give an epoch of scenarios/jobs/digits_ddp.py on one rank, as it is by default."""
+    import torch
+
+    spec = importlib.util.spec_from_file_location("digits_ddp", DIGITS)
+    assert spec is not None
+    assert spec.loader is not None
+    job = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(job)
+    batch, target = torch.rand(32, 1, 8, 8), torch.randint(0, 10, (32,))
+    return training(job.build_model(), batch, target)
+
+
+def tiny_step() -> Callable[[], None]:
+    """Give an epoch of next to nothing: what is left is what is added."""
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    batch, target = torch.ones(32, 64), torch.zeros(32, dtype=torch.int64)
+    return training(model, batch, target)
+
+
+def in_a_process(job: str, watch: Watch | None, folder: Path) -> tuple[float, tuple[float, float]]:
+    """Run epochs in a process of their own; gives microseconds per step, and the probe's account.
+
+    `watch` None: nothing is hooked in. Hooks are never taken out of a process.
+    """
+    ours, theirs = multiprocessing.Pipe()
+    fork = multiprocessing.get_context("fork")
+    child = fork.Process(target=_epochs, args=(job, watch, folder, theirs))
+    child.start()
+    found: tuple[float, tuple[float, float]] = ours.recv()
+    child.join()
+    return found
+
+
+def _epochs(job: str, watch: Watch | None, folder: Path, answer: Any) -> None:
+    import torch
 
     torch.set_num_threads(1)
-    bare = min(loop() for _ in range(3))
-    journal = Journal(folder, "worker-0", role="worker", clock=SystemClock())
-    count = 0
+    loop = {"digits": digits_step, "tiny": tiny_step}[job]()
+    loop()
+    costs: list[tuple[float, float]] = []
+    report = _watch(watch, folder, costs) if watch is not None else lambda: None
+    seconds = []
+    for _ in range(EPOCHS):
+        start = time.process_time()  # one thread; what else the machine does is not in it
+        loop()
+        report()
+        seconds.append(time.process_time() - start)
+    per_step = statistics.median(seconds) / EPOCH_STEPS * 1e6
+    answer.send((per_step, statistics.median_low(costs) if costs else (0.0, 0.0)))
 
-    def step_done(losses: Any) -> tuple[int, int]:
-        nonlocal count
-        count += 1
-        journal.add(StepDone(attempt=0, rank=0, epoch=0, step=count, losses=losses))
-        return 0, count
 
-    StepHook(step_done, lambda *_: None, lambda *_: None).install()
-    watched = min(loop() for _ in range(3))
-    print(
-        f"a step of a tiny model: bare {bare:.0f} us, watched {watched:.0f} us, "
-        f"cost {watched - bare:.0f} us"
-    )
+def _watch(watch: Watch, folder: Path, costs: list[tuple[float, float]]) -> Callable[[], None]:
+    """Install what a probe installs; gives what its report does."""
+    journal = Journal(folder, f"worker-{os.getpid()}", role="worker", clock=SystemClock())
+    cursor = Cursor(attempt=0, rank=0, epoch=0)
+
+    def keep(event: Any) -> None:
+        journal.add(event)
+        if isinstance(event, WatchCost):
+            costs.append((event.watch_ns / event.steps / 1e3, event.state_ns / event.steps / 1e3))
+
+    record = Record(cursor, keep, print)
+    watchers = Watchers(watch, record)
+    watchers.install(folder, was_handed_none=False, strikes_in_save=None)
+
+    def step_done(losses: Any, inputs: Any) -> tuple[int, int]:
+        with watchers.cost.watching:
+            cursor.step += 1
+            journal.add(StepDone(**cursor.place(), losses=losses, inputs=inputs))
+            watchers.step_done()
+        return cursor.epoch, cursor.step
+
+    def report() -> None:
+        watchers.report_begun()
+        cursor.epoch, cursor.step = cursor.epoch + 1, 0
+
+    StepHook(
+        step_done,
+        lambda *_: None,
+        record.failed,
+        step_begins=watchers.step_begins,
+        given=watchers.given,
+    ).install()
+    return report
+
+
+def probe(folder: Path) -> None:
+    """Compare a training loop with the same one watched, in parts and whole."""
+    parts = {
+        "steps alone": Watch(state=False, inputs=False, files=False),
+        "without state": Watch(state=False),
+        "all, every 8": Watch(),
+    }
+    for job in ("tiny", "digits"):
+        bare, _ = in_a_process(job, None, folder)
+        print(f"probe, a step of {job}: bare{bare:28.0f} us")
+        for name, watch in parts.items():
+            watched, (own, state) = in_a_process(job, watch, folder)
+            print(
+                f"  {name:16} {watched:8.0f} us, +{watched - bare:.0f} us "
+                f"(own account {own:.0f} us, state {state:.0f} us)"
+            )
 
 
 def forecasts(folder: Path) -> None:
@@ -226,13 +319,11 @@ def forecasts(folder: Path) -> None:
 
 
 def main() -> None:
-    parts: list[Callable[[Path], None]] = [
-        forecasts,
-        exhaustive,
-        against_a_warm_cluster,
-        cost_per_step,
-    ]
+    parts: list[Callable[[Path], None]] = [forecasts, exhaustive, against_a_warm_cluster, probe]
+    chosen = set(sys.argv[1:])
     for part in parts:
+        if chosen and part.__name__ not in chosen:
+            continue
         folder: AbstractContextManager[str] = tempfile.TemporaryDirectory()
         with folder as name:
             part(Path(name))

@@ -66,6 +66,34 @@ def later(history: History, after: int, *, by_s: float) -> History:
     return History(late, torn=history.torn)
 
 
+def restored_wrong(
+    history: History, name: str, ours: Any, *, rank: int | None = None, since: int = 1
+) -> History:
+    """Give the history with a component of the states from attempt `since` on told otherwise.
+
+    `ours` is a component, None for a missing one, or a function of the sighting.
+    """
+
+    def parts(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
+        mine = ours(seen) if callable(ours) else ours
+        kept = [mine if part.name == name else part for part in seen.components]
+        return tuple(part for part in kept if part is not None)
+
+    def hit(seen: ev.StateSeen) -> bool:
+        return seen.attempt >= since and rank in (None, seen.rank)
+
+    return changed(history, ev.StateSeen, hit, components=parts)
+
+
+def shifted(history: History, epoch: int, *, by: float = 0.01) -> History:
+    """Give the history with the losses from an epoch of attempt 1 on moved: what follows."""
+
+    def hit(done: ev.StepDone) -> bool:
+        return done.attempt >= 1 and done.epoch >= epoch and done.step > 1
+
+    return changed(history, ev.StepDone, hit, losses=lambda e: (e.losses[0] + by,))
+
+
 # -- judging -------------------------------------------------------------------------------
 
 

@@ -244,3 +244,30 @@ def test_boosted_trees_are_compared_by_their_metrics() -> None:
     assert "`accuracy` differs" in judge(KILLED.plan(), worse, baseline).results[-1].summary
     assert divergence(Trial(KILLED.plan(), worse, baseline)) is not None
     assert verdict_on(KILLED, history).validity == "invalid"
+
+
+def test_two_reports_are_enough_to_know_a_counter_by() -> None:
+    story = Story((Strike(1, 3, 1),), epochs=2)
+
+    result = result_on("metrics", story)
+
+    assert (result.evidence, result.measures["counters"]) == (4, "epoch")
+
+
+def test_a_counter_is_judged_up_to_an_expected_error() -> None:
+    story = Story((Strike(2, 3, 1),), budget=0)
+
+    assert result_on("metrics", story, outcome="error").evidence == 4
+
+
+def test_a_whole_number_that_had_other_values_before_the_fault_is_no_counter() -> None:
+    story = Story((Strike(2, 3, 1),))
+    history = changed(
+        story.history(),
+        ev.Committed,
+        metrics=lambda e: tuple({**m, "epoch": m["epoch"] + 100} for m in e.metrics),
+    )
+
+    result = result_on("metrics", story, history)
+
+    assert (result.validity, result.evidence) == ("valid", 0)

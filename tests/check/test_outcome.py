@@ -2,8 +2,10 @@
 
 import pytest
 
+from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import History
+from chaos.model.verdict import CheckResult
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, result_on, told, verdict_on, without
 
@@ -57,53 +59,10 @@ def test_a_job_that_finishes_where_an_error_is_expected_is_invalid() -> None:
     assert "was expected to raise" in result_on("outcome", KILLED, outcome="error").summary
 
 
-def test_a_run_at_its_limit_is_hung_and_names_the_last_progress() -> None:
-    summary = result_on("outcome", KILLED, hung(unfinished(KILLED))).summary
+def test_a_run_that_was_ended_at_its_limit_says_nothing_of_the_outcome() -> None:
+    result = result_on("outcome", KILLED, hung(unfinished(KILLED)))
 
-    assert "hung: the last progress was the commit of epoch 3, 0 s before the limit" in summary
-
-
-@pytest.mark.parametrize(
-    ("kept", "words"),
-    [
-        (ev.StepDone, "rank 1's step 6 of epoch 3"),
-        (ev.ReportReturned, "rank 1's report of epoch 3"),
-        (ev.UploadEnded, "rank 1's upload of epoch 3"),
-        (ev.WorkerStarted, "the start of rank 1 in attempt 1"),
-        (ev.WorkerGroupStarted, "the start of attempt 1"),
-    ],
-)
-def test_every_kind_of_progress_has_a_name(kept: type[ev.Event], words: str) -> None:
-    kinds: list[type[ev.Event]] = [ev.Committed, ev.StepDone, ev.ReportReturned, ev.UploadEnded]
-    kinds += [ev.WorkerStarted, ev.WorkerGroupStarted]
-    history = unfinished(KILLED)
-    for kind in kinds:
-        if kind is not kept:
-            history = without(history, kind)
-
-    assert words in result_on("outcome", KILLED, hung(history)).summary
-
-
-def test_a_hang_without_any_progress_is_told() -> None:
-    assert (
-        "no progress was seen in 240 s" in result_on("outcome", Story(), hung(History([]))).summary
-    )
-
-
-def test_a_hang_while_we_hold_a_worker_says_nothing_of_the_job() -> None:
-    history = hung(without(unfinished(KILLED), ev.FaultEnded))
-
-    result = result_on("outcome", KILLED, history)
-
-    assert result.validity == "unknown"
-    assert "while rank 1 was held by us" in result.summary
-
-
-def test_a_hang_in_the_notice_window_is_the_jobs() -> None:
-    story = Story((Strike(1, 2, 1, kind="preempt_node"),))
-    history = hung(without(unfinished(story), ev.FaultEnded))
-
-    assert result_on("outcome", story, history).validity == "invalid"
+    assert (result.validity, result.summary) == ("unknown", "the run was ended by us, at its limit")
 
 
 def test_an_interrupted_run_says_nothing() -> None:
@@ -152,3 +111,63 @@ def test_an_end_that_was_not_seen_is_unknown(expected: str) -> None:
     history = unfinished(KILLED)
 
     assert result_on("outcome", KILLED, history, outcome=expected).validity == "unknown"
+
+
+def returning(history: History, *, of: int) -> History:
+    """Tell that fit() returned what rank 0 reported in an epoch."""
+    metrics = next(e.metrics[0] for _, e in history.of(ev.Committed) if e.epoch == of)
+    return changed(history, ev.FitReturned, metrics={**metrics, "added_by_ray": 1})
+
+
+def judged(run: History, baseline: History) -> CheckResult:
+    results = judge(KILLED.plan(), run, baseline).results
+    return next(result for result in results if result.check == "outcome")
+
+
+def test_the_result_is_of_the_last_report_where_the_baselines_is() -> None:
+    baseline = returning(KILLED.baseline(), of=3)
+    stale = returning(KILLED.history(), of=1)
+
+    assert judged(returning(KILLED.history(), of=3), baseline).validity == "valid"
+    assert "returned metrics that are not those of the last report, of epoch 3: {" in (
+        judged(stale, baseline).summary
+    )
+    assert judged(KILLED.history(), baseline).validity == "invalid"
+
+
+def test_a_result_that_is_the_jobs_own_choice_is_not_judged() -> None:
+    assert judged(
+        returning(KILLED.history(), of=1), returning(KILLED.baseline(), of=2)
+    ).validity == ("valid")
+    assert judged(returning(KILLED.history(), of=1), KILLED.baseline()).validity == "valid"
+
+
+def test_the_result_is_rank_0s_report() -> None:
+    def by_rank(history: History) -> History:
+        return changed(
+            history,
+            ev.Committed,
+            metrics=lambda e: tuple({**m, "of": rank} for rank, m in enumerate(e.metrics)),
+        )
+
+    run, baseline = by_rank(KILLED.history()), by_rank(KILLED.baseline())
+    of_rank_1 = changed(returning(run, of=3), ev.FitReturned, metrics={"of": 1})
+
+    assert judged(returning(run, of=3), returning(baseline, of=3)).validity == "valid"
+    assert judged(of_rank_1, returning(baseline, of=3)).validity == "invalid"
+
+
+def test_a_baseline_without_any_attempt_lets_no_check_crash() -> None:
+    baseline = KILLED.baseline()
+    for kind in (ev.WorkerGroupStarted, ev.WorkerStarted, ev.StepDone, ev.Committed, ev.StateSeen):
+        baseline = without(baseline, kind)
+
+    verdict = judge(KILLED.plan(), KILLED.history(), baseline)
+
+    assert not [r for r in verdict.results if "crashed" in r.summary or "Error" in r.summary]
+
+
+def test_the_last_attempt_of_a_job_that_finished_ended_by_itself_whether_seen_or_not() -> None:
+    result = result_on("ack", Story(KILLED.strikes, watch=False))
+
+    assert result.summary == "2 reports of the attempt that ended by itself, each committed"

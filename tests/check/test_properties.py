@@ -1,7 +1,5 @@
 """What holds for every right run, for every guilty one, and for every torn one."""
 
-import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,8 +10,9 @@ from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.scenario import Bound
+from tests.check.mutations import MUTATIONS
 from tests.check.story import Story, Strike
-from tests.check.tamper import changed, result_on, rows, told, verdict_on, without
+from tests.check.tamper import result_on, rows, verdict_on
 
 KINDS = ("kill_worker", "kill_node", "preempt_node")
 
@@ -45,6 +44,10 @@ def stories(draw: st.DrawFn) -> Story:
         every=draw(st.integers(1, 2)),
         wall=draw(st.booleans()),
         sync=draw(st.booleans()),
+        watch=draw(st.sampled_from([True, True, False])),
+        files=draw(st.sampled_from([False, False, True])),
+        keep=draw(st.sampled_from([None, 1, 2])),
+        best=draw(st.booleans()),
     )
 
 
@@ -67,7 +70,7 @@ def test_a_right_run_is_never_accused(story: Story) -> None:
 @settings(max_examples=300)
 @given(stories())
 def test_a_metric_that_never_repeats_accuses_nobody_and_is_always_named(story: Story) -> None:
-    story = replace(story, wall=True)
+    story = replace(story, wall=True, files=False)
     result = result_on("trajectory", story)
     named = (
         result.measures.get("metrics_not_compared"),
@@ -124,109 +127,13 @@ def test_judging_any_part_of_a_run_gives_the_same_verdict_twice_and_never_fails(
         assert verdict.validity != "valid"
 
 
-Mutation = Callable[[History], History]
-
-
-def second(event: ev.WorkerStarted) -> bool:
-    return event.attempt == 1
-
-
-def second_of_rank_0(event: ev.WorkerStarted | ev.StepDone) -> bool:
-    return event.attempt == 1 and event.rank == 0
-
-
-def last_step(event: ev.StepDone) -> bool:
-    return (event.rank, event.epoch, event.step) == (0, 2, 3)
-
-
-def one_more(history: History) -> History:
-    (step, *_) = [e for _, e in history.of(ev.StepDone) if e.attempt == 1 and e.rank == 0]
-    extra = ev.StepDone(attempt=1, rank=0, epoch=1, step=4, losses=step.losses)
-    return told(history, extra)
-
-
-def last_bit(event: ev.StepDone) -> tuple[float | str, ...]:
-    assert event.losses is not None
-    value = event.losses[0]
-    assert isinstance(value, float)
-    return (math.nextafter(value, 9.0),)
-
-
-def hung(history: History) -> History:
-    for kind in (ev.FitReturned, ev.DriverExited):
-        history = without(history, kind)
-    return told(history, ev.DeadlinePassed(limit_s=240))
-
-
-MUTATIONS: dict[str, tuple[Mutation, str, str]] = {
-    "resume from an older commit": (
-        lambda h: changed(h, ev.WorkerStarted, second, checkpoint="checkpoint_x"),
-        "resume-point",
-        "invalid",
-    ),
-    "resume from scratch": (
-        lambda h: changed(h, ev.WorkerStarted, second, checkpoint=None),
-        "resume-point",
-        "invalid",
-    ),
-    "ranks disagree": (
-        lambda h: changed(h, ev.WorkerStarted, second_of_rank_0, checkpoint=None),
-        "resume-point",
-        "invalid",
-    ),
-    "repeat a step": (one_more, "cursor", "invalid"),
-    "skip a step": (
-        lambda h: without(h, ev.StepDone, lambda e: second_of_rank_0(e) and e.epoch == 1),
-        "cursor",
-        "invalid",
-    ),
-    "drop an epoch": (
-        lambda h: without(h, ev.Committed, lambda e: e.epoch == 1),
-        "epochs",
-        "invalid",
-    ),
-    "skip a step later": (lambda h: without(h, ev.StepDone, last_step), "epochs", "invalid"),
-    "leave a process behind": (
-        lambda h: told(h, ev.Leftover(kind="process", what="pid 9")),
-        "leftovers",
-        "invalid",
-    ),
-    "charge the wrong budget": (
-        lambda h: changed(h, ev.FailureDecided, charged="preemptions"),
-        "retry-budget",
-        "invalid",
-    ),
-    "an attempt that nobody caused": (
-        lambda h: told(h, ev.WorkerGroupStarted(attempt=2, workers=())),
-        "attempts",
-        "invalid",
-    ),
-    "hang": (hung, "outcome", "invalid"),
-    "change the last bit of one loss": (
-        lambda h: changed(h, ev.StepDone, last_step, losses=last_bit),
-        "trajectory",
-        "invalid",
-    ),
-    "the fault's end was not seen": (
-        lambda h: without(h, ev.FaultEnded),
-        "faults-happened",
-        "unknown",
-    ),
-    "nobody looked for leftovers": (
-        lambda h: without(h, ev.LeftoversSearched),
-        "leftovers",
-        "unknown",
-    ),
-    "the end was not seen": (lambda h: without(h, ev.RunEnded), "watched", "unknown"),
-}
-
-
 @pytest.mark.parametrize("name", MUTATIONS)
 @settings(max_examples=8)
 @given(ranks=st.integers(2, 3), kind=st.sampled_from(["kill_worker", "kill_node"]))
 def test_every_defect_is_first_named_by_its_own_check(name: str, ranks: int, kind: str) -> None:
     mutate, check, validity = MUTATIONS[name]
-    story = Story((Strike(1, 2, 1, kind=kind),), ranks=ranks, epochs=3, steps=3)  # type: ignore[arg-type]
+    strike = Strike(1, 2, 1, kind=kind)  # type: ignore[arg-type]
+    story = Story((strike,), ranks=ranks, epochs=3, steps=3, best=True)
 
     verdict = verdict_on(story, mutate(story.history()))
 

@@ -45,6 +45,16 @@ def test_a_preemption_counts_from_its_deadline_and_not_from_its_notice() -> None
     assert PREEMPTED.history().time_ns(notice) < due_ns == restart.phases.fault_ns
 
 
+def test_a_group_that_ray_ends_before_the_deadline_took_no_time_to_detect() -> None:
+    (decided,) = rows(PREEMPTED.history(), ev.FailureDecided)
+    due_ns = PREEMPTED.history().time_ns(decided) + 10_000_000
+    history = changed(PREEMPTED.history(), ev.NoticeGiven, deadline_ns=due_ns)
+
+    (restart,) = trial_of(PREEMPTED, history).restarts
+
+    assert restart.phases.seconds["detect_s"] == 0.0
+
+
 def test_a_recovery_that_takes_too_long_names_its_longest_phase() -> None:
     result = result_on("recovery", KILLED, recovery_s=Bound(max=0.5))
 
@@ -56,6 +66,12 @@ def test_a_restart_after_the_last_step_has_nothing_to_recover() -> None:
     story = Story((Strike(3, moment="committed"),))
 
     assert result_on("recovery", story).summary == "the restart had no step left to make"
+
+
+def test_a_restart_after_the_last_step_leaves_the_recovery_before_it() -> None:
+    story = Story((Strike(2, 3, 1), Strike(3, moment="committed")))
+
+    assert result_on("recovery", story).measures["recovery_s_max"] == 0.986
 
 
 def test_a_restart_that_makes_no_step_is_unknown() -> None:

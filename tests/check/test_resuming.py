@@ -23,6 +23,11 @@ def test_a_right_restart_is_valid(check: str, story: Story) -> None:
 
 
 @pytest.mark.parametrize("check", ["resume-point", "cursor"])
+def test_where_nothing_was_planned_no_restart_is_due(check: str) -> None:
+    assert result_on(check, Story()).summary == "no fault was planned, and nothing restarted"
+
+
+@pytest.mark.parametrize("check", ["resume-point", "cursor"])
 def test_without_a_restart_that_was_due_nothing_can_be_told(check: str) -> None:
     history = Story().history()
 
@@ -38,8 +43,6 @@ def test_without_a_restart_that_was_due_nothing_can_be_told(check: str) -> None:
             "was handed checkpoint_0_0 (epoch 0), although checkpoint_0_1 (epoch 1)",
         ),
         (None, "started from scratch, although checkpoint_0_1 (epoch 1) was committed"),
-        ("checkpoint_9_9", "was handed checkpoint_9_9, which was never committed"),
-        ("checkpoint_1_2", "was handed checkpoint_1_2, which was never committed"),
     ],
 )
 def test_a_wrong_checkpoint_is_named(handed: str | None, words: str) -> None:
@@ -58,8 +61,18 @@ def test_a_checkpoint_from_nowhere_is_wrong_even_where_none_was_committed() -> N
 
     assert (
         "was handed x, which was never committed"
-        in result_on("resume-point", story, history).summary
+        in result_on("committed-only", story, history).summary
     )
+
+
+@pytest.mark.parametrize("handed", ["checkpoint_9_9", "checkpoint_1_2"])
+def test_a_checkpoint_that_was_never_committed_is_named_as_such(handed: str) -> None:
+    history = changed(KILLED.history(), ev.WorkerStarted, first_attempt_after, checkpoint=handed)
+
+    verdict = verdict_on(KILLED, history)
+
+    assert verdict.broken[0].check == "committed-only"
+    assert f"was handed {handed}, which was never committed" in verdict.headline
 
 
 def test_ranks_that_were_handed_different_checkpoints_are_listed() -> None:
@@ -71,9 +84,9 @@ def test_ranks_that_were_handed_different_checkpoints_are_listed() -> None:
     )
 
     assert (
-        "rank 0 checkpoint_0_1, rank 1 nothing"
-        in result_on("resume-point", KILLED, history).summary
+        "rank 0 checkpoint_0_1, rank 1 nothing" in result_on("agreement", KILLED, history).summary
     )
+    assert result_on("resume-point", KILLED, history).validity == "valid"
 
 
 def test_a_report_that_returned_is_not_a_commit() -> None:
@@ -257,3 +270,8 @@ def test_an_expected_error_before_the_first_step_leaves_no_epoch_to_count() -> N
     raised = told(history, ev.FitRaised(error="E", message="m"))
 
     assert result_on("epochs", Story(), raised, outcome="error").validity == "valid"
+    struck = result_on("epochs", KILLED, raised, alone=True, outcome="error")
+    assert (struck.validity, struck.summary) == (
+        "unknown",
+        "there is no baseline to count epochs by",
+    )

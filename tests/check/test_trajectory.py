@@ -173,6 +173,26 @@ def test_without_losses_and_metrics_there_is_no_evidence() -> None:
     assert result_on("trajectory", KILLED, history).validity == "unknown"
 
 
+def test_a_step_without_any_loss_on_either_side_is_not_compared() -> None:
+    def nothing(history: History) -> History:
+        where = lambda e: (e.epoch, e.step) == (3, 2)  # noqa: E731 (one word of a line)
+        return changed(history, ev.StepDone, where, losses=())
+
+    trial = Trial(KILLED.plan(), nothing(KILLED.history()), nothing(KILLED.baseline()))
+
+    assert trial.comparison is not None
+    assert (trial.comparison.steps_apart, trial.comparison.losses.compared) == (2, 46)
+
+
+def test_what_is_right_is_said_only_where_it_was_shown() -> None:
+    late = Story((Strike(3, 5, 1, kind="preempt_node", drift=99),))
+
+    verdict = verdict_on(late, differs_at(late.history(), 0, 0, 3, 6, by=0.25))
+
+    assert "the job finished, but from epoch 3, step 6 on its loss differs" in verdict.headline
+    assert "are right" not in verdict.headline
+
+
 def test_without_a_baseline_there_is_no_trajectory() -> None:
     assert result_on("trajectory", KILLED, alone=True).validity == "unknown"
     assert divergence(Trial(KILLED.plan(), KILLED.history())) is None
@@ -186,6 +206,7 @@ NAN, INF = math.nan, math.inf
     [
         (NAN, NAN, True),
         (NAN, 1.0, False),
+        (1.0, NAN, False),
         (INF, INF, True),
         (INF, -INF, False),
         (1.0, INF, False),

@@ -27,6 +27,7 @@ def code_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
         (["run", "there/is/no/such/folder"], 3),
         (["check", "there/is/no/such/run"], 3),
         (["replay", "there/is/no/such/run"], 3),
+        (["selftest", "--only", "Z99"], 3),
     ],
 )
 def test_the_code_says_whose_move_it_is(

@@ -11,9 +11,10 @@ from chaos.backends.fork.backend import ForkBackend
 from chaos.check.judge import judge
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
+from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget, FaultEntry, Job, Limits
+from chaos.model.scenario import Expect, FailureBudget, Job, Limits, Watch
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Verdict
 from chaos.run.directory import RunDirectory, create
@@ -55,6 +56,8 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
         run_s: float = 30.0,
         ops: tuple[FaultEntry, ...] = (),
         baseline: History | None = None,
+        watch: Watch | None = None,
+        expect: Expect | None = None,
         **args: Any,
     ) -> Judged:
         numbered = tuple(
@@ -77,7 +80,8 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
             ),
             shape=Shape(nodes=workers + spares, cpus_per_node=1),
             ops=numbered,
-            expect=Expect(),
+            expect=expect or Expect(),
+            watch=watch or Watch(),
             limits=Limits(run_s=run_s),
         )
         directory = create(tmp_path, "run", plan, {})

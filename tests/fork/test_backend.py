@@ -106,7 +106,7 @@ def test_a_hang_ends_at_the_limit_with_the_stacks_of_the_rank(run: RunJob) -> No
     judged = run(hang=True, ops=(kill(epoch=1, step=2),), run_s=4.0)
 
     paths = [event.path for _, event in judged.history.of(StackTaken) if event.rank == 0]
-    assert judged.result("outcome") == "invalid"
+    assert judged.result("terminates") == "invalid"
     assert "tiny.py" in "".join((judged.directory.path / path).read_text() for path in paths)
 
 

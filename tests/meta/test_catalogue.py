@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chaos.check.judge import CHECKS
-from chaos.model.scenario import FAULTS
+from chaos.model.fault_entry import FAULTS
 from chaos.scenario.load import find_scenarios, load_scenario
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.faults.kill_worker import KillWorker
+from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Plan
-from chaos.model.scenario import ClusterShape, Expect, FaultEntry, Job, Limits, Scenario
+from chaos.model.scenario import ClusterShape, Expect, Job, Limits, Scenario
 from chaos.model.trigger import AtStep
 from chaos.plan.digest import baseline_digest, plan_digest
 from chaos.plan.make import make_plan

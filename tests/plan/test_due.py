@@ -4,11 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.faults.kill_worker import KillWorker
+from chaos.faults.poison_step import PoisonStep
+from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.model.event import AnyEvent, Committed, FaultEnded, FaultInvoked, GateReached
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
-from chaos.model.trigger import MOMENTS, AtMoment, AtStep
-from chaos.plan.due import commits_before, due_ops
+from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, AtStep
+from chaos.plan.due import commits_before, due_ops, is_recovering, is_spent
 
 
 def plan_of(*places: AtStep | AtMoment) -> Plan:
@@ -93,3 +95,39 @@ def test_what_is_due_was_reached_and_is_in_plan_order(
     assert due == sorted(due)
     assert set(due) <= {e.op for e in events if isinstance(e, GateReached)}
     assert not set(due) & {e.op for e in events if isinstance(e, FaultInvoked | FaultEnded)}
+
+
+ONCE = Op(index=0, at=AtStep(epoch=0, step=1, rank=1), kill_worker=KillWorker())
+ALWAYS = Op(index=0, at=ONCE.at, poison_step=PoisonStep())
+SECOND = Op(index=0, at=ONCE.at, raise_in_worker=RaiseInWorker(attempts=(1,)))
+GIVEN_UP = FaultEnded(op=0, status="fail", detail="why")
+
+
+def test_a_fault_that_strikes_once_is_spent_by_its_first_strike() -> None:
+    assert not is_spent(ONCE, 0, [])
+    assert is_spent(ONCE, 1, [invoked(0)])
+
+
+def test_a_poisoned_step_strikes_each_attempt_once() -> None:
+    ended = FaultEnded(op=0, status="ok", detail="gone")
+
+    assert is_spent(ALWAYS, 0, [invoked(0)])
+    assert not is_spent(ALWAYS, 1, [invoked(0), ended])
+
+
+def test_a_fault_can_be_meant_for_one_attempt() -> None:
+    assert is_spent(SECOND, 0, [])
+    assert not is_spent(SECOND, 1, [])
+
+
+def test_what_was_given_up_does_not_come_again() -> None:
+    assert all(is_spent(op, 1, [GIVEN_UP]) for op in (ONCE, ALWAYS, SECOND))
+
+
+def test_a_recovery_begins_with_the_attempt_after_the_one_that_was_struck() -> None:
+    at = AtRecovery(recovering_from=0, rank=1)
+
+    assert not is_recovering(at, 1, [])
+    assert not is_recovering(at, 0, [invoked(0)])
+    assert is_recovering(at, 1, [invoked(0)])
+    assert not is_recovering(AtRecovery(recovering_from=1, rank=1), 1, [invoked(0)])

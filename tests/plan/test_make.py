@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
+from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.plan import Plan
-from chaos.model.scenario import FAULTS, ClusterShape, FaultEntry, Job, Scenario
+from chaos.model.scenario import ClusterShape, Job, Scenario
 from chaos.model.trigger import AtMoment, AtStep
 from chaos.plan.make import NODE_FAULTS, make_plan, slug
 

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,30 @@ def test_ray_still_has(module: str, name: str | None) -> None:
 @pytest.mark.parametrize("module", WARM)
 def test_what_a_zygote_imports_beforehand_is_there(module: str) -> None:
     assert importlib.import_module(module)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("module", "cls", "name"),
+    [
+        ("execution.context", "TrainContext", "get_checkpoint"),
+        ("execution.context", "TrainContext", "_upload_checkpoint"),
+        ("execution.worker_group.thread_runner", "ThreadRunner", "run"),
+        ("execution.checkpoint.checkpoint_manager", None, "delete_fs_path"),
+    ],
+)
+def test_ray_still_calls_what_is_replaced(module: str, cls: str | None, name: str) -> None:
+    found = importlib.import_module(f"ray.train.v2._internal.{module}")
+
+    assert callable(getattr(found if cls is None else getattr(found, cls), name))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_upload_is_still_given_its_checkpoints_name_metrics_and_checkpoint() -> None:
+    context = importlib.import_module("ray.train.v2._internal.execution.context")
+
+    given = list(inspect.signature(context.TrainContext._upload_checkpoint).parameters)
+    assert given[:4] == ["self", "checkpoint_dir_name", "metrics", "checkpoint"]
 
 
 def test_there_are_names_to_look_for() -> None:

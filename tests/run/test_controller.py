@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from chaos.faults.fail_upload import FailUpload
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
@@ -17,6 +18,7 @@ from chaos.model.event import (
     GateReleased,
     JournalOpened,
     NoticeGiven,
+    StorageSeen,
 )
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
@@ -71,6 +73,35 @@ def ended(journal: Journal) -> FaultEnded:
     return next(e for e in events(journal) if isinstance(e, FaultEnded))
 
 
+def test_storage_is_looked_at_once_the_harm_is_done_and_before_the_gate_opens(
+    world: Any, journal: Journal
+) -> None:
+    def look(op: int) -> StorageSeen:
+        assert world.done
+        return StorageSeen(op=op, checkpoints=())
+
+    controller = ChaosController(plan_of(), world, journal, look=look)
+    controller.committed(commit(0))
+
+    controller.arrive(0, RANK_1)
+
+    found = kinds(journal)
+    assert found.index("StorageSeen") < found.index("GateReleased")
+
+
+def test_storage_that_cannot_be_read_holds_up_no_strike(world: Any, journal: Journal) -> None:
+    def look(op: int) -> None:
+        raise PermissionError(op)
+
+    controller = ChaosController(plan_of(), world, journal, look=look)
+    controller.committed(commit(0))
+
+    controller.arrive(0, RANK_1)
+
+    assert ended(journal).status == "ok"
+    assert "StorageSeen" not in kinds(journal)
+
+
 def test_a_strike_is_recorded_before_the_harm_and_after_the_proof(
     world: Any, journal: Journal
 ) -> None:
@@ -82,6 +113,23 @@ def test_a_strike_is_recorded_before_the_harm_and_after_the_proof(
     assert world.done == ["SIGKILL 71"]
     assert kinds(journal) == ["GateReached", "FaultInvoked", "FaultEnded", "GateReleased"]
     assert ended(journal).status == "ok"
+
+
+def test_a_storage_fault_is_armed_for_its_own_rank_and_lets_the_held_one_go_on(
+    world: Any, journal: Journal
+) -> None:
+    plan = plan_of(fail_upload=FailUpload(rank=0))
+    controller = ChaosController(plan, world, journal)
+    controller.group_started({0: RANK_0, 1: RANK_1})
+    controller.committed(commit(0))
+
+    controller.arrive(0, RANK_1)
+    controller.finish(within_s=10)
+
+    assert world.done == ["arm op 0 for rank 0"]
+    assert (ended(journal).status, ended(journal).detail) == ("ok", "raised on rank 1")
+    found = kinds(journal)
+    assert found.index("FaultInvoked") < found.index("GateReleased")
 
 
 def test_a_held_worker_waits_for_the_commit_before_it(world: Any, journal: Journal) -> None:

@@ -12,16 +12,22 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from chaos.errors import ScenarioError
+from chaos.faults.corrupt_snapshot import CorruptSnapshot
+from chaos.faults.delayed_visibility import DelayedVisibility
+from chaos.faults.disk_full import DiskFull
+from chaos.faults.fail_upload import FailUpload
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
+from chaos.faults.slow_upload import SlowUpload
+from chaos.faults.torn_checkpoint import TornCheckpoint
+from chaos.model.fault_entry import FaultEntry
 from chaos.model.scenario import (
     Bound,
     Charges,
     ClusterShape,
     Expect,
     FailureBudget,
-    FaultEntry,
     Job,
     Limits,
     Retention,
@@ -59,6 +65,37 @@ entries = st.one_of(
         FaultEntry,
         at=triggers,
         preempt_node=st.builds(PreemptNode, notice_s=st.floats(0.1, 600), rank=ranks),
+    ),
+    st.builds(
+        FaultEntry,
+        at=triggers,
+        fail_upload=st.builds(FailUpload, times=positives, error=words.filter(bool), rank=ranks),
+    ),
+    st.builds(
+        FaultEntry,
+        at=triggers,
+        slow_upload=st.builds(SlowUpload, bytes_per_s=positives, rank=ranks)
+        | st.builds(SlowUpload, delay_s=st.floats(0.1, 600), times=positives),
+    ),
+    st.builds(
+        FaultEntry,
+        at=triggers,
+        torn_checkpoint=st.builds(
+            TornCheckpoint, file=words.filter(bool), worker_dies=st.booleans(), rank=ranks
+        ),
+    ),
+    st.builds(
+        FaultEntry,
+        at=triggers,
+        disk_full=st.builds(DiskFull, after_bytes=counts, times=positives, rank=ranks),
+    ),
+    st.builds(
+        FaultEntry,
+        at=triggers,
+        delayed_visibility=st.builds(DelayedVisibility, for_s=st.floats(0.1, 600), rank=ranks),
+    ),
+    st.builds(
+        FaultEntry, at=triggers, corrupt_snapshot=st.builds(CorruptSnapshot, times=positives)
     ),
 )
 jobs = st.builds(

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from chaos.model.scenario import FAULTS
+from chaos.model.fault_entry import FAULTS
 from chaos.scenario.schema import json_schema
 
 jsonschema: Any = pytest.importorskip("jsonschema")

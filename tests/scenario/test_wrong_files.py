@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import ScenarioError, UsageError
+from chaos.model.fault_entry import FAULTS as KINDS
 from chaos.scenario.load import load_scenario
 
 JOB = "scenario: x\njob: {script: job.py, workers: 2}\n"
@@ -136,7 +137,7 @@ RECORDS = {
     ),
     "strange key": (
         f"{JOB}zzz: 1\n",
-        "3: unknown key 'zzz'. Known here: scenario, job, cluster, faults, expect, limits.",
+        "3: unknown key 'zzz'. Known here: scenario, job, cluster, faults, expect, watch, limits.",
     ),
     "missing key": (
         "scenario: x\njob:\n  script: job.py\n",
@@ -207,7 +208,7 @@ ENTRIES = {
     ),
     "no fault": (
         "  - at: {epoch: 0, step: 1}\n",
-        "4: an entry of faults needs a fault. Add one of kill_worker, kill_node, preempt_node.",
+        f"4: an entry of faults needs a fault. Add one of {', '.join(KINDS)}.",
     ),
     "fault without a value": (
         "  - at: {epoch: 0, step: 1}\n    kill_node:\n",
@@ -233,12 +234,23 @@ ENTRIES = {
         "  - kill_node: {}\n    at: {epoch: 1}\n",
         (
             "5: at needs step or moment. Write `at: {epoch: 2, step: 5}`, "
-            "or one of the moments upload_begin, upload_end, reported, committed."
+            "or one of the moments saving, upload_begin, upload_end, reported, committed."
         ),
     ),
     "step and moment": (
         "  - at:\n      step: 1\n      epoch: 0\n      moment: reported\n    kill_node: {}\n",
         "7: at has both step and moment. Keep the one that is meant.",
+    ),
+    "moment and recovery": (
+        "  - at: {epoch: 0, moment: reported, recovering_from: 0}\n    kill_node: {}\n",
+        "4: at has both moment and recovering_from. Keep the one that is meant.",
+    ),
+    "recovery from itself": (
+        "  - at: {recovering_from: 0}\n    kill_node: {}\n",
+        (
+            "4: recovering_from must name an earlier entry of faults, got 0. "
+            "This is entry 0; the first is 0."
+        ),
     ),
     "misspelt step": (
         "  - at: {epoch: 1, stp: 3}\n    kill_node: {}\n",
@@ -247,7 +259,7 @@ ENTRIES = {
     "misspelt moment": (
         "  - at:\n      epoch: 1\n      moment: reportd\n    kill_node: {}\n",
         (
-            "6: moment must be one of upload_begin, upload_end, reported, committed, "
+            "6: moment must be one of saving, upload_begin, upload_end, reported, committed, "
             "got 'reportd'. Did you mean reported?"
         ),
     ),

@@ -15,7 +15,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(StepHook, "_installed", None)
     steps: list[Any] = []
 
-    def step_done(losses: Any) -> tuple[int, int]:
+    def step_done(losses: Any, _: Any) -> tuple[int, int]:
         steps.append(losses)
         return 0, len(steps)
 

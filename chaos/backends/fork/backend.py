@@ -1,11 +1,7 @@
 """Executes plans without a cluster: a warm zygote per job, forked once for each run."""
 
 import os
-import select
 import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,14 +10,12 @@ from typing import Self
 import psutil
 
 from chaos.backends.fork import memory
-from chaos.backends.fork.messages import Exited, Failed, Ready, Started, StartRun
+from chaos.backends.fork.messages import StartRun
 from chaos.backends.fork.server import GateServer
-from chaos.backends.fork.settings import zygote_env
-from chaos.backends.fork.wire import Wire
 from chaos.backends.fork.world import ForkWorld
+from chaos.backends.fork.zygote_handle import ZygoteHandle, kill
 from chaos.backends.train.address import RunAddress
-from chaos.backends.train.storage import search_storage
-from chaos.errors import HarnessError
+from chaos.backends.train.storage import look_for, search_storage
 from chaos.model.event import (
     AnyEvent,
     DeadlinePassed,
@@ -36,6 +30,7 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.model.plan import Plan
+from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
@@ -52,7 +47,7 @@ class ForkBackend:
     """A context: leaving it ends the zygote and all that it forked."""
 
     def __init__(self) -> None:
-        self._zygote: ZygoteProcess | None = None
+        self._zygote: ZygoteHandle | None = None
 
     def __enter__(self) -> Self:
         """Start nothing yet; the first plan says which job is needed."""
@@ -79,87 +74,8 @@ class ForkBackend:
         if self._zygote is not None and (self._zygote.job != job or not self._zygote.is_ready):
             self.close()
         if self._zygote is None:
-            self._zygote = ZygoteProcess(job, plan, directory)
+            self._zygote = ZygoteHandle(job, plan, directory)
         Run(plan, directory, self._zygote, show).execute()
-
-
-class ZygoteProcess:
-    """The harness's handle to a zygote."""
-
-    def __init__(self, job: tuple[str, ...], plan: Plan, directory: RunDirectory) -> None:
-        self.job = job
-        self.is_ready = False
-        ours, theirs = socket.socketpair()
-        words = [str(directory.path), str(os.getpid()), str(theirs.fileno())]
-        log = (directory.logs / "zygote.log").open("wb")
-        with log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "chaos.backends.fork.zygote", *words],
-                env=zygote_env(plan),
-                cwd=plan.cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-        theirs.close()
-        self._wire = Wire(ours)
-        self._exited: dict[int, int] = {}
-
-    @property
-    def pid(self) -> int:
-        """The zygote's own pid."""
-        return self._process.pid
-
-    def await_fit(self) -> Failed | None:
-        """Wait until the script has called `fit()`; gives the reason where it has not."""
-        if self.is_ready:
-            return None
-        self._wire.end.settimeout(READY_S)
-        try:
-            message = self._wire.receive()
-        except EOFError:
-            code = self._process.wait()
-            return Failed("Exited", f"the script ended its process with code {code}")
-        self.is_ready = isinstance(message, Ready)
-        return None if isinstance(message, Ready) else message
-
-    def start(self, request: StartRun) -> int:
-        """Have a driver forked; gives its pid."""
-        self._wire.send(request)
-        while not isinstance(message := self._receive(), Started):
-            self._exited[message.pid] = message.code
-        return message.pid
-
-    def exit_code(self, pid: int) -> int | None:
-        """Give a driver's exit code, or None while it runs."""
-        if pid not in self._exited and select.select([self._wire.end], [], [], POLL_S)[0]:
-            message = self._receive()
-            assert isinstance(message, Exited)
-            self._exited[message.pid] = message.code
-        return self._exited.pop(pid, None)
-
-    def descendants(self) -> list[psutil.Process]:
-        """Give what the zygote and its children have forked; orphans are its children too."""
-        found: list[psutil.Process] = psutil.Process(self.pid).children(recursive=True)
-        return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-
-    def end(self) -> None:
-        """Kill the zygote and all below it."""
-        below = self.descendants() if self._process.poll() is None else []
-        self._process.kill()
-        for process in below:
-            _kill(process)
-        self._process.wait()
-        self._wire.close()
-
-    def _receive(self) -> Started | Exited:
-        try:
-            message: Started | Exited = self._wire.receive()
-        except EOFError as error:
-            raise HarnessError("the zygote is gone or does not answer") from error
-        return message
 
 
 @dataclass
@@ -168,7 +84,7 @@ class Run:
 
     plan: Plan
     directory: RunDirectory
-    zygote: ZygoteProcess
+    zygote: ZygoteHandle
     show: Show
 
     def __post_init__(self) -> None:
@@ -190,16 +106,17 @@ class Run:
             self.journal.add(DriverExited(code=1))
             self._end(interrupted=False)
             return
-        world = ForkWorld(self.clock, plan.shape.nodes)
+        armed = ArmedFaults(self.directory.storage_faults)
+        world = ForkWorld(self.clock, plan.shape.nodes, armed)
         chaos = Journal(self.directory.journals, "chaos", role="chaos", clock=self.clock)
-        controller = ChaosController(plan, world, chaos)
+        controller = ChaosController(plan, world, chaos, look=look_for(plan, self.directory))
         server = GateServer(self.address.controller.partition(":")[2], controller, world)
         interrupted = True
         try:
             self._watch()
             interrupted = False
         finally:
-            world.over = True
+            world.over = world.witness.over = True
             controller.finish(within_s=END_S)
             server.close()
             chaos.close()
@@ -233,7 +150,7 @@ class Run:
         rank = next((e.rank for e in started if e.pid == process.pid), None)
         share = memory.used_share()
         self.journal.add(MemoryExhausted(pid=process.pid, rank=rank, share=share))
-        _kill(process)
+        kill(process)
         psutil.wait_procs([process], timeout=END_S)
 
     def _end(self, *, interrupted: bool) -> None:
@@ -250,9 +167,14 @@ class Run:
         for process in left:
             command = " ".join(process.cmdline())[:120]
             self.journal.add(Leftover(kind="process", what=f"pid {process.pid}: {command}"))
-            _kill(process)
+            kill(process)
         self._show_new()
-        looked_at = search_storage(self.journal, self.seen, self.directory.storage)
+        looked_at = search_storage(
+            self.journal,
+            self.seen,
+            self.directory.storage,
+            is_watched=self.plan.watch.files,
+        )
         self.journal.add(LeftoversSearched(places=("processes", *looked_at)))
 
     def zygote_children(self) -> list[psutil.Process]:
@@ -284,10 +206,3 @@ class Run:
                 os.kill(pid, signal.SIGUSR2)
                 self.journal.add(StackTaken(pid=pid, rank=rank, path=f"logs/{name}"))
         self.clock.sleep(STACKS_S)
-
-
-def _kill(process: psutil.Process) -> None:
-    try:
-        process.kill()
-    except psutil.NoSuchProcess:
-        return

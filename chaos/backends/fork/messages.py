@@ -51,3 +51,14 @@ class Spawn:
     env: dict[str, str]
     log: str
     session: str
+
+
+@dataclass(frozen=True)
+class ForkZygote:
+    """The harness asks a root for a zygote; it is to answer at `address` (see `wire`)."""
+
+    address: str
+    run_directory: str
+    cwd: str
+    log: str
+    env: dict[str, str]

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from chaos.backends.fork.wire import connect
+from chaos.faults.order import Order
 from chaos.faults.world import Victim
-from chaos.model.event import Committed
+from chaos.model.event import Committed, FailureDecided
 
 
 class SocketController:
@@ -32,9 +33,18 @@ class SocketController:
         """Wait until Ray's controller is held for an op, and say whether it is."""
         return bool(self._ask("await_hold", op))
 
-    def arrive(self, op: int, victim: Victim) -> None:
-        """Wait at an op's place until the worker may go on."""
-        self._ask("arrive", op, victim)
+    def arrive(self, op: int, victim: Victim) -> Order | None:
+        """Wait at an op's place until the worker may go on; gives what it is to do to itself."""
+        order: Order | None = self._ask("arrive", op, victim)
+        return order
+
+    def obeyed(self, token: str) -> None:
+        """Tell that this worker does as it was told."""
+        self._ask("obeyed", token)
+
+    def failure_decided(self, event: FailureDecided) -> None:
+        """Tell what Ray has decided to do about a failure."""
+        self._ask("failure_decided", event)
 
     def live_nodes(self) -> list[str]:
         """Give the nodes that are neither lost nor about to be."""

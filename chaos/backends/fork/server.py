@@ -23,6 +23,8 @@ class GateServer:
             "may_poll": controller.may_poll,
             "await_hold": controller.await_hold,
             "arrive": controller.arrive,
+            "obeyed": world.witness.obeyed,
+            "failure_decided": world.witness.failure_decided,
             "live_nodes": world.live_nodes,
             "draining": world.draining,
             "preempted": world.preempted,

@@ -67,13 +67,13 @@ class Worker:
 def live_as_worker(spawn: Spawn, instance: Any) -> None:  # noqa: ANN401 - a RayTrainWorker
     """Become a worker, in a process that was forked for it; does not return."""
     os.environ.update(spawn.env)
-    _draw_fresh_randomness()
+    draw_fresh_randomness()
     wire = connect(spawn.address, core.dumps)
     wire.send(("hello", spawn.key, os.getpid()))
     Worker(instance, wire).serve()
 
 
-def _draw_fresh_randomness() -> None:
+def draw_fresh_randomness() -> None:
     """Begin as a new process begins: a job that seeds nothing must not repeat itself here."""
     import numpy as np
     import torch

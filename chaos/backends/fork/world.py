@@ -7,22 +7,26 @@ from collections.abc import Mapping
 
 import psutil
 
+from chaos.faults.order import Order
 from chaos.faults.world import Victim
+from chaos.run.armed import ArmedFaults, StorageWorld
 from chaos.run.clock import Clock, seconds_since
+from chaos.run.witness import Witness
 
 POLL_S = 0.002
 
 
-class ForkWorld:
+class ForkWorld(StorageWorld):
     """A node is a name that some workers were started under; losing it ends them at once."""
 
-    def __init__(self, clock: Clock, nodes: int) -> None:
+    def __init__(self, clock: Clock, nodes: int, armed: ArmedFaults) -> None:
+        super().__init__(armed, clock)
         self._clock = clock
         self._lock = threading.Lock()
         self._live = [f"node-{number}" for number in range(nodes)]
         self._deadlines: dict[str, int] = {}
         self._group: dict[int, Victim] = {}
-        self.over = False
+        self.witness = Witness(clock)
 
     # -- asked by the driver ---------------------------------------------------------------
 
@@ -54,6 +58,32 @@ class ForkWorld:
             raise ProcessLookupError(f"pid {victim.pid}")
         os.kill(victim.pid, signal.Signals[f"SIG{signal_name}"])
 
+    def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
+        """Wait until the victim's process is stopped."""
+        start = self._clock.now_ns()
+        while not _is_stopped(victim.pid):
+            if seconds_since(start, self._clock) > within_s:
+                return False
+            self._clock.sleep(POLL_S)
+        return True
+
+    def group(self) -> Mapping[int, Victim]:
+        """Give who holds each rank now."""
+        with self._lock:
+            return dict(self._group)
+
+    def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
+        """Wait until Ray has recorded that the victim's attempt failed."""
+        return self.witness.failure_of(victim.attempt, within_s=within_s)
+
+    def has_obeyed(self, order: Order, *, within_s: float) -> bool:
+        """Wait until a worker says that it does as it was told."""
+        return self.witness.has_obeyed(order, within_s=within_s)
+
+    def let_pass(self, seconds: float) -> bool:
+        """Let time pass; False where the run ended before it was over."""
+        return self.witness.let_pass(seconds)
+
     def end_worker_actor(self, victim: Victim) -> None:
         """End the worker as `ray.kill` does: its process is killed."""
         self.signal_worker(victim, "KILL")
@@ -79,7 +109,7 @@ class ForkWorld:
     def wait_until(self, deadline_ns: int) -> bool:
         """Wait for a deadline, or for the end of the run."""
         while self._clock.now_ns() < deadline_ns:
-            if self.over:
+            if self.witness.over:
                 return False
             self._clock.sleep(POLL_S)
         return True
@@ -100,6 +130,13 @@ class ForkWorld:
         del within_s
         with self._lock:
             return node_id not in self._live
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.NoSuchProcess as error:
+        raise ProcessLookupError(f"pid {pid}") from error
 
 
 def _is_running(pid: int) -> bool:

@@ -1,8 +1,8 @@
 """The process that is forked: everything imported, the script run up to its `fit()`.
 
-`python -m chaos.backends.fork.zygote RUN_DIRECTORY HARNESS_PID SOCKET_FD`. It
-has one thread and does nothing but fork: a driver for each run that the
-harness asks for, a worker for each that a driver asks for.
+One per job, itself forked from the root (see `root`). It has one thread and does
+nothing but fork: a driver for each run that the harness asks for, a worker for
+each that a driver asks for.
 """
 
 import faulthandler
@@ -17,10 +17,18 @@ from typing import NoReturn
 
 from chaos.backends.fork import compat
 from chaos.backends.fork.cluster import ForkCluster
-from chaos.backends.fork.messages import Exited, Failed, Ready, Spawn, Started, StartRun
+from chaos.backends.fork.messages import (
+    Exited,
+    Failed,
+    ForkZygote,
+    Ready,
+    Spawn,
+    Started,
+    StartRun,
+)
 from chaos.backends.fork.port import SocketController
-from chaos.backends.fork.wire import Wire
-from chaos.backends.fork.worker import live_as_worker
+from chaos.backends.fork.wire import Wire, connect
+from chaos.backends.fork.worker import draw_fresh_randomness, live_as_worker
 from chaos.backends.train.fit import Fit, RunPart
 from chaos.backends.train.job import is_clean_exit, run_job
 from chaos.backends.train.lifeline import adopt_orphans, die_with_parent
@@ -87,7 +95,7 @@ class Zygote:
         self._shed()
         try:
             die_with_parent(zygote)
-            _write_to(Path(spawn.log))
+            write_to(Path(spawn.log))
             compat.Context.node_id = spawn.node_id
             compat.Context.session = spawn.session
             live_as_worker(spawn, compat.worker_class()())
@@ -121,14 +129,12 @@ class Zygote:
                 self._harness.send(Exited(pid, os.waitstatus_to_exitcode(status)))
 
 
-def main(run_directory: str, harness_pid: int, fd: int) -> NoReturn:
-    """Run the script up to its `fit()`, and fork from there."""
-    die_with_parent(harness_pid)
+def live_as_zygote(request: ForkZygote) -> NoReturn:
+    """Run the script up to its `fit()`, and fork from there, in a process forked from the root."""
     adopt_orphans()
-    plan = RunDirectory(Path(run_directory)).load_plan()
-    harness = Wire(socket.socket(fileno=fd))
-    compat.warm_up()
-    compat.replace_core()
+    draw_fresh_randomness()
+    plan = RunDirectory(Path(request.run_directory)).load_plan()
+    harness = connect(request.address)
     fit = Fit(Zygote(harness).serve)
     fit.intercept()
     code = 0
@@ -146,12 +152,14 @@ def main(run_directory: str, harness_pid: int, fd: int) -> NoReturn:
 
 
 def _tell(harness: Wire, fit: Fit, error: BaseException) -> None:
+    # Printed first: a harness that is told of it may end this process.
+    sys.excepthook(type(error), error, error.__traceback__)
+    sys.stderr.flush()
     name, message = type(error).__name__, str(error)[:2000]
     if fit.run is None:
         harness.send(Failed(name, message))
     elif error is not fit.raised:
         fit.run.journal.add(ScriptRaised(error=name, message=message))
-    sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _begin_run(request: StartRun, zygote: Wire) -> RunPart:
@@ -160,7 +168,7 @@ def _begin_run(request: StartRun, zygote: Wire) -> RunPart:
     log = directory.logs / "driver.log"
     os.environ.update(request.address.as_env())
     os.environ.update(request.env)
-    _write_to(log)
+    write_to(log)
     stacks = (directory.logs / "stacks-driver.txt").open("w")
     faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
     plan = directory.load_plan()
@@ -177,13 +185,9 @@ def _begin_run(request: StartRun, zygote: Wire) -> RunPart:
     return RunPart(plan, directory, journal)
 
 
-def _write_to(log: Path) -> None:
+def write_to(log: Path) -> None:
     """Send what this process prints to the run's log."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (1, 2):
         os.dup2(file, stream)
     os.close(file)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -12,7 +12,7 @@ import psutil
 import ray
 
 from chaos.backends.ray.settings import NAMESPACE
-from chaos.backends.train.address import TOKEN_ENV
+from chaos.declared import TOKEN_ENV
 from chaos.run.clock import SystemClock, seconds_since
 
 POLL_S = 0.02
@@ -39,6 +39,16 @@ class NodeAgent:
         """Wait until a process has ended (a zombie has), and say whether it has."""
         start = self._clock.now_ns()
         while _is_running(pid):
+            if seconds_since(start, self._clock) > within_s:
+                return False
+            self._clock.sleep(POLL_S)
+        return True
+
+    def is_stopped(self, pid: int, within_s: float) -> bool:
+        """Wait until a process of this node is stopped, and say whether it is."""
+        process = self._own(pid)
+        start = self._clock.now_ns()
+        while process.status() != psutil.STATUS_STOPPED:
             if seconds_since(start, self._clock) > within_s:
                 return False
             self._clock.sleep(POLL_S)

@@ -121,7 +121,12 @@ class Run:
         self.cluster.heal({e.node_id for e in self.seen if isinstance(e, NoticeGiven)})
 
     def _search(self, leftovers: Leftovers) -> None:
-        leftovers.search(self.journal, self._seen_so_far(), self.directory.storage)
+        leftovers.search(
+            self.journal,
+            self._seen_so_far(),
+            self.directory.storage,
+            files=self.plan.watch.files,
+        )
 
     def _close(self, *, interrupted: bool) -> None:
         self.journal.add(RunEnded(interrupted=interrupted))

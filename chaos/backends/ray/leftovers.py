@@ -39,7 +39,9 @@ class Leftovers:
             placement_groups=frozenset(compat.open_placement_groups()),
         )
 
-    def search(self, journal: Journal, seen: Sequence[AnyEvent], storage: Path) -> None:
+    def search(
+        self, journal: Journal, seen: Sequence[AnyEvent], storage: Path, *, files: bool
+    ) -> None:
         """Wait a little for things to end by themselves, record what has not, and remove it."""
         for pid, command in _patiently(lambda: processes_of(self.token)):
             journal.add(Leftover(kind="process", what=f"pid {pid}: {command}"))
@@ -50,7 +52,8 @@ class Leftovers:
         for name, pid in _patiently(self._actors):
             journal.add(Leftover(kind="actor", what=f"{name}, pid {pid}"))
             _end_process(pid)
-        journal.add(LeftoversSearched(places=(*PLACES, *search_storage(journal, seen, storage))))
+        stored = search_storage(journal, seen, storage, is_watched=files)
+        journal.add(LeftoversSearched(places=(*PLACES, *stored)))
 
     def _placement_groups(self) -> list[str]:
         return [pg for pg in compat.open_placement_groups() if pg not in self.placement_groups]

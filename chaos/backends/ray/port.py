@@ -6,8 +6,9 @@ from typing import Any, Self
 import ray
 
 from chaos.backends.ray.settings import NAMESPACE
+from chaos.faults.order import Order
 from chaos.faults.world import Victim
-from chaos.model.event import Committed
+from chaos.model.event import Committed, FailureDecided
 
 
 class RayController:
@@ -37,6 +38,15 @@ class RayController:
         """Wait until Ray's controller is held for an op, and say whether it is."""
         return bool(ray.get(self._actor.await_hold.remote(op)))
 
-    def arrive(self, op: int, victim: Victim) -> None:
-        """Wait at an op's place until the worker may go on."""
-        ray.get(self._actor.arrive.remote(op, victim))
+    def arrive(self, op: int, victim: Victim) -> Order | None:
+        """Wait at an op's place until the worker may go on; gives what it is to do to itself."""
+        order: Order | None = ray.get(self._actor.arrive.remote(op, victim))
+        return order
+
+    def obeyed(self, token: str) -> None:
+        """Tell that this worker does as it was told."""
+        ray.get(self._actor.obeyed.remote(token))
+
+    def failure_decided(self, event: FailureDecided) -> None:
+        """Tell what Ray has decided to do about a failure."""
+        self._actor.failure_decided.remote(event)

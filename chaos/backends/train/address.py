@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from chaos.declared import TOKEN_ENV
+from chaos.faults.order import Order
 from chaos.faults.world import Victim
-from chaos.model.event import Committed
+from chaos.model.event import Committed, FailureDecided
 
 DIRECTORY_ENV = "CHAOS_RUN_DIRECTORY"
-TOKEN_ENV = "CHAOS_RUN_TOKEN"  # noqa: S105 - marks a run's processes; not a secret
 CONTROLLER_ENV = "CHAOS_CONTROLLER"
 CALLBACK = "chaos.backends.train.callback.ChaosCallback"
 
@@ -30,8 +31,14 @@ class ControllerPort(Protocol):
     def await_hold(self, op: int) -> bool:
         """Wait until Ray's controller is held for an op, and say whether it is."""
 
-    def arrive(self, op: int, victim: Victim) -> None:
-        """Wait at an op's place until the worker may go on."""
+    def arrive(self, op: int, victim: Victim) -> Order | None:
+        """Wait at an op's place until the worker may go on; gives what it is to do to itself."""
+
+    def obeyed(self, token: str) -> None:
+        """Tell that this worker does as it was told."""
+
+    def failure_decided(self, event: FailureDecided) -> None:
+        """Tell what Ray has decided to do about a failure; does not wait."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from chaos.backends.train import compat
 from chaos.backends.train.address import RunAddress
 from chaos.backends.train.observer import Observer
 from chaos.backends.train.probe import Probe
+from chaos.errors import InjectedError
 
 _BASES: Any = compat.callback_bases()
 
@@ -116,6 +117,8 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
             return
         try:
             act(self._probe)
+        except InjectedError:
+            raise  # the harm that was ordered is meant for the user's run
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
             self._probe.failed(where, error)
 

@@ -5,7 +5,9 @@ Read in Ray 2.60.0; see `chaos.backends.ray.compat` for Ray's own.
 
 from __future__ import annotations
 
+import functools
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -74,6 +76,68 @@ def on_first_get_checkpoint(tell: Callable[[str | None], None]) -> None:
         return checkpoint
 
     context.get_checkpoint = get_checkpoint
+
+
+def on_upload(tell: Callable[[Path, str], None]) -> None:
+    """Call `tell` with the local folder and the checkpoint's name before each upload.
+
+    A checkpoint that lies elsewhere than on the worker's own disk is not told of.
+    """
+    from pyarrow.fs import LocalFileSystem
+
+    context = train_context()
+    original = context._upload_checkpoint  # noqa: SLF001
+
+    def upload(name: str, metrics: Any, checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if checkpoint is not None and isinstance(checkpoint.filesystem, LocalFileSystem):
+            tell(Path(checkpoint.path), name)
+        return original(name, metrics, checkpoint, *args, **kwargs)
+
+    context._upload_checkpoint = upload  # noqa: SLF001
+
+
+def around_train_fn(
+    begin: Callable[[], None], tell: Callable[[BaseException | None], None]
+) -> None:
+    """Call `begin` before the train function, `tell` when it returns, or with what it raises."""
+    runner = train_context().execution_context.training_thread_runner
+    run = runner.run
+
+    def run_and_tell(target: Callable[[], Any]) -> None:
+        @functools.wraps(target)
+        def told() -> Any:  # noqa: ANN401
+            try:
+                begin()
+                result = target()
+            except BaseException as error:
+                tell(error)
+                raise
+            tell(None)
+            return result
+
+        run(told)
+
+    runner.run = run_and_tell
+
+
+def on_checkpoint_deleted(tell: Callable[[str], None]) -> None:
+    """Call `tell` with the name of each checkpoint that retention removes, once it is gone."""
+    from ray.train.v2._internal.execution.checkpoint import checkpoint_manager
+
+    original = checkpoint_manager.delete_fs_path
+
+    def delete(fs: Any, fs_path: str) -> None:  # noqa: ANN401 - a pyarrow file system
+        original(fs=fs, fs_path=fs_path)
+        tell(os.path.basename(fs_path.rstrip("/")))  # noqa: PTH119 - may be a key in a bucket
+
+    checkpoint_manager.delete_fs_path = delete
+
+
+def snapshot_name() -> str:
+    """Name the file in which Ray's controller keeps its list of checkpoints."""
+    from ray.train.v2._internal.constants import CHECKPOINT_MANAGER_SNAPSHOT_FILENAME
+
+    return str(CHECKPOINT_MANAGER_SNAPSHOT_FILENAME)
 
 
 def workers_of(worker_group: Any) -> list[tuple[int, int, str, str, Any]]:  # noqa: ANN401

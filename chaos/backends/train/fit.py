@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.backends.train import compat
-from chaos.backends.train.address import TOKEN_ENV
 from chaos.backends.train.observer import plain_value
+from chaos.declared import TOKEN_ENV
+from chaos.faults.armed import STORAGE_FAULTS
 from chaos.model.event import FitCalled, FitRaised, FitReturned
 from chaos.model.plan import Plan, Shape
 from chaos.run.directory import RunDirectory
@@ -54,6 +55,7 @@ class Fit:
                 self._replace(run.checkpoint_config, name, value)
         self._replace(run, "storage_path", _storage_path(run, part.directory))
         self._replace(run, "name", f"{part.plan.slug}-{os.environ[TOKEN_ENV]}")
+        _wrap_storage(run, part)
         vars(run).pop("storage_context", None)  # cached from the path before ours (Ray 2.60)
         _mark_workers(run, job.env)
         _refuse_what_does_not_fit(scaling, part.plan.shape)
@@ -99,6 +101,24 @@ def _storage_path(run: Any, directory: RunDirectory) -> str:  # noqa: ANN401
     return str(directory.storage)
 
 
+def _wrap_storage(run: Any, part: RunPart) -> None:  # noqa: ANN401
+    """Put a file system that can fail in the place of the run's own, where the plan asks for it."""
+    ops = tuple(op for op in part.plan.ops if op.kind in STORAGE_FAULTS)
+    if not ops:
+        return
+    from pyarrow.fs import FileSystem
+
+    from chaos.backends.train.wrapped.due import Layer
+    from chaos.backends.train.wrapped.filesystem import Wrapped
+
+    inner, path = run.storage_filesystem, str(run.storage_path)
+    if inner is None:
+        inner, path = FileSystem.from_uri(path)
+    root = f"{path.rstrip('/')}/{run.name}"
+    layer = Layer(part.directory.path, ops, root, compat.snapshot_name())
+    run.storage_filesystem, run.storage_path = Wrapped(inner, layer), path
+
+
 def _mark_workers(run: Any, env: dict[str, str]) -> None:  # noqa: ANN401
     theirs = run.worker_runtime_env or {}
     marks = {TOKEN_ENV: os.environ[TOKEN_ENV], **env}
@@ -134,5 +154,6 @@ def _settings(trainer: Any) -> dict[str, Any]:  # noqa: ANN401
         "max_preemption_failures": run.failure_config.max_preemption_failures,
         "num_to_keep": run.checkpoint_config.num_to_keep,
         "checkpoint_score_attribute": run.checkpoint_config.checkpoint_score_attribute,
+        "checkpoint_score_order": run.checkpoint_config.checkpoint_score_order,
         "environment": env,
     }

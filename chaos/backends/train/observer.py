@@ -7,8 +7,11 @@ from typing import Any
 
 from chaos.backends.train import compat
 from chaos.backends.train.address import ControllerPort, RunAddress
+from chaos.backends.train.here import HERE
+from chaos.backends.train.saves import Saves
 from chaos.faults.world import Victim
 from chaos.model.event import (
+    CheckpointDeleted,
     Committed,
     ControllerState,
     FailureDecided,
@@ -17,8 +20,8 @@ from chaos.model.event import (
     WorkerPlace,
 )
 from chaos.model.plan import Plan
+from chaos.plan.due import holds_polls
 from chaos.run.clock import SystemClock
-from chaos.run.controller import holds_polls
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
 
@@ -26,11 +29,15 @@ from chaos.run.journal import Journal
 class Observer:
     """One per controller process. Keeps the numbering of attempts and epochs."""
 
-    def __init__(self, plan: Plan, journal: Journal, controller: ControllerPort) -> None:
+    def __init__(
+        self, plan: Plan, journal: Journal, controller: ControllerPort, saves: Saves
+    ) -> None:
         self._journal = journal
+        self._saves = saves
         self._controller = controller
         self._attempts = 0
         self._next_epoch = 0
+        self._may_move = False
         self._epochs: dict[str, int] = {}
         self._state = ""
         self._polls_matter = any(holds_polls(op) for op in plan.ops)
@@ -42,7 +49,10 @@ class Observer:
         journal = Journal(
             directory.journals, f"controller-{os.getpid()}", role="controller", clock=SystemClock()
         )
-        return cls(directory.load_plan(), journal, address.connect())
+        saves = Saves(directory.saves)
+        observer = cls(directory.load_plan(), journal, address.connect(), saves)
+        compat.on_checkpoint_deleted(observer.checkpoint_deleted)
+        return observer
 
     def lineage(self) -> dict[str, Any]:
         """Give what a probe must know: its attempt, and which epoch each checkpoint ended."""
@@ -62,10 +72,11 @@ class Observer:
     def group_started(self, worker_group: Any) -> None:  # noqa: ANN401
         """Record an attempt, and tell the chaos controller who holds each rank."""
         workers = compat.workers_of(worker_group)
-        attempt = self._attempts
+        HERE.attempt = attempt = self._attempts
         self._attempts += 1
         handed = compat.checkpoint_handed_to(worker_group)
         self._next_epoch = 0 if handed is None else self._epochs.get(handed, -1) + 1
+        self._may_move = handed is None and attempt > 0
         self._journal.add(
             WorkerGroupStarted(
                 attempt=attempt,
@@ -84,6 +95,7 @@ class Observer:
     def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:  # noqa: ANN401
         """Record a commit and let waiting ops know of it."""
         name = compat.checkpoint_name(checkpoint)
+        self._follow_workers()
         event = Committed(
             attempt=self._attempts - 1,
             epoch=self._next_epoch,
@@ -96,6 +108,14 @@ class Observer:
         self._next_epoch += 1
         self._controller.committed(event)
 
+    def checkpoint_deleted(self, checkpoint: str) -> None:
+        """Record that retention removed a checkpoint."""
+        try:
+            event = CheckpointDeleted(attempt=max(self._attempts - 1, 0), checkpoint=checkpoint)
+            self._journal.add(event)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
+            self.failed("deletion", error)
+
     def polled(self) -> None:
         """Stand still here while an op needs a report to stay uncommitted."""
         if self._polls_matter:
@@ -106,16 +126,29 @@ class Observer:
         with contextlib.suppress(Exception):  # nothing more can be done; RunEnded will be missed
             self._journal.add(ObserverFailed(where=where, error=f"{type(error).__name__}: {error}"))
 
+    def _follow_workers(self) -> None:
+        """Count from where the workers went on, where they have found that in files of their own.
+
+        Ray handed this attempt no checkpoint; before the first report of an
+        attempt each of its ranks has said where it goes on (see `saves`).
+        """
+        if not self._may_move:
+            return
+        self._may_move = False
+        position = self._saves.position(self._attempts - 1)
+        if position is not None:
+            self._next_epoch = position.epoch
+
     def _failure_decided(self, error: Any, *, raises: bool) -> None:  # noqa: ANN401
-        self._journal.add(
-            FailureDecided(
-                attempt=max(self._attempts - 1, 0),
-                decision="RAISE" if raises else "RETRY",
-                charged=compat.charged_budget(error),
-                error=compat.failure_name(error),
-                errors=compat.failures_by_rank(error),
-            )
+        event = FailureDecided(
+            attempt=max(self._attempts - 1, 0),
+            decision="RAISE" if raises else "RETRY",
+            charged=compat.charged_budget(error),
+            error=compat.failure_name(error),
+            errors=compat.failures_by_rank(error),
         )
+        self._journal.add(event)
+        self._controller.failure_decided(event)
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:

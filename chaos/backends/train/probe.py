@@ -1,7 +1,7 @@
 """Watches one worker from inside: its start, optimizer steps, losses, reports, uploads.
 
 Steps are counted here, and only an armed place asks the chaos controller: a
-step costs one journal line.
+step costs one journal line, and what `watchers` look at.
 """
 
 import contextlib
@@ -9,14 +9,23 @@ import faulthandler
 import os
 import signal
 import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from chaos.backends.train import compat
 from chaos.backends.train.address import ControllerPort, RunAddress
-from chaos.backends.train.steps import StepHook
+from chaos.backends.train.cursor import Cursor, Record
+from chaos.backends.train.here import HERE
+from chaos.backends.train.obedience import Obedience
+from chaos.backends.train.steps import Losses, StepHook
+from chaos.backends.train.watchers import Watchers
+from chaos.errors import InjectedError
 from chaos.faults.world import Victim
 from chaos.model.event import (
     CheckpointRead,
+    Inputs,
     LossResolved,
     ProbeFailed,
     ReportBegun,
@@ -26,8 +35,8 @@ from chaos.model.event import (
     UploadEnded,
     WorkerStarted,
 )
-from chaos.model.plan import Plan
-from chaos.model.trigger import AtMoment, AtStep, Moment
+from chaos.model.plan import Op, Plan
+from chaos.model.trigger import AtRecovery, AtStep, Moment
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
@@ -50,13 +59,16 @@ class Probe:
         self._journal = journal
         self._controller = controller
         self._victim = victim
-        self._epoch = epoch
-        self._step = 0
+        self._cursor = Cursor(victim.attempt, victim.rank, epoch)
+        self._watchers = Watchers(plan.watch, Record(self._cursor, journal.add, self.failed))
+        self._obedience = Obedience(controller.obeyed, SystemClock())
         self._reporting = 0
+        self._holds: set[int] = set()
+        self._armed_starts: list[int] = []
         self._armed_steps: dict[tuple[int, int], list[int]] = {}
         self._armed_moments: dict[tuple[int, Moment], list[int]] = {}
         for op in plan.ops:
-            self._arm(op.index, op.at)
+            self._arm(op)
 
     @classmethod
     def start(cls, address: RunAddress, lineage: dict[str, Any]) -> "Probe":
@@ -70,6 +82,7 @@ class Probe:
         checkpoint = compat.checkpoint_name(context.checkpoint)
         epoch = lineage["epochs"].get(checkpoint, -1) + 1
         victim = Victim(attempt=lineage["attempt"], rank=rank, pid=pid, node_id=node_id)
+        HERE.attempt, HERE.rank = victim.attempt, rank
         plan, controller = directory.load_plan(), address.connect()
         probe = cls(plan, journal, controller, victim=victim, epoch=epoch)
         journal.add(
@@ -85,44 +98,74 @@ class Probe:
         )
         _answer_with_stacks(directory, f"rank-{rank}-{pid}")
         compat.on_first_get_checkpoint(probe.checkpoint_read)
-        StepHook(probe.step_done, probe.losses_resolved, probe.failed).install()
+        compat.on_upload(probe.part_uploaded)
+        compat.around_train_fn(probe.train_fn_begins, probe.train_fn_ended)
+        probe.install(directory, was_handed_none=checkpoint is None)
         return probe
+
+    def install(self, directory: RunDirectory, *, was_handed_none: bool) -> None:
+        """Watch what torch does from now on."""
+        strikes = any(moment == "saving" for _, moment in self._armed_moments)
+        self._watchers.install(
+            directory.saves,
+            was_handed_none=was_handed_none,
+            strikes_in_save=self._strike_in_save if strikes else None,
+        )
+        StepHook(
+            self.step_done,
+            self.losses_resolved,
+            self.failed,
+            step_begins=self._watchers.step_begins,
+            given=self._watchers.given,
+        ).install()
 
     def checkpoint_read(self, checkpoint: str | None) -> None:
         """Record that the train function asked for its checkpoint."""
         with contextlib.suppress(OSError):
-            self._journal.add(CheckpointRead(**self._who(), checkpoint=checkpoint))
+            self._journal.add(CheckpointRead(**self._cursor.who(), checkpoint=checkpoint))
 
-    def step_done(self, losses: tuple[float | str, ...] | None) -> tuple[int, int]:
+    def step_done(self, losses: Losses | None, inputs: Inputs | None = None) -> tuple[int, int]:
         """Record an optimizer step, and stop where an op waits for it; gives (epoch, step)."""
-        self._step += 1
-        self._journal.add(
-            StepDone(**self._who(), epoch=self._epoch, step=self._step, losses=losses)
-        )
-        for index in self._armed_steps.get((self._epoch, self._step), ()):
+        cursor = self._cursor
+        with self._watchers.cost.watching:
+            cursor.step += 1
+            place = cursor.epoch, cursor.step
+            self._journal.add(StepDone(**cursor.place(), losses=losses, inputs=inputs))
+            self._watchers.step_done()
+        self._obedience.step_done()
+        for index in self._armed_steps.get(place, ()):
             self._arrive(index)
-        return self._epoch, self._step
+        return place
 
-    def losses_resolved(self, epoch: int, step: int, losses: tuple[float | str, ...]) -> None:
-        """Record losses that stayed on the accelerator until now."""
-        self._journal.add(LossResolved(**self._who(), epoch=epoch, step=step, losses=losses))
+    def losses_resolved(
+        self, epoch: int, step: int, losses: Losses, inputs: Inputs | None = None
+    ) -> None:
+        """Record what stayed on the accelerator until now."""
+        self._journal.add(
+            LossResolved(**self._cursor.who(), epoch=epoch, step=step, losses=losses, inputs=inputs)
+        )
 
     def report_begun(self) -> None:
         """Record that `report()` was entered; arm the hold that `reported` needs."""
-        StepHook.settle()
-        self._reporting = threading.get_ident()
-        self._journal.add(ReportBegun(**self._who(), epoch=self._epoch))
-        for index in self._armed_moments.get((self._epoch, "reported"), ()):
-            self._controller.await_hold(index)
+        with self._watchers.cost.watching:
+            StepHook.settle()
+            self._reporting = threading.get_ident()
+            self._watchers.report_begins()
+            self._journal.add(ReportBegun(**self._cursor.who(), epoch=self._cursor.epoch))
+        self._look(self._watchers.report_begun)
+        for index in self._armed_moments.get((self._cursor.epoch, "reported"), ()):
+            if index in self._holds:  # of ranks that raise together, one asks for the hold
+                self._controller.await_hold(index)
 
     def report_returned(self, error: BaseException | None) -> None:
         """Record that `report()` returned, which is not a commit, and count an epoch."""
-        self._journal.add(ReportReturned(**self._who(), epoch=self._epoch, error=_named(error)))
+        cursor = self._cursor
+        self._journal.add(ReportReturned(**cursor.who(), epoch=cursor.epoch, error=_named(error)))
         if error is not None:
             return
         StepHook.forget_open_window()
-        ended = self._epoch
-        self._epoch, self._step = ended + 1, 0
+        ended = cursor.epoch
+        cursor.epoch, cursor.step = ended + 1, 0
         self._at(ended, "reported")
         self._at(ended, "committed")
 
@@ -132,31 +175,53 @@ class Probe:
         An asynchronous upload travels in a thread of its own while training
         goes on: which epoch it belongs to cannot be told, and it has no place.
         """
+        HERE.upload += 1
         if threading.get_ident() != self._reporting:
             return
-        self._journal.add(UploadBegun(**self._who(), epoch=self._epoch))
-        self._at(self._epoch, "upload_begin")
+        self._journal.add(UploadBegun(**self._cursor.who(), epoch=self._cursor.epoch))
+        self._at(self._cursor.epoch, "upload_begin")
 
     def upload_ended(self, error: BaseException | None) -> None:
         """Record that this rank's part has arrived."""
         if threading.get_ident() != self._reporting:
             return
-        self._journal.add(UploadEnded(**self._who(), epoch=self._epoch, error=_named(error)))
+        epoch = self._cursor.epoch
+        self._journal.add(UploadEnded(**self._cursor.who(), epoch=epoch, error=_named(error)))
         if error is None:
-            self._at(self._epoch, "upload_end")
+            self._at(epoch, "upload_end")
+
+    def part_uploaded(self, folder: Path, checkpoint: str) -> None:
+        """Record what this rank is about to upload; an asynchronous upload has no epoch."""
+        if threading.get_ident() == self._reporting:
+            self._look(lambda: self._watchers.part_uploaded(folder, checkpoint))
+
+    def train_fn_begins(self) -> None:
+        """Stop where an op waits for this attempt to begin."""
+        for index in self._armed_starts:
+            self._look(partial(self._arrive, index))
+
+    def train_fn_ended(self, error: BaseException | None) -> None:
+        """Record that the train function returned, or raised."""
+        self._look(lambda: self._watchers.train_fn_ended(error))
 
     def failed(self, where: str, error: Exception) -> None:
         """Record that something was not seen."""
         with contextlib.suppress(Exception):  # nothing more can be done from inside a worker
             text = f"{type(error).__name__}: {error}"
-            self._journal.add(ProbeFailed(**self._who(), where=where, error=text))
+            self._journal.add(ProbeFailed(**self._cursor.who(), where=where, error=text))
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _arm(self, index: int, place: AtStep | AtMoment) -> None:
-        if place.rank != self._victim.rank:
+    def _arm(self, op: Op) -> None:
+        index, place = op.index, op.at
+        leads = place.rank == self._victim.rank
+        if not (leads or op.orders_all) or not op.may_strike(self._victim.attempt):
             return
-        if isinstance(place, AtStep):
+        if leads:
+            self._holds.add(index)
+        if isinstance(place, AtRecovery):
+            self._armed_starts.append(index)
+        elif isinstance(place, AtStep):
             self._armed_steps.setdefault((place.epoch, place.step), []).append(index)
         else:
             self._armed_moments.setdefault((place.epoch, place.moment), []).append(index)
@@ -166,10 +231,28 @@ class Probe:
             self._arrive(index)
 
     def _arrive(self, index: int) -> None:
-        self._controller.arrive(index, self._victim)
+        self._obedience.obey(self._controller.arrive(index, self._victim))
 
-    def _who(self) -> dict[str, int]:
-        return {"attempt": self._victim.attempt, "rank": self._victim.rank}
+    def _look(self, act: Callable[[], None]) -> None:
+        """Do what is done for the record alone; the rest of a hook goes on where it fails."""
+        try:
+            act()
+        except InjectedError:
+            raise  # the harm that was ordered is meant for the user's run
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
+            self.failed("watch", error)
+
+    def _strike_in_save(self, epoch: int) -> Callable[[], None] | None:
+        """Give the arrival in the middle of an epoch's first save, where an op waits there."""
+        indexes = self._armed_moments.pop((epoch, "saving"), None)
+        if indexes is None:
+            return None
+
+        def arrive() -> None:
+            for index in indexes:
+                self._arrive(index)
+
+        return lambda: self._look(arrive)
 
 
 def _answer_with_stacks(directory: RunDirectory, name: str) -> None:

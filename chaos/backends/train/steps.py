@@ -1,19 +1,33 @@
-"""Optimizer steps and their losses, seen through torch itself.
+"""Optimizer steps, their losses and their inputs, seen through torch itself.
 
-The step comes from torch's global post hook, which every optimizer of the
-process calls. The loss is whatever `backward()` was called on since the last
-step. Reading a loss that lives on a GPU would make the host wait for the GPU,
-so such losses are kept where they are and read at the next report, or when
-`PENDING_MAX` of them have gathered.
+The step comes from torch's global hooks, which every optimizer of the process
+calls. The loss is whatever `backward()` was called on since the last step,
+the inputs what the model was called with. Reading what lives on a GPU would
+make the host wait for the GPU, so it is kept where it is and read at the next
+report, or when `PENDING_MAX` of them have gathered.
 """
 
 import math
 import os
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+from chaos.errors import InjectedError
+from chaos.model.event import Inputs
 
 Losses: TypeAlias = tuple[float | str, ...]
 PENDING_MAX = 512
+
+
+class GivenInputs(Protocol):
+    """What the model was given for one step."""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a part of it still is on an accelerator."""
+
+    def read(self) -> Inputs | None:
+        """Give it; waits for the accelerator."""
 
 
 class StepHook:
@@ -23,22 +37,30 @@ class StepHook:
 
     def __init__(
         self,
-        step_done: Callable[[Losses | None], tuple[int, int]],
-        resolved: Callable[[int, int, Losses], None],
+        step_done: Callable[[Losses | None, Inputs | None], tuple[int, int]],
+        resolved: Callable[[int, int, Losses, Inputs | None], None],
         failed: Callable[[str, Exception], None],
+        *,
+        step_begins: Callable[[Any], None] | None = None,
+        given: Callable[[], GivenInputs] | None = None,
     ) -> None:
         self._step_done = step_done
         self._resolved = resolved
         self._failed = failed
+        self._step_begins = step_begins
+        self._given = given
         self._since_step: list[Any] = []
-        self._pending: list[tuple[int, int, tuple[Any, ...]]] = []
+        self._pending: list[tuple[int, int, tuple[Any, ...], GivenInputs | None]] = []
         self._pid = os.getpid()
 
     def install(self) -> None:
         """Watch optimizer steps and `Tensor.backward` from now on; without torch, nothing."""
         try:
             import torch
-            from torch.optim.optimizer import register_optimizer_step_post_hook
+            from torch.optim.optimizer import (
+                register_optimizer_step_post_hook,
+                register_optimizer_step_pre_hook,
+            )
         except ImportError:  # a boosting job has no optimizer steps
             return
         original = torch.Tensor.backward
@@ -49,45 +71,71 @@ class StepHook:
             return result
 
         torch.Tensor.backward = backward
+        register_optimizer_step_pre_hook(lambda optimizer, *_: self._begins(optimizer))
         register_optimizer_step_post_hook(lambda *_: self._stepped())
         StepHook._installed = self
 
     @classmethod
     def forget_open_window(cls) -> None:
-        """Begin the next epoch's losses afresh: a resumed process could not have the rest."""
+        """Begin the next epoch's window afresh: a resumed process could not have the rest."""
         if cls._installed is not None:
-            cls._installed._since_step.clear()  # noqa: SLF001 - its own class
+            cls._installed._forget()  # noqa: SLF001 - its own class
 
     @classmethod
     def settle(cls) -> None:
-        """Read the losses that are still on an accelerator."""
+        """Read what is still on an accelerator."""
         if cls._installed is not None:
             cls._installed.read_pending()
+
+    def read_pending(self) -> None:
+        """Read it now, in the order in which it was made."""
+        pending, self._pending = self._pending, []
+        for epoch, step, losses, given in pending:
+            spelled = tuple(spell(loss.item()) for loss in losses)
+            self._resolved(epoch, step, spelled, None if given is None else given.read())
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        self._since_step.clear()
+        if self._given is not None:
+            self._given()
 
     def _backward_called(self, tensor: Any) -> None:  # noqa: ANN401 - a torch.Tensor
         if os.getpid() == self._pid and tensor.numel() == 1:
             self._since_step.append(tensor.detach())
 
+    def _begins(self, optimizer: Any) -> None:  # noqa: ANN401 - a torch Optimizer
+        if os.getpid() != self._pid or self._step_begins is None:
+            return
+        try:
+            self._step_begins(optimizer)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
+            self._failed("step", error)
+
     def _stepped(self) -> None:
         if os.getpid() != self._pid:
             return  # a forked child, such as a data loader's, is not this rank
         try:
-            losses, self._since_step = tuple(self._since_step), []
-            if any(loss.device.type != "cpu" for loss in losses):
-                epoch, step = self._step_done(None)
-                self._pending.append((epoch, step, losses))
-                if len(self._pending) >= PENDING_MAX:
-                    self.read_pending()
-            else:
-                self._step_done(tuple(spell(loss.item()) for loss in losses))
+            self._record_step()
+        except InjectedError:
+            raise  # the harm that was ordered is meant for the user's step
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("step", error)
 
-    def read_pending(self) -> None:
-        """Read them now, in the order in which they were made."""
-        pending, self._pending = self._pending, []
-        for epoch, step, losses in pending:
-            self._resolved(epoch, step, tuple(spell(loss.item()) for loss in losses))
+    def _record_step(self) -> None:
+        losses, self._since_step = tuple(self._since_step), []
+        given = None if self._given is None else self._given()
+        losses_late = any(loss.device.type != "cpu" for loss in losses)
+        given_late = given is not None and given.is_late
+        epoch, step = self._step_done(
+            None if losses_late else tuple(spell(loss.item()) for loss in losses),
+            None if given is None or given_late else given.read(),
+        )
+        if losses_late or given_late:
+            self._pending.append((epoch, step, losses, given if given_late else None))
+            if len(self._pending) >= PENDING_MAX:
+                self.read_pending()
 
 
 def spell(value: float) -> float | str:

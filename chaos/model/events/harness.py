@@ -8,7 +8,7 @@ from chaos.model.events.base import Event
 class JournalOpened(Event, frozen=True, kw_only=True):
     """The first line of every journal."""
 
-    role: Literal["harness", "driver", "controller", "worker", "chaos"]
+    role: Literal["harness", "driver", "controller", "worker", "chaos", "storage"]
     host: str
     pid: int
     wall_ns: int

@@ -1,6 +1,7 @@
 """What was seen inside a worker. `epoch` and `step` count as in `model.trigger`."""
 
 from chaos.model.events.base import Event
+from chaos.model.events.state import Inputs
 
 
 class WorkerStarted(Event, frozen=True, kw_only=True):
@@ -33,6 +34,8 @@ class StepDone(Event, frozen=True, kw_only=True):
     `losses` holds the values on which `backward()` was called since the last
     step, one per micro-batch; numbers that JSON lacks are spelled "nan",
     "inf", "-inf". None: still on the accelerator, see `LossResolved`.
+    `inputs` is None where the job's inputs are not watched, where the model was
+    called with no tensors, and where they are still on the accelerator.
     """
 
     attempt: int
@@ -40,16 +43,21 @@ class StepDone(Event, frozen=True, kw_only=True):
     epoch: int
     step: int
     losses: tuple[float | str, ...] | None
+    inputs: Inputs | None = None
 
 
 class LossResolved(Event, frozen=True, kw_only=True):
-    """The losses of an earlier step, once they could be read without waiting for a GPU."""
+    """The losses of an earlier step, once they could be read without waiting for a GPU.
+
+    `inputs` is there where what the model was given was on the GPU as well.
+    """
 
     attempt: int
     rank: int
     epoch: int
     step: int
     losses: tuple[float | str, ...]
+    inputs: Inputs | None = None
 
 
 class ReportBegun(Event, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 """What was done to the job: gates, faults, notices."""
 
+from typing import Literal
+
 from chaos.faults.world import Status
 from chaos.model.events.base import Event
 
@@ -39,6 +41,30 @@ class NoticeGiven(Event, frozen=True, kw_only=True):
     op: int
     node_id: str
     deadline_ns: int
+
+
+class StorageFaulted(Event, frozen=True, kw_only=True):
+    """The run's file system did what an armed op asked of it, just now.
+
+    `rank` is None in Ray's controller. `raised`: the caller got an error;
+    `killed`: its process ends now; `delayed`: it was made to wait; `cut`: it
+    believes that all of `path` is written.
+    """
+
+    op: int
+    attempt: int
+    rank: int | None
+    pid: int
+    effect: Literal["raised", "killed", "delayed", "cut"]
+    path: str
+    detail: str
+
+
+class FaultHealed(Event, frozen=True, kw_only=True):
+    """What a fault did was undone, or there was nothing left to undo."""
+
+    op: int
+    detail: str
 
 
 class FaultEnded(Event, frozen=True, kw_only=True):

@@ -1,0 +1,89 @@
+"""Does to this worker what the chaos controller has told it to do."""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+from chaos.errors import InjectedError
+from chaos.faults.order import Hang, Order, Raise, Slow
+from chaos.run.clock import Clock, seconds_since
+
+FOR_EVER = timedelta(days=365)
+
+
+class Obedience:
+    """One per worker. `tell` is called with an order's token as soon as it is obeyed."""
+
+    def __init__(self, tell: Callable[[str], None], clock: Clock) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._slow: list[_Slowness] = []
+        self._since_ns: int | None = None
+
+    def obey(self, order: Order | None) -> None:
+        """Raise, hang, or be slow from now on."""
+        match order:
+            case Raise():
+                raise InjectedError(order.message)
+            case Slow():
+                self._slow.append(_Slowness(order))
+                self._since_ns = self._clock.now_ns()
+            case Hang(where="python"):
+                self._tell(order.token)
+                _hang_in_python()
+            case Hang():
+                self._hang_in_native_code(order)
+            case None:
+                pass
+
+    def step_done(self) -> None:
+        """Make the step that has just been done longer, where one was ordered to be slow."""
+        if not self._slow or self._since_ns is None:
+            return
+        took_s = seconds_since(self._since_ns, self._clock)
+        for slowness in self._slow:
+            self._clock.sleep(slowness.delay_s(took_s))
+            if slowness.made == 1:
+                self._tell(slowness.order.token)
+        self._slow = [slowness for slowness in self._slow if not slowness.is_over]
+        self._since_ns = self._clock.now_ns()
+
+    def _hang_in_native_code(self, order: Hang) -> None:
+        """Wait, where Python cannot interrupt, for a key of torch's store that nobody sets."""
+        import torch.distributed as dist
+
+        if not dist.is_initialized():
+            raise RuntimeError("the job has no process group to hang in")
+        store = dist.distributed_c10d._get_default_store()  # noqa: SLF001 - read in torch 2.13
+        self._tell(order.token)
+        with contextlib.suppress(Exception):
+            store.wait([f"chaos-{order.token}"], FOR_EVER)
+        _hang_in_python()  # the store's host may die first: a rank that hangs hangs on
+
+
+class _Slowness:
+    """One order to be slow, and how many steps were made so."""
+
+    def __init__(self, order: Slow) -> None:
+        self.order = order
+        self.made = 0
+
+    def delay_s(self, took_s: float) -> float:
+        """Count a step, and give by how much it is to be longer."""
+        self.made += 1
+        if self.order.delay_s is not None:
+            return self.order.delay_s
+        assert self.order.factor is not None
+        return took_s * (self.order.factor - 1)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether enough steps were slow."""
+        return self.order.steps is not None and self.made >= self.order.steps
+
+
+def _hang_in_python() -> None:
+    while True:
+        with contextlib.suppress(BaseException):  # nothing but the end of the process ends it
+            threading.Event().wait()

@@ -1,0 +1,96 @@
+"""Small files in the run's folder by which attempts know of each other's saves.
+
+`saves/<digest>.json` says where in training a file with these bytes was saved,
+`saves/position-<attempt>-<rank>.json` where a rank of an attempt went on from
+one of them.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Save:
+    """One file as it was saved. `ends_epoch`: the epoch's report began with no step after it."""
+
+    digest: str
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    path: str
+    ends_epoch: bool = False
+
+    def goes_on_at(self) -> tuple[int, int]:
+        """Give (epoch, step) that a job goes on from when it loads the file."""
+        return (self.epoch + 1, 0) if self.ends_epoch else (self.epoch, self.step)
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a rank went on: `step` steps of `epoch` are done."""
+
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    path: str
+
+    @classmethod
+    def of(cls, save: Save, *, attempt: int, rank: int) -> Self:
+        """Give where a rank goes on that has loaded a file."""
+        epoch, step = save.goes_on_at()
+        return cls(attempt, rank, epoch, step, save.path)
+
+
+class Saves:
+    """The reader and writer of these files, each of which is written whole or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep(self, save: Save) -> None:
+        """Write down a save; the latest of equal bytes stands."""
+        self._write(f"{save.digest}.json", asdict(save))
+
+    def find(self, digest: str) -> Save | None:
+        """Give when a file of these bytes was saved in this run, if it was."""
+        text = self._read(self._folder / f"{digest}.json")
+        return None if text is None else Save(**text)
+
+    def mark_end(self, save: Save) -> None:
+        """Write down that the report of a save's epoch has begun with no step in between."""
+        if self.find(save.digest) == save:
+            self.keep(replace(save, ends_epoch=True))
+
+    def take_position(self, position: Position) -> None:
+        """Write down where a rank goes on; the last word of a rank stands."""
+        self._write(f"position-{position.attempt}-{position.rank}.json", asdict(position))
+
+    def position(self, attempt: int) -> Position | None:
+        """Give the furthest position of an attempt's ranks, if one was taken."""
+        taken = list(self._positions(attempt))
+        return max(taken, key=lambda p: (p.epoch, p.step)) if taken else None
+
+    def _positions(self, attempt: int) -> Iterator[Position]:
+        for path in sorted(self._folder.glob(f"position-{attempt}-*.json")):
+            text = self._read(path)
+            if text is not None:
+                yield Position(**text)
+
+    def _read(self, path: Path) -> dict[str, Any] | None:
+        try:
+            text: dict[str, Any] = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        return text
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        self._folder.mkdir(exist_ok=True)
+        draft = self._folder / f".{name}.{os.getpid()}"
+        draft.write_text(json.dumps(content), encoding="utf-8")
+        draft.replace(self._folder / name)

@@ -1,0 +1,198 @@
+"""Values as canonical bytes: equal where, and only where, the values are equal to the last bit.
+
+Floats are told apart by their bytes, so -0.0 is not 0.0 and every NaN is
+itself. Mappings are read in the order of their keys, sets in that of their
+members. A list and a tuple of the same members are the same: files lose the
+difference. So are a number of Python's and the same number of numpy's.
+"""
+
+import functools
+import hashlib
+import struct
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from chaos.backends.train.state.fingerprint import device_sums, host_bytes, sums_of, words_of
+
+Piece: TypeAlias = Any  # bytes, or an int64 torch.Tensor that still is on an accelerator
+
+_SMALL = 4096  # bytes up to which a tensor is hashed as it is
+_DEPTH_MAX = 32
+# Modules and the like; torch's and numpy's old generators; Python's.
+_ACCOUNTS = ("state_dict", "get_state", "getstate")
+_DIGEST_BYTES = 8
+
+
+class Encoding:
+    """What a component consists of, as pieces that are joined when its digest is asked for."""
+
+    def __init__(self) -> None:
+        self.pieces: list[Piece] = []
+        self.tensors: list[Any] = []
+        self.numbers: list[float] = []
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a part of it still is on an accelerator."""
+        return any(not isinstance(piece, bytes) for piece in self.pieces)
+
+    def digest(self) -> str:
+        """Give 16 hexadecimal digits; waits for what is on an accelerator."""
+        return hashlib.blake2b(self.joined(), digest_size=_DIGEST_BYTES).hexdigest()
+
+    def joined(self) -> bytes:
+        """Give all pieces as one; waits for what is on an accelerator."""
+        read = (p if isinstance(p, bytes) else p.cpu().numpy().tobytes() for p in self.pieces)
+        return b"".join(read)
+
+    def add(self, value: Any, depth: int = 0) -> None:  # noqa: ANN401 - any value
+        """Append a value."""
+        if depth > _DEPTH_MAX:
+            self.pieces.append(b"...")
+            return
+        if _is_tensor(value):
+            self.add_tensor(value)
+            return
+        plain = _plain(value)
+        if plain is not None:
+            self.pieces.append(plain)
+            self._remember(value)
+        elif isinstance(value, Mapping):
+            self._add_mapping(value, depth)
+        elif isinstance(value, list | tuple):
+            self._add_all(b"l", value, depth)
+        elif isinstance(value, set | frozenset):
+            self.pieces += [b"s%d;" % len(value), *sorted(encoded(item) for item in value)]
+        else:
+            self._add_object(value, depth)
+
+    def add_tensor(self, tensor: Any) -> None:  # noqa: ANN401 - a torch.Tensor
+        """Append a tensor: dtype, shape and bytes."""
+        tensor = _readable(tensor)
+        self.tensors.append(tensor)
+        self.pieces.append(_heading(tensor.dtype, tensor.shape))
+        if tensor.device.type != "cpu":
+            self.pieces.append(device_sums(tensor))
+            return
+        raw = host_bytes(tensor)
+        small = len(raw) <= _SMALL
+        self.pieces.append(raw.tobytes() if small else sums_of(words_of(raw)).tobytes())
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _remember(self, value: Any) -> None:  # noqa: ANN401
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            self.numbers.append(value)
+
+    def _add_all(self, tag: bytes, values: Iterable[Any], depth: int) -> None:
+        members = list(values)
+        self.pieces.append(tag + b"%d;" % len(members))
+        for member in members:
+            self.add(member, depth + 1)
+
+    def _add_mapping(self, value: Mapping[Any, Any], depth: int) -> None:
+        self.pieces.append(b"m%d;" % len(value))
+        for key, name in sorted(((encoded(key), key) for key in value), key=lambda pair: pair[0]):
+            self.pieces.append(key)
+            self.add(value[name], depth + 1)
+
+    def _add_object(self, value: Any, depth: int) -> None:  # noqa: ANN401
+        kind, inner = _opened(value)
+        self.pieces.append(b"o" + _text(kind))
+        self.add(inner, depth + 1)
+
+
+def encoded(value: Any) -> bytes:  # noqa: ANN401 - any value on the host
+    """Give a value's canonical bytes."""
+    encoding = Encoding()
+    encoding.add(value)
+    return encoding.joined()
+
+
+def norm_of(tensors: Iterable[Any]) -> Callable[[], float | None]:
+    """Begin to compute the L2 norm of all floating tensors together; the call waits for it."""
+    from torch.nn.utils import get_total_norm
+
+    floating = [t for t in tensors if t.is_floating_point() or t.is_complex()]
+    norm = get_total_norm(floating) if floating else None
+    return lambda: None if norm is None else abs(norm.item())
+
+
+def _plain(value: Any) -> bytes | None:  # noqa: ANN401
+    """Give the bytes of what has no parts; None for anything else."""
+    for kind, spell in _PLAIN:
+        if isinstance(value, kind):
+            return spell(value)
+    item = getattr(value, "item", None)  # one of numpy's scalars
+    if item is not None and type(value).__module__ == "numpy" and not hasattr(value, "__len__"):
+        return _plain(item())
+    return None
+
+
+@functools.cache
+def _heading(dtype: Any, shape: Any) -> bytes:  # noqa: ANN401 - a torch.dtype and a torch.Size
+    return f"t{dtype}{tuple(shape)};".encode()
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode("utf-8", "surrogatepass")
+    return b"%d:" % len(raw) + raw
+
+
+_PLAIN: tuple[tuple[type | tuple[type, ...], Callable[[Any], bytes]], ...] = (
+    (type(None), lambda _: b"N"),
+    (bool, lambda v: b"T" if v else b"F"),
+    (float, lambda v: b"f" + struct.pack("<d", v)),
+    (int, lambda v: b"i%d;" % v),
+    (str, lambda v: b"u" + _text(v)),
+    ((bytes, bytearray), lambda v: b"b%d:" % len(v) + bytes(v)),
+    (complex, lambda v: b"c" + struct.pack("<dd", v.real, v.imag)),
+)
+
+
+def _is_tensor(value: Any) -> bool:  # noqa: ANN401
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _readable(tensor: Any) -> Any:  # noqa: ANN401 - a torch.Tensor
+    """Give a tensor whose bytes can be read: a shard's own part, a sparse one's parts in one."""
+    import torch
+
+    local = getattr(tensor, "to_local", None)  # a DTensor
+    if local is not None:
+        tensor = local()
+    tensor = tensor.detach()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    if tensor.is_conj() or tensor.is_neg():
+        return tensor.resolve_conj().resolve_neg()
+    return tensor
+
+
+def _opened(value: Any) -> tuple[str, Any]:  # noqa: ANN401
+    """Give an object's kind and what it holds: by its own account, else its attributes."""
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    for ask in _ACCOUNTS:
+        method = getattr(value, ask, None)
+        if callable(method) and not isinstance(value, type):
+            return name, method()
+    if hasattr(value, "dtype") and hasattr(value, "tobytes"):  # an array
+        return f"{value.dtype}{value.shape}", _array(value)
+    if hasattr(value, "__qualname__"):
+        return "named", f"{value.__module__}.{value.__qualname__}"
+    return name, getattr(value, "__dict__", None) or _said(value)
+
+
+def _said(value: Any) -> Any:  # noqa: ANN401
+    """Give what an object without attributes says of itself, and of a generator its state."""
+    if hasattr(value, "bit_generator"):
+        return value.bit_generator.state
+    text = repr(value)
+    return None if " at 0x" in text else text
+
+
+def _array(value: Any) -> Any:  # noqa: ANN401 - a numpy array
+    return value.tolist() if value.dtype.hasobject else value.tobytes()

@@ -1,0 +1,195 @@
+"""The components of a job's state, read from the objects that hold it.
+
+`model`, `model.1` … are the modules that training calls, in the order of their
+first call; parameters that an optimizer has and no such module are `model`
+where none was found, else `model.unowned`. `optimizer.<name>` is one entry of
+the state over all parameters, `optimizer.state` which parameter has which, and
+`optimizer.<setting>` one number of the parameter groups.
+"""
+
+import random
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+from chaos.backends.train.state.part import Part
+
+_WRAPPERS = ("module.", "_orig_mod.")
+# What a schedule writes into the groups only for itself; it is part of the schedule's state.
+_OF_SCHEDULES = frozenset(
+    {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr"}
+)
+# torch 2.13: how often `step()` was called and the like, kept to warn of a wrong order of calls.
+_FOR_WARNINGS = frozenset({"_step_count", "_get_lr_called_within_step", "_is_initial", "verbose"})
+# What the first step will make (torch 2.13), so that an optimizer without it is told apart.
+_FIRST_STATE = {
+    "Adam": ("exp_avg", "exp_avg_sq", "step"),
+    "AdamW": ("exp_avg", "exp_avg_sq", "step"),
+}
+
+
+def numbered(base: str, index: int) -> str:
+    """Give the name of the first, second, … of a kind: `schedule`, `schedule.1`."""
+    return base if index == 0 else f"{base}.{index}"
+
+
+def model_parts(roots: Sequence[Any], optimizers: Sequence[Any], *, full: bool) -> Iterator[Part]:
+    """Take the modules that are trained, and the parameters that belong to none of them."""
+    owned: set[int] = set()
+    for index, root in enumerate(roots):
+        tensors = _tensors_of(root)
+        owned.update(id(tensor) for _, tensor in tensors)
+        yield Part.of_entries(numbered("model", index), tensors, with_size=full)
+    yield from unowned_part(optimizers, owned, full=full)
+
+
+def unowned_part(optimizers: Sequence[Any], owned: set[int], *, full: bool) -> Iterator[Part]:
+    """Take the parameters that no known module owns, by their numbers."""
+    left = [
+        (f"{index:04}.{number:06}", parameter)
+        for index, optimizer in enumerate(optimizers)
+        for number, parameter in enumerate(_parameters(optimizer))
+        if id(parameter) not in owned
+    ]
+    if left:
+        yield Part.of_entries("model.unowned" if owned else "model", left, with_size=full)
+
+
+def averaged_parts(averaged: Sequence[Any]) -> Iterator[Part]:
+    """Take the averaged models: `ema`, `ema.1` …."""
+    for index, module in enumerate(averaged):
+        yield Part.of_entries(numbered("ema", index), _tensors_of(module), with_size=True)
+
+
+def optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:  # noqa: ANN401
+    """Take an optimizer's state, name by name, and the numbers it is set to."""
+    names: dict[str, list[tuple[str, Any]]] = {name: [] for name in _first_state(optimizer)}
+    shape: list[tuple[str, Any]] = []
+    for number, parameter in enumerate(_parameters(optimizer)):
+        entry = optimizer.state.get(parameter)
+        if entry:
+            shape.append((str(number), " ".join(sorted(map(str, entry)))))
+            for name, value in entry.items():
+                names.setdefault(str(name), []).append((str(number), value))
+    for name, values in sorted(names.items()):
+        yield _state_part(f"{base}.{name}", values, full=full)
+    yield Part.of_entries(f"{base}.state", shape, with_size=False)
+    if full:
+        yield from _settings(base, optimizer.param_groups)
+
+
+def _state_part(name: str, entries: Sequence[tuple[str, Any]], *, full: bool) -> Part:
+    if full and entries and all(_is_host_number(value) for _, value in entries):
+        part = Part.of_entries(name, entries, with_size=False)
+        alike = {float(value) for _, value in entries}
+        size = alike.pop() if len(alike) == 1 else None
+        return Part(name, part.encoding, part.count, lambda: size)
+    return Part.of_entries(name, entries, with_size=full)
+
+
+def _is_host_number(value: Any) -> bool:  # noqa: ANN401
+    """Say whether it is a number, such as Adam's count of steps, and is not on an accelerator."""
+    if isinstance(value, int | float):
+        return True
+    shape, device = getattr(value, "shape", None), getattr(value, "device", None)
+    return shape is not None and len(shape) == 0 and getattr(device, "type", "cpu") == "cpu"
+
+
+def _settings(base: str, groups: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+    names = {name for group in groups for name, value in group.items() if _is_setting(value)}
+    for name in sorted(names - _OF_SCHEDULES - {"params"}):
+        values = [_as_floats(group.get(name)) for group in groups]
+        yield Part.of_numbers(f"{base}.{name}", values)
+
+
+def _is_setting(value: Any) -> bool:  # noqa: ANN401
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, tuple | list):
+        return bool(value) and all(_is_setting(item) for item in value)
+    if isinstance(value, int | float):
+        return True
+    return hasattr(value, "dtype") and getattr(value, "shape", None) == ()  # a learning rate may be
+
+
+def _as_floats(value: Any) -> Any:  # noqa: ANN401
+    """Give 0 and 0.0 as the same: as a setting they are."""
+    if isinstance(value, tuple | list):
+        return [_as_floats(item) for item in value]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number or _is_zero_dim_on_host(value) else value
+
+
+def _is_zero_dim_on_host(value: Any) -> bool:  # noqa: ANN401
+    return hasattr(value, "dtype") and _is_host_number(value)
+
+
+def schedule_part(name: str, schedule: Any) -> Part:  # noqa: ANN401
+    """Take a learning-rate schedule; its size is the number of steps it has made."""
+    part = Part.of(name, _without(schedule.state_dict(), _FOR_WARNINGS), with_size=False)
+    last = getattr(schedule, "last_epoch", None)
+    size = float(last) if isinstance(last, int | float) else None
+    return Part(name, part.encoding, part.count, lambda: size)
+
+
+def rng_parts() -> Iterator[Part]:
+    """Take the global generators of torch, numpy and Python, as far as they are in use."""
+    import torch
+
+    yield Part.of("rng.torch", torch.get_rng_state().numpy().tobytes(), with_size=False)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        kind, words, *rest = numpy.random.get_state()
+        yield Part.of("rng.numpy", (kind, words.tobytes(), *rest), with_size=False)
+    version, numbers, gauss = random.getstate()
+    yield Part.of("rng.python", (version, array("Q", numbers).tobytes(), gauss), with_size=False)
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        yield Part.of("rng.cuda", torch.cuda.get_rng_state(), with_size=False)
+
+
+def declared_parts(declared: Iterable[tuple[str, Any]]) -> Iterator[Part]:
+    """Take what the job named with `chaos.declare`: `declared.<name>`."""
+    for name, held in declared:
+        value = held() if _is_question(held) else held
+        yield Part.of(f"declared.{name}", value, with_size=True)
+
+
+def _is_question(held: Any) -> bool:  # noqa: ANN401
+    return callable(held) and not hasattr(held, "state_dict") and not isinstance(held, type)
+
+
+def _without(value: Any, keys: frozenset[str]) -> Any:  # noqa: ANN401
+    if isinstance(value, Mapping):
+        return {k: _without(v, keys) for k, v in value.items() if k not in keys}
+    if isinstance(value, list | tuple):
+        return [_without(item, keys) for item in value]
+    return value
+
+
+def _tensors_of(module: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - a torch.nn.Module
+    """Give a module's parameters and buffers in the order of their names."""
+    named = chain(module.named_parameters(), module.named_buffers())
+    return sorted(((_unwrapped(name), tensor) for name, tensor in named), key=itemgetter(0))
+
+
+def _unwrapped(name: str) -> str:
+    """Strip what DDP and torch.compile put before a name, wherever it stands."""
+    for wrapper in _WRAPPERS:
+        if name.startswith(wrapper):
+            return _unwrapped(name.removeprefix(wrapper))
+    return name.replace("._orig_mod.", ".")
+
+
+def _parameters(optimizer: Any) -> Iterator[Any]:  # noqa: ANN401
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+def _first_state(optimizer: Any) -> tuple[str, ...]:  # noqa: ANN401
+    kind = type(optimizer).__name__
+    if kind == "SGD" and any(group.get("momentum") for group in optimizer.param_groups):
+        return ("momentum_buffer",)
+    return _FIRST_STATE.get(kind, ())

@@ -1,0 +1,134 @@
+"""Position-dependent sums of bytes, the same on any device.
+
+Bytes are read as 32-bit words; each is multiplied with an odd 64-bit key that
+belongs to its place, and the products are added modulo 2**64. So every single
+change shows, and swapped or sign-flipped elements do not cancel. A tensor on
+an accelerator is summed there, without making the host wait; the sums are the
+same to the last bit as those of the host.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Words: TypeAlias = npt.NDArray[np.uint32]
+Sums: TypeAlias = npt.NDArray[np.uint64]
+
+BLOCK = 1 << 16  # words that share a table of keys: 256 KiB of a tensor, 512 KiB of keys
+_SLAB = 256 * BLOCK  # words that an accelerator widens to 64 bits at a time: 128 MiB
+_WORD = 4
+
+_host_keys: list[Sums] = []
+_device_keys: dict[tuple[str, int], Any] = {}
+
+
+def keys(count: int) -> Sums:
+    """Give the keys of the first `count` places: splitmix64 of the place, made odd."""
+    if not _host_keys or len(_host_keys[0]) < count:
+        size = max(BLOCK, 1 << (count - 1).bit_length())
+        _host_keys[:] = [mixed(np.arange(1, size + 1, dtype=np.uint64)) | np.uint64(1)]
+    return _host_keys[0][:count]
+
+
+def mixed(values: Sums) -> Sums:
+    """Give 64-bit numbers whose every bit depends on every bit of `values` (splitmix64)."""
+    z = values * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def host_bytes(tensor: Any) -> npt.NDArray[np.uint8]:  # noqa: ANN401 - a torch.Tensor
+    """Give a CPU tensor's bytes, in the order of its elements."""
+    array = host_array(tensor)
+    return array.reshape(-1).view(np.uint8)
+
+
+def host_array(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - a torch.Tensor
+    """Give a CPU tensor's elements without a copy where they lie in order, whatever their type."""
+    try:
+        array: npt.NDArray[Any] = tensor.detach().numpy()
+    except TypeError:  # numpy lacks its type, such as bfloat16
+        import torch
+
+        shape = (*tensor.shape, tensor.element_size())
+        flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+        array = flat.numpy().reshape(shape)
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def words_of(raw: npt.NDArray[np.uint8]) -> Words:
+    """Read bytes as words; what is missing from the last one is zero."""
+    missing = -len(raw) % _WORD
+    return (np.pad(raw, (0, missing)) if missing else raw).view(np.uint32)
+
+
+def sums_of(words: Words) -> Sums:
+    """Give one sum per block of words."""
+    table = keys(BLOCK)
+    starts = range(0, len(words), BLOCK)
+    blocks = (words[start : start + BLOCK] for start in starts)
+    return np.array([np.sum(b * table[: len(b)]) for b in blocks], dtype=np.uint64)
+
+
+def row_sums(tensor: Any) -> Sums:  # noqa: ANN401 - a torch.Tensor
+    """Give one sum per row of a CPU tensor: per entry of its first dimension."""
+    array = host_array(tensor)
+    count = len(array)
+    width = array.nbytes // count if count else 0
+    rows = array.reshape(-1).view(np.uint8).reshape(count, width)
+    missing = -width % _WORD
+    words = (np.pad(rows, ((0, 0), (0, missing))) if missing else rows).view(np.uint32)
+    sums: Sums = np.dot(words.astype(np.uint64), keys(words.shape[1]))
+    return sums
+
+
+def device_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
+    """Give what `sums_of` gives, as int64 on the tensor's own device; the host does not wait."""
+    import torch
+
+    raw = _aligned(tensor.detach().contiguous().reshape(-1).view(torch.uint8))
+    words = raw.view(torch.int32)
+    table = keys_on(tensor.device, BLOCK)
+    sums = []
+    for start in range(0, len(words), _SLAB):
+        slab = words[start : start + _SLAB].to(torch.int64) & 0xFFFFFFFF
+        whole = len(slab) // BLOCK * BLOCK
+        if whole:
+            sums.append((slab[:whole].reshape(-1, BLOCK) * table).sum(dim=1))
+        if whole < len(slab):
+            rest = slab[whole:]
+            sums.append((rest * table[: len(rest)]).sum().reshape(1))
+    return torch.cat(sums) if sums else words.to(torch.int64)
+
+
+def device_row_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
+    """Give what `row_sums` gives, as int64 on the tensor's own device."""
+    import torch
+
+    rows = tensor.detach().contiguous().reshape(len(tensor), -1).view(torch.uint8)
+    missing = -rows.shape[1] % _WORD
+    words = _aligned(torch.nn.functional.pad(rows, (0, missing))).view(torch.int32)
+    wide = words.to(torch.int64) & 0xFFFFFFFF
+    return (wide * keys_on(tensor.device, wide.shape[1])).sum(dim=1)
+
+
+def keys_on(device: Any, count: int) -> Any:  # noqa: ANN401 - a torch.device and a torch.Tensor
+    """Give the first keys as int64 on a device, where they are kept."""
+    import torch
+
+    size = max(BLOCK, 1 << (count - 1).bit_length())
+    place = (str(device), size)
+    if place not in _device_keys:
+        _device_keys[place] = torch.from_numpy(keys(size).view(np.int64)).to(device)
+    return _device_keys[place][:count]
+
+
+def _aligned(raw: Any) -> Any:  # noqa: ANN401 - a torch.Tensor of bytes
+    """Give bytes that can be read as words: padded, and beginning at a word's boundary."""
+    import torch
+
+    if raw.dim() == 1:
+        raw = torch.nn.functional.pad(raw, (0, -len(raw) % _WORD))
+    return raw.clone() if raw.storage_offset() % _WORD else raw

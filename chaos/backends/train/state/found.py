@@ -1,0 +1,48 @@
+"""The objects that hold a job's state, remembered as the job makes them.
+
+They are held weakly: what the job throws away is no longer its state. Their
+order is that of their making, which a job repeats in every attempt.
+"""
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+
+class Found:
+    """Optimizers, schedules, scalers and averaged models of this process."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[weakref.ref[Any]]] = {}
+
+    def watch(self) -> None:
+        """Remember from now on what is made; an optimizer is also found by its first step."""
+        import torch
+        from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+        from torch.optim.swa_utils import AveragedModel
+
+        self._watch_making("optimizer", torch.optim.Optimizer)
+        self._watch_making("schedule", LRScheduler)
+        self._watch_making("schedule", ReduceLROnPlateau)  # does not call its base's constructor
+        self._watch_making("scaler", torch.amp.GradScaler)
+        self._watch_making("ema", AveragedModel)
+
+    def add(self, kind: str, found: Any) -> None:  # noqa: ANN401 - any object of that kind
+        """Remember an object; again: nothing new."""
+        if not any(known is found for known in self.all(kind)):
+            self._seen.setdefault(kind, []).append(weakref.ref(found))
+
+    def all(self, kind: str) -> list[Any]:
+        """Give those of a kind that are still there."""
+        return [o for ref in self._seen.get(kind, ()) if (o := ref()) is not None]
+
+    def _watch_making(self, kind: str, cls: Any) -> None:  # noqa: ANN401 - a class
+        original: Callable[..., None] = cls.__init__
+
+        @functools.wraps(original)
+        def make(made: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+            original(made, *args, **kwargs)
+            self.add(kind, made)
+
+        cls.__init__ = make

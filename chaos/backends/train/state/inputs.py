@@ -1,0 +1,137 @@
+"""What the model was given since the last optimizer step, as digests per sample.
+
+A tensor that is the result of trainable computation (`requires_grad`) is no
+input: in a job of several models, one is often called with what another gave.
+"""
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from chaos.backends.train.state.fingerprint import (
+    Sums,
+    device_row_sums,
+    row_sums,
+)
+from chaos.model.event import Inputs
+
+SAMPLES_MAX = 512
+_NESTED_MAX = 6
+_HALF = np.uint64(32)  # the upper half of a sum is the one in which every word shows
+_NEXT = np.uint64(0x9E3779B97F4A7C15)
+
+
+class _Call(NamedTuple):
+    """One call: for each tensor its place, dtype and shape as a number, and a sum per row."""
+
+    columns: Sequence[tuple[np.uint64, Any]]  # the sums may be int64 tensors on an accelerator
+    has_samples: bool
+
+
+@dataclass(frozen=True)
+class Given:
+    """What was given for one step."""
+
+    calls: Sequence[_Call]
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a part of it still is on an accelerator."""
+        return any(not isinstance(rows, np.ndarray) for c in self.calls for _, rows in c.columns)
+
+    def read(self) -> Inputs | None:
+        """Give the digests; waits for what is on an accelerator. None: no tensors were given."""
+        if not self.calls:
+            return None
+        joined = [_joined(call) for call in self.calls]
+        rows = joined[0] if len(joined) == 1 else np.concatenate(joined)
+        has_samples = all(call.has_samples for call in self.calls)
+        few = has_samples and len(rows) <= SAMPLES_MAX
+        calls = [len(own) for own in joined]
+        content = hashlib.blake2b(f"{has_samples}{calls}".encode(), digest_size=8)
+        content.update(rows.tobytes())
+        return Inputs(
+            count=len(rows) if has_samples else 0,
+            digest=content.hexdigest(),
+            samples=(rows >> _HALF).astype(">u4").tobytes().hex() if few else None,
+        )
+
+
+class InputWindow:
+    """Gathers calls until a step closes the window."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+        self._salts: dict[tuple[Any, ...], np.uint64] = {}
+
+    def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Take what a root module is called with, now: the caller may overwrite it later."""
+        tensors = _of_one(args) if len(args) == 1 and not kwargs else None
+        if tensors is None:
+            tensors = list(_tensors((args, kwargs), ()))
+        if not tensors:
+            return
+        lengths = {tensor.shape[0] for _, tensor in tensors if tensor.shape}
+        has_samples = len(lengths) == 1
+        if has_samples:
+            rows = [(path, tensor) for path, tensor in tensors if tensor.shape]
+        else:
+            rows = [(path, tensor.detach().reshape(1, -1)) for path, tensor in tensors]
+        self._calls.append(_Call([self._column(*column) for column in rows], has_samples))
+
+    def close(self) -> Given:
+        """Give what was gathered, and begin anew."""
+        calls, self._calls = self._calls, []
+        return Given(calls)
+
+    def _column(self, path: tuple[Any, ...], tensor: Any) -> tuple[np.uint64, Any]:  # noqa: ANN401
+        key = (path, tensor.dtype, tensor.shape[1:])
+        salt = self._salts.get(key)
+        if salt is None:
+            raw = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+            salt = self._salts[key] = np.uint64(int.from_bytes(raw, "little"))
+        on_host = tensor.device.type == "cpu"
+        return salt, row_sums(tensor) if on_host else device_row_sums(tensor)
+
+
+def _joined(call: _Call) -> Sums:
+    """Give one number per sample, from all the tensors that it is made of."""
+    total: Sums | None = None
+    for salt, found in call.columns:
+        rows = found if isinstance(found, np.ndarray) else found.cpu().numpy().view(np.uint64)
+        total = rows + salt if total is None else total * _NEXT + rows + salt
+    assert total is not None
+    return total
+
+
+def _of_one(args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]] | None:
+    """Give what `_tensors` gives where the call has one argument, a tensor: the usual case."""
+    (value,) = args
+    torch = sys.modules["torch"]
+    is_input = isinstance(value, torch.Tensor) and not value.requires_grad
+    return [((0, 0), value)] if is_input and value.layout is torch.strided else None
+
+
+def _tensors(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:  # noqa: ANN401
+    torch = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        if not value.requires_grad and value.layout is torch.strided:
+            yield path, value
+    elif len(path) <= _NESTED_MAX:
+        for key, inner in _members(value):
+            yield from _tensors(inner, (*path, key))
+
+
+def _members(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401
+    """Give what a container holds, each with its name; a batch of a library's is a mapping."""
+    if isinstance(value, Mapping):
+        return sorted(value.items(), key=lambda item: str(item[0]))
+    if isinstance(value, list | tuple):
+        return list(enumerate(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(field.name, getattr(value, field.name)) for field in fields(value)]
+    return []

@@ -1,0 +1,69 @@
+"""One part of a state as it was taken: a component whose digest may still be on an accelerator."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from chaos.backends.train.state.canonical import Encoding, norm_of
+from chaos.backends.train.steps import spell
+from chaos.model.event import Component
+
+
+@dataclass(frozen=True)
+class Part:
+    """What will be a `Component` once it is read."""
+
+    name: str
+    encoding: Encoding
+    count: int
+    size: Callable[[], float | None]
+
+    @classmethod
+    def of(cls, name: str, value: Any, *, with_size: bool) -> Self:  # noqa: ANN401 - any value
+        """Take one value: its size is the norm of its tensors, or itself where it is one number."""
+        encoding = Encoding()
+        encoding.add(value)
+        count = len(value) if isinstance(value, dict | list | tuple) else 1
+        return cls(name, encoding, count, _size(encoding) if with_size else _nothing)
+
+    @classmethod
+    def of_entries(cls, name: str, entries: Sequence[tuple[str, Any]], *, with_size: bool) -> Self:
+        """Take values with names of their own, in the order given."""
+        encoding = Encoding()
+        for own, value in entries:
+            encoding.pieces.append(own.encode() + b"=")
+            encoding.add(value)
+        return cls(name, encoding, len(entries), _size(encoding) if with_size else _nothing)
+
+    @classmethod
+    def of_numbers(cls, name: str, values: Sequence[Any]) -> Self:
+        """Take a setting that has a value per group; its size is the value, where that is one."""
+        encoding = Encoding()
+        for value in values:
+            encoding.add(value)
+        alike = set(encoding.numbers)
+        size = alike.pop() if len(alike) == 1 else None
+        return cls(name, encoding, len(values), lambda: size)
+
+    def component(self) -> Component:
+        """Read it; waits for what is on an accelerator."""
+        size = self.size()
+        return Component(
+            name=self.name,
+            digest=self.encoding.digest() if self.count else "",
+            size=None if size is None else spell(float(size)),
+            count=self.count,
+        )
+
+
+def _nothing() -> None:
+    return None
+
+
+def _size(encoding: Encoding) -> Callable[[], float | None]:
+    if encoding.tensors:
+        return norm_of(encoding.tensors)
+    if len(encoding.numbers) == 1:
+        number = float(encoding.numbers[0])
+        return lambda: number
+    return _nothing

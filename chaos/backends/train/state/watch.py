@@ -1,0 +1,169 @@
+"""When the state of a rank is looked at: entering an epoch, at sampled steps, leaving it.
+
+After a step only model and optimizer are looked at, and no norms are taken.
+
+On the host the event is written at once. Where a part lives on an accelerator,
+its fingerprint is computed there and the event is written when `settle` is
+called, at the next report: it keeps the place that it was taken at.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from chaos import declared
+from chaos.backends.train.cursor import Record
+from chaos.backends.train.state import components
+from chaos.backends.train.state.found import Found
+from chaos.backends.train.state.part import Part
+from chaos.backends.train.state.roots import Roots
+from chaos.model.event import StateSeen
+
+Moment: TypeAlias = Literal["entered", "step", "left"]
+PENDING_MAX = 64
+
+
+@dataclass(frozen=True)
+class _Taken:
+    place: dict[str, int]
+    moment: Moment
+    parts: tuple[Part, ...]
+
+    @property
+    def is_late(self) -> bool:
+        return any(part.encoding.is_late for part in self.parts)
+
+    def event(self) -> StateSeen:
+        seen = tuple(part.component() for part in self.parts)
+        return StateSeen(**self.place, moment=self.moment, components=seen)
+
+
+class StateWatch:
+    """Takes the state of one rank."""
+
+    def __init__(
+        self,
+        record: Record,
+        *,
+        every: int,
+    ) -> None:
+        self.found = Found()
+        self._cursor, self._cost = record.cursor, record.cost
+        self._write, self._failed = record.write, record.failed
+        self._every = every
+        self._roots: Roots | None = None
+        self._entered: int | None = None
+        self._waiting: _Taken | None = None
+        self._pending: list[_Taken] = []
+        self._told: set[str] = set()
+
+    def install(self, roots: Roots) -> None:
+        """Learn of the objects that hold state as they are made."""
+        self._roots = roots
+        self.found.watch()
+
+    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - a torch Optimizer
+        """Take the state that an epoch is entered with, before its first step."""
+        self.found.add("optimizer", optimizer)
+        if self._entered == self._cursor.epoch:
+            return
+        self._entered = self._cursor.epoch
+        with self._cost.watching, self._cost.on_state:
+            taken = self._take("entered")
+            if self._roots is not None and self._roots.is_searching and not self._roots.all():
+                self._waiting = taken  # a step with a closure: its forward call is still to come
+            else:
+                self._keep(taken)
+
+    def root_found(self) -> None:
+        """Take the model that was not known when the epoch was entered, before it is called."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None or self._roots is None:
+            return
+        self._roots.end_search()  # the parts of every later entry must be those of this one
+        with self._cost.watching, self._cost.on_state:
+            others = tuple(p for p in waiting.parts if not p.name.startswith("model"))
+            models = tuple(self._guarded("model", self._models(full=True)))
+            self._keep(_Taken(waiting.place, waiting.moment, (*models, *others)))
+
+    def step_done(self) -> None:
+        """Take a sample, where it is time for one."""
+        if self._waiting is not None:  # no module was called in the step
+            waiting, self._waiting = self._waiting, None
+            self._keep(waiting)
+        if self._cursor.step % self._every == 0:
+            with self._cost.watching, self._cost.on_state:
+                self._keep(self._take("step"))
+
+    def report_begun(self) -> None:
+        """Take the state that an epoch is left with, and write what was still to be read."""
+        with self._cost.watching, self._cost.on_state:
+            self._keep(self._take("left"))
+            self.settle()
+        self._entered = None
+
+    def settle(self) -> None:
+        """Read what was left on an accelerator, and write it down."""
+        pending, self._pending = self._pending, []
+        for taken in pending:
+            self._write(taken.event())
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _keep(self, taken: _Taken) -> None:
+        if not taken.is_late:
+            self._write(taken.event())
+            return
+        self._pending.append(taken)
+        if len(self._pending) >= PENDING_MAX:
+            self.settle()
+
+    def _take(self, moment: Moment) -> _Taken:
+        full = moment != "step"
+        groups: list[tuple[str, Iterator[Part]]] = [("model", self._models(full=full))]
+        for index, optimizer in enumerate(self.found.all("optimizer")):
+            name = components.numbered("optimizer", index)
+            groups.append((name, components.optimizer_parts(name, optimizer, full=full)))
+        if full:
+            groups += self._more_groups()
+        parts = [part for name, group in groups for part in self._guarded(name, group)]
+        return _Taken(self._cursor.place(), moment, tuple(parts))
+
+    def _more_groups(self) -> list[tuple[str, Iterator[Part]]]:
+        """Give what is not looked at after single steps, because it costs more than it tells.
+
+        A scaler's state, for one, waits for the accelerator.
+        """
+        return [
+            ("ema", components.averaged_parts(self.found.all("ema"))),
+            ("schedule", self._schedules()),
+            ("scaler", self._scalers()),
+            ("rng", components.rng_parts()),
+            ("declared", components.declared_parts(declared.declared_parts())),
+        ]
+
+    def _guarded(self, name: str, group: Iterator[Part]) -> list[Part]:
+        """Take a group; where that fails the others are still taken, and it is told once."""
+        taken: list[Part] = []
+        try:
+            taken.extend(group)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
+            if name not in self._told:
+                self._told.add(name)
+                self._failed(f"state: {name}", error)
+        return taken
+
+    def _models(self, *, full: bool) -> Iterator[Part]:
+        roots = self._roots.all() if self._roots is not None else []
+        return components.model_parts(roots, self.found.all("optimizer"), full=full)
+
+    def _schedules(self) -> Iterator[Part]:
+        for index, schedule in enumerate(self.found.all("schedule")):
+            name = components.numbered("schedule", index)
+            yield components.schedule_part(name, schedule)
+
+    def _scalers(self) -> Iterator[Part]:
+        used = [scaler for scaler in self.found.all("scaler") if scaler.is_enabled()]
+        for index, scaler in enumerate(used):
+            name = components.numbered("scaler", index)
+            yield Part.of(name, scaler.state_dict(), with_size=False)

@@ -1,0 +1,166 @@
+"""Everything a probe watches beyond steps, losses and reports, as the plan asks for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chaos import declared
+from chaos.backends.train.cursor import Record
+from chaos.backends.train.job_files import JobFiles
+from chaos.backends.train.saves import Saves
+from chaos.backends.train.state.files import watch_files
+from chaos.backends.train.state.inputs import Given, InputWindow
+from chaos.backends.train.state.roots import Roots
+from chaos.backends.train.state.watch import StateWatch
+from chaos.model.event import Declared, PartUploaded, TrainFnEnded, WatchCost
+from chaos.model.scenario import Watch
+from chaos.run.file_digest import folder_digests
+
+
+class Watchers:
+    """State, inputs and files of one rank. Nothing is watched before `install`."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        record: Record,
+    ) -> None:
+        self.cost = record.cost
+        self._watch = watch
+        self._record = record
+        self._cursor, self._write, self._failed = record.cursor, record.write, record.failed
+        self._state: StateWatch | None = None
+        self._inputs: InputWindow | None = None
+        self._roots: Roots | None = None
+        self._files: JobFiles | None = None
+
+    def install(
+        self,
+        saves: Path,
+        *,
+        was_handed_none: bool,
+        strikes_in_save: Callable[[int], Callable[[], None] | None] | None,
+    ) -> None:
+        """Watch what torch does, where there is one.
+
+        `strikes_in_save` gives, for an epoch, what is to happen in the middle
+        of its first save; None where nothing ever is.
+        """
+        if self._watch.state:
+            declared.on_declare(self._declared)
+        try:
+            import torch  # noqa: F401
+        except ImportError:  # a boosting job has no state that is known here
+            return
+        self._install_modules()
+        if self._watch.files or strikes_in_save is not None:
+            self._install_files(saves, was_handed_none=was_handed_none)
+            if self._files is not None and strikes_in_save is not None:
+                self._files.halfway_of = strikes_in_save
+
+    @property
+    def given(self) -> Callable[[], Given] | None:
+        """What closes the window of inputs, where they are watched."""
+        return None if self._inputs is None else self._inputs.close
+
+    # -- told by the probe -----------------------------------------------------------------------
+
+    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - a torch Optimizer
+        """Look at what an optimizer step begins with."""
+        with self.cost.watching:
+            if self._files is not None:
+                self._files.step_begins()
+            if self._state is not None:
+                self._state.step_begins(optimizer)
+
+    def step_done(self) -> None:
+        """Look at what a step came to, after it was counted."""
+        self.cost.steps += 1
+        if self._files is not None:
+            self._files.step_done()
+        if self._state is not None:
+            self._state.step_done()
+        if self._roots is not None and self._roots.is_searching:
+            self._roots.end_search()
+
+    def report_begins(self) -> None:
+        """Settle where this rank stands, before its report is counted."""
+        if self._files is not None:
+            self._files.report_begun()
+
+    def report_begun(self) -> None:
+        """Look at what an epoch is left with, and say what watching it has cost."""
+        if self._state is not None:
+            self._state.report_begun()
+        cost, cursor = self.cost, self._cursor
+        self._write(
+            WatchCost(
+                **cursor.who(),
+                epoch=cursor.epoch,
+                steps=cost.steps,
+                watch_ns=cost.watching.spent_ns,
+                state_ns=cost.on_state.spent_ns,
+            )
+        )
+        cost.begin_anew()
+
+    def part_uploaded(self, folder: Path, checkpoint: str) -> None:
+        """Record what this rank is about to upload."""
+        if not self._watch.files:
+            return
+        with self.cost.watching:
+            self._write(
+                PartUploaded(
+                    **self._cursor.who(),
+                    epoch=self._cursor.epoch,
+                    checkpoint=checkpoint,
+                    files=folder_digests(folder),
+                )
+            )
+
+    def train_fn_ended(self, error: BaseException | None) -> None:
+        """Record that the train function is over."""
+        text = None if error is None else f"{type(error).__name__}: {error}"[:300]
+        self._write(TrainFnEnded(**self._cursor.place(), error=text))
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _declared(self, name: str) -> None:
+        try:
+            self._write(Declared(**self._cursor.who(), name=name))
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's call
+            self._failed("declare", error)
+
+    def _install_modules(self) -> None:
+        if self._watch.state:
+            self._state = StateWatch(self._record, every=self._watch.every)
+        if self._watch.inputs:
+            self._inputs = InputWindow()
+        if not (self._watch.state or self._watch.inputs):
+            return
+        self._roots = Roots(self._called, self._root_found, self._failed)
+        if self._state is not None:
+            self._state.install(self._roots)
+        state = self._state
+        self._roots.begin_search(lambda: [] if state is None else state.found.all("ema"))
+
+    def _install_files(self, saves: Path, *, was_handed_none: bool) -> None:
+        files = JobFiles(
+            self._record,
+            Saves(saves),
+            is_kept=self._watch.files,
+            may_move=was_handed_none and self._cursor.attempt > 0,
+        )
+        if self._roots is not None:
+            files.unhook = self._roots.without_hooks
+        watch_files(files)
+        self._files = files
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._inputs is not None:
+            with self.cost.watching:
+                self._inputs.called(args, kwargs)
+
+    def _root_found(self) -> None:
+        if self._state is not None:
+            self._state.root_found()

@@ -1,0 +1,201 @@
+"""A pyarrow file system that is another one, until a storage fault is due."""
+
+import errno
+import os
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from chaos.backends.train.wrapped.due import Desk, Layer, desk_of
+from chaos.backends.train.wrapped.streams import Full, Half, Late, Narrow
+from chaos.faults.corrupt_snapshot import CorruptSnapshot
+from chaos.faults.delayed_visibility import DelayedVisibility
+from chaos.faults.disk_full import DiskFull
+from chaos.faults.fail_upload import FailUpload
+from chaos.faults.slow_upload import SlowUpload
+from chaos.faults.torn_checkpoint import TornCheckpoint
+from chaos.model.fault_entry import Fault
+from chaos.model.plan import Op
+
+
+class Wrapped(fs.PyFileSystem):  # type: ignore[misc]
+    """Stands in for `inner`, in C++ as well, and answers questions about itself as `inner` would.
+
+    Ray 2.60 asks by `isinstance` whether storage is the local disk (then
+    `Checkpoint.as_directory()` copies nothing) or S3 (then uploads use one
+    thread); `__class__` answers that. Storage that shows things late says
+    that it is a `PyFileSystem`: on a local disk nobody would ask it.
+    """
+
+    def __init__(self, inner: fs.FileSystem, layer: Layer) -> None:
+        super().__init__(Delegate(inner, layer))
+        self.inner = inner
+        self.layer = layer
+
+    @property  # type: ignore[misc]  # asked, never set
+    def __class__(self) -> Any:  # noqa: ANN401 - a type
+        late = any(isinstance(op.fault, DelayedVisibility) for op in self.layer.ops)
+        return Wrapped if late else type(self.inner)
+
+    @property
+    def type_name(self) -> str:
+        """The wrapped one's own."""
+        return str(self.inner.type_name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Wrapped, (self.inner, self.layer)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.inner == innermost(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]  # as pyarrow's own have none
+
+
+def innermost(filesystem: Any) -> Any:  # noqa: ANN401 - anything that is compared
+    """Give what a file system wraps; itself where it wraps none."""
+    return filesystem.inner if issubclass(type(filesystem), Wrapped) else filesystem
+
+
+class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
+    """What C++ calls: asks the desk, then the wrapped file system.
+
+    Compression is off below: the layer above has seen to it by a file's name.
+    """
+
+    def __init__(self, inner: fs.FileSystem, layer: Layer) -> None:
+        self.inner = inner
+        self._layer = layer
+
+    @property
+    def _desk(self) -> Desk:
+        return desk_of(self._layer)  # one per process, and a process may be forked
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Delegate) and bool(self.inner == other.inner)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def get_type_name(self) -> str:
+        """Name the wrapped file system's type."""
+        return str(self.inner.type_name)
+
+    def normalize_path(self, path: str) -> str:
+        """Give a path as the wrapped file system spells it."""
+        return str(self.inner.normalize_path(path))
+
+    def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
+        """Say what there is at some paths; what is hidden is not there."""
+        found = self.inner.get_file_info(paths)
+        return [self._seen(info) for info in found]
+
+    def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+        """List a folder, without what is hidden."""
+        self._turn_away(selector.base_dir, is_error=not selector.allow_not_found)
+        found = self.inner.get_file_info(selector)
+        seen = [info for info in found if not self._desk.hides(info.path)]
+        for info in found:
+            if info not in seen:
+                self._turn_away(info.path, is_error=False)
+        return seen
+
+    def open_input_stream(self, path: str) -> Any:  # noqa: ANN401 - a NativeFile
+        """Open a file to be read from its beginning."""
+        self._turn_away(path)
+        return self.inner.open_input_stream(path, compression=None)
+
+    def open_input_file(self, path: str) -> Any:  # noqa: ANN401 - a NativeFile
+        """Open a file to be read anywhere."""
+        self._turn_away(path)
+        return self.inner.open_input_file(path)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def open_output_stream(self, path: str, metadata: Any) -> Any:  # noqa: ANN401 - a NativeFile
+        """Open a file to be written, through whatever is due on it."""
+        due = list(self._desk.due(path))
+        for op, fault in due:
+            self._refuse(op, fault, path)
+        file = self.inner.open_output_stream(path, compression=None, metadata=metadata)
+        for op, fault in due:
+            file = self._through(file, op, fault, path)
+        return file if isinstance(file, pa.NativeFile) else pa.PythonFile(file, mode="w")
+
+    def open_append_stream(self, path: str, metadata: Any) -> Any:  # noqa: ANN401 - a NativeFile
+        """Open a file to be written on at its end; no fault is due on that."""
+        return self.inner.open_append_stream(path, compression=None, metadata=metadata)
+
+    def create_dir(self, path: str, recursive: bool) -> None:  # noqa: FBT001 - pyarrow's signature
+        """Make a folder."""
+        self.inner.create_dir(path, recursive=recursive)
+
+    def move(self, source: str, destination: str) -> None:
+        """Rename, as atomically as the wrapped file system does."""
+        self.inner.move(source, destination)
+
+    def copy_file(self, source: str, destination: str) -> None:
+        """Copy a file within storage."""
+        self.inner.copy_file(source, destination)
+
+    def delete_file(self, path: str) -> None:
+        """Remove a file."""
+        self.inner.delete_file(path)
+
+    def delete_dir(self, path: str) -> None:
+        """Remove a folder and all in it."""
+        self.inner.delete_dir(path)
+
+    def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Empty a folder."""
+        self.inner.delete_dir_contents(path, missing_dir_ok=missing_dir_ok)
+
+    def delete_root_dir_contents(self) -> None:
+        """Empty the storage."""
+        self.inner.delete_dir_contents("/", accept_root_dir=True)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _seen(self, info: fs.FileInfo) -> fs.FileInfo:
+        if info.type == fs.FileType.NotFound or not self._desk.hides(info.path):
+            return info
+        self._turn_away(info.path, is_error=False)
+        return fs.FileInfo(info.path, fs.FileType.NotFound)
+
+    def _turn_away(self, path: str, *, is_error: bool = True) -> None:
+        op = self._desk.turned_away(path)
+        if op is None:
+            return
+        self._desk.record(op, path, "raised", "could not be seen yet")
+        if is_error:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def _refuse(self, op: Op, fault: Fault, path: str) -> None:
+        if isinstance(fault, DelayedVisibility):
+            self._desk.hide(op, path)
+        elif isinstance(fault, FailUpload):
+            self._desk.record(op, path, "raised", f"raised `{fault.error}`")
+            raise OSError(fault.error)
+
+    def _through(self, file: Any, op: Op, fault: Fault, path: str) -> Any:  # noqa: ANN401
+        place = (file, self._desk, op, path)
+        match fault:
+            case SlowUpload(delay_s=float(delay_s)):
+                return Late(*place, delay_s=delay_s)
+            case SlowUpload(bytes_per_s=int(bytes_per_s)):
+                return Narrow(*place, bytes_per_s=bytes_per_s)
+            case DiskFull(after_bytes=room):
+                return Full(*place, room=room)
+            case TornCheckpoint(worker_dies=dies):
+                return Half(*place, kills=dies)
+            case CorruptSnapshot():
+                return Half(*place)
+            case _:
+                return file

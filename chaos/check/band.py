@@ -1,0 +1,117 @@
+"""How far apart runs of one job lie when nothing is done to them: a band around each number.
+
+For jobs that do not repeat themselves to the last bit. Several clean runs are
+several draws of the same number; a struck run is one more, and must lie where
+one more draw would.
+
+The band of a number is a prediction interval for one further draw from a
+normal distribution (Hahn and Meeker, Statistical Intervals, 1991): mean ± z s
+sqrt(1 + 1/n). Five runs say little of one number's spread s, and neighbouring
+steps of all ranks have much the same, so s is pooled over a window of them. z
+is chosen so that a run with nothing wrong leaves one of all its bands once in
+a hundred runs (Bonferroni). Training amplifies rounding now and then, so a
+band is never narrower than twice the largest deviation seen in its window.
+To this the profile adds what it tolerates in any case.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TypeAlias
+
+from chaos.model.scenario import Profile, Tolerance
+
+RUNS_MIN = 5
+FALSE_ALARMS = 0.01
+WINDOW = 8  # places before and after
+WIDEST_TIMES = 2.0
+
+Key: TypeAlias = tuple[object, ...]
+
+# Absolute and relative, at the first step after a resume and later: NeMo Automodel's checkpoint
+# robustness profiles.
+PROFILES: Mapping[Profile, tuple[Tolerance, Tolerance]] = {
+    "strict": (Tolerance(absolute=1e-6), Tolerance(absolute=1e-6)),
+    "standard": (
+        Tolerance(absolute=1e-5, relative=2e-3),
+        Tolerance(absolute=5e-3, relative=2e-3),
+    ),
+    "relaxed": (
+        Tolerance(absolute=1e-4, relative=7.5e-3),
+        Tolerance(absolute=1e-2, relative=7.5e-3),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where a number may lie: `half` to either side of `middle`."""
+
+    middle: float
+    half: float
+
+    def holds(self, value: float) -> bool:
+        """Say whether a value lies in it; NaN lies only where the runs were NaN."""
+        if math.isnan(value) or math.isnan(self.middle):
+            return math.isnan(value) and math.isnan(self.middle)
+        if math.isinf(value) or math.isinf(self.middle):
+            return value == self.middle
+        return abs(value - self.middle) <= self.half
+
+    def widened(self, by: Tolerance) -> "Interval":
+        """Add what is tolerated in any case."""
+        return Interval(self.middle, self.half + by.absolute + by.relative * abs(self.middle))
+
+
+Series: TypeAlias = Mapping[int, Mapping[Key, Sequence[float]]]
+
+
+def learn(series: Series, *, compared: int) -> dict[Key, Interval]:
+    """Give the interval of each number.
+
+    `series` maps a position in training to the numbers there, each by its key
+    with one value per clean run; all have much the same spread (losses, or one
+    metric). `compared` is how many numbers will be held against their bands.
+    Raises `ValueError` for fewer than two runs.
+    """
+    places = sorted(series)
+    rows = [_Spread.of(series[place].values()) for place in places]
+    z = NormalDist().inv_cdf(1 - FALSE_ALARMS / (2 * max(1, compared)))
+    found = {}
+    for index, place in enumerate(places):
+        near = rows[max(0, index - WINDOW) : index + WINDOW + 1]
+        freedom = sum(row.freedom for row in near)
+        s = math.sqrt(sum(row.squares for row in near) / freedom) if freedom else 0.0
+        widest = max(row.widest for row in near)
+        for key, values in series[place].items():
+            if len(values) < 2:  # noqa: PLR2004 (one value has no spread)
+                raise ValueError(f"a band takes two runs or more, {key} has {len(values)}")
+            half = max(z * s * math.sqrt(1 + 1 / len(values)), WIDEST_TIMES * widest)
+            found[key] = Interval(_mean(values), half)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """The deviations of all numbers at one position from their means."""
+
+    squares: float
+    freedom: int
+    widest: float
+
+    @classmethod
+    def of(cls, numbers: Iterable[Sequence[float]]) -> "_Spread":
+        squares, freedom, widest = 0.0, 0, 0.0
+        for values in numbers:
+            if not all(math.isfinite(value) for value in values):
+                continue
+            apart = [value - _mean(values) for value in values]
+            squares += math.fsum(a * a for a in apart)
+            freedom += len(values) - 1
+            widest = max(widest, *(abs(a) for a in apart))
+        return cls(squares, freedom, widest)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if all(map(math.isfinite, values)) else values[0]

@@ -1,0 +1,94 @@
+"""Is every committed checkpoint whole, whenever storage was looked at?"""
+
+from collections.abc import Iterator
+
+from chaos.check.files import is_own
+from chaos.check.result import conclude, nothing_due, plural, unknown
+from chaos.check.stored import Stored, held_by, stored
+from chaos.check.trial import Course, Trial
+from chaos.model.event import PartUploaded, StorageSeen
+from chaos.model.verdict import Anomaly, CheckResult
+
+NAME = "checkpoints"
+
+
+def check(trial: Trial) -> CheckResult:
+    """Require that storage holds each committed checkpoint, file for file, until Ray removes it.
+
+    Looked at after each strike and when the run is over: the promise of
+    integrity (what was uploaded is what lies there, and nothing of another
+    attempt beside it: ray-project/ray#41700) and of durability (after the
+    first commit one whole checkpoint is always there). A file of the job's
+    own that cannot be read, so that the attempt dies of it, is no checkpoint
+    either: its writing was cut off, and it was trusted all the same
+    (huggingface/transformers#35782).
+    """
+    seen = list(trial.history.of(StorageSeen))
+    parts = trial.history.count(PartUploaded)
+    unreadable = list(_unreadable(trial))
+    due = _due(trial.reference) if trial.reference is not None else (False, False)
+    anomalies = [*_damaged(stored(trial.run), seen), *unreadable] if parts else unreadable
+    if not anomalies and due[0] and not seen:
+        return unknown(NAME, "nobody looked at the storage")
+    if not anomalies and due[1] and not parts and trial.run.lineage.commits:
+        return unknown(NAME, "what was uploaded was not seen")
+    loaded = sum(len(loads) for loads in trial.run.files.loads.values())
+    if not anomalies and (not seen or not parts) and not loaded:
+        return nothing_due(NAME, "no checkpoint was uploaded, or storage was not watched")
+    commits = sum(c.checkpoint is not None for c in trial.run.lineage.commits)
+    return conclude(
+        NAME,
+        anomalies=anomalies,
+        evidence=(len(seen) if parts else 0) + loaded,
+        summary=f"{plural(commits, 'checkpoint')} whole, each time of {len(seen)} that storage was "
+        "looked at",
+    )
+
+
+def _due(reference: Course) -> tuple[bool, bool]:
+    """Say whether the baseline's storage was looked at, and whether it saw uploads."""
+    looked = reference.history.count(StorageSeen) > 0
+    return looked, reference.history.count(PartUploaded) > 0
+
+
+def _damaged(known: Stored, seen: list[tuple[int, StorageSeen]]) -> Iterator[Anomaly]:
+    told: set[str] = set()
+    for number, storage in seen:
+        held = held_by(storage)
+        due = [c for c in known.due(number) if known.parts.get(c.checkpoint or "")]
+        wrong = [(c, what) for c in due if (what := known.damage(c, held)) is not None]
+        when = "when the run was over" if storage.op is None else f"after op {storage.op}"
+        for commit, what in wrong:
+            assert commit.checkpoint is not None
+            if commit.checkpoint in told:
+                continue
+            told.add(commit.checkpoint)
+            none = "; not one whole checkpoint was left" if len(wrong) == len(due) else ""
+            yield Anomaly(
+                message=f"{commit.checkpoint} of epoch {commit.epoch} was committed, and {when} "
+                f"it {what}{none}",
+                events=(commit.number, number),
+            )
+
+
+def _unreadable(trial: Trial) -> Iterator[Anomaly]:
+    files = trial.run.files
+    told: set[str] = set()
+    for (index, rank), loads in sorted(files.loads.items()):
+        attempt = next((a for a in trial.run.attempts if a.index == index), None)
+        failed = [(n, e) for n, e in loads if e.error is not None]
+        if attempt is None or not failed or index == 0 or rank in attempt.first_steps:
+            continue
+        number, load = failed[-1]
+        made_good = any(is_own(later) for n, later in loads if n > number)
+        torn = files.torn(load.path, before=number)
+        was_saved = any(s.path == load.path and s.number < number for s in files.saves)
+        if made_good or index in trial.hits or not was_saved or load.path in told:
+            continue
+        told.add(load.path)
+        why = "" if torn is None else f", whose writing by rank {torn.rank} was cut off"
+        yield Anomaly(
+            message=f"rank {rank} could not read {load.path}{why}, and attempt {index} ended on "
+            f"it ({load.error}): write to a temporary name, then rename",
+            events=(*((torn.number,) if torn else ()), number),
+        )

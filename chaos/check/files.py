@@ -1,0 +1,125 @@
+"""The files that a job writes and reads itself, as rows."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from chaos.check.attempt import Attempt
+from chaos.model.event import FileLoaded, FileSaveBegun, FileSaved, ReportBegun
+from chaos.model.history import History
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """One file that a rank wrote; `digest` is None where its end was not seen."""
+
+    number: int
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    path: str
+    digest: str | None
+
+    @property
+    def series(self) -> str:
+        """The name that it shares with its like: its path without the numbers in it."""
+        return re.sub(r"\d+", "#", self.path)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """When it was written, as epoch and finished steps of it."""
+        return self.epoch, self.step
+
+
+@dataclass(frozen=True)
+class Files:
+    """What one history tells of files."""
+
+    history: History
+    attempts: Sequence[Attempt]
+
+    @cached_property
+    def saves(self) -> tuple[Save, ...]:
+        """Every file whose writing began, in that order."""
+        ends: dict[tuple[int, int, str], list[tuple[int, FileSaved]]] = {}
+        for number, done in self.history.of(FileSaved):
+            ends.setdefault((done.attempt, done.rank, done.path), []).append((number, done))
+        found = []
+        for number, e in self.history.of(FileSaveBegun):
+            over = ends.get((e.attempt, e.rank, e.path), [])
+            end = over.pop(0) if over else None
+            at = number if end is None else end[0]
+            digest = end[1].digest if end else None
+            found.append(Save(at, e.attempt, e.rank, e.epoch, e.step, e.path, digest))
+        return tuple(sorted(found, key=lambda save: save.number))
+
+    @cached_property
+    def loads(self) -> Mapping[tuple[int, int], Sequence[tuple[int, FileLoaded]]]:
+        """The files that a rank read before its first step, by (attempt, rank)."""
+        first = {a.index: a.first_steps for a in self.attempts}
+        found: dict[tuple[int, int], list[tuple[int, FileLoaded]]] = {}
+        for number, e in self.history.of(FileLoaded):
+            until = first.get(e.attempt, {}).get(e.rank)
+            if until is None or number < until:
+                found.setdefault((e.attempt, e.rank), []).append((number, e))
+        return found
+
+    @cached_property
+    def _last_signs(self) -> Mapping[tuple[int, int], int]:
+        """The last step or report of each rank, by (attempt, rank)."""
+        found: dict[tuple[int, int], int] = {}
+        for attempt in self.attempts:
+            for steps in attempt.by_epoch.values():
+                key = (attempt.index, steps[-1].rank)
+                found[key] = max(found.get(key, -1), steps[-1].number)
+        for number, e in self.history.of(ReportBegun):
+            key = (e.attempt, e.rank)
+            found[key] = max(found.get(key, -1), number)
+        return found
+
+    def published(self, *, before: int) -> Iterator[Save]:
+        """Give the files that were there for certain at one moment.
+
+        A rank that trained on after it wrote a file had put it in its place;
+        a fault may come between the writing and the renaming.
+        """
+        for save in self.saves:
+            went_on = self._last_signs.get((save.attempt, save.rank), -1) > save.number
+            if save.number < before and save.digest is not None and went_on:
+                yield save
+
+    def torn(self, path: str, *, before: int) -> Save | None:
+        """Give the last save of a path, if its end was never seen."""
+        last = None
+        for save in self.saves:
+            if save.number < before and save.path == path:
+                last = save
+        return last if last is not None and last.digest is None else None
+
+    def origin(self, load: FileLoaded) -> Save | None:
+        """Find the save that wrote what was read."""
+        if load.saved_attempt is None:
+            return None
+        key = (load.saved_attempt, load.saved_rank, load.saved_epoch, load.saved_step)
+        for save in reversed(self.saves):
+            same = (save.attempt, save.rank, save.epoch, save.step) == key
+            if same and save.digest == load.digest:
+                return save
+        return None
+
+    def newest_loaded(self, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
+        """Give the youngest file of this run that a rank read before its first step."""
+        read = [(n, e) for n, e in self.loads.get((attempt, rank), ()) if is_own(e)]
+        return max(read, key=lambda item: place_of(item[1]), default=None)
+
+
+def is_own(load: FileLoaded) -> bool:
+    """Say whether a file was saved in this run, and could be read."""
+    return load.error is None and load.saved_epoch is not None
+
+
+def place_of(load: FileLoaded) -> tuple[int, int]:
+    """Give when the file was saved, as epoch and finished steps of it."""
+    return load.saved_epoch or 0, load.saved_step or 0

@@ -1,0 +1,59 @@
+"""What a person can do about a part of the state that did not come back."""
+
+from collections.abc import Sequence
+
+from chaos.check.components import Row
+from chaos.check.result import ranks
+from chaos.check.sightings import holds_nothing
+from chaos.model.event import Component
+
+_NORMS = ("model", "optimizer", "averaged model")
+_VERBS = {
+    "not restored": "is not restored",
+    "reset": "is back at its first value",
+    "different": "is not what it was",
+}
+_FIXES = {
+    "model": "`model.load_state_dict` was not called, matched no name (`strict=False`, a `module.` "
+    "prefix), or came before the model was built anew",
+    "optimizer": "`optimizer.load_state_dict` was not called, or came before the optimizer was "
+    "given its parameters",
+    "optimizer settings": "the optimizer's settings were set anew after its state was loaded, or "
+    "its state was not loaded",
+    "schedule": "`scheduler.load_state_dict` was not called, or its state was saved before "
+    "`scheduler.step()`",
+    "scaler": "`scaler.load_state_dict` was not called, or the scaler was made after it",
+    "averaged model": "the averaged weights, and how many they average, belong in the checkpoint; "
+    "they were built anew from the model",
+    "declared": "it belongs in the checkpoint, and was not saved or not loaded",
+    "rng": "every rank saves its own generators' state, and sets it after all else that draws "
+    "from them",
+}
+
+
+def sentence(rows: Sequence[Row]) -> str:
+    """Say of one component, of all the ranks that show it alike, what is wrong and why likely."""
+    row = rows[0]
+    where = f"the resume at epoch {row.epoch}" + (f", step {row.step}" if row.step else "")
+    who = ranks([of.rank for of in rows])
+    verb = _VERBS[row.standing]
+    fix = _FIXES.get(row.group, _FIXES["declared"])
+    return f"{who}: {row.component} {verb} after {where}: {values(row)}; {fix}"
+
+
+def values(row: Row) -> str:
+    """Say what a component was in the baseline, and what it is here."""
+    due, ours = value(row.due, row.group), value(row.ours, row.group)
+    if due == ours or not due:
+        return f"{ours or 'what it holds'} here, but not the same to the last bit"
+    return f"{due} in the baseline, {ours or 'something else'} here"
+
+
+def value(part: Component | None, group: str) -> str:
+    """Give a component's size as a person reads it; nothing where it has none."""
+    if part is None or holds_nothing(part):
+        return "empty" if part is not None else "missing"
+    if part.size is None:
+        return ""
+    size = part.size if isinstance(part.size, str) else f"{part.size:.4g}"
+    return f"norm {size}" if group in _NORMS else size

@@ -1,0 +1,94 @@
+"""What storage held, beside what was committed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from chaos.check.attempt import Commit
+from chaos.check.trial import Course
+from chaos.model.event import CheckpointDeleted, PartUploaded, StorageSeen
+from chaos.model.history import History
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The commits of one history, the files that belong to each, and what became of them."""
+
+    history: History
+    commits: Sequence[Commit]
+
+    @cached_property
+    def parts(self) -> Mapping[str, Sequence[PartUploaded]]:
+        """The parts that were uploaded, by checkpoint."""
+        found: dict[str, list[PartUploaded]] = {}
+        for _, part in self.history.of(PartUploaded):
+            found.setdefault(part.checkpoint, []).append(part)
+        return found
+
+    @cached_property
+    def deleted(self) -> Mapping[str, int]:
+        """The checkpoints that Ray removed, each with its event's number."""
+        return {gone.checkpoint: number for number, gone in self.history.of(CheckpointDeleted)}
+
+    def due(self, before: int) -> list[Commit]:
+        """Give the commits that storage must hold at one moment, oldest first.
+
+        One that Ray removes at some time may be on its way out as soon as a
+        newer one is there.
+        """
+        there = [c for c in self.commits if c.number < before and c.checkpoint is not None]
+        newest = there[-1].checkpoint if there else None
+        found = []
+        for commit in there:
+            gone_at = self.deleted.get(commit.checkpoint or "")
+            if gone_at is None or (commit.checkpoint == newest and gone_at > before):
+                found.append(commit)
+        return found
+
+    def damage(self, commit: Commit, held: Mapping[str, Mapping[str, str]]) -> str | None:
+        """Say what is wrong with a checkpoint as storage holds it, None if nothing is."""
+        assert commit.checkpoint is not None
+        files = held.get(commit.checkpoint)
+        if files is None:
+            return "is gone"
+        due: dict[str, set[str]] = {}
+        others: set[str] = set()
+        for part in self.parts.get(commit.checkpoint, ()):
+            if part.attempt != commit.attempt:
+                others |= set(part.files)
+                continue
+            for path, digest in part.files.items():
+                due.setdefault(path, set()).add(digest)
+        missing = sorted(set(due) - set(files))
+        changed = sorted(path for path in set(due) & set(files) if files[path] not in due[path])
+        mixed = sorted((others & set(files)) - set(due))
+        for words, paths in (
+            ("lacks", missing),
+            ("has another", changed),
+            ("was mixed with", mixed),
+        ):
+            if paths:
+                more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+                return f"{words} {paths[0]}{more}"
+        return None
+
+
+def stored(course: Course) -> Stored:
+    """Give what is known of a course's checkpoints."""
+    commits = sorted((c for a in course.attempts for c in a.commits), key=lambda c: c.number)
+    return Stored(course.history, commits)
+
+
+def held_by(seen: StorageSeen) -> dict[str, dict[str, str]]:
+    """Give what storage held, by checkpoint and path."""
+    return {found.name: found.files for found in seen.checkpoints}
+
+
+def kept_at_the_end(course: Course) -> tuple[int, Mapping[str, int]] | None:
+    """Give the committed checkpoints that were left, with their epochs; None: nobody looked."""
+    last = [(n, seen) for n, seen in course.history.of(StorageSeen) if seen.op is None]
+    epochs = {c.checkpoint: c.epoch for a in course.attempts for c in a.commits if c.checkpoint}
+    if not last:
+        return None
+    number, seen = last[-1]
+    return number, {c.name: epochs[c.name] for c in seen.checkpoints if c.name in epochs}

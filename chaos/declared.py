@@ -1,0 +1,40 @@
+"""What a job says of its own state: `chaos.declare("sampler", sampler)`.
+
+A training script may call it whether or not chaos is running: outside of a
+run it does nothing. Nothing heavy is imported here.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+TOKEN_ENV = "CHAOS_RUN_TOKEN"  # noqa: S105 - marks a run's processes; not a secret
+
+_declared: dict[str, Any] = {}
+_listeners: list[Callable[[str], None]] = []
+
+
+def declare(name: str, obj: Any) -> None:  # noqa: ANN401 - whatever holds state
+    """Name a part of the job's state, so that chaos compares it across restarts.
+
+    `obj` has a `state_dict()`, or is a dict, list, tensor, number or string, or
+    is a function without arguments that gives one. It is looked at as each
+    epoch begins and ends; a name that is declared again means the new object.
+    """
+    if TOKEN_ENV not in os.environ:
+        return
+    _declared[name] = obj
+    for listener in _listeners:
+        listener(name)
+
+
+def declared_parts() -> list[tuple[str, Any]]:
+    """Give what was declared in this process, in the order of the names."""
+    return sorted(_declared.items())
+
+
+def on_declare(listener: Callable[[str], None]) -> None:
+    """Have a function called with each name that is declared; told of those declared already."""
+    _listeners[:] = [listener]
+    for name in _declared:
+        listener(name)

@@ -1,0 +1,30 @@
+"""What was just written cannot be seen yet, as on storage that is only eventually consistent."""
+
+from pydantic import Field, NonNegativeInt
+
+from chaos.faults.armed import arm
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+
+class DelayedVisibility(Record):
+    """Hide what the rank's next upload writes from all who list or read it, for a time.
+
+    Only whoever looks in that time is harmed: a worker that is to resume from
+    the hidden checkpoint gets `FileNotFoundError`, which costs one failure for
+    each attempt that tries. Landed when the wrapped file system has turned
+    somebody away. Storage that shows things late is no local disk:
+    `Checkpoint.as_directory()` downloads from it.
+    """
+
+    for_s: float = Field(gt=0, le=600, description="seconds from when somebody first looks for it")
+    rank: NonNegativeInt | None = Field(
+        default=None, description="whose upload; left out: the rank that the trigger names"
+    )
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Arm it while the worker is held."""
+        return arm(world, victim, release)
+
+    def __str__(self) -> str:
+        return f"delayed_visibility ({self.for_s:g} s)"

@@ -1,0 +1,32 @@
+"""There is no room left on the storage."""
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from chaos.faults.armed import arm
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+
+class DiskFull(Record):
+    """Let the rank's next uploads write so many bytes, and raise `ENOSPC` at the next one.
+
+    `report()` raises, which costs one failure, and what was written stays.
+    Landed when the wrapped file system raised it.
+    """
+
+    after_bytes: NonNegativeInt = Field(
+        default=0, description="room that is left for each of these uploads"
+    )
+    times: PositiveInt = Field(
+        default=1, description="uploads of the rank that fail, until there is room again"
+    )
+    rank: NonNegativeInt | None = Field(
+        default=None, description="whose uploads; left out: the rank that the trigger names"
+    )
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Arm it while the worker is held."""
+        return arm(world, victim, release)
+
+    def __str__(self) -> str:
+        return f"disk_full (after {self.after_bytes} bytes)"

@@ -1,0 +1,39 @@
+"""A worker hangs: its process lives and answers, and its training goes no further."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from chaos.faults.order import Hang
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+PROOF_WITHIN_S = 30.0
+
+
+class HangWorker(Record):
+    """Block the train function at the place, until its process is killed.
+
+    `where: python` waits in the interpreter; `where: collective` in native code of
+    torch.distributed, for a peer that never comes. Either way the rank never
+    enters its next collective, and its actor still answers Ray. Landed when
+    the worker has said that it goes no further.
+    """
+
+    where: Literal["python", "collective"] = "python"
+    ranks: Literal["one", "all"] = Field(
+        default="one", description="`all`: every rank, at the same place"
+    )
+    rank: ClassVar[None] = None
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Let the worker go with the order to hang, and wait for its last word."""
+        order = Hang(self.where)
+        release(order=order)
+        where = "Python" if self.where == "python" else "torch.distributed"
+        if world.has_obeyed(order, within_s=PROOF_WITHIN_S):
+            return Outcome("ok", f"rank {victim.rank} hangs in {where}")
+        return Outcome("fail", f"rank {victim.rank} was told to hang in {where}, and did not")
+
+    def __str__(self) -> str:
+        return f"hang_worker ({self.where}{', all ranks' if self.ranks == 'all' else ''})"

@@ -1,0 +1,45 @@
+"""What a worker can be told to do to itself, at the place where it is held.
+
+The answer to a worker's arrival carries it. The worker says when it has begun
+to obey, by the order's token.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+from uuid import uuid4
+
+
+def _token() -> str:
+    return uuid4().hex
+
+
+@dataclass(frozen=True)
+class Raise:
+    """Raise `InjectedError` out of the call that stands at the place."""
+
+    message: str
+    token: str = field(default_factory=_token)
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Delay each of the next `steps` steps, for ever where that is None.
+
+    By `delay_s` seconds, or so that a step takes `factor` times as long.
+    """
+
+    delay_s: float | None
+    factor: float | None
+    steps: int | None
+    token: str = field(default_factory=_token)
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Go no further: in Python, or in native code that waits for a peer."""
+
+    where: Literal["python", "collective"]
+    token: str = field(default_factory=_token)
+
+
+Order: TypeAlias = Raise | Slow | Hang

@@ -1,0 +1,46 @@
+"""A worker stands still and lives: a machine that swaps, a debugger, a stuck volume."""
+
+from pydantic import Field, NonNegativeInt
+
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+PROOF_WITHIN_S = 5.0
+FOR_EVER_S = 1e6
+
+
+class PauseWorker(Record):
+    """Stop the worker's process (SIGSTOP), and let it go on later (SIGCONT).
+
+    Landed when the process is stopped. It is healed after `for_s` seconds, and
+    at the end of the run in any case.
+    """
+
+    for_s: float | None = Field(
+        default=None, gt=0, le=3600, description="left out: until the end of the run"
+    )
+    rank: NonNegativeInt | None = Field(
+        default=None, description="the worker to stop; left out: the rank that the trigger names"
+    )
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Stop the process while it is held; the gate that opens then finds it stopped."""
+        del release
+        world.signal_worker(victim, "STOP")
+        name = f"pid {victim.pid} of rank {victim.rank}"
+        if world.worker_is_stopped(victim, within_s=PROOF_WITHIN_S):
+            return Outcome("ok", f"{name} is stopped")
+        return Outcome("fail", f"{name} is not stopped after {PROOF_WITHIN_S:g} s")
+
+    def heal(self, world: World, victim: Victim) -> str:
+        """Let the process go on, when its time is over or the run is."""
+        waited = world.let_pass(FOR_EVER_S if self.for_s is None else self.for_s)
+        when = f"after {self.for_s:g} s" if waited and self.for_s else "at the end of the run"
+        try:
+            world.signal_worker(victim, "CONT")
+        except ProcessLookupError:
+            return f"pid {victim.pid} had ended {when}; there was nothing to heal"
+        return f"pid {victim.pid} goes on {when}"
+
+    def __str__(self) -> str:
+        return f"pause_worker ({'for ever' if self.for_s is None else f'{self.for_s:g} s'})"

@@ -1,0 +1,32 @@
+"""A step that no attempt survives: a sample that crashes the process, a bug at one place."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from chaos.faults.kill_worker import KillWorker
+from chaos.faults.raise_in_worker import RaiseInWorker
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+
+class PoisonStep(Record):
+    """Kill every attempt at the same place; a retry cannot help.
+
+    The job must stop once its retry budget is spent. Each of its strikes has
+    the proof of what it does: the process is gone, or Ray has recorded it.
+    """
+
+    by: Literal["kill", "raise"] = Field(
+        default="kill", description="the process is killed, or the train function raises"
+    )
+    rank: ClassVar[None] = None
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Strike the attempt that has come to the place."""
+        if self.by == "kill":
+            return KillWorker().strike(world, victim, release)
+        return RaiseInWorker(message="a poisoned step").strike(world, victim, release)
+
+    def __str__(self) -> str:
+        return f"poison_step ({self.by})"

@@ -1,0 +1,48 @@
+"""The training code itself fails, as it does from bad data or a broken batch."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, NonNegativeInt
+
+from chaos.faults.order import Raise
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+PROOF_WITHIN_S = 30.0
+ERROR = "InjectedError"
+
+
+class RaiseInWorker(Record):
+    """Raise an exception in the train function, at the place.
+
+    Landed when Ray has recorded a failure of the attempt that names it; a job
+    that catches it was not failed.
+    """
+
+    message: str = Field(default="injected by chaos", min_length=1, max_length=200)
+    ranks: Literal["one", "all"] = Field(
+        default="one", description="`all`: every rank raises as it comes to the same place"
+    )
+    attempts: tuple[NonNegativeInt, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="the attempts in which it raises; left out: once, when the place is reached",
+    )
+    rank: ClassVar[None] = None
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Let the worker go with the order to raise, and wait for Ray's word of it."""
+        release(order=Raise(self.message))
+        errors = world.failure_of(victim, within_s=PROOF_WITHIN_S)
+        who = f"rank {victim.rank}"
+        if errors is None:
+            told = f"{who} was told to raise, and Ray recorded no failure of attempt"
+            return Outcome("fail", f"{told} {victim.attempt}: was the exception caught?")
+        named = [rank for rank, error in sorted(errors.items()) if ERROR in error]
+        if not named:
+            return Outcome("info", f"{who} was told to raise, and Ray recorded another error")
+        where = " and ".join(f"rank {rank}" for rank in named)
+        return Outcome("ok", f"Ray recorded {ERROR} of {where}")
+
+    def __str__(self) -> str:
+        return f"raise_in_worker{' (all ranks)' if self.ranks == 'all' else ''}"

@@ -1,0 +1,41 @@
+"""Storage answers late, or takes few bytes a second."""
+
+from typing import Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from chaos.faults.armed import arm
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+
+class SlowUpload(Record):
+    """Let the rank's next uploads take their time; the job only waits.
+
+    Landed when the wrapped file system has waited.
+    """
+
+    bytes_per_s: PositiveInt | None = Field(
+        default=None, description="all files of the upload together"
+    )
+    delay_s: float | None = Field(
+        default=None, gt=0, le=600, description="before the first byte of the upload"
+    )
+    times: PositiveInt = Field(default=1, description="uploads of the rank that are slow")
+    rank: NonNegativeInt | None = Field(
+        default=None, description="whose uploads; left out: the rank that the trigger names"
+    )
+
+    @model_validator(mode="after")
+    def _names_one_pace(self) -> Self:
+        if (self.bytes_per_s is None) == (self.delay_s is None):
+            raise ValueError("slow_upload needs either bytes_per_s or delay_s")
+        return self
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Arm it while the worker is held."""
+        return arm(world, victim, release)
+
+    def __str__(self) -> str:
+        pace = f"{self.bytes_per_s} bytes/s" if self.delay_s is None else f"{self.delay_s:g} s late"
+        return f"slow_upload ({pace})"

@@ -1,0 +1,33 @@
+"""Half of a checkpoint's file is in storage, and the rest is not."""
+
+from pydantic import Field, NonNegativeInt
+
+from chaos.faults.armed import arm
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+
+class TornCheckpoint(Record):
+    """Keep the first half of what the rank's next upload writes, and say nothing of the rest.
+
+    The upload seems to succeed, Ray commits the checkpoint, and whoever loads
+    it finds half of it: nothing is charged for it until then. With
+    `worker_dies` the worker is killed at the half instead, so that the
+    checkpoint is never committed: one failure. Landed when the wrapped file
+    system has written a half.
+    """
+
+    file: str = Field(
+        default="*", min_length=1, description="which files of the upload, by name; `*` matches any"
+    )
+    worker_dies: bool = False
+    rank: NonNegativeInt | None = Field(
+        default=None, description="whose upload; left out: the rank that the trigger names"
+    )
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Arm it while the worker is held."""
+        return arm(world, victim, release)
+
+    def __str__(self) -> str:
+        return "torn_checkpoint" + (" (worker dies)" if self.worker_dies else "")

@@ -1,0 +1,175 @@
+"""What a job's state was: digests of its parts, its inputs, its files, what storage held.
+
+A digest is 16 hexadecimal digits over canonical bytes: two are equal if, and
+for all purposes only if, what they stand for is equal to the last bit. They
+are compared within one device type only.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from chaos.model.events.base import Event
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of a job's state, such as `model`, `optimizer.momentum_buffer` or `rng.torch`.
+
+    `digest` is empty where the part holds nothing (an optimizer that was never
+    stepped). `size` is the L2 norm of tensors or the value of a single number,
+    None where neither has a meaning (a generator's state). `count`: tensors,
+    or entries, in it.
+    """
+
+    name: str
+    digest: str
+    size: float | str | None = None
+    count: int = 1
+
+
+class StateSeen(Event, frozen=True, kw_only=True):
+    """The state of one rank at one moment.
+
+    `entered`: just before the first optimizer step of an epoch in an attempt
+    (`step` counts the finished steps of the epoch: 0 at its head). `step`:
+    after a step that was sampled. `left`: when `report()` was entered.
+    """
+
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    moment: Literal["entered", "step", "left"]
+    components: tuple[Component, ...]
+
+
+class Inputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What the model was given for one optimizer step, all micro-batches together.
+
+    `count`: samples, 0 where they cannot be told apart. `digest` covers values
+    and order. `samples` holds 8 hexadecimal digits per sample, in order,
+    whatever the batch it came in; None where the step's samples are more than
+    512 or cannot be told apart.
+    """
+
+    count: int
+    digest: str
+    samples: str | None = None
+
+
+class FileSaveBegun(Event, frozen=True, kw_only=True):
+    """The train function began to write a file with `torch.save`."""
+
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    path: str
+
+
+class FileSaved(Event, frozen=True, kw_only=True):
+    """The file is written; `digest` covers its bytes."""
+
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    path: str
+    digest: str
+    bytes: int
+
+
+class FileLoaded(Event, frozen=True, kw_only=True):
+    """The train function read a file with `torch.load`.
+
+    `saved_*` tell when a file of these bytes was saved in this run, by which
+    rank; None where it was not. `error`: loading raised.
+    """
+
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    path: str
+    digest: str
+    saved_attempt: int | None = None
+    saved_rank: int | None = None
+    saved_epoch: int | None = None
+    saved_step: int | None = None
+    error: str | None = None
+
+
+class PartUploaded(Event, frozen=True, kw_only=True):
+    """One rank's part of a checkpoint, as it was on the worker's own disk before its upload.
+
+    `files` maps a path within the checkpoint to the digest of its bytes.
+    """
+
+    attempt: int
+    rank: int
+    epoch: int
+    checkpoint: str
+    files: dict[str, str]
+
+
+class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One checkpoint directory in the run's storage; `files` as in `PartUploaded`."""
+
+    name: str
+    files: dict[str, str]
+
+
+class StorageSeen(Event, frozen=True, kw_only=True):
+    """What the run's storage held when op `op` had struck; None: when the run was over."""
+
+    op: int | None
+    checkpoints: tuple[StoredCheckpoint, ...]
+
+
+class CheckpointDeleted(Event, frozen=True, kw_only=True):
+    """Ray's controller removed a checkpoint that retention does not keep."""
+
+    attempt: int
+    checkpoint: str
+
+
+class Declared(Event, frozen=True, kw_only=True):
+    """The job named a part of its state with `chaos.declare`."""
+
+    attempt: int
+    rank: int
+    name: str
+
+
+class TrainFnEnded(Event, frozen=True, kw_only=True):
+    """A rank's train function returned; `error`: it raised."""
+
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    error: str | None = None
+
+
+class WatchCost(Event, frozen=True, kw_only=True):
+    """What watching cost one rank in one epoch: nanoseconds in all, and those for state."""
+
+    attempt: int
+    rank: int
+    epoch: int
+    steps: int
+    watch_ns: int
+    state_ns: int
+
+
+class Repositioned(Event, frozen=True, kw_only=True):
+    """A rank found its place in a file of its own: it goes on after `step` of `epoch`.
+
+    Only before the first step of an attempt; `path` is the file that told it.
+    """
+
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    path: str

@@ -1,0 +1,105 @@
+"""One entry of a scenario's faults: where, and what. A new fault is a line here."""
+
+from typing import Self, TypeAlias
+
+from pydantic import model_validator
+
+from chaos.faults.corrupt_snapshot import CorruptSnapshot
+from chaos.faults.delayed_visibility import DelayedVisibility
+from chaos.faults.disk_full import DiskFull
+from chaos.faults.fail_upload import FailUpload
+from chaos.faults.hang_worker import HangWorker
+from chaos.faults.kill_node import KillNode
+from chaos.faults.kill_worker import KillWorker
+from chaos.faults.pause_worker import PauseWorker
+from chaos.faults.poison_step import PoisonStep
+from chaos.faults.preempt_node import PreemptNode
+from chaos.faults.raise_in_worker import RaiseInWorker
+from chaos.faults.slow_upload import SlowUpload
+from chaos.faults.slow_worker import SlowWorker
+from chaos.faults.torn_checkpoint import TornCheckpoint
+from chaos.model.trigger import Trigger
+from chaos.record import Record
+
+Fault: TypeAlias = (
+    KillWorker
+    | RaiseInWorker
+    | PauseWorker
+    | SlowWorker
+    | HangWorker
+    | PoisonStep
+    | KillNode
+    | PreemptNode
+    | FailUpload
+    | SlowUpload
+    | TornCheckpoint
+    | DiskFull
+    | DelayedVisibility
+    | CorruptSnapshot
+)
+
+
+class FaultEntry(Record):
+    """One fault at one place; exactly one fault key."""
+
+    at: Trigger
+    kill_worker: KillWorker | None = None
+    raise_in_worker: RaiseInWorker | None = None
+    pause_worker: PauseWorker | None = None
+    slow_worker: SlowWorker | None = None
+    hang_worker: HangWorker | None = None
+    poison_step: PoisonStep | None = None
+    kill_node: KillNode | None = None
+    preempt_node: PreemptNode | None = None
+    fail_upload: FailUpload | None = None
+    slow_upload: SlowUpload | None = None
+    torn_checkpoint: TornCheckpoint | None = None
+    disk_full: DiskFull | None = None
+    delayed_visibility: DelayedVisibility | None = None
+    corrupt_snapshot: CorruptSnapshot | None = None
+
+    @model_validator(mode="after")
+    def _names_one_fault(self) -> Self:
+        if len(self._named()) != 1:
+            given = ", ".join(self._named()) or "none"
+            raise ValueError(f"an entry needs exactly one of {', '.join(FAULTS)}; it has {given}")
+        return self
+
+    def _named(self) -> list[str]:
+        return [name for name in FAULTS if getattr(self, name) is not None]
+
+    @property
+    def kind(self) -> str:
+        """The fault's key in YAML, such as `kill_worker`."""
+        return self._named()[0]
+
+    @property
+    def fault(self) -> Fault:
+        """The fault itself."""
+        fault: Fault = getattr(self, self.kind)
+        return fault
+
+    @property
+    def victim_rank(self) -> int | None:
+        """The rank that is struck: the fault's own, or the trigger's."""
+        return self.at.rank if self.fault.rank is None else self.fault.rank
+
+    @property
+    def orders_all(self) -> bool:
+        """Whether every rank is told, at the place, to do something to itself."""
+        fault = self.fault
+        return isinstance(fault, RaiseInWorker | SlowWorker | HangWorker) and fault.ranks == "all"
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the place may strike in several attempts, instead of once in the run."""
+        raises = self.raise_in_worker
+        return self.poison_step is not None or (raises is not None and raises.attempts is not None)
+
+    def may_strike(self, attempt: int) -> bool:
+        """Say whether the fault is meant for an attempt."""
+        raises = self.raise_in_worker
+        return raises is None or raises.attempts is None or attempt in raises.attempts
+
+
+FAULTS = tuple(name for name in FaultEntry.model_fields if name != "at")

@@ -1,0 +1,82 @@
+"""The diagnosis of a resume as rows: one per part of the state, ranks that agree together."""
+
+from dataclasses import dataclass
+
+from chaos.check.result import ranks
+from chaos.model.diagnosis import Part, Resume, Standing
+
+# How a standing looks; what differed and mattered to nothing is told, and is not red.
+_TONES: dict[Standing, str] = {
+    "restored": "good",
+    "reset": "bad",
+    "not restored": "bad",
+    "different": "bad",
+    "not compared": "open",
+}
+
+
+@dataclass(frozen=True)
+class PartRow:
+    """One part of the state as the ranks named in `who` found it."""
+
+    group: str
+    component: str
+    standing: str
+    tone: str
+    who: str
+    ours: str
+    baseline: str
+
+
+@dataclass(frozen=True)
+class ResumeTable:
+    """One resume: a title, a sentence, and its parts."""
+
+    title: str
+    sentence: str
+    tone: str
+    rows: tuple[PartRow, ...]
+
+
+def resume_table(resume: Resume) -> ResumeTable:
+    """Give the table of one resume."""
+    place = f"epoch {resume.epoch}" + (f", step {resume.step}" if resume.step else "")
+    start = f" with {resume.checkpoint}" if resume.checkpoint else " without a checkpoint"
+    return ResumeTable(
+        title=f"Attempt {resume.attempt} went on at {place}{start}",
+        sentence=resume.sentence[:1].upper() + resume.sentence[1:].removesuffix(".") + ".",
+        tone="good" if resume.sound else "bad",
+        rows=rows(resume),
+    )
+
+
+def rows(resume: Resume) -> tuple[PartRow, ...]:
+    """Give the parts of one resume in the order of its diagnosis, ranks that agree in one row."""
+    everyone = {part.rank for part in resume.parts}
+    alike: dict[tuple[str, str, Standing, bool, str, str], list[int]] = {}
+    for part in resume.parts:
+        alike.setdefault(_look(part), []).append(part.rank)
+    return tuple(
+        PartRow(
+            group=group,
+            component=component,
+            standing=standing if matters else f"{standing}, without consequence",
+            tone=_TONES[standing] if matters else "open",
+            who="all ranks" if set(who) == everyone and len(who) > 1 else ranks(who),
+            ours=ours,
+            baseline=baseline,
+        )
+        for (group, component, standing, matters, ours, baseline), who in alike.items()
+    )
+
+
+def lost(resume: Resume) -> tuple[PartRow, ...]:
+    """Give the rows of what did not come back and mattered."""
+    return tuple(row for row in rows(resume) if row.tone == "bad")
+
+
+def _look(part: Part) -> tuple[str, str, Standing, bool, str, str]:
+    """Give what makes two ranks' parts one row; norms of shards that came back may differ."""
+    same = part.standing in ("restored", "not compared")
+    values = ("", "") if same else (part.ours, part.baseline)
+    return (part.group, part.component, part.standing, part.matters, *values)

@@ -1,0 +1,28 @@
+"""Where a worker waits until a strike lets it go."""
+
+import threading
+
+from chaos.faults.order import Order
+
+
+class Gate:
+    """Opened once, with what the worker that waits is to do to itself."""
+
+    def __init__(self) -> None:
+        self._opened = threading.Event()
+        self._order: Order | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the worker may go on."""
+        return self._opened.is_set()
+
+    def open(self, order: Order | None) -> None:
+        """Let the worker go on."""
+        self._order = order
+        self._opened.set()
+
+    def wait(self, limit_s: float) -> Order | None:
+        """Wait until the gate is open; gives the order."""
+        self._opened.wait(limit_s)
+        return self._order

@@ -1,0 +1,90 @@
+"""What a told run writes down and keeps: events, checkpoints in storage, files of its own."""
+
+from dataclasses import dataclass, field
+
+from chaos.model import event as ev
+from chaos.model.history import Entry
+from tests.check.script import MS, Script
+from tests.check.watching import digest
+
+
+@dataclass
+class Ledger:
+    """`registered`: the checkpoints that Ray knows; `saved`: (attempt, epoch) of own files."""
+
+    script: Script
+    now_ns: int = 1_000_000_000
+    attempt: int = 0
+    resume_at: int = 0
+    entries: list[Entry] = field(default_factory=list)
+    storage: dict[str, dict[str, str]] = field(default_factory=dict)
+    registered: list[str] = field(default_factory=list)
+    saved: list[tuple[int, int]] = field(default_factory=list)
+
+    def say(self, source: str, *events: ev.AnyEvent, ms: float = 1) -> None:
+        for event in events:
+            self.now_ns += int(ms * MS)
+            seq = len(self.entries)
+            self.entries.append(Entry(time_ns=self.now_ns, source=source, seq=seq, what=event))
+
+    def pid(self, rank: int) -> int:
+        return 1000 * (self.attempt + 1) + rank
+
+    def worker(self, rank: int, *events: ev.AnyEvent) -> None:
+        self.say(f"worker-{self.pid(rank)}", *events)
+
+    def upload(self, name: str | None, place: dict[str, int]) -> None:
+        if name is None or not self.script.watch:
+            return
+        rank, epoch = place["rank"], place["epoch"]
+        files = {f"rank_{rank}.pt": digest("part", rank, epoch)}
+        self.storage.setdefault(name, {}).update(files)
+        part = ev.PartUploaded(**place, checkpoint=name, files=files)
+        self.say(f"worker-{self.pid(rank)}", part, ms=0)
+
+    def register(self, name: str | None) -> None:
+        """Remove what a new checkpoint replaces, before it is recorded, as Ray does."""
+        if name is None:
+            return
+        self.registered.append(name)
+        while self.script.keep is not None and len(self.registered) > self.script.keep:
+            gone = self.registered.pop(0)
+            self.storage.pop(gone, None)
+            self.say("controller-9", ev.CheckpointDeleted(attempt=self.attempt, checkpoint=gone))
+
+    def look(self, op: int | None) -> None:
+        if self.script.watch:
+            found = tuple(
+                ev.StoredCheckpoint(name=name, files=dict(files))
+                for name, files in sorted(self.storage.items())
+            )
+            self.say("harness", ev.StorageSeen(op=op, checkpoints=found), ms=0)
+
+    def save(self, rank: int, epoch: int) -> None:
+        place = {"attempt": self.attempt, "rank": rank, "epoch": epoch, "step": self.script.steps}
+        path = f"/own/rank{rank}_{epoch}.pt"
+        self.worker(
+            rank,
+            ev.FileSaveBegun(**place, path=path),
+            ev.FileSaved(**place, path=path, digest=digest("file", rank, epoch), bytes=100),
+        )
+
+    def load(self, rank: int) -> None:
+        """Read the newest file that every rank has, and go on after it."""
+        epoch = self.resume_at - 1
+        attempt = next(of for of, saved in reversed(self.saved) if saved == epoch)
+        loaded = ev.FileLoaded(
+            attempt=self.attempt,
+            rank=rank,
+            epoch=0,
+            step=0,
+            path=f"/own/rank{rank}_{epoch}.pt",
+            digest=digest("file", rank, epoch),
+            saved_attempt=attempt,
+            saved_rank=rank,
+            saved_epoch=epoch,
+            saved_step=self.script.steps,
+        )
+        place = {"rank": rank, "epoch": self.resume_at, "step": 0}
+        moved = ev.Repositioned(attempt=self.attempt, path=loaded.path, **place)
+        self.worker(rank, loaded, moved)

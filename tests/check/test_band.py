@@ -1,0 +1,187 @@
+"""Bands: jobs that do not repeat themselves are not blamed for it, and defects still show."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.check.band import Interval, Series, learn
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.history import Baseline, History
+from chaos.model.scenario import Tolerance
+from chaos.model.verdict import CheckResult, Verdict
+from tests.check.story import Story, Strike
+
+STORY = Story(strikes=(Strike(epoch=2, step=3, rank=1),), watch=False)
+
+
+def noisy(history: History, seed: int, *, part: float = 1e-3, since: int = 0) -> History:
+    """Give a history whose losses are off by a part that grows with training, as rounding does.
+
+    `since` shifts them for good from that attempt on: a defect of 5 %.
+    """
+    draws = random.Random(seed)
+    entries = []
+    for entry in history:
+        what = entry.what
+        if isinstance(what, ev.StepDone) and what.losses is not None:
+            off = draws.gauss(0, part * (1 + what.epoch))
+            wrong = 1.05 if since and what.attempt >= since else 1.0
+            losses = tuple(float(loss) * (1 + off) * wrong for loss in what.losses)
+            what = msgspec.structs.replace(what, losses=losses)
+        entries.append(msgspec.structs.replace(entry, what=what))
+    return History(entries)
+
+
+def clean(count: int, *, part: float = 1e-3) -> Baseline:
+    return Baseline([noisy(STORY.baseline(), seed, part=part) for seed in range(count)])
+
+
+def verdict(history: History, baseline: History, **expect: Any) -> Verdict:
+    return judge(STORY.plan(**expect), history, baseline)
+
+
+def trajectory(found: Verdict) -> CheckResult:
+    return next(result for result in found.results if result.check == "trajectory")
+
+
+def test_a_job_that_does_not_repeat_itself_is_judged_by_its_band() -> None:
+    found = verdict(noisy(STORY.history(), 99), clean(5), band="strict")
+
+    assert found.validity == "valid", found.headline
+    assert "within the band of 5 clean runs" in found.headline
+
+
+def test_no_one_in_many_struck_runs_is_blamed() -> None:
+    baseline = clean(5)
+
+    found = [verdict(noisy(STORY.history(), seed), baseline, band="strict") for seed in range(60)]
+
+    assert [v.headline for v in found if v.validity == "invalid"] == []
+
+
+def test_a_defect_wider_than_the_band_is_found() -> None:
+    found = verdict(noisy(STORY.history(), 99, since=1), clean(5), band="strict")
+
+    assert [result.check for result in found.broken] == ["trajectory"]
+
+
+def test_the_summary_says_how_large_a_defect_the_band_would_hide() -> None:
+    strict = trajectory(verdict(noisy(STORY.history(), 99), clean(5), band="strict"))
+    relaxed = trajectory(verdict(noisy(STORY.history(), 99), clean(5), band="relaxed"))
+
+    assert "would not be seen" in strict.summary
+    hidden = [float(str(r.measures["hidden_relative_median"])) for r in (strict, relaxed)]
+    assert 1e-3 < hidden[0] < hidden[1]
+
+
+def test_four_baselines_are_too_few_to_learn_from() -> None:
+    found = trajectory(verdict(noisy(STORY.history(), 99), clean(4), band="standard"))
+
+    assert found.validity == "unknown"
+    assert found.summary == "a band takes 5 baselines, and there are 4"
+
+
+def test_a_job_noisier_than_its_baselines_showed_is_not_known_to_be_right_or_wrong() -> None:
+    found = trajectory(verdict(noisy(STORY.history(), 99, part=0.5), clean(5), band="strict"))
+
+    assert found.validity == "unknown"
+    assert "`expect.band` is too narrow" in found.summary
+
+
+def test_a_metric_that_is_mostly_noise_is_left_out_by_name() -> None:
+    def timed(history: History, seed: int) -> History:
+        draws = random.Random(seed)
+        entries = []
+        for entry in history:
+            what = entry.what
+            if isinstance(what, ev.Committed):
+                metrics = tuple({**m, "seconds": draws.uniform(1, 9)} for m in what.metrics)
+                what = msgspec.structs.replace(what, metrics=metrics)
+            entries.append(msgspec.structs.replace(entry, what=what))
+        return History(entries)
+
+    baseline = Baseline([timed(run, seed) for seed, run in enumerate(clean(5).runs)])
+
+    found = verdict(timed(noisy(STORY.history(), 9), 9), baseline, band="strict")
+
+    assert found.validity == "valid", found.headline
+    assert trajectory(found).measures["metrics_not_compared"] == "seconds"
+
+
+# -- the arithmetic ------------------------------------------------------------------------------
+
+FINITE = st.floats(-1e6, 1e6)
+
+
+@given(st.lists(st.lists(FINITE, min_size=5, max_size=5), min_size=1, max_size=30))
+def test_every_number_that_was_learnt_from_lies_in_its_band(numbers: list[list[float]]) -> None:
+    series: Series = {place: {(place,): values} for place, values in enumerate(numbers)}
+
+    bands = learn(series, compared=len(numbers))
+
+    for place, values in enumerate(numbers):
+        band = bands[(place,)]
+        slack = Tolerance(absolute=1e-9 * max(1.0, *map(abs, values)))
+        assert all(band.widened(slack).holds(value) for value in values)
+
+
+@given(st.lists(FINITE, min_size=2, max_size=6), st.integers(1, 1000), st.integers(1, 1000))
+def test_the_more_is_compared_the_wider_is_the_band(
+    values: Sequence[float], few: int, more: int
+) -> None:
+    narrow, wide = (
+        learn({0: {("x",): values}}, compared=count)[("x",)].half
+        for count in sorted((few, few + more))
+    )
+
+    assert narrow <= wide
+
+
+@given(FINITE, st.integers(2, 6))
+def test_runs_that_agree_leave_no_band(value: float, runs: int) -> None:
+    band = learn({0: {("x",): [value] * runs}}, compared=10)[("x",)]
+
+    assert band.half <= 1e-9 * max(1.0, abs(value))
+
+
+def test_the_width_of_a_band_follows_from_the_spread_of_its_runs() -> None:
+    # Two runs, s = sqrt(2); 2.5758 is the normal quantile for one false alarm in 100, two-sided.
+    narrow = learn({0: {("x",): [1.0, 3.0]}}, compared=1)[("x",)]
+    # Five runs, s = 0.5477, and the farthest of them lies 0.8 from the mean.
+    wide = learn({0: {("x",): [2.0, 2.0, 2.0, 3.0, 2.0]}}, compared=1)[("x",)]
+
+    assert narrow.middle == 2.0
+    assert narrow.half == pytest.approx(2.5758 * 2**0.5 * 1.5**0.5, 1e-4)
+    assert wide.middle == pytest.approx(2.2)
+    assert wide.half == pytest.approx(2 * 0.8)
+
+
+def test_the_spread_is_pooled_over_eight_places_to_either_side() -> None:
+    series: dict[int, dict[tuple[object, ...], list[float]]] = {
+        place: {(place,): [1.0, 1.0]} for place in range(18)
+    }
+    series[9] = {(9,): [1.0, 3.0]}
+
+    bands = learn(series, compared=18)
+
+    assert [place for place in range(18) if bands[(place,)].half > 0] == list(range(1, 18))
+
+
+def test_one_run_has_no_spread() -> None:
+    with pytest.raises(ValueError, match="two runs or more"):
+        learn({0: {("x",): [1.0]}}, compared=1)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_number_is_held_only_by_its_like(value: float) -> None:
+    band = learn({0: {("x",): [value, value]}}, compared=1)[("x",)]
+
+    assert band.holds(value)
+    assert not band.holds(1.0)
+    assert not Interval(1.0, 0.5).holds(value)

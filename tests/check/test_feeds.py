@@ -1,0 +1,219 @@
+"""What the model was given: sample-order, samples, batch, and the cursor that inputs tell of."""
+
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.scenario import Tolerance
+from chaos.model.verdict import Verdict
+from tests.check.shorthand import plan_of, told_in
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, result_on, verdict_on, without
+from tests.check.watching import inputs
+
+KILLED = Story((Strike(2, 3, 1),))
+# Two reports an epoch of four steps: a checkpoint in the middle of each.
+MIDWAY = "g s:a s:b r c s:c s:d r c s:d s:a r c s:b s:c r c ."
+
+
+def verdict(run: str, baseline: str = MIDWAY) -> Verdict:
+    return judge(plan_of(run), told_in(run), told_in(baseline))
+
+
+def given(history: History, of: int, epoch: int) -> History:
+    """Tell that from attempt 1 on an epoch was given the inputs of another."""
+
+    def fed(done: ev.StepDone) -> ev.Inputs:
+        return inputs(of, done.step, done.rank, ranks=KILLED.ranks, steps=KILLED.steps)
+
+    where = lambda e: e.attempt == 1 and e.epoch == epoch  # noqa: E731 (one word of a line)
+    return changed(history, ev.StepDone, where, inputs=fed)
+
+
+def test_an_epoch_in_the_order_of_another_is_named() -> None:
+    verdict = verdict_on(KILLED, given(KILLED.history(), of=0, epoch=2))
+
+    assert verdict.broken[0].check == "sample-order"
+    assert "epoch 2 was trained in the order of epoch 0" in verdict.headline
+    assert "(ranks 0 and 1)" in verdict.headline
+    (resume,) = verdict.diagnosis
+    order = [(p.standing, p.ours) for p in resume.parts if p.group == "data order"]
+    assert order == [("reset", "epoch 0"), ("reset", "epoch 0")]
+
+
+def test_an_order_that_was_drawn_anew_is_told_with_its_first_step() -> None:
+    verdict = verdict_on(KILLED, given(KILLED.history(), of=77, epoch=3))
+
+    assert verdict.broken[0].check == "sample-order"
+    assert "epoch 3 was given the baseline's samples in another order, from step 1" in (
+        verdict.headline
+    )
+
+
+def test_an_order_that_the_baseline_never_had_is_other_inputs_in_the_diagnosis() -> None:
+    (resume,) = verdict_on(KILLED, given(KILLED.history(), of=77, epoch=2)).diagnosis
+
+    order = [(p.standing, p.ours) for p in resume.parts if p.group == "data order"]
+    assert order == [("different", "other inputs"), ("different", "other inputs")]
+
+
+def test_steps_that_were_watched_in_neither_run_are_not_counted_as_compared() -> None:
+    def unwatched(history: History) -> History:
+        return changed(history, ev.StepDone, lambda e: e.epoch in (0, 3), inputs=None)
+
+    results = judge(
+        KILLED.plan(), unwatched(KILLED.history()), unwatched(KILLED.baseline())
+    ).results
+
+    order = next(r for r in results if r.check == "sample-order")
+    assert order.measures == {"inputs_compared": 24, "control_inputs": 18}
+
+
+def test_a_batch_whose_losses_were_never_resolved_is_judged_by_its_samples() -> None:
+    where = lambda e: (e.attempt, e.rank, e.epoch, e.step) == (1, 1, 2, 4)  # noqa: E731
+    fewer = inputs(2, 4, 1, ranks=KILLED.ranks, steps=KILLED.steps)
+    history = changed(
+        KILLED.history(),
+        ev.StepDone,
+        where,
+        losses=None,
+        inputs=ev.Inputs(count=1, digest=fewer.digest, samples=fewer.samples),
+    )
+
+    result = result_on("batch", KILLED, history)
+
+    assert "step 4 of epoch 2 saw 3 samples in" in result.summary
+
+
+def test_inputs_that_nothing_seeds_are_not_compared() -> None:
+    def fed(done: ev.StepDone) -> ev.Inputs:
+        epoch = done.epoch + 50
+        return inputs(epoch, done.step, done.rank, ranks=KILLED.ranks, steps=KILLED.steps)
+
+    history = changed(KILLED.history(), ev.StepDone, inputs=fed)
+
+    order, samples = (
+        result_on("sample-order", KILLED, history),
+        result_on("samples", KILLED, history),
+    )
+    assert (order.validity, samples.validity) == ("unknown", "valid")
+    assert "nothing seeds their order" in order.summary
+    tolerant = result_on("sample-order", KILLED, history, loss_tolerance=Tolerance(relative=0.1))
+    assert tolerant.validity == "valid"
+
+
+def test_samples_that_are_drawn_with_replacement_and_no_seed_are_not_compared() -> None:
+    def fed(done: ev.StepDone) -> ev.Inputs:
+        step = 1 + done.step // 2
+        return inputs(done.epoch, step, done.rank, ranks=KILLED.ranks, steps=KILLED.steps)
+
+    history = changed(KILLED.history(), ev.StepDone, inputs=fed)
+
+    assert result_on("samples", KILLED, history).validity == "unknown"
+    tolerant = result_on("samples", KILLED, history, loss_tolerance=Tolerance(relative=0.1))
+    assert (tolerant.validity, tolerant.evidence) == ("valid", 0)
+
+
+def test_a_job_that_goes_back_to_the_head_of_an_epoch_trained_steps_again() -> None:
+    found = verdict("g s:a s:b r c s:c s:d r c s:d s:a r c s:b x g<c2 s:d s:a r c s:b s:c r c .")
+
+    assert found.broken[0].check == "cursor"
+    assert "at epoch 3 it was given the inputs that the baseline has 2 steps before" in (
+        found.headline
+    )
+
+
+def test_a_finished_epoch_that_is_trained_again_is_a_step_back() -> None:
+    base = "g s:ab s:cd r c s:da s:bc r c s:bd s:ac r c ."
+    found = verdict("g s:ab s:cd r c s:da s:bc r c s:bd x g<c1 s:da s:bc r c s:bd s:ac r c .", base)
+
+    assert found.broken[0].check == "cursor"
+    assert (
+        "attempt 1 went back: at epoch 2 it was given the inputs that the baseline has 2 steps "
+        "before that place; they were trained again"
+    ) in found.headline
+
+
+def test_an_epoch_that_is_left_out_is_a_step_ahead() -> None:
+    base = "g s:ab s:cd r c s:da s:bc r c s:bd s:ac r c ."
+    found = verdict("g s:ab s:cd r c s:da x g<c0 s:bd s:ac r c .", base)
+
+    assert found.broken[0].check == "cursor"
+    assert "attempt 1 went ahead" in found.headline
+
+
+def test_an_epoch_without_its_first_step_is_not_said_to_be_in_its_own_order() -> None:
+    base = "g s:a s:b s:c r c s:d s:e s:f r c ."
+    found = verdict("g s:a s:b s:c r c s:d x g<c0 s:e s:f r c .", base)
+
+    assert found.validity == "invalid"
+    assert not any("order of epoch 1" in result.summary for result in found.results)
+
+
+def test_samples_that_are_missing_and_repeated_are_counted() -> None:
+    def fed(done: ev.StepDone) -> ev.Inputs:
+        return inputs(2, 1, done.rank, ranks=KILLED.ranks, steps=KILLED.steps)
+
+    where = lambda e: (e.attempt, e.epoch, e.step) == (1, 2, 4)  # noqa: E731 (one word of a line)
+    history = changed(KILLED.history(), ev.StepDone, where, inputs=fed)
+
+    verdict = verdict_on(KILLED, history)
+
+    assert verdict.broken[0].check == "samples"
+    assert "epoch 2: of 24 samples, 4 were never trained, and 4 once too often" in verdict.headline
+
+
+def test_where_no_epoch_was_finished_on_both_sides_samples_are_not_known_to_be_right() -> None:
+    baseline = without(KILLED.baseline(), ev.Committed)
+    hung = without(KILLED.history(), ev.FitReturned)
+
+    results = judge(KILLED.plan(), hung, baseline).results
+
+    assert next(r for r in results if r.check == "samples").validity == "unknown"
+
+
+def test_at_least_once_forgives_what_was_lost_and_no_more() -> None:
+    base = "g s:ab s:cd r c s:da s:bc r c ."
+    run = "g s:ab s:cd r c s:da x g<c0 s:da s:bca r c ."
+    twice = "g s:ab s:cd r c s:da x g<c0 s:da s:bcadabcd r c ."
+
+    def samples(line: str, **expect: str) -> str:
+        results = judge(plan_of(line, **expect), told_in(line), told_in(base)).results
+        return next(r.validity for r in results if r.check == "samples")
+
+    assert samples(run) == "invalid"
+    assert samples(run, sampling="at_least_once") == "valid"
+    assert samples(twice, sampling="at_least_once") == "invalid"
+
+
+def test_samples_that_the_baseline_never_saw_are_augmented_anew() -> None:
+    base = "g s:ab s:cd r c s:ef s:gh r c ."
+    found = verdict("g s:ab s:cd r c s:ef x g<c0 s:uv s:wx r c .", base)
+
+    assert "samples" not in [result.check for result in found.broken]
+
+
+def test_fewer_micro_batches_are_a_smaller_batch() -> None:
+    base = "g s:ab*2 s:cd*2 r c s:ab*2 s:cd*2 r c ."
+    found = verdict("g s:ab*2 s:cd*2 r c s:ab*2 x g<c0 s:a s:cd*2 r c .", base)
+
+    assert found.broken[0].check == "batch"
+    assert "step 1 of epoch 1 saw 2 samples in 2 micro-batches, in the baseline 4 samples in 4" in (
+        found.headline
+    )
+
+
+def test_batches_that_vary_by_themselves_are_not_compared() -> None:
+    base = "g s*2 s r c s*2 s r c ."
+    found = verdict("g s s*2 r c s x g<c0 s s*2 r c .", base)
+
+    assert "batch" not in [result.check for result in found.broken]
+
+
+def test_inputs_that_were_not_watched_are_not_due() -> None:
+    unwatched = Story(KILLED.strikes, watch=False)
+
+    for check in ("samples", "sample-order"):
+        assert result_on(check, unwatched).validity == "valid"
+        assert result_on(check, unwatched).evidence == 0
+        blind = changed(KILLED.history(), ev.StepDone, inputs=None)
+        assert result_on(check, KILLED, blind).validity == "unknown"

@@ -1,0 +1,98 @@
+"""An attempt that comes back beside the next one: single-writer."""
+
+import msgspec
+import pytest
+
+from chaos.model import event as ev
+from chaos.model.history import Entry, History
+from tests.check.story import Story, Strike
+from tests.check.tamper import result_on, rows, told
+
+KILLED = Story((Strike(2, 3, 1),))
+SECOND_NS = 1_000_000_000
+STEP = ev.StepDone(attempt=0, rank=1, epoch=2, step=4, losses=(1.0,))
+COMMIT = ev.Committed(attempt=0, epoch=2, checkpoint=None, metrics=())
+REPORT = ev.ReportReturned(attempt=0, rank=1, epoch=2)
+
+
+def comes_back(late_ns: int, *signs: ev.AnyEvent) -> History:
+    """Tell that attempt 0 did something so long after the first step of attempt 1."""
+    history = KILLED.history()
+    (began, *_) = rows(history, ev.StepDone, lambda e: e.attempt == 1)
+    at_ns = history.time_ns(began) + late_ns
+    late = [Entry(time_ns=at_ns, source="worker-1001", seq=0, what=sign) for sign in signs]
+    return History([*history, *late])
+
+
+@pytest.mark.parametrize(
+    ("late_ns", "validity"), [(SECOND_NS, "valid"), (SECOND_NS + 1, "invalid")]
+)
+def test_a_worker_that_is_being_ended_has_a_second_for_what_it_has_in_hand(
+    late_ns: int, validity: str
+) -> None:
+    assert result_on("single-writer", KILLED, comes_back(late_ns, STEP)).validity == validity
+
+
+@pytest.mark.parametrize(
+    ("sign", "words"),
+    [(STEP, "a step of rank 1"), (COMMIT, "a commit"), (REPORT, "a report of rank 1")],
+)
+def test_every_kind_of_late_work_is_named(sign: ev.AnyEvent, words: str) -> None:
+    result = result_on("single-writer", KILLED, comes_back(3 * SECOND_NS, sign))
+
+    assert result.summary == (
+        f"attempt 0 was still at work 3.0 s after the next one made its first step: {words}"
+    )
+    assert len(result.anomalies[0].events) == 2
+
+
+def test_a_file_of_an_ended_attempt_is_late_work() -> None:
+    place = {"attempt": 0, "rank": 1, "epoch": 2, "step": 3, "path": "/own/late.pt"}
+    begun = ev.FileSaveBegun(**place)  # type: ignore[arg-type]
+    saved = ev.FileSaved(**place, digest="aa", bytes=1)  # type: ignore[arg-type]
+
+    result = result_on("single-writer", KILLED, comes_back(2 * SECOND_NS, begun, saved))
+
+    assert result.summary.endswith(": a file of rank 1")
+
+
+def test_it_is_the_very_next_attempt_that_must_be_alone() -> None:
+    story = Story((Strike(1, 3, 1), Strike(3, 2, 0)))
+    history = story.history()
+    (began, *_) = rows(history, ev.StepDone, lambda e: e.attempt == 1)
+    late_ns = history.time_ns(began) + 2 * SECOND_NS
+    late = Entry(time_ns=late_ns, source="worker-1001", seq=0, what=STEP)
+
+    result = result_on("single-writer", story, History([*history, late]))
+
+    assert "attempt 0 was still at work 2.0 s after" in result.summary
+    assert result.anomalies[0].events == (began, len(history))
+
+
+def test_two_processes_for_one_rank_of_an_attempt_are_named() -> None:
+    history = KILLED.history()
+    first = next(e for _, e in history.of(ev.WorkerStarted) if (e.attempt, e.rank) == (1, 0))
+    twin = ev.WorkerStarted(
+        attempt=1,
+        rank=0,
+        world_size=2,
+        pid=first.pid + 100,
+        node_id=first.node_id,
+        checkpoint=first.checkpoint,
+        epoch=first.epoch,
+    )
+
+    result = result_on("single-writer", KILLED, comes_back(0, twin))
+
+    assert result.summary == (
+        f"two processes were rank 0 of attempt 1: pids {first.pid} and {twin.pid}"
+    )
+
+
+def test_two_processes_for_one_rank_are_named_where_nothing_restarted() -> None:
+    history = Story().history()
+    twins = [msgspec.structs.replace(e, pid=e.pid + 9) for _, e in history.of(ev.WorkerStarted)]
+
+    result = result_on("single-writer", Story(), told(history, twins[0]))
+
+    assert result.summary == "two processes were rank 0 of attempt 0: pids 1000 and 1009"

@@ -1,0 +1,287 @@
+"""Jobs that keep files of their own, and what storage holds."""
+
+import pytest
+
+from chaos.check.judge import judge
+from chaos.check.trial import Course
+from chaos.model import event as ev
+from chaos.model.scenario import Retention
+from chaos.model.verdict import Verdict
+from tests.check.shorthand import plan_of, told_in
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, result_on, rows, told, trial_of, verdict_on, without
+
+OWN = Story((Strike(2, 3, 1),), files=True)
+KEPT = Story((Strike(2, 3, 1),), keep=1)
+BASELINE = "g s w:f_1 s r c- s w:f_2 s r c- s w:f_10 s r c- s w:f_11 s r c- ."
+
+
+def verdict(run: str, baseline: str = BASELINE) -> Verdict:
+    return judge(plan_of(run), told_in(run), told_in(baseline))
+
+
+def test_a_rank_that_finds_its_place_in_a_file_goes_on_there() -> None:
+    trial = trial_of(OWN)
+    (restart,) = trial.restarts
+
+    assert restart.attempt.place == (2, 0)
+    assert [c.epoch for c in trial.run.lineage.commits] == [0, 1, 2, 3]
+    assert restart.lost_steps == {0: 3, 1: 3}
+    assert verdict_on(OWN).validity == "valid"
+
+
+def test_a_rank_may_go_on_within_an_epoch() -> None:
+    history = changed(OWN.history(), ev.Repositioned, step=2)
+    history = without(history, ev.StepDone, lambda e: (e.attempt, e.epoch) == (1, 2) and e.step < 3)
+
+    trial = trial_of(OWN, history)
+
+    assert trial.restarts[0].lost_steps == {0: 1, 1: 1}
+    assert {s.attempt for s in trial.run.lineage.steps[0, 2]} == {0, 1}
+    assert trial.run.lineage.count(0, 2) == 6
+    for check in ("cursor", "watched", "epochs", "samples", "sample-order", "trajectory"):
+        assert result_on(check, OWN, history).validity == "valid", check
+
+
+def test_the_newest_by_name_is_not_the_newest() -> None:
+    found = verdict("g s w:f_1 s r c- s w:f_2 s r c- s w:f_10 s r c- s x g l:f_2 s s r c- .")
+
+    assert found.broken[0].check == "resume-point"
+    assert (
+        "rank 0 resumed from f_2, saved at epoch 1, step 1; f_10 of epoch 2, step 1 was there"
+        in found.broken[0].summary
+    )
+
+
+def test_a_file_that_may_not_have_been_renamed_need_not_be_read() -> None:
+    found = verdict("g s w:f_1 s r c- s w:f_2 x g l:f_1 s s r c- .")
+
+    assert "resume-point" not in [result.check for result in found.broken]
+
+
+def test_a_job_that_reads_none_of_its_files_started_from_scratch() -> None:
+    found = verdict("g s w:f_1 s r c- s w:f_2 s r c- s x g s s r c- s s r c- .")
+
+    assert found.broken[0].check == "resume-point"
+    assert "attempt 1 started from scratch, although f_2 of epoch 1, step 1 was there" in (
+        found.headline
+    )
+
+
+def test_ranks_that_read_files_of_different_ages_do_not_agree() -> None:
+    history = changed(
+        OWN.history(), ev.FileLoaded, lambda e: e.rank == 1, saved_epoch=0, path="/own/rank1_0.pt"
+    )
+
+    found = verdict_on(OWN, history)
+
+    assert found.broken[0].check == "agreement"
+    assert "the ranks of attempt 1 read files of different ages: rank 0 /own/rank0_1.pt" in (
+        found.headline
+    )
+
+
+def test_ranks_that_go_on_at_different_places_do_not_agree() -> None:
+    history = changed(OWN.history(), ev.Repositioned, lambda e: e.rank == 1, epoch=1)
+
+    assert "went on at several places" in result_on("agreement", OWN, history).summary
+
+
+def test_a_file_whose_writing_was_cut_off_is_named_with_its_path() -> None:
+    found = verdict("g s w:f s r c- s s r c- s v:f x g l:f! g l:f! L")
+
+    assert found.broken[0].check == "checkpoints"
+    assert (
+        "rank 0 could not read f, whose writing by rank 1 was cut off, and attempt 1 ended on it "
+        "(EOFError: ran out of input): write to a temporary name, then rename"
+    ) in found.broken[0].summary
+    assert len(found.broken[0].anomalies) == 1
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "g l:pretrained s w:f s r c- s s r c- s v:f x g l:f! g l:f! L",
+        "g l:pretrained! s w:f s r c- s s r c- s v:f x g l:other! l:f! g l:f! L",
+        "g s w:f s r c- s s r c- s v:f x g l:f! x g l:f! L",
+    ],
+)
+def test_a_read_that_failed_is_found_after_others_that_are_no_matter(run: str) -> None:
+    results = verdict(run).results
+
+    assert "could not read f, whose writing by rank 1 was cut off" in (
+        next(r.summary for r in results if r.check == "checkpoints")
+    )
+
+
+def test_a_file_is_there_when_its_writing_is_over() -> None:
+    history = told_in("g s w:f s r c- .")
+
+    assert [save.number for save in Course(history).files.saves] == rows(history, ev.FileSaved)
+
+
+def test_a_job_that_falls_back_to_an_older_file_is_right() -> None:
+    base = "g s w:f_1 s r c- s s r c- s w:f_2 s r c- ."
+    found = verdict("g s w:f_1 s r c- s s r c- s v:f_2 x g l:f_2! l:f_1 s s r c- .", base)
+
+    assert not {"checkpoints", "start-decision", "resume-point"} & {r.check for r in found.broken}
+
+
+def test_a_file_that_was_never_whole_is_no_place_to_go_on_from() -> None:
+    found = verdict("g s s r c- s v:f x g l:f s s r c- .")
+
+    assert found.broken[0].check == "committed-only"
+    assert "went on from f, whose writing by rank 1 was never finished" in found.headline
+
+
+def test_a_failed_load_is_named_before_all_that_follows_from_it() -> None:
+    found = verdict("g s s r c s x g<c0 l:m.pt! s s r c s s r c .", "g s s r c s s r c .")
+
+    assert found.broken[0].check == "start-decision"
+
+
+def test_what_a_job_may_lose_follows_from_its_own_saves() -> None:
+    assert result_on("lost-work", OWN).validity == "valid"
+    early = changed(OWN.history(), ev.Repositioned, epoch=0)
+    assert "15 finished steps" in result_on("lost-work", OWN, early).summary
+
+
+def test_a_file_from_elsewhere_is_not_the_runs_own() -> None:
+    files = Course(told_in("g s w:f_1 s r c- s x g l:pretrained s s r c- .")).files
+
+    assert files.loads[1, 0]
+    assert files.newest_loaded(1, 0) is None
+
+
+def test_of_two_files_of_one_moment_the_one_that_was_read_is_told_by_its_digest() -> None:
+    files = Course(told_in("g s w:model w:optimizer s r c- s x g l:model s s r c- .")).files
+    ((_, load),) = files.loads[1, 0]
+
+    origin = files.origin(load)
+
+    assert origin is not None
+    assert origin.path == "model"
+
+
+# -- storage -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("story", [KEPT, Story(KEPT.strikes), Story(KEPT.strikes, keep=2)])
+def test_what_ray_keeps_is_whole_and_enough(story: Story) -> None:
+    for check in ("checkpoints", "retention", "ack"):
+        assert result_on(check, story).validity == "valid"
+        assert result_on(check, story).evidence
+
+
+def test_a_checkpoint_that_is_gone_is_missed() -> None:
+    story = Story(KEPT.strikes)
+    history = changed(
+        story.history(), ev.StorageSeen, lambda e: e.op is None, checkpoints=lambda e: ()
+    )
+
+    summary = result_on("checkpoints", story, history).summary
+
+    assert "when the run was over it is gone; not one whole checkpoint was left" in summary
+
+
+def test_every_checkpoint_that_is_damaged_is_named_once() -> None:
+    story = Story(KEPT.strikes)
+
+    def gone(seen: ev.StorageSeen) -> tuple[ev.StoredCheckpoint, ...]:
+        damaged = {"checkpoint_0_0"} | ({"checkpoint_1_2"} if seen.op is None else set())
+        return tuple(found for found in seen.checkpoints if found.name not in damaged)
+
+    history = changed(story.history(), ev.StorageSeen, checkpoints=gone)
+
+    found = result_on("checkpoints", story, history).anomalies
+    assert [a.message.partition(" was committed")[0] for a in found] == [
+        "checkpoint_0_0 of epoch 0",
+        "checkpoint_1_2 of epoch 2",
+    ]
+
+
+def test_files_of_another_attempt_in_one_checkpoint_are_a_mixture() -> None:
+    story = Story(KEPT.strikes)
+    stray = ev.PartUploaded(
+        attempt=0, rank=0, epoch=2, checkpoint="checkpoint_1_2", files={"old.pt": "aa"}
+    )
+
+    def mixed(seen: ev.StorageSeen) -> tuple[ev.StoredCheckpoint, ...]:
+        return tuple(
+            ev.StoredCheckpoint(name=c.name, files={**c.files, "old.pt": "aa"})
+            if c.name == "checkpoint_1_2"
+            else c
+            for c in seen.checkpoints
+        )
+
+    history = told(changed(story.history(), ev.StorageSeen, checkpoints=mixed), stray)
+
+    assert "it was mixed with old.pt" in result_on("checkpoints", story, history).summary
+
+
+def test_storage_that_nobody_looked_at_is_unknown() -> None:
+    history = without(KEPT.history(), ev.StorageSeen)
+
+    assert result_on("checkpoints", KEPT, history).validity == "unknown"
+    assert result_on("checkpoints", KEPT, without(history, ev.PartUploaded)).validity == "unknown"
+
+
+def test_too_many_checkpoints_are_counted() -> None:
+    history = without(Story(KEPT.strikes, keep=None).history(), ev.FitCalled)
+    called = next(event for _, event in KEPT.history().of(ev.FitCalled))
+    history = told(history, called)
+
+    assert "4 checkpoints were left, 1 were to be kept" in (
+        result_on("retention", KEPT, history).summary
+    )
+
+
+def test_nothing_is_removed_where_all_are_kept() -> None:
+    called = next(event for _, event in KEPT.history().of(ev.FitCalled))
+    history = changed(
+        KEPT.history(), ev.FitCalled, settings={**called.settings, "num_to_keep": None}
+    )
+
+    assert (
+        "was removed, although all are to be kept" in result_on("retention", KEPT, history).summary
+    )
+
+
+def test_the_best_by_its_score_is_kept() -> None:
+    story = Story(KEPT.strikes, keep=2)
+    plan = story.plan()
+    scored = Retention(
+        num_to_keep=2, checkpoint_score_attribute="epoch", checkpoint_score_order="min"
+    )
+    plan = plan.model_copy(update={"job": plan.job.model_copy(update={"checkpoint": scored})})
+    settings = {"num_to_keep": 2, "checkpoint_score_attribute": "epoch"}
+    history = changed(story.history(), ev.FitCalled, settings=settings)
+
+    results = judge(plan, history, story.baseline()).results
+
+    summary = next(r.summary for r in results if r.check == "retention")
+    assert "checkpoint_0_0 (epoch 0), the best by `epoch`, was not left" in summary
+
+
+def test_a_result_that_storage_does_not_hold_is_no_result() -> None:
+    foreign = changed(KEPT.history(), ev.FitReturned, checkpoint="checkpoint_9_9")
+    gone = changed(KEPT.history(), ev.FitReturned, checkpoint="checkpoint_0_0")
+
+    assert "which was never committed" in result_on("ack", KEPT, foreign).summary
+    assert "storage does not hold it" in result_on("ack", KEPT, gone).summary
+
+
+def test_other_checkpoints_kept_than_the_baselines_are_another_choice() -> None:
+    story = Story(KEPT.strikes, keep=2)
+    last = max(rows(story.history(), ev.StorageSeen))
+
+    def fewer(seen: ev.StorageSeen) -> tuple[ev.StoredCheckpoint, ...]:
+        return seen.checkpoints[1:]
+
+    history = changed(story.history(), ev.StorageSeen, lambda e: e.op is None, checkpoints=fewer)
+
+    result = result_on("selection", story, history)
+    assert "the checkpoints of epochs [3] were kept, in the baseline those of [2, 3]" in (
+        result.summary
+    )
+    assert result.anomalies[0].events == (last,)

@@ -1,0 +1,162 @@
+"""What chooses and stops: the best value, patience, an early stop, and what is kept."""
+
+from typing import Any
+
+import pytest
+
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.verdict import CheckResult
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, restored_wrong, result_on, verdict_on
+
+KILLED = Story((Strike(2, 3, 1),))
+BEST = Story(KILLED.strikes, best=True)
+STOPS_AFTER = 4  # epochs without a better accuracy
+
+
+def reporting(history: History, **values: Any) -> History:
+    """Tell that every rank reports more; a value is a function of the commit."""
+
+    def metrics(done: ev.Committed) -> tuple[dict[str, Any], ...]:
+        more = {name.replace("__", "."): value(done) for name, value in values.items()}
+        return tuple({**record, **more} for record in done.metrics)
+
+    return changed(history, ev.Committed, metrics=metrics)
+
+
+def selection(run: History, baseline: History, story: Story = KILLED, **expect: Any) -> CheckResult:
+    results = judge(story.plan(**expect), run, baseline).results
+    return next(result for result in results if result.check == "selection")
+
+
+def kept(done: ev.Committed) -> int:
+    return done.epoch
+
+
+def anew(done: ev.Committed) -> int:
+    """Count from the resume."""
+    return done.epoch if done.attempt == 0 else done.epoch - 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "patience",
+        "early_stopping__wait",
+        "bad_epochs",
+        "num_bad_epochs",
+        "val_stale",
+        "es__patience__0",
+    ],
+)
+def test_patience_that_is_counted_anew_is_found_by_the_name_that_it_is_reported_under(
+    name: str,
+) -> None:
+    baseline = reporting(KILLED.baseline(), **{name: kept})
+    right = reporting(KILLED.history(), **{name: kept})
+    wrong = reporting(KILLED.history(), **{name: anew})
+
+    assert selection(right, baseline).validity == "valid"
+    assert selection(right, baseline).evidence == 8 + 1  # and the checkpoints that are kept
+    assert f"`{name.replace('__', '.')}` is 0 at the report of epoch 2, 2 in the baseline" in (
+        selection(wrong, baseline).summary
+    )
+
+
+@pytest.mark.parametrize("name", ["should_stop", "stopped", "early_stop"])
+def test_a_stop_that_does_not_come_is_found(name: str) -> None:
+    def stops(done: ev.Committed) -> bool:
+        return done.epoch + 1 >= STOPS_AFTER
+
+    def forgets(done: ev.Committed) -> bool:
+        return stops(done) and done.attempt == 0
+
+    baseline = reporting(KILLED.baseline(), **{name: stops})
+    result = selection(reporting(KILLED.history(), **{name: forgets}), baseline)
+
+    assert f"`{name}` is False at the report of epoch 3, True in the baseline" in result.summary
+    right = selection(reporting(KILLED.history(), **{name: stops}), baseline)
+    assert right.validity == "valid"
+
+
+@pytest.mark.parametrize("name", ["bestow", "waiting", "nonstop_rate", "badge", "outstanding"])
+def test_only_words_of_choosing_and_stopping_are_read(name: str) -> None:
+    baseline = reporting(KILLED.baseline(), **{name: kept})
+    wrong = reporting(KILLED.history(), **{name: anew})
+
+    result = selection(wrong, baseline)
+
+    assert (result.validity, result.evidence) == ("valid", 0)
+
+
+def test_an_ignored_metric_chooses_nothing() -> None:
+    baseline = reporting(KILLED.baseline(), patience=kept)
+    wrong = reporting(KILLED.history(), patience=anew)
+
+    assert selection(wrong, baseline).validity == "invalid"
+    assert selection(wrong, baseline, ignore_metrics=("patience",)).validity == "valid"
+
+
+def test_a_value_that_did_not_repeat_before_the_fault_proves_nothing() -> None:
+    def never_the_same(done: ev.Committed) -> int:
+        return 50 + done.epoch
+
+    baseline = reporting(KILLED.baseline(), patience=kept)
+
+    result = selection(reporting(KILLED.history(), patience=never_the_same), baseline)
+
+    assert result.validity == "valid"
+
+
+def test_a_value_that_was_not_reported_before_the_fault_proves_nothing() -> None:
+    story = Story((Strike(0, 2, 1),))
+    baseline = reporting(story.baseline(), patience=kept)
+
+    result = selection(reporting(story.history(), patience=anew), baseline, story)
+
+    assert result.validity == "valid"
+
+
+def forgotten() -> History:
+    def metrics(done: ev.Committed) -> tuple[dict[str, Any], ...]:
+        return tuple({**record, "best": 0.0} for record in done.metrics)
+
+    return changed(BEST.history(), ev.Committed, lambda e: e.attempt == 1, metrics=metrics)
+
+
+def test_a_best_value_that_is_forgotten_is_named() -> None:
+    assert verdict_on(BEST).validity == "valid"
+    assert "`best` is 0.0 at the report of epoch 2" in (
+        result_on("selection", BEST, forgotten()).summary
+    )
+
+
+def test_a_best_value_that_follows_from_another_model_is_not_blamed() -> None:
+    odd = ev.Component(name="model", digest="odd", size=7.0)
+    history = restored_wrong(forgotten(), "model", odd)
+
+    verdict = verdict_on(BEST, history)
+
+    assert verdict.broken[0].check == "state"
+    assert "selection" not in [result.check for result in verdict.broken]
+
+
+def test_a_best_value_that_follows_from_another_accuracy_is_not_blamed() -> None:
+    def metrics(done: ev.Committed) -> tuple[dict[str, Any], ...]:
+        return tuple({**record, "accuracy": 0.1, "best": 0.1} for record in done.metrics)
+
+    history = changed(BEST.history(), ev.Committed, lambda e: e.attempt == 1, metrics=metrics)
+
+    assert result_on("selection", BEST, history).validity == "valid"
+    assert verdict_on(BEST, history).validity == "invalid"
+
+
+def test_a_job_that_chooses_nothing_owes_nothing() -> None:
+    plain = Story(KILLED.strikes, watch=False)
+
+    result = result_on("selection", plain)
+
+    assert (result.validity, result.evidence) == ("valid", 0)
+    assert result_on("selection", plain, alone=True).validity == "unknown"

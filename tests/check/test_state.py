@@ -1,0 +1,243 @@
+"""What came back of the job's state at a resume: state, and the resume point that it shows."""
+
+import pytest
+
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.scenario import Tolerance
+from chaos.model.verdict import CheckResult
+from tests.check.parts import KILLED, TWICE, fresh, lost, part
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, restored_wrong, result_on, shifted, verdict_on, without
+from tests.check.watching import digest
+
+
+@pytest.mark.parametrize("story", [KILLED, TWICE, Story((Strike(0, 2),)), Story(every=2)])
+def test_what_came_back_is_valid(story: Story) -> None:
+    assert result_on("state", story).validity == "valid"
+
+
+def test_a_part_that_is_missing_is_not_restored() -> None:
+    verdict = verdict_on(KILLED, lost("optimizer.momentum_buffer"))
+
+    assert verdict.broken[0].check == "state"
+    assert verdict.headline.startswith(
+        "Rank 1 was killed at epoch 2, step 3; ranks 0 and 1: optimizer.momentum_buffer is not "
+        "restored after the resume at epoch 2: norm 1.714 in the baseline, missing here; "
+        "`optimizer.load_state_dict` was not called"
+    )
+    assert "; from epoch 2, step 2 on the loss differs: " in verdict.headline
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("model", "`model.load_state_dict` was not called, matched no name (`strict=False`"),
+        ("optimizer.lr", "the optimizer's settings were set anew after its state was loaded"),
+        ("schedule", "`scheduler.load_state_dict` was not called"),
+        ("ema", "the averaged weights, and how many they average, belong in the checkpoint"),
+    ],
+)
+def test_a_part_that_is_as_at_the_beginning_is_reset(name: str, words: str) -> None:
+    verdict = verdict_on(KILLED, lost(name, fresh(name)))
+
+    assert verdict.broken[0].check == "state"
+    assert f"{name} is back at its first value after the resume at epoch 2" in verdict.headline
+    assert words in verdict.headline
+    assert part(verdict, name).standing == "reset"
+
+
+def test_a_part_that_is_neither_is_different_and_its_rank_is_named() -> None:
+    odd = ev.Component(name="ema", digest="odd", size=7.0)
+    verdict = verdict_on(KILLED, lost("ema", odd, rank=1))
+
+    assert "; rank 1: ema is not what it was after the resume" in verdict.headline
+    assert part(verdict, "ema", 1).standing == "different"
+    assert part(verdict, "ema", 0).standing == "restored"
+
+
+def test_what_is_gone_comes_before_what_merely_differs() -> None:
+    odd = ev.Component(name="model", digest="odd", size=7.0)
+    history = restored_wrong(lost("optimizer.momentum_buffer"), "model", odd)
+
+    messages = [a.message for a in result_on("state", KILLED, history).anomalies]
+
+    assert "optimizer.momentum_buffer is not restored" in messages[0]
+    assert "model is not what it was" in messages[1]
+
+
+def test_a_learning_rate_follows_from_its_schedule() -> None:
+    odd = ev.Component(name="schedule", digest="odd", size=7.0)
+    history = restored_wrong(lost("optimizer.lr", fresh("optimizer.lr")), "schedule", odd)
+
+    messages = [a.message for a in result_on("state", KILLED, history).anomalies]
+
+    assert "schedule is not what it was" in messages[0]
+    assert "optimizer.lr is back at its first value" in messages[1]
+
+
+def test_a_generator_that_numbers_depend_on_is_broken() -> None:
+    verdict = verdict_on(KILLED, lost("rng.torch", fresh("rng.torch")))
+
+    assert verdict.broken[0].check == "state"
+    assert "rng.torch is back at its first value" in verdict.headline
+    assert part(verdict, "rng.torch").matters
+
+
+def test_a_generator_that_nothing_depends_on_is_noted() -> None:
+    history = restored_wrong(KILLED.history(), "rng.torch", fresh("rng.torch"))
+    verdict = verdict_on(KILLED, history)
+    result = result_on("state", KILLED, history)
+
+    assert verdict.validity == "valid"
+    assert result.summary.endswith(
+        "; rng.torch did not come back, and nothing was seen to depend on it"
+    )
+    assert result.measures["components_without_consequence"] == "rng.torch"
+    assert not part(verdict, "rng.torch").matters
+    assert verdict.diagnosis[0].sound
+
+
+def test_a_generator_is_not_blamed_for_numbers_that_had_parted_before_it() -> None:
+    history = restored_wrong(TWICE.history(), "rng.torch", fresh("rng.torch"), since=2)
+    verdict = verdict_on(TWICE, shifted(history, 1))
+
+    assert [result.check for result in verdict.broken] == ["trajectory"]
+
+
+def test_a_generator_is_not_blamed_for_another_part() -> None:
+    history = restored_wrong(lost("ema"), "rng.torch", fresh("rng.torch"))
+
+    assert len(result_on("state", KILLED, history).anomalies) == 1
+
+
+def test_a_generator_is_blamed_for_inputs_that_were_drawn_anew() -> None:
+    def augmented(done: ev.StepDone) -> ev.Inputs:
+        samples = digest("augmented", done.epoch, done.step, done.rank)
+        return ev.Inputs(count=2, digest=samples, samples=samples)
+
+    history = restored_wrong(KILLED.history(), "rng.torch", fresh("rng.torch"))
+    history = changed(history, ev.StepDone, lambda e: e.attempt == 1, inputs=augmented)
+
+    assert verdict_on(KILLED, shifted(history, 2)).broken[0].check == "state"
+
+
+def test_what_is_as_large_as_it_was_and_not_the_same_is_said_to_be_so() -> None:
+    odd = ev.Component(name="model", digest="odd", size=1.12)
+
+    summary = result_on("state", KILLED, lost("model", odd)).summary
+
+    assert ": norm 1.12 here, but not the same to the last bit; " in summary
+
+
+def test_a_generator_is_not_blamed_for_another_order() -> None:
+    history = restored_wrong(KILLED.history(), "rng.torch", fresh("rng.torch"))
+    verdict = verdict_on(KILLED, in_order_of_epoch_0(shifted(history, 2)))
+
+    assert verdict.broken[0].check == "sample-order"
+
+
+def in_order_of_epoch_0(history: History) -> History:
+    def given(done: ev.StepDone) -> ev.Inputs:
+        first = next(
+            e
+            for _, e in history.of(ev.StepDone)
+            if (e.attempt, e.rank, e.epoch, e.step) == (0, done.rank, done.epoch - 2, done.step)
+        )
+        assert first.inputs is not None
+        return first.inputs
+
+    return changed(history, ev.StepDone, lambda e: e.attempt == 1, inputs=given)
+
+
+def test_a_second_resume_is_not_blamed_for_the_first() -> None:
+    history = restored_wrong(TWICE.history(), "model", fresh("model"))
+    odd = ev.Component(name="model", digest="odd", size=7.0)
+    history = shifted(restored_wrong(history, "model", odd, since=2), 1)
+
+    messages = [a.message for a in result_on("state", TWICE, history).anomalies]
+
+    assert messages == [messages[0]]
+    assert "after the resume at epoch 1" in messages[0]
+
+
+def test_what_is_gone_is_blamed_where_the_run_had_left_its_baseline_before() -> None:
+    history = restored_wrong(TWICE.history(), "model", fresh("model"))
+    history = shifted(restored_wrong(history, "ema", None, since=2), 1)
+
+    messages = [a.message for a in result_on("state", TWICE, history).anomalies]
+
+    assert any("ema is not restored after the resume at epoch 3" in m for m in messages)
+
+
+@pytest.mark.parametrize("name", ["model", "optimizer.momentum_buffer", "optimizer.lr", "schedule"])
+def test_what_differs_before_the_fault_is_compared_with_the_runs_own(name: str) -> None:
+    def loose(seen: ev.StateSeen) -> ev.Component:
+        done = seen.epoch * KILLED.steps + seen.step
+        of = seen.epoch + (seen.moment == "left") if name in ("optimizer.lr", "schedule") else done
+        return ev.Component(name=name, digest=digest("gpu", of), size=1.0)
+
+    def steady(history: History) -> History:
+        """Tell that a schedule moves on before the report, and stays so to the next epoch."""
+        if name in ("optimizer.lr", "schedule"):
+            return restored_wrong(history, name, moved_on, since=0)
+        return history
+
+    def moved_on(seen: ev.StateSeen) -> ev.Component:
+        epoch = seen.epoch + (seen.moment == "left")
+        return ev.Component(name=name, digest=digest("schedule", epoch), size=1.0)
+
+    history = restored_wrong(KILLED.history(), name, loose, since=0)
+    baseline = steady(KILLED.baseline())
+
+    def state(run: History) -> CheckResult:
+        results = judge(KILLED.plan(), run, baseline).results
+        return next(result for result in results if result.check == "state")
+
+    right, gone = state(history), state(restored_wrong(history, name, None))
+    assert right.measures["components_not_repeatable"] == name
+    assert right.validity == "valid"
+    assert right.measures["components_compared"] == 14
+    assert f"{name} is not restored" in gone.summary
+
+
+def test_within_a_tolerance_norms_are_compared_and_generators_are_not() -> None:
+    near = ev.Component(name="model", digest="near", size=1.1201)
+    history = restored_wrong(KILLED.history(), "model", near)
+    history = restored_wrong(history, "rng.torch", fresh("rng.torch"))
+    tolerance = Tolerance(relative=0.01)
+
+    assert result_on("state", KILLED, history, loss_tolerance=tolerance).validity == "valid"
+    far = restored_wrong(history, "model", fresh("model"))
+    assert result_on("state", KILLED, far, loss_tolerance=tolerance).validity == "invalid"
+
+
+def test_a_state_that_the_job_has_not_is_not_due() -> None:
+    result = result_on("state", Story(KILLED.strikes, watch=False))
+
+    assert (result.validity, result.evidence) == ("valid", 0)
+    assert "the job has no state, or it was not watched" in result.summary
+
+
+def test_a_state_that_only_the_run_lacks_is_unknown() -> None:
+    history = without(KILLED.history(), ev.StateSeen)
+    entered = without(KILLED.history(), ev.StateSeen, lambda e: e.attempt == 1 and e.rank == 0)
+
+    assert result_on("state", KILLED, history).validity == "unknown"
+    assert "how rank 0 entered attempt 1" in result_on("state", KILLED, entered).summary
+
+
+def test_a_job_that_leaves_its_checkpoint_alone_started_from_scratch() -> None:
+    history = KILLED.history()
+    for name in ("model", "optimizer.momentum_buffer", "optimizer.lr", "schedule", "ema"):
+        history = restored_wrong(history, name, fresh(name))
+    history = shifted(without(history, ev.CheckpointRead), 2)
+
+    verdict = verdict_on(KILLED, history)
+
+    assert verdict.broken[0].check == "resume-point"
+    assert "attempt 1 started from scratch: it was handed checkpoint_0_1, and no rank asked" in (
+        verdict.headline
+    )
+    assert part(verdict, "cursor").standing == "reset"

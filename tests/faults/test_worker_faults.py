@@ -1,0 +1,149 @@
+"""Each fault does its harm, and says `ok` only where the world shows it."""
+
+import pytest
+from pydantic import ValidationError
+
+from chaos.faults.hang_worker import HangWorker
+from chaos.faults.kill_worker import KillWorker
+from chaos.faults.order import Hang, Raise, Slow
+from chaos.faults.pause_worker import PauseWorker
+from chaos.faults.poison_step import PoisonStep
+from chaos.faults.raise_in_worker import RaiseInWorker
+from chaos.faults.slow_worker import SlowWorker
+from chaos.faults.world import Healed
+from tests.faults.conftest import RANK_1, Release, World
+
+TERM = KillWorker(signal="TERM", grace_s=5)
+
+
+def test_a_worker_that_heeds_sigterm_is_not_killed(release: Release) -> None:
+    world = World()
+
+    outcome = TERM.strike(world, RANK_1, release)
+
+    assert world.done == ["SIGTERM 71"]
+    assert (outcome.status, outcome.detail[-16:]) == ("ok", "SIGTERM ended it")
+
+
+def test_a_worker_that_outlives_its_grace_is_killed(release: Release) -> None:
+    world = World(ends=("KILL",))
+
+    outcome = TERM.strike(world, RANK_1, release)
+
+    assert world.done == ["SIGTERM 71", "SIGKILL 71"]
+    assert "outlived SIGTERM by 5 s, and SIGKILL ended it" in outcome.detail
+
+
+def test_a_worker_that_survives_both_was_not_harmed(release: Release) -> None:
+    assert TERM.strike(World(ends=()), RANK_1, release).status == "fail"
+
+
+def test_all_ranks_are_struck_before_any_is_waited_for(release: Release) -> None:
+    world = World()
+
+    outcome = KillWorker(ranks="all").strike(world, RANK_1, release)
+
+    assert world.done == ["SIGKILL 71", "SIGKILL 70"]
+    assert outcome.detail == "pid 71 of rank 1 is gone, pid 70 of rank 0 is gone"
+
+
+def test_an_exception_counts_once_ray_names_it(release: Release) -> None:
+    world = World(errors={1: "UserExceptionWithTraceback: chaos.errors.InjectedError: m"})
+
+    outcome = RaiseInWorker(message="m").strike(world, RANK_1, release)
+
+    assert [order.message for order in release.orders if isinstance(order, Raise)] == ["m"]
+    assert (outcome.status, outcome.detail) == ("ok", "Ray recorded InjectedError of rank 1")
+
+
+def test_an_exception_that_the_job_catches_did_not_land(release: Release) -> None:
+    outcome = RaiseInWorker().strike(World(errors=None), RANK_1, release)
+
+    assert outcome.status == "fail"
+    assert "was the exception caught?" in outcome.detail
+
+
+def test_another_error_than_ours_cannot_be_told(release: Release) -> None:
+    world = World(errors={1: "ActorDiedError: gone"})
+
+    assert RaiseInWorker().strike(world, RANK_1, release).status == "info"
+
+
+def test_a_pause_counts_while_the_process_is_stopped(release: Release) -> None:
+    assert PauseWorker().strike(World(), RANK_1, release).status == "ok"
+    assert PauseWorker().strike(World(stops=False), RANK_1, release).status == "fail"
+
+
+def test_a_pause_is_healed_after_its_time() -> None:
+    world = World()
+
+    assert PauseWorker(for_s=3).heal(world, RANK_1) == "pid 71 goes on after 3 s"
+    assert world.done == ["3 s pass", "SIGCONT 71"]
+
+
+def test_a_pause_for_ever_is_healed_at_the_end_of_the_run() -> None:
+    world = World(is_over=True)
+
+    assert PauseWorker().heal(world, RANK_1) == "pid 71 goes on at the end of the run"
+    assert world.done[-1] == "SIGCONT 71"
+
+
+def test_a_paused_worker_that_has_ended_needs_no_healing() -> None:
+    assert "nothing to heal" in PauseWorker(for_s=1).heal(World(gone={71}), RANK_1)
+
+
+def test_only_a_pause_needs_healing() -> None:
+    assert isinstance(PauseWorker(), Healed)
+    assert not isinstance(KillWorker(), Healed)
+
+
+def test_a_slow_worker_counts_once_a_step_was_delayed(release: Release) -> None:
+    fault = SlowWorker(factor=3.0, steps=4)
+
+    assert fault.strike(World(), RANK_1, release).status == "ok"
+    assert fault.strike(World(obeys=False), RANK_1, release).status == "fail"
+    first = release.orders[0]
+    assert isinstance(first, Slow)
+    assert (first.factor, first.delay_s, first.steps) == (3.0, None, 4)
+
+
+def test_two_orders_are_told_apart_though_they_say_the_same(release: Release) -> None:
+    for _ in range(2):
+        SlowWorker(delay_s=1.0).strike(World(), RANK_1, release)
+
+    assert len({order.token for order in release.orders}) == 2
+
+
+def test_a_hang_counts_once_the_worker_has_had_its_last_word(release: Release) -> None:
+    fault = HangWorker(where="collective")
+
+    assert fault.strike(World(), RANK_1, release).status == "ok"
+    assert fault.strike(World(obeys=False), RANK_1, release).status == "fail"
+    assert all(isinstance(order, Hang) for order in release.orders)
+
+
+def test_a_poisoned_step_kills_or_raises(release: Release) -> None:
+    world = World(errors={1: "InjectedError: a poisoned step"})
+
+    assert PoisonStep(by="raise").strike(world, RANK_1, release).status == "ok"
+    assert world.done == []
+    assert PoisonStep().strike(world, RANK_1, release).status == "ok"
+    assert world.done == ["SIGKILL 71"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "why"),
+    [
+        (KillWorker, {"grace_s": 5}, "grace_s goes with"),
+        (KillWorker, {"ranks": "all", "rank": 1}, "either rank or"),
+        (SlowWorker, {}, "either factor or delay_s"),
+        (SlowWorker, {"factor": 2, "delay_s": 1}, "either factor or delay_s"),
+        (SlowWorker, {"factor": 1}, "greater than 1"),
+        (RaiseInWorker, {"attempts": ()}, "at least 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    kind: type[KillWorker], settings: dict[str, object], why: str
+) -> None:
+    with pytest.raises(ValidationError, match=why):
+        kind.model_validate(settings)

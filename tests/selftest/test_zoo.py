@@ -1,0 +1,158 @@
+"""Every train loop of the zoo as it is, and struck where its bug shows, on forked processes."""
+
+import difflib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from chaos.audit.extent import extent
+from chaos.backends.fork.backend import ForkBackend
+from chaos.check.judge import judge
+from chaos.faults.kill_worker import KillWorker
+from chaos.model.event import Committed
+from chaos.model.history import History
+from chaos.model.plan import Op
+from chaos.model.trigger import AtMoment, AtStep
+from chaos.model.verdict import Verdict
+from chaos.run.directory import create
+from chaos.run.journal import read_history
+from chaos.selftest.draw import Case, Ops
+from chaos.selftest.plans import plan_of
+from chaos.zoo.catalogue import BUGS, CONTROLS, ZOO, Exhibit
+from chaos.zoo.layout import Variant
+
+pytestmark = pytest.mark.timeout(120)
+
+ROOT = Path(__file__).parents[2]
+LOOPS = ROOT / "chaos" / "zoo"
+
+
+@dataclass(frozen=True)
+class Seen:
+    verdict: Verdict
+    history: History
+
+
+Run = Callable[..., Seen]
+
+
+def variant(exhibit: Exhibit) -> Variant:
+    return Variant(
+        epochs=exhibit.epochs[0] + 1,
+        steps_per_epoch=5,
+        cadence=2,
+        seed=3,
+        batch_size=8,
+        optimizer="adam",
+    )
+
+
+def ops(exhibit: Exhibit) -> Ops:
+    """Give a kill that reveals the bug, or that a control survives."""
+    saving = exhibit.places.count("saving") > 1
+    at = AtMoment(epoch=2, moment="saving", rank=0) if saving else AtStep(epoch=2, step=1, rank=0)
+    return (Op(index=0, at=at, kill_worker=KillWorker()),)
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[ForkBackend]:
+    with ForkBackend() as backend:
+        yield backend
+
+
+@pytest.fixture(scope="module")
+def choice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("zoo") / "choice.json"
+
+
+@pytest.fixture
+def run(backend: ForkBackend, choice: Path, tmp_path: Path) -> Run:
+    def run_exhibit(exhibit: Exhibit, *strikes: Op, baseline: History | None = None) -> Seen:
+        config = variant(exhibit)
+        choice.write_text(
+            json.dumps({"module": f"chaos.zoo.{exhibit.module}", "config": config.model_dump()})
+        )
+        plan = plan_of(Case(exhibit, config, ()), strikes, backend="fork", cwd=ROOT)
+        job = plan.job.model_copy(
+            update={
+                "train_loop": "tests.selftest.any_loop:train_loop",
+                "args": {"choice": str(choice)},
+            }
+        )
+        plan = plan.model_copy(update={"job": job})
+        directory = create(tmp_path, "run", plan, {})
+        backend.execute(plan, directory, lambda _: None)
+        history = read_history(directory.journals)
+        return Seen(judge(plan, history, baseline), history)
+
+    return run_exhibit
+
+
+def text(exhibit: Exhibit) -> list[str]:
+    return (LOOPS / f"{exhibit.module}.py").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("exhibit", ZOO, ids=lambda exhibit: exhibit.id)
+def test_left_alone_it_trains_to_its_end_as_the_catalogue_lays_it_out(
+    run: Run, exhibit: Exhibit
+) -> None:
+    seen = run(exhibit)
+
+    assert seen.verdict.validity == "valid", seen.verdict.headline
+    length, course = extent(seen.history), exhibit.layout(variant(exhibit))
+    for rank in (0, 1):
+        assert tuple(length.steps[epoch, rank] for epoch in length.epochs) == course.steps
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda exhibit: exhibit.id)
+def test_a_control_that_is_struck_comes_out_the_same(run: Run, control: Exhibit) -> None:
+    baseline = run(control).history
+
+    seen = run(control, *ops(control), baseline=baseline)
+
+    assert seen.verdict.validity == "valid", seen.verdict.headline
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda exhibit: exhibit.id)
+def test_a_bug_that_is_struck_where_it_shows_is_found(run: Run, bug: Exhibit) -> None:
+    strikes = ops(bug)
+    assert bug.is_revealed_by(variant(bug), strikes)
+    baseline = run(bug).history
+
+    seen = run(bug, *strikes, baseline=baseline)
+
+    assert seen.verdict.validity == "invalid", seen.verdict.headline
+
+
+def test_the_metric_of_early_stopping_worsens_and_recovers_and_then_ends_the_job(run: Run) -> None:
+    exhibit = next(e for e in CONTROLS if e.stops_after is not None)
+
+    commits = [event for _, event in run(exhibit).history.of(Committed)]
+
+    assert [commit.metrics[0]["waited"] for commit in commits] == [0, 1, 0, 1, 2]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda exhibit: exhibit.id)
+def test_a_bug_is_a_control_with_a_few_lines_changed(bug: Exhibit) -> None:
+    control = next(e for e in CONTROLS if e.id == bug.like)
+    before, after = text(control), text(bug)
+
+    changed = [
+        line
+        for line in difflib.unified_diff(before, after, n=0, lineterm="")
+        if line[:1] in "+-" and line[:3] not in ("+++", "---")
+    ]
+
+    assert control.saves == bug.saves
+    assert 0 < len(changed) <= 40
+    assert len(changed) <= 20 or bug.like == "N03"
+
+
+def test_every_loop_in_the_folder_is_in_the_catalogue() -> None:
+    shared = {"__init__", "catalogue", "digits", "layout", "reveal"}
+
+    assert {file.stem for file in LOOPS.glob("*.py")} - shared == {e.module for e in ZOO}
+    assert len({e.id for e in ZOO}) == len(ZOO) == 16

@@ -1,0 +1,254 @@
+"""Files that a job saves and loads: as torch does it, and remembered."""
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import torch
+
+from chaos.backends.train.cursor import Cursor, Record
+from chaos.backends.train.job_files import JobFiles
+from chaos.backends.train.saves import Position, Saves
+from chaos.backends.train.state.files import watch_files
+from chaos.model.event import AnyEvent, FileLoaded, FileSaveBegun, FileSaved, Repositioned
+from chaos.run.file_digest import WHOLE_MAX, file_digest, folder_digests
+
+E = TypeVar("E")
+
+
+@dataclass
+class Rank:
+    """One rank of one attempt, with torch's functions in its hands."""
+
+    folder: Path
+    attempt: int = 0
+    rank: int = 0
+    epoch: int = 0
+    may_move: bool = True
+    events: list[AnyEvent] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.cursor = Cursor(self.attempt, self.rank, self.epoch)
+        record = Record(self.cursor, self.events.append, self._failed)
+        self.saves = Saves(self.folder / "saves")
+        self.files = JobFiles(
+            record, self.saves, is_kept=True, may_move=self.may_move and self.attempt > 0
+        )
+        watch_files(self.files)
+
+    def _failed(self, where: str, error: Exception) -> None:
+        raise AssertionError(where) from error
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "own.pt"
+
+
+New = Callable[..., Rank]
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Iterator[New]:
+    real = torch.save, torch.load
+
+    def make(**given: Any) -> Rank:
+        torch.save, torch.load = real
+        torch.serialization.save, torch.serialization.load = real
+        return Rank(tmp_path, **given)
+
+    yield make
+    torch.save, torch.load = real
+    torch.serialization.save, torch.serialization.load = real
+
+
+def test_a_save_is_recorded_and_gives_the_file_that_torch_gives(new: New) -> None:
+    rank = new()
+    rank.cursor.step = 3
+
+    for target in (rank.path, str(rank.path)):
+        torch.save({"a": 1}, target)
+    with rank.path.open("wb") as file:
+        torch.save(obj={"a": 1}, f=file)
+
+    saved = rank.of(FileSaved)
+    assert torch.load(rank.path) == {"a": 1}
+    assert len(rank.of(FileSaveBegun)) == len(saved) == 3
+    assert (saved[-1].step, saved[-1].bytes) == (3, rank.path.stat().st_size)
+    assert saved[-1].digest == file_digest(rank.path)
+
+
+def test_what_is_no_file_passes_through(new: New) -> None:
+    rank, buffer = new(), io.BytesIO()
+
+    torch.save([1], buffer)
+    buffer.seek(0)
+
+    assert torch.load(buffer) == [1]
+    assert rank.events == []
+
+
+def test_what_a_load_read_is_traced_to_its_save_under_whatever_name(new: New) -> None:
+    first = new(rank=1, epoch=2)
+    torch.save({"a": 1}, first.path)
+    moved = first.path.rename(first.folder / "elsewhere.pt")
+
+    second = new(attempt=1)
+    torch.load(moved)
+    torch.save({"b": 1}, second.path)
+    (second.folder / "copy.pt").write_bytes(second.path.read_bytes()[:300])
+    with pytest.raises(RuntimeError):
+        torch.load(second.folder / "copy.pt")
+
+    found = second.of(FileLoaded)
+    origin = (found[0].saved_attempt, found[0].saved_rank, found[0].saved_epoch)
+    assert origin == (0, 1, 2)
+    assert found[1].saved_attempt is None
+    assert found[1].error is not None
+
+
+def test_errors_are_torchs_own(new: New) -> None:
+    rank = new()
+
+    with pytest.raises(FileNotFoundError):
+        torch.load(rank.folder / "missing.pt")
+    with pytest.raises(RuntimeError, match="does not exist"):
+        torch.save({}, rank.folder / "no" / "folder.pt")
+    with pytest.raises(TypeError):
+        torch.save()
+
+    assert rank.of(FileSaved) == []
+
+
+def test_a_save_in_halves_stands_still_in_the_middle_and_is_whole_in_the_end(new: New) -> None:
+    rank = new()
+    sizes: list[int] = []
+    rank.files.halfway_of = lambda epoch: lambda: sizes.append(rank.path.stat().st_size)
+
+    torch.save(torch.arange(100), rank.path)
+
+    assert sizes == [rank.path.stat().st_size // 2]
+    assert torch.equal(torch.load(rank.path), torch.arange(100))
+
+
+# -- a job that keeps its own files ---------------------------------------------------------------
+
+
+def saved_at(rank: Rank, *, step: int, then_reports: bool) -> None:
+    rank.cursor.step = step
+    rank.files.step_done()
+    torch.save({"epoch": rank.cursor.epoch, "step": step}, rank.path)
+    if then_reports:
+        rank.files.report_begun()
+
+
+@pytest.mark.parametrize(
+    ("step", "then_reports", "goes_on"),
+    [(4, True, (2, 0)), (2, False, (1, 2)), (0, False, (1, 0)), (0, True, (1, 0))],
+)
+def test_a_rank_goes_on_from_where_its_file_was_saved(
+    new: New, step: int, then_reports: bool, goes_on: tuple[int, int]
+) -> None:
+    saved_at(new(epoch=1), step=step, then_reports=then_reports)
+
+    rank = new(attempt=1)
+    torch.load(rank.path)
+
+    assert (rank.cursor.epoch, rank.cursor.step) == goes_on
+    assert [(e.epoch, e.step, e.path) for e in rank.of(Repositioned)] == [
+        (*goes_on, str(rank.path))
+    ]
+    assert rank.saves.position(1) == Position(1, 0, *goes_on, str(rank.path))
+
+
+def test_a_step_after_the_save_means_that_it_did_not_end_its_epoch(new: New) -> None:
+    first = new(epoch=1)
+    saved_at(first, step=2, then_reports=False)
+    first.cursor.step = 3
+    first.files.step_done()
+    first.files.report_begun()
+
+    rank = new(attempt=1)
+    torch.load(rank.path)
+
+    assert (rank.cursor.epoch, rank.cursor.step) == (1, 2)
+
+
+def test_a_rank_that_loads_nothing_follows_the_one_that_did(new: New) -> None:
+    saved_at(new(epoch=1), step=4, then_reports=True)
+    leader = new(attempt=1)
+    torch.load(leader.path)
+
+    follower = new(attempt=1, rank=1)
+    follower.files.step_begins()
+
+    assert (follower.cursor.epoch, follower.cursor.step) == (2, 0)
+    assert len(follower.of(Repositioned)) == 1
+
+
+@pytest.mark.parametrize("given", [{"attempt": 0}, {"attempt": 1, "may_move": False}])
+def test_nobody_is_moved_in_the_first_attempt_or_with_a_checkpoint_of_rays(
+    new: New, given: dict[str, Any]
+) -> None:
+    saved_at(new(epoch=1), step=4, then_reports=True)
+
+    rank = new(**given)
+    torch.load(rank.path)
+
+    assert rank.cursor.epoch == 0
+
+
+def test_a_file_that_is_read_after_the_first_step_moves_nobody(new: New) -> None:
+    saved_at(new(epoch=1), step=4, then_reports=True)
+
+    rank = new(attempt=1)
+    rank.files.step_begins()
+    torch.load(rank.path)
+
+    assert rank.of(Repositioned) == []
+
+
+def test_of_several_files_the_furthest_counts(new: New) -> None:
+    saved_at(new(epoch=1), step=2, then_reports=False)
+    early = (new().folder / "own.pt").rename(new().folder / "early.pt")
+    saved_at(new(epoch=3), step=1, then_reports=False)
+
+    rank = new(attempt=1)
+    torch.load(rank.path)
+    torch.load(early)
+
+    assert (rank.cursor.epoch, rank.cursor.step) == (3, 1)
+
+
+# -- digests of files ------------------------------------------------------------------------------
+
+
+def test_a_folders_files_are_named_by_their_path_in_it(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x").write_bytes(b"1")
+    (tmp_path / "y").write_bytes(b"2")
+
+    found = folder_digests(tmp_path)
+
+    assert set(found) == {"a/x", "y"}
+    assert len(set(found.values())) == 2
+
+
+def test_a_large_file_is_known_by_its_size_in_a_folder_and_by_samples_alone(
+    tmp_path: Path,
+) -> None:
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(WHOLE_MAX + 1)
+    before = file_digest(large)
+    with large.open("r+b") as file:
+        file.seek(WHOLE_MAX)
+        file.write(b"x")
+
+    assert folder_digests(tmp_path) == {"large": f"size:{WHOLE_MAX + 1}"}
+    assert file_digest(large) != before
