@@ -87,35 +87,48 @@ class Ageing:
     ) -> None:
         self.up = np.full(runs, pool, dtype=np.int64)
         self._rng, self._life, self._shock, self._away = rng, life, market.shock, market.away_h
-        self._rows = np.arange(runs)
         self._is_up = np.ones((runs, pool + 1), dtype=np.bool_)
         self._clock = np.full((runs, pool + 1), np.inf)  # the last column is the shock's
         self._clock[:, :pool] = lives_s(life, (runs, pool), rng)
         if market.shock is not None:
             self._clock[:, pool] = rng.exponential(market.shock.every_h * HOUR_S, runs)
-        self.next_s = np.zeros(runs)
+        # The same memory in one row, where single elements are reached in half the time.
+        self._flat_is_up, self._flat_clock = self._is_up.reshape(-1), self._clock.reshape(-1)
+        self._first = np.arange(runs) * (pool + 1)
         self._draw()
 
     def change(self) -> Counts:
         """Let the next change happen in every run."""
-        rows, node = self._rows, self._node
-        is_shock = node == self._clock.shape[1] - 1
-        goes = self._is_up[rows, node] & ~is_shock
-        if self._away == 0:
-            self._clock[rows, node] = self.next_s + lives_s(self._life, node.shape, self._rng)
-        else:
-            away_s = self._rng.exponential(self._away * HOUR_S, len(rows))
-            then = np.where(goes, away_s, lives_s(self._life, node.shape, self._rng))
-            self._clock[rows, node] = self.next_s + then
-            self._is_up[rows, node] ^= ~is_shock
-            self.up = self.up + ~(is_shock | goes) - goes
+        at, is_shock = self._at, self._node == self._clock.shape[1] - 1
+        goes = self._flat_is_up.take(at) & ~is_shock
         lost: Counts = goes.astype(np.int64)
-        self._strike(np.flatnonzero(is_shock), lost)
+        if self._away == 0:
+            self._flat_clock[at] = self.next_s + lives_s(self._life, at.shape, self._rng)
+        else:
+            comes = ~(goes | is_shock)
+            self._away_now(np.flatnonzero(goes))
+            self._up_now(np.flatnonzero(comes))
+            self.up = self.up + comes - goes
+        if self._shock is not None:
+            self._strike(np.flatnonzero(is_shock), lost)
         self._draw()
         return lost
 
+    def _away_now(self, rows: NDArray[np.intp]) -> None:
+        at = self._at[rows]
+        away_s = self._rng.standard_exponential(len(rows)) * (self._away * HOUR_S)
+        self._flat_clock[at] = self.next_s[rows] + away_s
+        self._flat_is_up[at] = False
+
+    def _up_now(self, rows: NDArray[np.intp]) -> None:
+        at = self._at[rows]
+        life_s = lives_s(self._life, rows.shape, self._rng)
+        self._flat_clock[at] = self.next_s[rows] + life_s
+        self._flat_is_up[at] = True
+
     def _strike(self, rows: NDArray[np.intp], lost: Counts) -> None:
-        if self._shock is None or not len(rows):
+        assert self._shock is not None
+        if not len(rows):
             return
         shape = (len(rows), self._clock.shape[1] - 1)
         now_s = self.next_s[rows, None]
@@ -133,7 +146,8 @@ class Ageing:
 
     def _draw(self) -> None:
         self._node = self._clock.argmin(axis=1)
-        self.next_s = self._clock[self._rows, self._node]
+        self._at = self._first + self._node
+        self.next_s = self._flat_clock.take(self._at)
 
 
 class Replayed:
@@ -176,8 +190,8 @@ def lives_s(life: Lifetime, shape: tuple[int, ...], rng: np.random.Generator) ->
         case Weibull():
             return rng.weibull(life.shape, shape) * (life.scale_h * HOUR_S)
         case Bathtub():
-            is_early = rng.random(shape) < life.early_share
-            early = rng.standard_exponential(shape) * life.early_h
-            late = rng.weibull(life.late_shape, shape) * life.late_h
-            capped: Floats = np.minimum(np.where(is_early, early, late), life.cap_h)
+            # A Weibull is a power of an exponential: one draw serves both kinds of life.
+            is_early, drawn = rng.random(shape) < life.early_share, rng.standard_exponential(shape)
+            late = drawn ** (1 / life.late_shape) * life.late_h
+            capped: Floats = np.minimum(np.where(is_early, drawn * life.early_h, late), life.cap_h)
             return capped * HOUR_S

@@ -6,8 +6,13 @@ it has changes. Runs go in blocks of fixed size, each with generators of its own
 memory is bounded, and the same seed gives the same bits on any number of cores.
 """
 
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
+from functools import partial
+from multiprocessing import get_context
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,6 +25,8 @@ from chaos.preflight.runs import Runs
 BLOCK = 5_000
 DAY_S = 86_400.0
 CHANGES_MAX = 200_000
+
+Part: TypeAlias = tuple[int, np.random.SeedSequence]
 
 
 @dataclass(frozen=True)
@@ -64,12 +71,22 @@ def simulate(
     _refuse_endless(question, horizon)
     sizes = [min(BLOCK, runs - start) for start in range(0, runs, BLOCK)]
     seeds = np.random.SeedSequence(seed).spawn(len(sizes))
+    parts = list(zip(sizes, seeds, strict=True))
+    return _joined(_simulated(question, parts, horizon, jobs=jobs))
 
-    def block(of: tuple[int, np.random.SeedSequence]) -> Outcomes:
-        return _block(question, of[0], of[1], horizon)
 
-    with ThreadPoolExecutor(max(1, jobs)) as pool:
-        return _joined(list(pool.map(block, zip(sizes, seeds, strict=True))))
+def _simulated(
+    question: Question, parts: Sequence[Part], horizon_s: float, *, jobs: int
+) -> list[Outcomes]:
+    """Simulate each block, side by side where that is safe.
+
+    A process that has threads is not forked: what a thread holds stays held.
+    """
+    one = partial(_block, question, horizon_s)
+    if min(jobs, len(parts)) < 2 or threading.active_count() > 1:  # noqa: PLR2004
+        return [one(part) for part in parts]
+    with ProcessPoolExecutor(min(jobs, len(parts)), mp_context=get_context("fork")) as pool:
+        return list(pool.map(one, parts))
 
 
 def default_horizon_s(question: Question) -> float:
@@ -78,9 +95,8 @@ def default_horizon_s(question: Question) -> float:
     return 10 * question.work_s + DAY_S if deadline_h is None else 1.5 * deadline_h * 3600
 
 
-def _block(
-    question: Question, runs: int, seed: np.random.SeedSequence, horizon_s: float
-) -> Outcomes:
+def _block(question: Question, horizon_s: float, part: Part) -> Outcomes:
+    runs, seed = part
     of_market, of_job = (np.random.Generator(np.random.SFC64(s)) for s in seed.spawn(2))
     pool = capacity(question.market, question.job.pool, runs, of_market)
     state = Runs(question, pool.up, horizon_s)

@@ -314,8 +314,8 @@ def forecasts(folder: Path) -> None:
             f"forecast on {name}: {FORECASTS} x 30 days, 64 nodes, "
             f"{changes:.0f} restarts each   {seconds:.1f} s"
         )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"memory at its peak, torch and all: {peak:.0f} MiB")
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    print(f"memory of each process at its peak, torch and all: {peak:.0f} MiB")
 
 
 def main() -> None:

@@ -86,7 +86,7 @@ def test_no_run_does_more_than_its_work_or_spends_more_than_its_budget(question:
     assert (seen.failures + seen.preemptions == seen.restarts + seen.spent).all()
 
 
-def test_the_same_seed_gives_the_same_bits_on_any_number_of_threads() -> None:
+def test_the_same_seed_gives_the_same_bits_on_any_number_of_processes() -> None:
     question = memoryless(loss_every_s=2000, commits=20)
     one, two = (simulate(question, runs=12_000, seed=5, jobs=jobs) for jobs in (1, 2))
 
