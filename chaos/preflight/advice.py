@@ -5,20 +5,19 @@ a difference is the setting's and not the luck's.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from chaos.preflight.change import changed
-from chaos.preflight.curve import Curve
+from chaos.preflight.curve import Curve, Simulate
 from chaos.preflight.forecast import costs_of, goodput, met_goals
 from chaos.preflight.question import Question
 from chaos.preflight.simulate import Outcomes
 from chaos.preflight.words import in_s
 
-Simulate = Callable[[Question], Outcomes]
 LEVER = 0.5  # how much smaller a cost is made, to see whether it is the lever
 _SHORT = 0.001
 _DEARER = 0.005
@@ -96,43 +95,41 @@ def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
     Where retries run out nothing else can be seen, so all but the budgets
     themselves are judged with retries without limit.
     """
-    without_limit = dict.fromkeys(BUDGETS, -1)
-    free = changed(question, without_limit)
-    trials = _Trials(question, simulate(question), simulate)
-    free_trials = _Trials(free, simulate(free), simulate)
-    tried = [
-        trials.advice(f"{place.partition('.')[2]} {value}", {place: value})
-        for place, value in enough_retries(question, free_trials.base).items()
+    free = changed(question, dict.fromkeys(BUDGETS, -1))
+    base, free_base = simulate([question, free])
+    budgets = [
+        (f"{place.partition('.')[2]} {value}", {place: value})
+        for place, value in enough_retries(question, free_base).items()
     ]
-    tried += [free_trials.advice(what, values) for what, values in _proposals(question, curve)]
-    levers = [free_trials.advice(what, values) for what, values in _levers(question)]
-    return Counsel(tuple(sorted(tried, key=_worth)), tuple(sorted(levers, key=_worth)))
+    proposals, levers = list(_proposals(question, curve)), list(_levers(question))
+    rows = [(question, base, *row) for row in budgets]
+    rows += [(free, free_base, *row) for row in (*proposals, *levers)]
+    others = simulate([changed(asked, values) for asked, _, _, values in rows])
+    tried = [_advice(*row, outcomes) for row, outcomes in zip(rows, others, strict=True)]
+    count = len(budgets) + len(proposals)
+    return Counsel(
+        tuple(sorted(tried[:count], key=_worth)), tuple(sorted(tried[count:], key=_worth))
+    )
 
 
 def _worth(advice: Advice) -> tuple[float, float]:
     return -round(advice.chance.value, 3), -advice.goodput.value
 
 
-@dataclass(frozen=True)
-class _Trials:
-    """Changes to one question, each against what it comes to as it is."""
-
-    question: Question
-    base: Outcomes
-    simulate: Simulate
-
-    def advice(self, what: str, values: Mapping[str, Any]) -> Advice:
-        other = changed(self.question, values)
-        outcomes = self.simulate(other)
-        price, price_other = costs_of(self.question, self.base), costs_of(other, outcomes)
-        finite = np.isfinite(price) & np.isfinite(price_other)
-        return Advice(
-            what,
-            dict(values),
-            _gain(_all_met(other, outcomes) - _all_met(self.question, self.base)),
-            _gain(goodput(outcomes) - goodput(self.base)),
-            _gain(price_other[finite] - price[finite]),
-        )
+def _advice(
+    question: Question, base: Outcomes, what: str, values: Mapping[str, Any], outcomes: Outcomes
+) -> Advice:
+    """Set a changed question's outcomes against what it comes to as it is."""
+    other = changed(question, values)
+    price, price_other = costs_of(question, base), costs_of(other, outcomes)
+    finite = np.isfinite(price) & np.isfinite(price_other)
+    return Advice(
+        what,
+        dict(values),
+        _gain(_all_met(other, outcomes) - _all_met(question, base)),
+        _gain(goodput(outcomes) - goodput(base)),
+        _gain(price_other[finite] - price[finite]),
+    )
 
 
 def _all_met(question: Question, outcomes: Outcomes) -> np.ndarray:

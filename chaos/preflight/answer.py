@@ -1,6 +1,6 @@
 """The answer: go, go with changes, or no-go; and everything that it rests on."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +16,7 @@ from chaos.preflight.market import loss_interval_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.every import findings
 from chaos.preflight.rules.rule import Finding
-from chaos.preflight.simulate import Outcomes, simulate
+from chaos.preflight.simulate import Outcomes, simulate, simulate_each
 from chaos.preflight.validation import Comparison
 
 Word: TypeAlias = Literal["go", "go with changes", "no-go", "unknown"]
@@ -100,10 +100,10 @@ def _answered(
     ignored, notes = known
     outcomes = simulate(question, runs=effort.runs, seed=effort.seed, jobs=effort.jobs)
     seen = forecast(question, outcomes)
-    tried = max(200, effort.runs // _FEWER)
+    tried = min(effort.runs, max(200, effort.runs // _FEWER))
 
-    def again(other: Question) -> Outcomes:
-        return simulate(other, runs=min(tried, effort.runs), seed=effort.seed, jobs=effort.jobs)
+    def again(others: Sequence[Question]) -> list[Outcomes]:
+        return simulate_each(others, runs=tried, seed=effort.seed, jobs=effort.jobs)
 
     curve = interval_curve(question, again)
     advised = counsel(question, curve, again)

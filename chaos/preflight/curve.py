@@ -1,6 +1,6 @@
 """Goodput against the checkpoint interval: a curve with its flat region, not one number."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ POINTS = 11
 FLAT = 0.01  # of goodput
 REACH = 8.0  # times shorter and longer than the best that theory gives
 
-Simulate = Callable[[Question], Outcomes]
+Simulate = Callable[[Sequence[Question]], list[Outcomes]]  # each on the same draws
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,10 @@ def interval_curve(question: Question, simulate: Simulate) -> Curve:
     assert question.costs is not None
     every_s = loss_interval_s(question.market, question.job.nodes)
     free = changed(question, {"settings.max_failures": -1, "settings.max_preemption_failures": -1})
-    points = tuple(_point(free, steps, every_s, simulate) for steps in _steps(question, every_s))
+    all_steps = _steps(question, every_s)
+    asked = [changed(free, {"job.checkpoint_every_steps": steps}) for steps in all_steps]
+    pairs = zip(asked, simulate(asked), strict=True)
+    points = tuple(_point(other, outcomes, every_s) for other, outcomes in pairs)
     best = max(points, key=lambda point: point.simulated)
     flat = [p.seconds for p in points if p.simulated >= best.simulated - FLAT]
     costs = question.costs
@@ -72,10 +75,9 @@ def _steps(question: Question, every_s: float) -> list[int]:
     return sorted({min(job.steps, max(1, round(s))) for s in spread} | {job.checkpoint_every_steps})
 
 
-def _point(question: Question, steps: int, every_s: float, simulate: Simulate) -> Point:
-    costs = question.costs
+def _point(question: Question, outcomes: Outcomes, every_s: float) -> Point:
+    costs, steps = question.costs, question.job.checkpoint_every_steps
     assert costs is not None
-    outcomes = simulate(changed(question, {"job.checkpoint_every_steps": steps}))
     good = outcomes.work_s / np.maximum(outcomes.end_s, 1e-9)
     half = 1.96 * float(good.std()) / len(good) ** 0.5
     mean = float(good.mean())

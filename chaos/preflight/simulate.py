@@ -10,9 +10,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
-from functools import partial
 from multiprocessing import get_context
-from typing import TypeAlias
 
 import numpy as np
 
@@ -25,8 +23,6 @@ from chaos.preflight.runs import Runs
 BLOCK = 5_000
 DAY_S = 86_400.0
 CHANGES_MAX = 200_000
-
-Part: TypeAlias = tuple[int, np.random.SeedSequence]
 
 
 @dataclass(frozen=True)
@@ -68,25 +64,39 @@ def simulate(
     so long, that no figure would come of it.
     """
     horizon = horizon_s or default_horizon_s(question)
-    _refuse_endless(question, horizon)
-    sizes = [min(BLOCK, runs - start) for start in range(0, runs, BLOCK)]
-    seeds = np.random.SeedSequence(seed).spawn(len(sizes))
-    parts = list(zip(sizes, seeds, strict=True))
-    return _joined(_simulated(question, parts, horizon, jobs=jobs))
+    return _simulated([(question, horizon)], runs=runs, seed=seed, jobs=jobs)[0]
+
+
+def simulate_each(
+    questions: Sequence[Question], *, runs: int, seed: int, jobs: int = 2
+) -> list[Outcomes]:
+    """Simulate several questions, each on the same draws, side by side."""
+    asked = [(question, default_horizon_s(question)) for question in questions]
+    return _simulated(asked, runs=runs, seed=seed, jobs=jobs)
 
 
 def _simulated(
-    question: Question, parts: Sequence[Part], horizon_s: float, *, jobs: int
+    asked: Sequence[tuple[Question, float]], *, runs: int, seed: int, jobs: int
 ) -> list[Outcomes]:
-    """Simulate each block, side by side where that is safe.
+    """Give the outcomes of each question; blocks go side by side where that is safe.
 
     A process that has threads is not forked: what a thread holds stays held.
     """
-    one = partial(_block, question, horizon_s)
+    for question, horizon_s in asked:
+        _refuse_endless(question, horizon_s)
+    sizes = [min(BLOCK, runs - start) for start in range(0, runs, BLOCK)]
+    seeds = np.random.SeedSequence(seed).spawn(len(sizes))
+    parts = [
+        (q, horizon_s, *part) for q, horizon_s in asked for part in zip(sizes, seeds, strict=True)
+    ]
     if min(jobs, len(parts)) < 2 or threading.active_count() > 1:  # noqa: PLR2004
-        return [one(part) for part in parts]
-    with ProcessPoolExecutor(min(jobs, len(parts)), mp_context=get_context("fork")) as pool:
-        return list(pool.map(one, parts))
+        blocks = [_block(*part) for part in parts]
+    else:
+        processes = ProcessPoolExecutor(min(jobs, len(parts)), mp_context=get_context("fork"))
+        with processes as pool:
+            blocks = list(pool.map(_block, *zip(*parts, strict=True)))
+    each = len(sizes)
+    return [_joined(blocks[n : n + each]) for n in range(0, len(blocks), each)]
 
 
 def default_horizon_s(question: Question) -> float:
@@ -95,8 +105,11 @@ def default_horizon_s(question: Question) -> float:
     return 10 * question.work_s + DAY_S if deadline_h is None else 1.5 * deadline_h * 3600
 
 
-def _block(question: Question, horizon_s: float, part: Part) -> Outcomes:
-    runs, seed = part
+def _block(
+    question: Question, horizon_s: float, runs: int, seed: np.random.SeedSequence
+) -> Outcomes:
+    # `spawn` counts on: a copy gives the same children however often the seed was used before.
+    seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
     of_market, of_job = (np.random.Generator(np.random.SFC64(s)) for s in seed.spawn(2))
     pool = capacity(question.market, question.job.pool, runs, of_market)
     state = Runs(question, pool.up, horizon_s)

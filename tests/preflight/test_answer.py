@@ -1,6 +1,7 @@
 """The verdict follows from goals, findings and figures; advice buys what it says."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from io import StringIO
 
@@ -18,7 +19,7 @@ from chaos.preflight.page import render_answer
 from chaos.preflight.presets import preset
 from chaos.preflight.question import Question
 from chaos.preflight.rules.sound import sound_question
-from chaos.preflight.simulate import Outcomes, simulate
+from chaos.preflight.simulate import Outcomes, simulate, simulate_each
 from chaos.preflight.terminal import show_answer
 from tests.preflight.questions import memoryless
 
@@ -115,8 +116,8 @@ def test_advice_names_the_lever() -> None:
     # Restarts of 180 s with a loss every four minutes: the interval is not the lever.
     question = memoryless(loss_every_s=236, every=69, nodes=64, commits=60)
 
-    def again(other: Question) -> Outcomes:
-        return simulate(other, runs=300, seed=0)
+    def again(others: Sequence[Question]) -> list[Outcomes]:
+        return simulate_each(others, runs=300, seed=0)
 
     curve = interval_curve(question, again)
     found = counsel(question, curve, again)
@@ -129,7 +130,7 @@ def test_advice_names_the_lever() -> None:
 def test_the_curve_is_highest_where_theory_puts_it_and_flat_around() -> None:
     question = memoryless(loss_every_s=5000, every=2000, restart_s=60, commits=100)
 
-    curve = interval_curve(question, lambda other: simulate(other, runs=1000, seed=0))
+    curve = interval_curve(question, lambda others: simulate_each(others, runs=1000, seed=0))
 
     exact = next(one for one in curve.theory if one.name == "exact")
     low, high = curve.flat_s
