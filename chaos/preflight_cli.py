@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.calibration import calibration_runs
+from chaos.check.trial import Trial
 from chaos.errors import UsageError
+from chaos.model.plan import BackendName
 from chaos.preflight.answer import Answer, Effort, answer
 from chaos.preflight.ask import (
     MarketChoice,
@@ -20,6 +23,7 @@ from chaos.preflight.ask import (
     settled,
     with_costs_of,
 )
+from chaos.preflight.comparison import Validation
 from chaos.preflight.load import SUFFIX, load_question
 from chaos.preflight.page import render_answer
 from chaos.preflight.presets import MARKETS
@@ -27,10 +31,12 @@ from chaos.preflight.question import Question
 from chaos.preflight.recorded import trials_in
 from chaos.preflight.rules.every import RULES, refuse_unknown
 from chaos.preflight.terminal import show_answer
-from chaos.preflight.validation import Comparison, validated
+from chaos.preflight.validation import validated
 from chaos.run.clock import SystemClock, stamp
+from chaos.validation_runs import Trying, validation
 
 RUNS = 10_000
+VALIDATION_RUNS: dict[BackendName, int] = {"fork": 24, "ray": 6}
 
 Subject = Annotated[
     Path | None,
@@ -50,10 +56,30 @@ CostsFrom = Annotated[
     Path | None, typer.Option("--costs", help="Take the costs from this run or audit.")
 ]
 Calibrate = Annotated[
-    bool, typer.Option("--calibrate", help="Run the job once clean and once struck, on fork.")
+    bool, typer.Option("--calibrate", help="Run the job clean and struck to measure its costs.")
+]
+BackendOption = Annotated[
+    BackendName, typer.Option("--backend", help="Where --calibrate and --validate run the job.")
 ]
 Validate = Annotated[
-    Path | None, typer.Option("--validate", help="Compare the model with this run or audit.")
+    bool,
+    typer.Option(
+        "--validate",
+        help="Run the job many times, struck by the market in fast motion, and compare. "
+        "The costs are measured before, in other runs.",
+    ),
+]
+ValidationRuns = Annotated[
+    int | None, typer.Option("--validation-runs", min=2, help="Default: 24; on Ray 6.")
+]
+Scale = Annotated[
+    float | None,
+    typer.Option(
+        "--scale", min=1, help="How much faster the market runs; left out: a few losses per run."
+    ),
+]
+Recorded = Annotated[
+    Path | None, typer.Option("--recorded", help="Compare the model with this run or audit.")
 ]
 Deadline = Annotated[float | None, typer.Option("--deadline", help="Hours.")]
 BudgetShare = Annotated[
@@ -81,7 +107,11 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     advisor: AdvisorRow = None,
     costs: CostsFrom = None,
     calibrate: Calibrate = False,
-    validate: Validate = None,
+    backend: BackendOption = "fork",
+    validate: Validate = False,
+    validation_runs: ValidationRuns = None,
+    scale: Scale = None,
+    recorded: Recorded = None,
     deadline: Deadline = None,
     budget: BudgetShare = None,
     goodput: GoodputGoal = None,
@@ -108,13 +138,21 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     refuse_unknown(ignore or ())
     given = _goals(deadline, budget, goodput) | assigned(values or ())
     choice = MarketChoice(market, trace, replay, advisor)
-    made = calibration_runs(subject, arguments or (), reports, console) if calibrate else None
-    question, notes = _question(subject, choice, made or costs)
+    trials: tuple[Trial, ...] = ()
+    if calibrate or validate:
+        trials = calibration_runs(
+            subject, arguments or (), reports, console, backend=backend, seed=seed
+        )
+    question, notes = _question(subject, choice, costs, trials)
     question = settled(question, given)
     effort = Effort(runs=runs, seed=seed, jobs=os.cpu_count() or 1)
     found = answer(question, effort, ignore=ignore or (), notes=notes)
-    if validate is not None:
-        found = replace(found, validation=_validated(validate, found.question))
+    held = [] if recorded is None else [_recorded(recorded, found.question)]
+    if validate:
+        count = validation_runs or VALIDATION_RUNS[backend]
+        trying = Trying(reports, console, backend, count, scale=scale, seed=seed)
+        held.append(validation(trying, trials, question.market))
+    found = replace(found, validation=tuple(held))
     _tell(found, _write(found, reports), console, as_json=as_json)
     raise typer.Exit(found.exit_code)
 
@@ -134,29 +172,32 @@ def _tell(found: Answer, page: Path, console: Console, *, as_json: bool) -> None
 
 
 def _question(
-    subject: Path, choice: MarketChoice, costs: Path | None
+    subject: Path, choice: MarketChoice, costs: Path | None, trials: Sequence[Trial]
 ) -> tuple[Question, tuple[str, ...]]:
     market, notes = chosen_market(choice) if choice.is_given else (None, ())
+    source = f"{len(trials)} struck runs of {subject}"
     if subject.name.endswith(SUFFIX):
         own = None if market is None else market.model_dump(mode="json")
         question = load_question(subject, market=own)
         if costs is not None:
             question = with_costs_of(question, trials_in(costs), source=str(costs))
         return question, notes
-    folder = subject if subject.is_dir() else costs
-    if folder is None:
-        raise UsageError(
-            "what this job costs to save and to restart is not known",
-            "Add --calibrate to measure it here, or --costs with the folder of a run.",
-            place=str(subject),
-        )
+    if not trials:
+        folder = subject if subject.is_dir() else costs
+        if folder is None:
+            raise UsageError(
+                "what this job costs to save and to restart is not known",
+                "Add --calibrate to measure it here, or --costs with the folder of a run.",
+                place=str(subject),
+            )
+        trials, source = trials_in(folder), str(folder)
     if market is None:
         market, notes = chosen_market(choice)
         notes = (*notes, f"no market was given: {market.name} is taken")
-    return question_of_runs(trials_in(folder), source=str(folder), market=market), notes
+    return question_of_runs(trials, source=source, market=market), notes
 
 
-def _validated(folder: Path, question: Question) -> tuple[Comparison, ...]:
+def _recorded(folder: Path, question: Question) -> Validation:
     """Compare with the job that was recorded there, whatever the question makes of it."""
     trials = trials_in(folder)
     own = question_of_runs(trials, source=str(folder), market=question.market)

@@ -9,6 +9,7 @@ import numpy as np
 from chaos.preflight.advice import BUDGETS, Counsel, counsel, enough_retries
 from chaos.preflight.availability import Availability, availability
 from chaos.preflight.change import changed
+from chaos.preflight.comparison import Validation
 from chaos.preflight.curve import Curve, interval_curve
 from chaos.preflight.forecast import Forecast, forecast, on_demand_s
 from chaos.preflight.grace import Cell, grace_sweep
@@ -17,7 +18,6 @@ from chaos.preflight.question import Question
 from chaos.preflight.rules.every import findings
 from chaos.preflight.rules.rule import Finding
 from chaos.preflight.simulate import Outcomes, simulate, simulate_each
-from chaos.preflight.validation import Comparison
 
 Word: TypeAlias = Literal["go", "go with changes", "no-go", "unknown"]
 EXIT: dict[Word, int] = {"go": 0, "go with changes": 1, "no-go": 1, "unknown": 2}
@@ -60,7 +60,7 @@ class Answer:
     availability: Availability | None = None
     finish_bins: tuple[tuple[float, float, int], ...] = ()
     notes: tuple[str, ...] = ()
-    validation: tuple[Comparison, ...] = ()
+    validation: tuple[Validation, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -72,6 +72,7 @@ class Answer:
         plain = asdict(self)
         plain["question"] = self.question.model_dump(mode="json")
         plain["exit_code"] = self.exit_code
+        plain["validation"] = [held.to_json() for held in self.validation]
         return plain
 
 

@@ -7,20 +7,12 @@ import numpy as np
 
 from chaos.errors import UsageError
 from chaos.preflight.capacity import Floats
+from chaos.preflight.estimate import Estimate
 from chaos.preflight.market import Exponential, Market, Notice, Shock, Weibull
 from chaos.preflight.trace import Trace
 
 RESAMPLES = 1_000
 _INSTANT = 2  # nodes lost together from here on are a shock
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A figure with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)

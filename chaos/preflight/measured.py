@@ -48,7 +48,7 @@ def measured(trials: Sequence[Trial], *, source: str) -> Measured:
     first = clean.attempts[0]
     seen = [(clean.history, first)]
     seen += [(trial.history, attempt) for trial in trials for attempt in trial.run.attempts]
-    step_s = _step_s(seen)
+    of_step_s = step_s(seen)
     saves = [commit for commit in first.commits if commit.checkpoint is not None]
     steps = max(sum(1 for s in first.steps if s.rank == rank) for rank in _ranks(first))
     if not saves:
@@ -56,10 +56,10 @@ def measured(trials: Sequence[Trial], *, source: str) -> Measured:
     workers, least = _workers(clean.history, first)
     return Measured(
         Costs(
-            step_s=step_s,
-            save_s=_save_s(seen, step_s),
+            step_s=of_step_s,
+            save_s=_save_s(seen, of_step_s),
             upload_s=_upload_s(clean.history),
-            **_restart(trials, step_s, source=source),
+            **_restart(trials, of_step_s, source=source),
             source=source,
         ),
         workers=workers,
@@ -80,7 +80,7 @@ def _ranks(attempt: Attempt) -> set[int]:
     return ranks
 
 
-def _step_s(seen: Sequence[tuple[History, Attempt]]) -> float:
+def step_s(seen: Sequence[tuple[History, Attempt]]) -> float:
     """Give the mean time between two steps of a rank within one epoch, over all attempts."""
     apart = []
     for history, attempt in seen:
@@ -92,7 +92,7 @@ def _step_s(seen: Sequence[tuple[History, Attempt]]) -> float:
     return max(1e-6, fmean(apart) / 1e9)
 
 
-def _save_s(seen: Sequence[tuple[History, Attempt]], step_s: float) -> float:
+def _save_s(seen: Sequence[tuple[History, Attempt]], of_step_s: float) -> float:
     """Give how long training stands still around a report that carries a checkpoint.
 
     From an epoch's last step to the next epoch's first, less that step itself:
@@ -107,7 +107,7 @@ def _save_s(seen: Sequence[tuple[History, Attempt]], step_s: float) -> float:
             for (rank, epoch), steps in rows.items()
             if epoch in saved and (rank, epoch + 1) in rows
         ]
-    return max(0.0, fmean(pauses) / 1e9 - step_s) if pauses else 0.0
+    return max(0.0, fmean(pauses) / 1e9 - of_step_s) if pauses else 0.0
 
 
 def _upload_s(history: History) -> float:
@@ -123,9 +123,9 @@ def _upload_s(history: History) -> float:
     return fmean(behind) if behind else 0.0
 
 
-def _restart(trials: Sequence[Trial], step_s: float, *, source: str) -> dict[str, float]:
+def _restart(trials: Sequence[Trial], of_step_s: float, *, source: str) -> dict[str, float]:
     rows = [(trial, restart) for trial in trials for restart in trial.restarts]
-    found = [parts for trial, restart in rows if (parts := _parts(trial, restart, step_s))]
+    found = [parts for trial, restart in rows if (parts := _parts(trial, restart, of_step_s))]
     if not found:
         raise UsageError(
             "no restart is recorded, so what one costs is not known", _HOW, place=source
@@ -133,7 +133,7 @@ def _restart(trials: Sequence[Trial], step_s: float, *, source: str) -> dict[str
     return {name: fmean(part[name] for part in found) for name in found[0]}
 
 
-def _parts(trial: Trial, restart: Restart, step_s: float) -> dict[str, float] | None:
+def _parts(trial: Trial, restart: Restart, of_step_s: float) -> dict[str, float] | None:
     seconds, phases = restart.phases.seconds, restart.phases
     detect, group = seconds["detect_s"], seconds["group_s"]
     start, first = seconds["start_s"], seconds["first_step_s"]
@@ -145,7 +145,7 @@ def _parts(trial: Trial, restart: Restart, step_s: float) -> dict[str, float] | 
         "teardown_s": min(teardown, group),
         "schedule_s": group - min(teardown, group),
         "start_s": start,
-        "restore_s": max(0.0, first - step_s),
+        "restore_s": max(0.0, first - of_step_s),
     }
 
 

@@ -8,7 +8,7 @@ from chaos.check.result import plural
 from chaos.preflight.answer import Answer, Word
 from chaos.preflight.charts import charts
 from chaos.preflight.forecast import Forecast, Spread
-from chaos.preflight.terminal import points, spelled
+from chaos.preflight.terminal import interval, points, spelled
 from chaos.report import chart as ch
 from chaos.report.page import Fact, Tone
 
@@ -42,6 +42,7 @@ def render_answer(answer: Answer) -> str:
         svg={one.name: Markup(one.svg) for one in drawn},  # noqa: S704 (Vega escapes it)
         bundle=Markup(ch.bundle()) if drawn else None,  # noqa: S704 (a library)
         points=points,
+        interval=interval,
         command=spelled(answer.changes),
         plural=plural,
         version=__version__,

@@ -10,6 +10,8 @@ from rich.text import Text
 
 from chaos.preflight.advice import Advice, Counsel
 from chaos.preflight.answer import Answer, Word
+from chaos.preflight.comparison import Validation
+from chaos.preflight.estimate import Estimate
 from chaos.preflight.forecast import Forecast, Spread
 from chaos.preflight.rules.rule import Finding
 from chaos.preflight.words import in_s
@@ -38,6 +40,8 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
         lines += [_findings(answer.findings), Text("")]
     if answer.counsel is not None:
         lines += [*_advice(answer.counsel), Text("")]
+    for held in answer.validation:
+        lines += [*_validation(held), Text("")]
     lines.append(_labelled([*_tail(answer, page)]))
     return Lines(*lines)
 
@@ -86,6 +90,26 @@ def where_time_goes(seen: Forecast) -> str:
     }
     parts = sorted(seen.ledger.items(), key=lambda part: -part[1])
     return ", ".join(f"{words[name]} {share:.1%}" for name, share in parts if share >= LEAST_SHOWN)
+
+
+def _validation(held: Validation) -> Iterator[RenderableType]:
+    yield Text(f"held against {held.what}", style="bold")
+    table = _table("", "predicted", "measured", "off by", "inside")
+    for row in held.rows:
+        style = "" if row.agrees else "yellow"
+        inside = "" if row.inside is None else f"{row.inside:.0%}"
+        cells = (interval(row.predicted), interval(row.measured), f"{row.difference:+.1%}", inside)
+        name = f"{row.figure}, {row.unit}" if row.unit else row.figure
+        mark = "✓" if row.agrees else "✗"
+        table.add_row(Text(f"{mark} {name}", style=style), *cells)
+    yield table
+    for note in held.notes:
+        yield Text(note, style="yellow")
+
+
+def interval(estimate: Estimate) -> str:
+    """Give a mean and its 95 % interval."""
+    return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
 
 
 def _findings(findings: Sequence[Finding]) -> Table:
@@ -147,9 +171,6 @@ def _ground(answer: Answer) -> Iterator[tuple[str, str, str]]:
     yield "market", "dim", f"{market.name}: {market.mtbf_h:.1f} h per node{every} ({market.source})"
     if costs is not None:
         yield "costs", "dim", costs.source
-    for row in answer.validation:
-        said = f"predicted {row.predicted:.3g}, measured {row.measured:.3g}"
-        yield "validated", "dim", f"{row.figure}: {said} ({row.difference:+.1%}, {row.runs} runs)"
     if answer.ignored:
         yield "ignored", "yellow", ", ".join(answer.ignored)
     for note in answer.notes:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
@@ -11,6 +10,9 @@ from chaos.check.attempt import Attempt
 from chaos.check.trial import Trial
 from chaos.errors import UsageError
 from chaos.preflight.change import changed
+from chaos.preflight.comparison import Comparison, Validation
+from chaos.preflight.course import FIGURES, Course
+from chaos.preflight.estimate import Estimate, mean_of
 from chaos.preflight.question import Question
 from chaos.preflight.runs import Runs
 
@@ -18,34 +20,7 @@ _LUCK = np.array([[0.0], [1.0], [0.0], [1.0]])  # hit, not told, and what then d
 _FOR_EVER_S = 1e12
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """One figure, as means over runs."""
-
-    figure: str
-    runs: int
-    predicted: float
-    measured: float
-
-    @property
-    def difference(self) -> float:
-        """How far the prediction is off, as a share of what was measured."""
-        if self.measured == 0:
-            return 0.0 if self.predicted == 0 else float("inf")
-        return self.predicted / self.measured - 1
-
-
-@dataclass(frozen=True)
-class Course:
-    """One run: attempts, steps lost per rank, seconds from where it began to the last commit."""
-
-    attempts: float
-    lost_steps: float
-    finish_s: float
-    goodput: float
-
-
-def validated(question: Question, trials: Sequence[Trial]) -> tuple[Comparison, ...]:
+def validated(question: Question, trials: Sequence[Trial]) -> Validation:
     """Compare predicted and measured attempts, lost steps, finish times and goodput.
 
     `question` holds the costs and the length of the job that was recorded.
@@ -55,21 +30,20 @@ def validated(question: Question, trials: Sequence[Trial]) -> tuple[Comparison, 
     pairs = [pair for trial in trials if (pair := _pair(question, trial)) is not None]
     if not pairs:
         raise UsageError("no recorded run was struck without notice and finished")
-    figures = {
-        "attempts": "attempts",
-        "steps lost": "lost_steps",
-        "finish, s": "finish_s",
-        "goodput": "goodput",
-    }
-    return tuple(
-        Comparison(
-            name,
-            len(pairs),
-            fmean(getattr(predicted, field) for predicted, _ in pairs),
-            fmean(getattr(measured, field) for _, measured in pairs),
-        )
-        for name, field in figures.items()
+    rows = tuple(
+        _row(name, unit, [(getattr(p, field), getattr(m, field)) for p, m in pairs])
+        for name, unit, field in FIGURES
     )
+    return Validation(f"{len(pairs)} recorded runs, told after which steps each was struck", rows)
+
+
+def _row(name: str, unit: str, pairs: Sequence[tuple[float, float]]) -> Comparison:
+    """Compare in pairs: the prediction's interval is as wide as its errors scatter."""
+    error = mean_of([measured - predicted for predicted, measured in pairs])
+    value = fmean(predicted for predicted, _ in pairs)
+    low, high = value + error.low - error.value, value + error.high - error.value
+    measured = mean_of([measured for _, measured in pairs])
+    return Comparison(name, unit, len(pairs), Estimate(value, low, high), measured)
 
 
 def _pair(question: Question, trial: Trial) -> tuple[Course, Course] | None:
