@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +19,7 @@ from chaos.errors import ChaosError, UsageError
 from chaos.harness import Harness, check_again, write_suite
 from chaos.model.plan import BackendName
 from chaos.preflight_cli import preflight
+from chaos.report.catalogue import Topic, catalogue
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.terminal import closing_line, explain, verdict_table
 from chaos.run.clock import SystemClock
@@ -46,9 +49,18 @@ KeepStorage = Annotated[
     bool, typer.Option("--keep-storage", help="Keep the checkpoints of valid runs as well.")
 ]
 
+RandomPlans = Annotated[
+    int | None,
+    typer.Option(
+        "--random",
+        min=1,
+        help="In place of each file's own faults: as many random plans, from the seed on.",
+    ),
+]
+
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     paths: Annotated[
         list[Path], typer.Argument(help="Scenario files *.chaos.yaml, or folders of them.")
     ],
@@ -61,6 +73,7 @@ def run(
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Write the suite's JUnit file here as well.")
     ] = None,
+    plans: RandomPlans = None,
     keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
 ) -> None:
     """Run scenarios on a local Ray cluster and judge them.
@@ -79,12 +92,21 @@ def run(
             harness = Harness(
                 reports, console, Path.cwd(), executor, clock, keep_storage=keep_storage
             )
-            for row in harness.run_suite(files, seed=seed, backend=backend):
+            for row in _rows(harness, files, range(seed, seed + (plans or 0)), backend=backend):
                 rows.append(row)  # noqa: PERF402 - what came before an interruption is kept
     finally:
         if rows:
             _write(console, rows, reports, junit)
     raise typer.Exit(exit_code(rows))
+
+
+@app.command(name="list")
+def list_(topic: Annotated[Topic, typer.Argument(help="faults, places or checks.")]) -> None:
+    """List what scenarios may name: faults, places in training, and checks.
+
+    Example: chaos list faults
+    """
+    Console(highlight=False).print(catalogue(topic))
 
 
 app.command()(audit)
@@ -179,6 +201,17 @@ def main() -> None:
     if code == EXIT_INTERRUPTED:  # typer turns Ctrl-C into this code without a word
         _complain("interrupted; what was seen is in the run's directory")
     sys.exit(code)
+
+
+def _rows(
+    harness: Harness, files: Sequence[Path], drawn: range, *, backend: BackendName
+) -> Iterator[SuiteRow]:
+    """Run each file's own faults, or those drawn from seeds where there are any."""
+    if not drawn:
+        return harness.run_suite(files, seed=drawn.start, backend=backend)
+    return chain.from_iterable(
+        harness.run_random(file, seeds=drawn, backend=backend) for file in files
+    )
 
 
 def _write(console: Console, rows: list[SuiteRow], reports: Path, junit: Path | None) -> None:

@@ -22,6 +22,7 @@ from chaos.model.history import Baseline, History
 from chaos.model.plan import BackendName, Plan
 from chaos.model.scenario import Scenario
 from chaos.plan.digest import baseline_digest
+from chaos.plan.draw import random_plan
 from chaos.plan.make import make_plan
 from chaos.report.html import render_run, render_suite
 from chaos.report.junit import render as render_junit
@@ -60,6 +61,16 @@ class Harness:
         plans = [self._plan(file, seed=seed, backend=backend) for file in files]
         for plan in sorted(plans, key=_size):
             yield self._row(plan)
+
+    def run_random(
+        self, file: Path, *, seeds: range, backend: BackendName = "ray"
+    ) -> Iterator[SuiteRow]:
+        """Run a scenario's job once per seed, with faults drawn from it in place of its own."""
+        plan = self._plan(file, seed=0, backend=backend)
+        alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
+        steps = _steps_by_epoch(self._baseline(alike))
+        for seed in seeds:
+            yield self._row(random_plan(plan, seed=seed, steps=steps))
 
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
@@ -207,6 +218,15 @@ def _extent(baseline: History | None) -> tuple[int | None, int | None]:
         return None, None
     epochs = sum(1 for _ in baseline.of(Committed))
     return epochs or None, max((e.step for _, e in baseline.of(StepDone)), default=None)
+
+
+def _steps_by_epoch(baseline: Baseline) -> list[int]:
+    """Give the steps that each epoch has on every rank, as far as epochs were committed."""
+    last: dict[int, dict[int, int]] = {}
+    for _, done in baseline.of(StepDone):
+        last.setdefault(done.epoch, {})[done.rank] = done.step
+    epochs = sum(1 for _ in baseline.of(Committed))
+    return [min(last.get(epoch, {0: 0}).values()) for epoch in range(epochs)]
 
 
 def _shown(path: Path) -> str:

@@ -92,13 +92,19 @@ def unstable(run: Sightings, reference: Sightings, *, began: int, leeway: Leeway
 
 @dataclass(frozen=True)
 class Beside:
-    """The two courses that rows are made of; `resized` attempts have other numbers of workers."""
+    """The two courses that rows are made of.
+
+    `resized` attempts have other numbers of workers than the baseline, and
+    those `descended` from one go on from its state, which the baseline
+    never had: they are held against what was left at the commit.
+    """
 
     run: Sightings
     reference: Sightings
     unstable: frozenset[str]
     leeway: Leeway
     resized: frozenset[int] = frozenset()
+    descended: frozenset[int] = frozenset()
 
     def rows(self, restarts: Sequence[Restart]) -> tuple[Row, ...]:
         """Give the rows of all resumed attempts, the nearest to the cause first in each."""
@@ -122,7 +128,7 @@ class Beside:
         at = (seen.attempt, seen.rank, seen.epoch, seen.step, number)
         for name, baseline in theirs.items():
             mine, expected = ours.get(name), baseline
-            if name in self.unstable:
+            if name in self.unstable or seen.attempt in self.descended:
                 if name not in own:
                     yield Row(*at, name, "not compared", mine, baseline)
                     continue

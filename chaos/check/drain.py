@@ -25,7 +25,7 @@ _SLACK = 3
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """The time between a notice and the loss that it announces."""
+    """The time between a notice and the loss that it announces, or its deadline."""
 
     number: int
     notice: NoticeGiven
@@ -70,7 +70,8 @@ def _windows(trial: Trial) -> Iterator[_Window]:
         if strike.invoked:
             since_ns = trial.history.time_ns(number)
             attempt = strike.invoked[0][1].attempt
-            yield _Window(number, notice, since_ns, notice.deadline_ns, attempt)
+            until_ns = min(notice.deadline_ns, strike.harm_ns or notice.deadline_ns)
+            yield _Window(number, notice, since_ns, until_ns, attempt)
 
 
 def _anomalies(trial: Trial, window: _Window) -> Iterator[Anomaly]:

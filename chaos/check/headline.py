@@ -10,6 +10,7 @@ from chaos.check.strikes import Strike
 from chaos.check.trajectory import NAME as TRAJECTORY
 from chaos.check.trajectory import difference, divergence
 from chaos.check.trial import Trial
+from chaos.faults.preempt_node import PreemptNode
 from chaos.model.scenario import Validity
 from chaos.model.trigger import AtMoment, AtRecovery
 from chaos.model.verdict import CheckResult
@@ -21,8 +22,13 @@ _DEEDS = {
     "slow_worker": "rank {rank} was slowed down {place}",
     "hang_worker": "rank {rank} hung {place}",
     "poison_step": "rank {rank} met a poisoned step {place}",
-    "kill_node": "the node of rank {rank} was lost {place}",
-    "preempt_node": "the node of rank {rank} was given notice {place} and lost {notice:g} s later",
+    "kill_node": "{nodes} lost {place}",
+    "freeze_node": "the node of rank {rank} stood still for {fault.for_s:g} s {place}",
+    "preempt_node": "the node of rank {rank} was given notice {place} and {reclaimed}",
+    "withhold_capacity": "idle nodes ({fault.nodes}) were taken away {place}",
+    "return_capacity": "new nodes ({fault.nodes}) were added {place}",
+    "kill_driver": "the driver was killed {place} and started again",
+    "kill_controller": "Ray's controller was killed {place}",
 }
 # What storage did is told in its own words, and where it was armed is left out.
 _IN_STORAGE = {
@@ -72,7 +78,7 @@ def _deed(strike: Strike, times: int) -> str:
     if strike.is_in_storage:
         details = "; ".join(event.detail for _, event in strike.effects[:1])
         return f"{_IN_STORAGE[strike.op.kind]}: storage {details}"
-    at, notice = strike.op.at, strike.op.preempt_node
+    at, fault = strike.op.at, strike.op.fault
     if isinstance(at, AtMoment):
         place = _PLACES[at.moment]
     elif isinstance(at, AtRecovery):
@@ -83,9 +89,25 @@ def _deed(strike: Strike, times: int) -> str:
     deed = _DEEDS[strike.op.kind].format(
         rank=strike.rank,
         place=place.format(epoch=at.epoch),
-        notice=notice.notice_s if notice else 0,
+        fault=fault,
+        nodes=_nodes(strike),
+        reclaimed=_reclaimed(fault) if isinstance(fault, PreemptNode) else "",
     )
     return f"{deed}{again}"
+
+
+def _nodes(strike: Strike) -> str:
+    kill = strike.op.kill_node
+    ranks = sorted(set(kill.ranks)) if kill is not None and kill.ranks else [strike.rank]
+    if len(ranks) == 1:
+        return f"the node of rank {ranks[0]} was"
+    return f"the nodes of ranks {', '.join(map(str, ranks))} were"
+
+
+def _reclaimed(fault: PreemptNode) -> str:
+    """Say what became of a node that was announced to go."""
+    seconds = fault.loss_ns(int(fault.notice_s * 1e9))
+    return "stayed" if seconds is None else f"lost {seconds / 1e9:g} s later"
 
 
 def _good(trial: Trial) -> str:

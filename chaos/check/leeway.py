@@ -13,7 +13,8 @@ from chaos.check.lineage import Lineage
 from chaos.check.pair import Pair
 from chaos.check.sightings import MOMENTS, Place, Sightings
 from chaos.check.values import flat, number
-from chaos.model.scenario import Profile, Tolerance
+from chaos.model.leeway import Tolerance
+from chaos.model.scenario import Profile
 
 NOISY_PART = 0.25
 

@@ -83,4 +83,7 @@ def _bound(restart: Restart, trial: Trial) -> float:
         return trial.plan.expect.lost_steps.max
     assert trial.reference is not None
     way = _way_between_saves(trial.reference)
+    ended, due = restart.ended, max((a.size for a in trial.reference.attempts), default=0)
+    if ended is not None and 0 < ended.size < due:  # fewer workers make more steps of an epoch
+        way = -(-way * due // ended.size)
     return way * (2 if any(s.is_preemption for s in restart.strikes) else 1)

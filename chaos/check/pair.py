@@ -8,7 +8,7 @@ from typing import Self
 
 from chaos.check.attempt import Commit, Losses, Step
 from chaos.check.values import Value, flat, number
-from chaos.model.scenario import Tolerance
+from chaos.model.leeway import Tolerance
 
 
 @dataclass(frozen=True, slots=True)

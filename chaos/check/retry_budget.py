@@ -21,7 +21,8 @@ def check(trial: Trial) -> CheckResult:
     preempted node a preemption, and where both hit one attempt the
     preemption wins (Ray 2.60's policy: any preempted actor makes it one).
     One budget for both was ray-project/ray PR #41285; a budget that is not
-    kept, ray-project/ray#29171.
+    kept, ray-project/ray#29171. Nodes that join or stay away, and a driver
+    that is started again, cost nothing.
     """
     charges = _Charges(trial)
     expected = trial.plan.expect.charges
@@ -57,9 +58,11 @@ class _Charges:
         self.trial = trial
         decided = trial.history.of(FailureDecided)
         self.rows = [(number, event) for number, event in decided if event.decision != "NOOP"]
+        budgets = {a: {s.budget for s in hits} - {None} for a, hits in trial.hits.items()}
         self.due = {
-            attempt: "preemptions" if any(s.is_preemption for s in hits) else "failures"
-            for attempt, hits in trial.hits.items()
+            attempt: "preemptions" if "preemptions" in of else "failures"
+            for attempt, of in budgets.items()
+            if of
         }
 
     def to(self, budget: str) -> list[tuple[int, FailureDecided]]:
@@ -79,8 +82,11 @@ class _Charges:
         Ray 2.60 asks for as many as before until it has heard that they are
         gone; a start that times out costs none of the two budgets.
         """
-        hits = self.trial.hits.get(event.attempt, ())
-        lost_nodes = any(strike.op.kind in NODE_FAULTS for strike in hits)
+        lost_nodes = any(
+            strike.op.kind in NODE_FAULTS and attempt <= event.attempt
+            for attempt, hits in self.trial.hits.items()
+            for strike in hits
+        )
         return lost_nodes and event.decision == "RETRY" and START_TIMEOUT in event.error
 
     def misplaced(self) -> Iterator[Anomaly]:
@@ -89,12 +95,27 @@ class _Charges:
             due = self.due.get(event.attempt)
             if due is None or event.charged in (due, "controller"):
                 continue
+            if event.charged == "preemptions" and self._lost_under_notice(event.attempt):
+                continue
             what = "a preemption" if due == "preemptions" else "a failure"
             yield Anomaly(
                 message=f"attempt {event.attempt} ended by {what}, and Ray charged it to "
                 f"{_SETTINGS[event.charged]} instead of {_SETTINGS[due]}: {event.error}",
                 events=(number,),
             )
+
+    def _lost_under_notice(self, attempt: int) -> bool:
+        """Say whether a node was lost while a notice was in force: to Ray it was preempted."""
+        announced = {
+            (strike.invoked[0][1].attempt, strike.invoked[0][1].node_id)
+            for strike in self.trial.strikes
+            if strike.is_preemption and strike.invoked
+        }
+        return any(
+            (attempt, strike.invoked[0][1].node_id) in announced
+            for strike in self.trial.hits.get(attempt, ())
+            if strike.op.kill_node is not None
+        )
 
     def surplus(self) -> Iterator[Anomaly]:
         """Give what was charged without a fault, or twice for one."""

@@ -2,20 +2,25 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal, TypeAlias
 
 from chaos.check.attempt import Attempt
 from chaos.check.ending import Ending
 from chaos.check.storage_harm import harmed
 from chaos.faults.armed import STORAGE_FAULTS
 from chaos.model.event import FaultEnded, FaultInvoked, GateReached, NoticeGiven, StorageFaulted
+from chaos.model.fault_entry import CapacityFault, ControlFault
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan
+
+Budget: TypeAlias = Literal["failures", "preemptions"]
 
 # Ray 2.60 ends a preempted group itself at the deadline, by its own clock.
 EARLY_NS = 1_000_000_000
 # They leave the process alive. Ray 2.60 watches no progress, so that a hang or a long pause ends
-# an attempt only where the job's own time-outs, or its peers', end it.
-SPARING_FAULTS = ("pause_worker", "slow_worker", "hang_worker")
+# an attempt only where the job's own time-outs, its peers', or those of a node's health end it.
+SPARING_FAULTS = ("pause_worker", "slow_worker", "hang_worker", "freeze_node")
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,18 @@ class Strike:
     @property
     def spares(self) -> bool:
         """Whether it landed and ended no attempt, as is its kind."""
-        return self.landed and self.hit is None and self.op.kind in SPARING_FAULTS
+        return (
+            self.landed
+            and self.hit is None
+            and (self.op.kind in SPARING_FAULTS or isinstance(self.op.fault, CapacityFault))
+        )
+
+    @property
+    def budget(self) -> Budget | None:
+        """What Ray charges for it; None where it is no failure of a worker group."""
+        if isinstance(self.op.fault, CapacityFault | ControlFault):
+            return None
+        return "preemptions" if self.is_preemption else "failures"
 
     @property
     def rank(self) -> int | None:
@@ -92,12 +108,20 @@ def strikes(
                 gates=gates,
                 invoked=mine,
                 ended=over,
-                harm_ns=notices.get(op.index, began_ns),
+                harm_ns=_harm_ns(op, began_ns, notices.get(op.index)),
                 ended_ns=history.time_ns(over[0][0]) if over else None,
                 effects=tuple((n, e) for n, e in history.of(StorageFaulted) if e.op == op.index),
             )
             found.append(_with_effect(strike, history, attempts, ending))
-    return tuple(found)
+    return tuple(_forestalled(strike, found, history, attempts) for strike in found)
+
+
+def _harm_ns(op: Op, began_ns: int | None, deadline_ns: int | None) -> int | None:
+    """Give when the harm is done: a node that stays past its deadline is given up at it."""
+    if deadline_ns is None or op.preempt_node is None:
+        return began_ns
+    loss_ns = op.preempt_node.loss_ns(deadline_ns)
+    return deadline_ns if loss_ns is None else min(loss_ns, deadline_ns)
 
 
 _Invoked = tuple[tuple[int, FaultInvoked], ...]
@@ -134,21 +158,20 @@ def _with_effect(
     struck = strike.invoked[0][1].attempt
     if strike.is_in_storage:
         return _in_storage(strike, history, attempts)
+    broke = any(a.index == struck and a.decisions for a in attempts)
     if not strike.landed:
         # What failed for sure did no harm, unless the attempt broke all the same.
         failed = [event.status for _, event in strike.ended] == ["fail"]
-        broke = any(a.index == struck and a.decisions for a in attempts)
         return replace(strike, is_in_doubt=broke or not failed)
     if strike.is_preemption:
         hit = _hit_at_deadline(strike, history, attempts, ending)
         too_late = hit is None and _was_over(strike, history, attempts, ending)
         return replace(strike, hit=hit, came_too_late=too_late)
-    if strike.op.kind in SPARING_FAULTS:
-        ended = strike.op.kind != "slow_worker" and any(
-            a.index == struck and a.decisions for a in attempts
-        )
-        return replace(strike, hit=struck if ended else None)
-    return replace(strike, hit=struck)
+    if isinstance(strike.op.fault, CapacityFault):
+        hit = _grown(attempts, since=struck)
+        return replace(strike, hit=hit, harm_ns=strike.ended_ns)
+    ended = strike.op.kind not in SPARING_FAULTS or (broke and strike.op.kind != "slow_worker")
+    return replace(strike, hit=struck if ended else None)
 
 
 def _in_storage(strike: Strike, history: History, attempts: Sequence[Attempt]) -> Strike:
@@ -161,6 +184,14 @@ def _in_storage(strike: Strike, history: History, attempts: Sequence[Attempt]) -
         return replace(strike, harm_ns=history.time_ns(strike.effects[0][0]))
     (first, harm_ns), *again = hits.items()
     return replace(strike, hit=first, harm_ns=harm_ns, again=tuple(again))
+
+
+def _grown(attempts: Sequence[Attempt], *, since: int) -> int | None:
+    """Give the attempt that Ray itself ended, to go on with more workers."""
+    for attempt, after in pairwise(attempts):
+        if attempt.index >= since and not attempt.decisions and after.size > attempt.size:
+            return attempt.index
+    return None
 
 
 def _was_over(
@@ -190,6 +221,9 @@ def _hit_at_deadline(
         charged = (decision.event.charged for decision in attempt.decisions)
         if attempt.index == struck.attempt and "preemptions" in charged:
             return attempt.index
+    assert strike.op.preempt_node is not None
+    if strike.op.preempt_node.reclaim == "never":
+        return None  # Ray ends the attempt at the deadline, or believes the node that stays
     begun = [a for a in attempts if _opened_ns(a, history) <= strike.harm_ns]
     if not begun:
         return None
@@ -199,6 +233,29 @@ def _hit_at_deadline(
     finished_in_it = ending.is_finished and not decided_ns and last is attempts[-1]
     is_there = not last.places or any(p.node_id == struck.node_id for p in last.places)
     return last.index if is_there and not was_over and not finished_in_it else None
+
+
+def _forestalled(
+    strike: Strike, others: Sequence[Strike], history: History, attempts: Sequence[Attempt]
+) -> Strike:
+    """Take a hit back from a preemption whose group another fault had ended before its node went.
+
+    Ray then charges a failure, and rightly.
+    """
+    if not strike.is_preemption or strike.hit is None or strike.harm_ns is None:
+        return strike
+    decisions = next(a.decisions for a in attempts if a.index == strike.hit)
+    if not decisions or decisions[0].event.charged != "failures":
+        return strike
+    decided_ns = history.time_ns(decisions[0].number)
+    by_another = any(
+        other.hit == strike.hit
+        and not other.is_preemption
+        and other.harm_ns is not None
+        and other.harm_ns < decided_ns < strike.harm_ns
+        for other in others
+    )
+    return replace(strike, hit=None) if by_another else strike
 
 
 def _opened_ns(attempt: Attempt, history: History) -> int:

@@ -3,11 +3,12 @@
 The tables are made once, when a check first asks for them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from chaos.check.aligned import Aligned, before, surviving
-from chaos.check.attempt import Attempt, attempts
+from chaos.check.attempt import Attempt, Commit, attempts
 from chaos.check.band import RUNS_MIN
 from chaos.check.comparison import Comparison, Sides
 from chaos.check.components import Beside, Row, unstable
@@ -40,6 +41,12 @@ class Course:
     def lineage(self) -> Lineage:
         """What survived of all attempts."""
         return lineage(self.attempts)
+
+    @cached_property
+    def committed(self) -> Mapping[str, Commit]:
+        """The commits that carry a checkpoint, by its name."""
+        every = (commit for attempt in self.attempts for commit in attempt.commits)
+        return {c.checkpoint: c for c in every if c.checkpoint is not None}
 
     @cached_property
     def sightings(self) -> Sightings:
@@ -119,15 +126,27 @@ class Trial:
 
     @cached_property
     def resized(self) -> frozenset[int]:
-        """The attempts with another number of workers than the baseline has.
+        """The attempts with another number of workers than the baseline has, and what follows them.
 
         Their ranks see other data than the baseline's ranks of the same
-        number, so that no step of theirs has a counterpart.
+        number, so that no step of theirs has a counterpart; an attempt that
+        is grown again goes on from their state.
         """
+        return frozenset(attempt.index for attempt in self._of_other_size) | self.descended
+
+    @cached_property
+    def descended(self) -> frozenset[int]:
+        """The attempts that go on from the state of one with another number of workers."""
+        trained = [attempt.index for attempt in self._of_other_size if attempt.steps]
+        since = min(trained, default=len(self.run.attempts))
+        return frozenset(a.index for a in self.run.attempts if a.index > since)
+
+    @property
+    def _of_other_size(self) -> tuple[Attempt, ...]:
         if self.reference is None or not self.reference.attempts:
-            return frozenset()
+            return ()
         due = self.reference.attempts[0].size
-        return frozenset(a.index for a in self.run.attempts if a.size != due)
+        return tuple(attempt for attempt in self.run.attempts if attempt.size != due)
 
     @cached_property
     def leeway(self) -> Leeway:
@@ -206,7 +225,7 @@ class Trial:
         if self.reference is None:
             return ()
         run, due = self.run.sightings, self.reference.sightings
-        beside = Beside(run, due, self.unstable, self.leeway, self.resized)
+        beside = Beside(run, due, self.unstable, self.leeway, self.resized, self.descended)
         return beside.rows(self.restarts)
 
     @cached_property
@@ -245,10 +264,10 @@ class Trial:
         return self._why_it_went_on() if self.run.ending.is_finished else None
 
     def _why_it_went_on(self) -> str | None:
-        if all(strike.spares for strike in self.strikes):
-            return "the fault ended no attempt, and nothing restarted"
         if self.hits:
             return None
+        if all(strike.spares for strike in self.strikes):
+            return "the fault ended no attempt, and nothing restarted"
         if any(strike.is_in_storage for strike in self.strikes):
             return "what storage did ended no attempt, and nothing restarted"
         return "training was over before the fault took effect, and nothing restarted"

@@ -1,6 +1,8 @@
-"""A machine disappears without a word."""
+"""Machines disappear without a word, one or several in an instant."""
 
-from pydantic import Field, NonNegativeInt
+from typing import Self
+
+from pydantic import Field, NonNegativeInt, model_validator
 
 from chaos.faults.world import Outcome, Release, Victim, World
 from chaos.record import Record
@@ -11,23 +13,55 @@ PROOF_WITHIN_S = 30.0
 class KillNode(Record):
     """Lose the node that the worker runs on: the raylet and all that it started.
 
-    Landed when the cluster's own control plane counts the node as dead and the
-    worker's process is gone.
+    `ranks` loses the nodes of several workers in one instant, as a rack or a
+    zone goes. Landed when the cluster's own control plane counts every node
+    as dead and the workers' processes are gone.
     """
 
     rank: NonNegativeInt | None = Field(
         default=None,
         description="lose this rank's node; left out: the node of the trigger's rank",
     )
+    ranks: tuple[NonNegativeInt, ...] = Field(
+        default=(), description="lose the nodes of all these ranks in one instant"
+    )
+    raylet_only: bool = Field(
+        default=False,
+        description="end the raylet alone; its workers end themselves when they miss it "
+        "(the embedded backend has no raylet, and ends them)",
+    )
+
+    @model_validator(mode="after")
+    def _names_victims_once(self) -> Self:
+        if self.ranks and self.rank is not None:
+            raise ValueError("kill_node has either rank or ranks")
+        return self
+
+    @property
+    def nodes_lost(self) -> int:
+        """How many nodes go at most: two ranks may share one."""
+        return len(set(self.ranks)) or 1
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Lose the node while the worker is held."""
+        """Lose the nodes while the worker is held."""
         del release  # the gate goes down with the node
-        world.lose_node(victim.node_id)
-        return lost(world, victim)
+        victims = self._victims(world) or [victim]
+        for node_id in dict.fromkeys(v.node_id for v in victims):
+            world.lose_node(node_id, raylet_only=self.raylet_only)
+        outcomes = [lost(world, v) for v in victims]
+        failed = [outcome for outcome in outcomes if outcome.status != "ok"]
+        return failed[0] if failed else Outcome("ok", "; ".join(o.detail for o in outcomes))
+
+    def _victims(self, world: World) -> list[Victim]:
+        group = world.group()
+        missing = sorted(set(self.ranks) - set(group))
+        if missing:
+            raise ProcessLookupError(f"no worker holds rank {missing[0]}")
+        return [group[rank] for rank in sorted(set(self.ranks))]
 
     def __str__(self) -> str:
-        return "kill_node"
+        what = "kill_node (raylet only)" if self.raylet_only else "kill_node"
+        return f"{what} of ranks {', '.join(map(str, self.ranks))}" if self.ranks else what
 
 
 def lost(world: World, victim: Victim) -> Outcome:

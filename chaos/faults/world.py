@@ -88,8 +88,29 @@ class World(Protocol):
     def wait_until(self, deadline_ns: int) -> bool:
         """Let time pass until a deadline (monotonic ns); False where the run ended before it."""
 
-    def lose_node(self, node_id: str) -> None:
-        """End a node at once: its raylet and everything that the raylet started."""
+    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+        """End a node at once: its raylet and, but for `raylet_only`, all that it started."""
+
+    def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
+        """Stop a node's raylet and all below it; gives how many processes stand still.
+
+        None where some of them were still running after `within_s`.
+        """
+
+    def thaw_node(self, node_id: str) -> None:
+        """Let a frozen node's processes go on; those that have ended are left out."""
+
+    def idle_nodes(self) -> list[str]:
+        """Give the nodes that are alive, hold no worker and were not announced to go."""
+
+    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
+        """Add nodes to the cluster; gives those that it counts as alive in time."""
+
+    def end_driver(self) -> int:
+        """Kill the process that runs the user's script, and wait for its end; gives its pid."""
+
+    def end_controller(self) -> int:
+        """Kill Ray Train's controller, and wait for its end; gives its pid."""
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Wait until the cluster itself counts the node as dead, and say whether it does."""

@@ -8,35 +8,34 @@ from chaos.faults.corrupt_snapshot import CorruptSnapshot
 from chaos.faults.delayed_visibility import DelayedVisibility
 from chaos.faults.disk_full import DiskFull
 from chaos.faults.fail_upload import FailUpload
+from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.hang_worker import HangWorker
+from chaos.faults.kill_controller import KillController
+from chaos.faults.kill_driver import KillDriver
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.poison_step import PoisonStep
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.raise_in_worker import RaiseInWorker
+from chaos.faults.return_capacity import ReturnCapacity
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.slow_worker import SlowWorker
 from chaos.faults.torn_checkpoint import TornCheckpoint
+from chaos.faults.withhold_capacity import WithholdCapacity
 from chaos.model.trigger import Trigger
 from chaos.record import Record
 
-Fault: TypeAlias = (
-    KillWorker
-    | RaiseInWorker
-    | PauseWorker
-    | SlowWorker
-    | HangWorker
-    | PoisonStep
-    | KillNode
-    | PreemptNode
-    | FailUpload
-    | SlowUpload
-    | TornCheckpoint
-    | DiskFull
-    | DelayedVisibility
-    | CorruptSnapshot
+WorkerFault: TypeAlias = (
+    KillWorker | RaiseInWorker | PauseWorker | SlowWorker | HangWorker | PoisonStep
 )
+NodeFault: TypeAlias = KillNode | FreezeNode | PreemptNode
+CapacityFault: TypeAlias = WithholdCapacity | ReturnCapacity
+ControlFault: TypeAlias = KillDriver | KillController
+StorageFault: TypeAlias = (
+    FailUpload | SlowUpload | TornCheckpoint | DiskFull | DelayedVisibility | CorruptSnapshot
+)
+Fault: TypeAlias = WorkerFault | NodeFault | CapacityFault | ControlFault | StorageFault
 
 
 class FaultEntry(Record):
@@ -50,7 +49,12 @@ class FaultEntry(Record):
     hang_worker: HangWorker | None = None
     poison_step: PoisonStep | None = None
     kill_node: KillNode | None = None
+    freeze_node: FreezeNode | None = None
     preempt_node: PreemptNode | None = None
+    withhold_capacity: WithholdCapacity | None = None
+    return_capacity: ReturnCapacity | None = None
+    kill_driver: KillDriver | None = None
+    kill_controller: KillController | None = None
     fail_upload: FailUpload | None = None
     slow_upload: SlowUpload | None = None
     torn_checkpoint: TornCheckpoint | None = None
@@ -85,6 +89,11 @@ class FaultEntry(Record):
         return self.at.rank if self.fault.rank is None else self.fault.rank
 
     @property
+    def nodes_lost(self) -> int:
+        """How many nodes that hold workers it takes at most."""
+        return self.fault.nodes_lost if isinstance(self.fault, NodeFault) else 0
+
+    @property
     def orders_all(self) -> bool:
         """Whether every rank is told, at the place, to do something to itself."""
         fault = self.fault
@@ -95,6 +104,11 @@ class FaultEntry(Record):
         """Whether the place may strike in several attempts, instead of once in the run."""
         raises = self.raise_in_worker
         return self.poison_step is not None or (raises is not None and raises.attempts is not None)
+
+    @property
+    def lets_go_first(self) -> bool:
+        """Whether training goes on before the harm is done."""
+        return isinstance(self.fault, PreemptNode | WithholdCapacity | ReturnCapacity)
 
     def may_strike(self, attempt: int) -> bool:
         """Say whether the fault is meant for an attempt."""

@@ -5,9 +5,10 @@ The YAML is these records, spelled out; `chaos schema` prints their JSON Schema.
 
 from typing import Any, Literal, Self, TypeAlias
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from chaos.model.fault_entry import FaultEntry
+from chaos.model.leeway import Bound, Charges, Tolerance
 from chaos.record import Record
 
 Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
@@ -98,32 +99,20 @@ class ClusterShape(Record):
     cpus_per_node: PositiveInt = 1
 
 
-class Bound(Record):
-    """An upper limit."""
-
-    max: float = Field(ge=0)
-
-
-class Tolerance(Record):
-    """How far a loss may lie from the baseline's: `absolute + relative * |baseline|`."""
-
-    absolute: float = Field(default=0.0, ge=0)
-    relative: float = Field(default=0.0, ge=0)
-
-
-class Charges(Record):
-    """How many times Ray may charge each retry budget."""
-
-    failures: NonNegativeInt = 0
-    preemptions: NonNegativeInt = 0
-
-
 class Expect(Record):
     """What is special about this scenario; every check runs anyway."""
 
     verdict: Validity = "valid"
     check: str | None = Field(
         default=None, description="with `verdict: invalid`: the check that must name the defect"
+    )
+    until: Literal["fixed"] | None = Field(
+        default=None,
+        description="with `verdict: invalid`: a defect of Ray's own is shown; a run that is valid "
+        "is news (fixed?), and no failure",
+    )
+    seen_in: tuple[str, ...] = Field(
+        default=(), description="with `until: fixed`: the Ray versions that have the defect"
     )
     outcome: Literal["finished", "error"] = Field(
         default="finished", description="how `trainer.fit()` ends: it returns, or it raises"
@@ -182,6 +171,10 @@ class Expect(Record):
     def _names_a_check_only_for_a_defect(self) -> Self:
         if self.check is not None and self.verdict != "invalid":
             raise ValueError("expect.check goes with `verdict: invalid`")
+        if self.until is not None and self.verdict != "invalid":
+            raise ValueError("expect.until goes with `verdict: invalid`")
+        if self.seen_in and self.until is None:
+            raise ValueError("expect.seen_in goes with `until: fixed`")
         return self
 
 

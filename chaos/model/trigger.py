@@ -39,8 +39,8 @@ class AtMoment(Record):
     `saving`: the first half of the first file that `torch.save` writes to a path
     in that epoch is on disk, and the rest is not. `upload_begin`: the
     checkpoint's upload is about to begin. `upload_end`: every file is written
-    and `report()` has not returned. `reported`: it has returned, and the
-    controller, held, has not committed. `committed`: it has.
+    and `report()` has not returned. `reported`: `report()` has returned, and
+    the controller, held, has not committed. `committed`: the controller has.
     """
 
     epoch: NonNegativeInt

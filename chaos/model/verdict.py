@@ -35,6 +35,7 @@ class Verdict(Record):
 
     `as_expected` compares with the scenario's `expect`: a guilty job that is
     found guilty by the check that the scenario names is as expected.
+    `is_news`: a defect of Ray's own that the scenario expects did not show.
     `diagnosis` tells, for each resume, what came back of the job's state.
     """
 
@@ -43,6 +44,7 @@ class Verdict(Record):
     as_expected: bool
     expectation: str
     results: tuple[CheckResult, ...]
+    is_news: bool = False
     diagnosis: tuple[Resume, ...] = ()
 
     @property

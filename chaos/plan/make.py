@@ -10,7 +10,7 @@ from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import Trigger
 
-NODE_FAULTS = ("kill_node", "preempt_node")
+NODE_FAULTS = ("kill_node", "preempt_node", "freeze_node")
 
 _SUFFIX = re.compile(r"(\.chaos)?\.ya?ml$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -27,7 +27,7 @@ def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
     assert seed >= 0  # random.Random takes -1 for 1: two seeds would be one plan
     job, cluster = scenario.job, scenario.cluster
     place = Path(normpath(cwd / file))
-    spares = max(1, sum(entry.kind in NODE_FAULTS for entry in scenario.faults))
+    spares = max(1, sum(entry.nodes_lost for entry in scenario.faults))
     nodes = cluster.nodes or nodes_for(job.workers, cluster.cpus_per_node, spares=spares)
     return Plan(
         scenario=scenario.scenario,
@@ -47,7 +47,7 @@ def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
 def nodes_for(workers: int, cpus_per_node: int, *, spares: int) -> int:
     """Give the nodes that hold all workers, and hold them still when the spares are lost.
 
-    A node that is lost is not replaced before the run is over.
+    A node that is lost is not replaced before the run is over, except by `return_capacity`.
     """
     return -(-workers // cpus_per_node) + spares
 

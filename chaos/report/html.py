@@ -94,6 +94,8 @@ def _headline(rows: Sequence[SuiteRow]) -> str:
 def _word(row: SuiteRow) -> str:
     if row.verdict is None:
         return "could not run"
+    if row.verdict.is_news:
+        return in_words(row.verdict)
     is_surprise = row.verdict.validity == "valid" and not row.verdict.as_expected
     return "valid, unexpected" if is_surprise else row.verdict.validity
 

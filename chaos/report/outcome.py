@@ -66,6 +66,8 @@ def standing(verdict: Verdict) -> Standing:
 
 def in_words(verdict: Verdict) -> str:
     """Say the verdict as people read it: its word, and how it stands to what was expected."""
+    if verdict.is_news:
+        return "valid: fixed?"
     if verdict.as_expected:
         is_plain = verdict.validity == "valid"
         return "valid" if is_plain else f"{verdict.validity}, as the scenario expects"

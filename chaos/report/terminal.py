@@ -130,6 +130,8 @@ def _verdict(row: SuiteRow) -> Text:
 
 
 def _tail(verdict: Verdict) -> str:
+    if verdict.is_news:
+        return ": fixed?"
     if verdict.validity == "valid":
         return "" if verdict.as_expected else ", unexpected"
     return ", expected" if verdict.as_expected else ""

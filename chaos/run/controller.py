@@ -24,8 +24,8 @@ from chaos.model.event import GateReleased as Released
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtRecovery
 from chaos.plan.due import commits_before, due_ops, holds_polls, is_recovering, is_spent
+from chaos.run.deed import carried_out, healed
 from chaos.run.gate import Gate
-from chaos.run.healing import healed
 from chaos.run.journal import Journal
 
 STRIKE_LIMIT_S = 900.0
@@ -35,7 +35,8 @@ class ChaosController:
     """Gates, strikes and their record, over a `World` that a backend provides.
 
     `look` gives what the run's storage holds once an op has struck, before the
-    rank that was held for it goes on.
+    rank that was held for it goes on. Where training goes on first, as after a
+    notice, storage is looked at before: later it may be in the midst of a change.
     """
 
     def __init__(
@@ -266,8 +267,11 @@ class ChaosController:
                     self._orders[op.index, arrived.attempt] = order
                 self._let_poll(op.index)
 
+        if op.lets_go_first:
+            self._record_storage(op)
         outcome = self._carry_out(op, victim, release)
-        self._record_storage(op)
+        if not op.lets_go_first:
+            self._record_storage(op)
         with self._changed:
             self._record(FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail))
             # Whoever else asked for a hold in this attempt may be dead now and never come.
@@ -292,9 +296,4 @@ class ChaosController:
     def _carry_out(self, op: Op, victim: Victim | None, release: Release) -> Outcome:
         if victim is None:
             return Outcome("fail", f"no worker holds rank {op.fault.rank}")
-        try:
-            return op.fault.strike(self._world, replace(victim, op=op.index), release)
-        except ProcessLookupError as error:
-            return Outcome("fail", f"the target was already gone: {error}")
-        except Exception as error:  # noqa: BLE001 - whatever went wrong, the harm is uncertain
-            return Outcome("info", f"{type(error).__name__}: {error}")
+        return carried_out(op.fault, self._world, replace(victim, op=op.index), release)

@@ -21,6 +21,7 @@ from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.run.journal import load_history, write_history
+from chaos.run.whole_file import write_text
 
 HISTORY, BASELINE = "history.jsonl", "baseline.jsonl"
 
@@ -116,10 +117,7 @@ class RunDirectory:
 
     def write(self, name: str, text: str) -> Path:
         """Write a small file of this run, whole or not at all."""
-        path = self.path / name
-        draft = path.with_name(f".{path.name}.draft")
-        draft.write_text(text, encoding="utf-8")
-        return draft.replace(path)
+        return write_text(self.path / name, text)
 
 
 def _repeat(number: int) -> str:

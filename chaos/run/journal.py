@@ -56,6 +56,14 @@ class Journal:
         os.close(self._file)
 
 
+def driver_journal(folder: Path, clock: Clock) -> Journal:
+    """Open the journal of this driver; of a run's second driver, one of its own."""
+    is_first = not (folder / "driver.jsonl").exists()
+    return Journal(
+        folder, "driver" if is_first else f"driver-{os.getpid()}", role="driver", clock=clock
+    )
+
+
 class Tail:
     """Reads a folder of journals while they are written; gives each entry once."""
 

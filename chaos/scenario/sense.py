@@ -64,8 +64,8 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
     cpus = _whole(value, ("cluster", "cpus_per_node"), default=1)
     if workers is None or nodes is None or cpus is None or least_workers is None:
         return
-    losses = _node_faults(value)
-    left = max(0, nodes - losses) * cpus
+    losses = _nodes_lost(value)
+    left = max(0, nodes - losses + _nodes_returned(value)) * cpus
     # An elastic job begins with all its workers and goes on with those that there is room for.
     if left >= least_workers and nodes * cpus >= workers:
         return
@@ -80,10 +80,26 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
     yield Problem(lines.value(loc), text, hint, loc)
 
 
-def _node_faults(value: Plain) -> int:
+def _nodes_lost(value: Plain) -> int:
+    """Count the nodes that faults take for good, without those that the file leaves unclear."""
+    lost = 0
+    for entry in _entries(value):
+        fault = next((entry[key] for key in NODE_FAULTS if entry.get(key) is not None), None)
+        ranks = _pick(fault, ("ranks",))
+        lost += 0 if fault is None else len(ranks) if isinstance(ranks, list) and ranks else 1
+        if _pick(entry, ("withhold_capacity", "for_s")) is None:
+            lost += _whole(entry, ("withhold_capacity", "nodes"), default=0) or 0
+    return lost
+
+
+def _nodes_returned(value: Plain) -> int:
+    loc = ("return_capacity", "nodes")
+    return sum(_whole(entry, loc, default=0) or 0 for entry in _entries(value))
+
+
+def _entries(value: Plain) -> list[dict[str, Plain]]:
     faults = _pick(value, ("faults",))
-    entries = [e for e in faults if isinstance(e, dict)] if isinstance(faults, list) else []
-    return sum(any(entry.get(key) is not None for key in NODE_FAULTS) for entry in entries)
+    return [e for e in faults if isinstance(e, dict)] if isinstance(faults, list) else []
 
 
 def _ranks_out_of_range(value: Plain, lines: Lines) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from chaos.model.plan import BackendName, Plan, Shape
 from chaos.model.scenario import Expect, FailureBudget, Job, Limits
-from chaos.plan.make import NODE_FAULTS, nodes_for
+from chaos.plan.make import nodes_for
 from chaos.selftest.draw import WORKERS, Case, Ops
 
 # As many as any strike needs; a job that fails at every start has spent them soon.
@@ -14,7 +14,7 @@ MAX_FAILURES = 2
 def plan_of(case: Case, ops: Ops, *, backend: BackendName, cwd: Path) -> Plan:
     """Give the plan of one strike; of a clean run where there are no ops."""
     exhibit = case.exhibit
-    spares = max(1, sum(op.kind in NODE_FAULTS for op in ops))
+    spares = max(1, sum(op.nodes_lost for op in ops))
     return Plan(
         scenario=f"{exhibit.id} {exhibit.title}",
         slug=exhibit.module,

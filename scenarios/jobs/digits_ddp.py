@@ -85,7 +85,9 @@ def load(directory, *, model, optimizer, schedule):
     unwrapped(model).load_state_dict(shared["model"])
     optimizer.load_state_dict(shared["optimizer"])
     schedule.load_state_dict(shared["schedule"])
-    set_rng_state(torch.load(os.path.join(directory, f"rng-{rank}.pt"), weights_only=False))
+    own = os.path.join(directory, f"rng-{rank}.pt")
+    if os.path.exists(own):  # a rank that was not there when it was saved keeps its first seed
+        set_rng_state(torch.load(own, weights_only=False))
     return shared["epoch"] + 1
 
 
@@ -153,6 +155,9 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--min-workers", type=int, help="elastic: go on with as few as these")
+    parser.add_argument(
+        "--grow-after", type=float, default=60.0, help="elastic: seconds until it may grow again"
+    )
     args = parser.parse_args()
 
     trainer = TorchTrainer(
@@ -164,7 +169,8 @@ def main():
             "seed": args.seed,
         },
         scaling_config=ScalingConfig(
-            num_workers=(args.min_workers, args.workers) if args.min_workers else args.workers
+            num_workers=(args.min_workers, args.workers) if args.min_workers else args.workers,
+            elastic_resize_monitor_interval_s=args.grow_after,
         ),
         run_config=RunConfig(
             name="digits",

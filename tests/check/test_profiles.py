@@ -9,7 +9,8 @@ from chaos.check.judge import judge
 from chaos.check.leeway import Bands, Leeway
 from chaos.check.pair import Pair
 from chaos.model.history import Baseline
-from chaos.model.scenario import Profile, Tolerance
+from chaos.model.leeway import Tolerance
+from chaos.model.scenario import Profile
 from tests.check.parts import KILLED, fresh, lost, part
 
 FIRST, LATER = 7, 8  # the numbers of two steps: the first after a resume, and another

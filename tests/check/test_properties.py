@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.model.scenario import Bound
+from chaos.model.leeway import Bound
 from tests.check.mutations import MUTATIONS
 from tests.check.story import Story, Strike
 from tests.check.tamper import result_on, rows, verdict_on

@@ -4,7 +4,7 @@ import pytest
 
 from chaos.check.judge import judge
 from chaos.model import event as ev
-from chaos.model.scenario import Bound
+from chaos.model.leeway import Bound
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, later, result_on, rows, trial_of, without
 

@@ -5,7 +5,7 @@ import pytest
 from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.model.scenario import Tolerance
+from chaos.model.leeway import Tolerance
 from chaos.model.verdict import CheckResult
 from tests.check.parts import KILLED, TWICE, fresh, lost, part
 from tests.check.story import Story, Strike

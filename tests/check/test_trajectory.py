@@ -12,7 +12,7 @@ from chaos.check.trial import Trial
 from chaos.check.values import number
 from chaos.model import event as ev
 from chaos.model.history import History
-from chaos.model.scenario import Tolerance
+from chaos.model.leeway import Tolerance
 from tests.check.story import Story, Strike, loss
 from tests.check.tamper import changed, result_on, trial_of, verdict_on, without
 

@@ -119,7 +119,12 @@ FIT = entries(
 
 def striking(losses: Sequence[Loss]) -> tuple[TimedStrikes, Stopped, list[int]]:
     clock, killed = Stopped(), list[int]()
-    strikes = TimedStrikes(losses, clock=clock, seed=0, kill=lambda pid: killed.append(pid) is None)
+
+    def kill(pid: int) -> bool:
+        killed.append(pid)
+        return True
+
+    strikes = TimedStrikes(losses, clock=clock, seed=0, kill=kill)
     return strikes, clock, killed
 
 

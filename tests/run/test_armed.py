@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.faults.world import Victim
-from chaos.run.armed import ArmedFaults, Hidden, StorageWorld
+from chaos.run.armed import ArmedFaults, Hidden
+from chaos.run.world import RunWorld
 
 VICTIM = Victim(attempt=0, rank=1, pid=7, node_id="n", op=3)
 
@@ -33,7 +34,7 @@ def test_an_op_is_armed_for_one_rank_and_only_once_it_is(tmp_path: Path) -> None
     armed = ArmedFaults(tmp_path / "storage-faults")
     assert armed.armed_for(3) is None
 
-    StorageWorld(armed, ByHand()).arm_storage(VICTIM)
+    RunWorld(ByHand(), armed).arm_storage(VICTIM)
 
     assert armed.armed_for(3) == 1
     assert armed.armed_for(4) is None
@@ -59,13 +60,13 @@ def test_a_strike_waits_for_the_effect(tmp_path: Path) -> None:
     armed = ArmedFaults(tmp_path)
     clock = ByHand(lambda: None, lambda: armed.took_effect(3, "raised"))
 
-    assert StorageWorld(armed, clock).await_storage(VICTIM) == "raised"
+    assert RunWorld(clock, armed).await_storage(VICTIM) == "raised"
 
 
 def test_a_strike_waits_no_longer_than_the_run(tmp_path: Path) -> None:
     clock = ByHand()
-    world = StorageWorld(ArmedFaults(tmp_path), clock)
-    clock.acts.append(lambda: setattr(world, "over", True))
+    world = RunWorld(clock, ArmedFaults(tmp_path))
+    clock.acts.append(world.end)
 
     assert world.await_storage(VICTIM) is None
 

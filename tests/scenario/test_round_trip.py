@@ -22,9 +22,8 @@ from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.model.fault_entry import FaultEntry
+from chaos.model.leeway import Bound, Charges, Tolerance
 from chaos.model.scenario import (
-    Bound,
-    Charges,
     ClusterShape,
     Expect,
     FailureBudget,
@@ -32,7 +31,6 @@ from chaos.model.scenario import (
     Limits,
     Retention,
     Scenario,
-    Tolerance,
 )
 from chaos.model.trigger import MOMENTS, AtMoment, AtStep
 from chaos.scenario.load import load_scenario

@@ -273,7 +273,7 @@ ENTRIES = {
     ),
     "too long a notice": (
         "  - at: {epoch: 0, step: 1}\n    preempt_node:\n      notice_s: 700\n",
-        "6: notice_s must be a number > 0 and <= 600, got 700",
+        "6: notice_s must be a number >= 0 and <= 600, got 700",
     ),
     "no such signal": (
         "  - at: {epoch: 0, step: 1}\n    kill_worker: {signal: 9}\n",

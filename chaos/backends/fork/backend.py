@@ -1,5 +1,6 @@
 """Executes plans without a cluster: a warm zygote per job, forked once for each run."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.model.plan import Plan
+from chaos.plan.again import driver_begins_again
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.controller import ChaosController
@@ -38,7 +40,6 @@ from chaos.run.journal import Journal, Tail
 from chaos.run.ports import Show
 
 POLL_S = 0.01
-READY_S = 120.0
 END_S = 5.0
 STACKS_S = 0.5
 
@@ -113,32 +114,43 @@ class Run:
         server = GateServer(self.address.controller.partition(":")[2], controller, world)
         interrupted = True
         try:
-            self._watch()
+            self._watch(world)
             interrupted = False
         finally:
-            world.over = world.witness.over = True
+            world.end()
             controller.finish(within_s=END_S)
             server.close()
             chaos.close()
             self._end(interrupted=interrupted)
 
-    def _watch(self) -> None:
-        driver = self.zygote.start(StartRun(self.address, dict(self.plan.job.env)))
-        start = self.clock.now_ns()
-        code: int | None = None
-        try:
-            while (code := self.zygote.exit_code(driver)) is None:
+    def _watch(self, world: ForkWorld) -> None:
+        """Watch the driver, and its successor where a fault killed it, to the end of the run."""
+        start, again = self.clock.now_ns(), True
+        while again:
+            world.driver = driver = self.zygote.start(
+                StartRun(self.address, dict(self.plan.job.env))
+            )
+            code: int | None = None
+            try:
+                code = self._watch_driver(driver, start)
+            finally:
+                if code is None:
+                    with contextlib.suppress(ProcessLookupError):  # it may have ended just now
+                        os.kill(driver, signal.SIGKILL)
                 self._show_new()
-                self._guard_memory()
-                if seconds_since(start, self.clock) > self.plan.limits.run_s:
-                    self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
-                    self._take_stacks(driver)
-                    return
-        finally:
-            if code is None:
-                os.kill(driver, signal.SIGKILL)
-                code = -signal.SIGKILL
-            self.journal.add(DriverExited(code=code))
+                again = code is not None and driver_begins_again(self.plan, self.seen)
+                self.journal.add(DriverExited(code=-signal.SIGKILL if code is None else code))
+
+    def _watch_driver(self, driver: int, start_ns: int) -> int | None:
+        """Give the exit code of a driver, None where it is not over at the run's limit."""
+        while (code := self.zygote.exit_code(driver)) is None:
+            self._show_new()
+            self._guard_memory()
+            if seconds_since(start_ns, self.clock) > self.plan.limits.run_s:
+                self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
+                self._take_stacks(driver)
+                return None
+        return code
 
     def _guard_memory(self) -> None:
         """End the largest process of the run where memory runs out; its attempt fails."""

@@ -3,37 +3,30 @@
 import os
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 
 import psutil
 
-from chaos.faults.order import Order
 from chaos.faults.world import Victim
-from chaos.run.armed import ArmedFaults, StorageWorld
+from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock, seconds_since
-from chaos.run.witness import Witness
+from chaos.run.world import RunWorld
 
 POLL_S = 0.002
 
 
-class ForkWorld(StorageWorld):
+class ForkWorld(RunWorld):
     """A node is a name that some workers were started under; losing it ends them at once."""
 
     def __init__(self, clock: Clock, nodes: int, armed: ArmedFaults) -> None:
-        super().__init__(armed, clock)
-        self._clock = clock
+        super().__init__(clock, armed)
         self._lock = threading.Lock()
         self._live = [f"node-{number}" for number in range(nodes)]
         self._deadlines: dict[str, int] = {}
-        self._group: dict[int, Victim] = {}
-        self.witness = Witness(clock)
+        self._frozen: dict[str, tuple[int, ...]] = {}
+        self._added = 0
 
     # -- asked by the driver ---------------------------------------------------------------
-
-    def learn_group(self, group: Mapping[int, Victim]) -> None:
-        """Learn who holds each rank."""
-        with self._lock:
-            self._group = dict(group)
 
     def live_nodes(self) -> list[str]:
         """Give the nodes that new workers may be placed on."""
@@ -60,29 +53,7 @@ class ForkWorld(StorageWorld):
 
     def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
         """Wait until the victim's process is stopped."""
-        start = self._clock.now_ns()
-        while not _is_stopped(victim.pid):
-            if seconds_since(start, self._clock) > within_s:
-                return False
-            self._clock.sleep(POLL_S)
-        return True
-
-    def group(self) -> Mapping[int, Victim]:
-        """Give who holds each rank now."""
-        with self._lock:
-            return dict(self._group)
-
-    def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
-        """Wait until Ray has recorded that the victim's attempt failed."""
-        return self.witness.failure_of(victim.attempt, within_s=within_s)
-
-    def has_obeyed(self, order: Order, *, within_s: float) -> bool:
-        """Wait until a worker says that it does as it was told."""
-        return self.witness.has_obeyed(order, within_s=within_s)
-
-    def let_pass(self, seconds: float) -> bool:
-        """Let time pass; False where the run ended before it was over."""
-        return self.witness.let_pass(seconds)
+        return self._until(lambda: _is_stopped(victim.pid), within_s)
 
     def end_worker_actor(self, victim: Victim) -> None:
         """End the worker as `ray.kill` does: its process is killed."""
@@ -90,12 +61,7 @@ class ForkWorld(StorageWorld):
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
         """Wait until the victim's process has ended."""
-        start = self._clock.now_ns()
-        while _is_running(victim.pid):
-            if seconds_since(start, self._clock) > within_s:
-                return False
-            self._clock.sleep(POLL_S)
-        return True
+        return self._until(lambda: not _is_running(victim.pid), within_s)
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Announce the loss of a node; Ray's own watcher asks for it and tells every rank."""
@@ -106,24 +72,62 @@ class ForkWorld(StorageWorld):
             self._deadlines[node_id] = unix_ms
         return self._clock.now_ns() + int(notice_s * 1e9)
 
-    def wait_until(self, deadline_ns: int) -> bool:
-        """Wait for a deadline, or for the end of the run."""
-        while self._clock.now_ns() < deadline_ns:
-            if self.witness.over:
-                return False
-            self._clock.sleep(POLL_S)
-        return True
-
-    def lose_node(self, node_id: str) -> None:
-        """End every worker of the node, and place none there again."""
+    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+        """End every worker of the node, and place none there again; there is no raylet here."""
+        del raylet_only
         with self._lock:
             if node_id not in self._live:
                 raise ProcessLookupError(f"{node_id} is lost already")
             self._live.remove(node_id)
-            struck = [victim for victim in self._group.values() if victim.node_id == node_id]
-        for victim in struck:
-            if _is_running(victim.pid):
-                os.kill(victim.pid, signal.SIGKILL)
+            struck = self._workers_on(node_id)
+        for pid in struck:
+            if _is_running(pid):
+                os.kill(pid, signal.SIGKILL)
+
+    def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
+        """Stop every worker of the node."""
+        struck = tuple(pid for pid in self._workers_on(node_id) if _is_running(pid))
+        if not struck:
+            raise ProcessLookupError(f"nothing runs on {node_id}")
+        self._frozen[node_id] = struck
+        for pid in struck:
+            os.kill(pid, signal.SIGSTOP)
+        is_still = self._until(lambda: not any(map(_moves, struck)), within_s)
+        return len(struck) if is_still else None
+
+    def thaw_node(self, node_id: str) -> None:
+        """Let the stopped workers go on."""
+        for pid in filter(_is_running, self._frozen.pop(node_id)):
+            os.kill(pid, signal.SIGCONT)
+
+    def idle_nodes(self) -> list[str]:
+        """Give the nodes that hold no worker and are neither lost nor about to be."""
+        with self._lock:
+            used = {victim.node_id for victim in self.group().values()} | set(self._deadlines)
+            return [node for node in self._live if node not in used]
+
+    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
+        """Add names that workers may be started under; they are there at once."""
+        del within_s
+        with self._lock:
+            fresh = [f"node-new-{self._added + number}" for number in range(count)]
+            self._added += count
+            self._live += fresh
+            return fresh
+
+    def end_driver(self) -> int:
+        """Kill the driver, in which Ray's controller lives; its workers end with it."""
+        pid = self.driver
+        if pid is None or not _is_running(pid):
+            raise ProcessLookupError("there is no driver")
+        os.kill(pid, signal.SIGKILL)
+        while _is_running(pid):  # a killed process ends, at the latest when the kernel lets it
+            self._clock.sleep(POLL_S)
+        return pid
+
+    def end_controller(self) -> int:
+        """Refuse: Ray's controller is no process of its own here."""
+        raise ProcessLookupError("on the embedded backend Ray's controller lives in the driver")
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Say whether the node is lost; here that is known at once."""
@@ -131,12 +135,28 @@ class ForkWorld(StorageWorld):
         with self._lock:
             return node_id not in self._live
 
+    def _until(self, is_there: Callable[[], bool], within_s: float) -> bool:
+        """Wait for a proof, beyond the end of the run where need be."""
+        start = self._clock.now_ns()
+        while not is_there():
+            if seconds_since(start, self._clock) > within_s:
+                return False
+            self._clock.sleep(POLL_S)
+        return True
+
+    def _workers_on(self, node_id: str) -> list[int]:
+        return [victim.pid for victim in self.group().values() if victim.node_id == node_id]
+
 
 def _is_stopped(pid: int) -> bool:
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     except psutil.NoSuchProcess as error:
         raise ProcessLookupError(f"pid {pid}") from error
+
+
+def _moves(pid: int) -> bool:
+    return _is_running(pid) and not _is_stopped(pid)
 
 
 def _is_running(pid: int) -> bool:

@@ -1,6 +1,8 @@
 """The node agent: chaos's hands on one node.
 
-It touches processes of its own node's raylet and no others, by pid.
+It touches processes of its own node's raylet and no others, by pid; the
+head's agent may stop and continue the raylets of its host, which cannot
+continue themselves.
 """
 
 import contextlib
@@ -64,6 +66,36 @@ class NodeAgent:
                     process.kill()
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def lose_raylet(self) -> None:
+        """End the raylet alone; what it started ends itself, this agent too."""
+        self._raylet.kill()
+
+    def freeze(self, raylet: int) -> tuple[int, ...]:
+        """Stop a raylet of this host and all below it; gives the pids."""
+        above = psutil.Process(raylet)
+        above.suspend()  # first, so that it starts nothing while we look
+        stopped = [raylet]
+        for process in above.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+                stopped.append(process.pid)
+        return tuple(stopped)
+
+    def are_stopped(self, pids: tuple[int, ...], within_s: float) -> bool:
+        """Wait until processes stand still, and say whether all do."""
+        start = self._clock.now_ns()
+        while not all(_is_stopped(pid) for pid in pids):
+            if seconds_since(start, self._clock) > within_s:
+                return False
+            self._clock.sleep(POLL_S)
+        return True
+
+    def thaw(self, pids: tuple[int, ...]) -> None:
+        """Let stopped processes go on, the raylet last."""
+        for pid in reversed(pids):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                psutil.Process(pid).resume()
+
     def processes_of(self, token: str) -> list[tuple[int, str]]:
         """Give (pid, command) of the processes on this host that a run started."""
         return processes_of(token)
@@ -107,6 +139,13 @@ def _is_running(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE))
+    except psutil.NoSuchProcess:
+        return True  # it ended before it could be stopped, and runs no more
 
 
 def _raylet_above(process: psutil.Process) -> psutil.Process:

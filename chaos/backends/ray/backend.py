@@ -30,6 +30,7 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.model.plan import Plan
+from chaos.plan.again import driver_begins_again
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, Tail
@@ -106,14 +107,11 @@ class Run:
         self.journal.add(RunStarted(scenario=plan.scenario, seed=plan.seed, backend=plan.backend))
         leftovers = Leftovers.before(self.address.token)
         controller = self._start_controller()
-        driver = self._start_driver()
         interrupted = True
         try:
-            self._watch(driver)
+            self._watch(controller)
             interrupted = False
         finally:
-            _end(driver)
-            self.journal.add(DriverExited(code=driver.returncode))
             with contextlib.ExitStack() as closing:  # each step is taken, whatever the others do
                 closing.callback(self._close, interrupted=interrupted)
                 closing.callback(self._search, leftovers)
@@ -147,7 +145,7 @@ class Run:
         return controller
 
     def _start_driver(self) -> "subprocess.Popen[bytes]":
-        log = (self.directory.logs / "driver.log").open("wb")
+        log = (self.directory.logs / "driver.log").open("ab")
         module, me = "chaos.backends.ray.driver", str(os.getpid())
         command = [sys.executable, "-m", module, str(self.directory.path), me]
         with log:
@@ -173,15 +171,47 @@ class Run:
             **self.plan.job.env,
         }
 
-    def _watch(self, driver: "subprocess.Popen[bytes]") -> None:
-        start = self.clock.now_ns()
+    def _watch(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
+        """Watch the driver, and its successor where a fault killed it, to the end of the run."""
+        start, again = self.clock.now_ns(), True
+        while again:
+            driver = self._start_driver()
+            is_over = False
+            try:
+                ray.get(controller.driver_started.remote(driver.pid))
+                is_over = self._watch_driver(driver, start, controller)
+            finally:
+                _end(driver)
+                again = is_over and driver_begins_again(self.plan, self._seen_so_far())
+                self.journal.add(DriverExited(code=driver.returncode))
+
+    def _watch_driver(
+        self,
+        driver: "subprocess.Popen[bytes]",
+        start_ns: int,
+        controller: Any,  # noqa: ANN401 - an actor handle
+    ) -> bool:
+        """Say whether a driver ended before the run's limit."""
         while driver.poll() is None:
             self._show_new()
-            if seconds_since(start, self.clock) > self.plan.limits.run_s:
+            if seconds_since(start_ns, self.clock) > self.plan.limits.run_s:
                 self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
                 self._take_stacks(driver)
-                return
+                return False
+            if self._capacity_may_come:
+                self._deliver_nodes(controller)
             self.clock.sleep(POLL_S)
+        return True
+
+    @property
+    def _capacity_may_come(self) -> bool:
+        return any(op.return_capacity or op.withhold_capacity for op in self.plan.ops)
+
+    def _deliver_nodes(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
+        """Start the nodes that a fault asks for: it must be done in this, the main thread."""
+        wanted = ray.get(controller.nodes_wanted.remote())
+        if wanted:
+            ray.get(controller.nodes_joined.remote(self.cluster.grow(wanted)))
 
     def _show_new(self) -> None:
         entries = self.tail.new_entries()

@@ -51,17 +51,36 @@ class LocalCluster:
         return str(self._cluster.address)
 
     def heal(self, lost: set[str]) -> None:
-        """Replace the nodes that are dead, or in `lost` (drained: Ray has no undrain)."""
-        alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
-        for node in list(self._cluster.worker_nodes):
-            node_id = compat.node_id_of(node)
-            if node_id not in alive or node_id in lost:
-                self._cluster.remove_node(node, allow_graceful=False)
-                self.agents.pop(node_id, None)
+        """Bring the cluster back to its shape, with new nodes for those dead, or in `lost`.
+
+        (Those were drained, and Ray has no undrain.)
+        """
+        self._forget_dead(lost)
+        for node in list(self._cluster.worker_nodes)[self.shape.nodes :]:
+            self._remove(node)
         missing = self.shape.nodes - len(self._cluster.worker_nodes)
         if missing > 0:
             self._add_nodes(missing)
             self._settle()
+
+    def grow(self, count: int) -> dict[str, Any]:
+        """Add nodes in the course of a run; gives their agents, by node."""
+        self._forget_dead(set())
+        known = set(self.agents)
+        self._add_nodes(count)
+        self._settle()
+        return {node_id: self.agents[node_id] for node_id in set(self.agents) - known}
+
+    def _forget_dead(self, lost: set[str]) -> None:
+        alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
+        for node in list(self._cluster.worker_nodes):
+            node_id = compat.node_id_of(node)
+            if node_id not in alive or node_id in lost:
+                self._remove(node)
+
+    def _remove(self, node: Any) -> None:  # noqa: ANN401 - a node of Ray's cluster_utils
+        self._cluster.remove_node(node, allow_graceful=False)
+        self.agents.pop(compat.node_id_of(node), None)
 
     def close(self) -> None:
         """End the cluster and remove its files; safe to call more than once."""

@@ -14,6 +14,7 @@ import ray
 
 READ_IN = "2.60.0"
 TESTED = ((2, 60), (2, 61))
+CONTROLLER = "TrainController"
 RAYS_OWN_ACTORS = ("_AutoscalingCoordinatorActor",)
 
 
@@ -96,6 +97,13 @@ def remove_placement_group(pg_id: str) -> None:
     from ray.util.placement_group import PlacementGroup, remove_placement_group
 
     remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(pg_id))))
+
+
+def draining_nodes() -> set[str]:
+    """Give the nodes (hex) that were announced to go."""
+    import ray._private.state as private_state
+
+    return set(private_state.state.get_draining_nodes())
 
 
 def live_actors() -> dict[str, tuple[str, int]]:

@@ -21,7 +21,7 @@ from chaos.backends.train.lifeline import die_with_parent
 from chaos.model.event import ScriptRaised
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import Journal
+from chaos.run.journal import driver_journal
 
 
 def main(run_directory: str, harness: int) -> int:
@@ -29,7 +29,7 @@ def main(run_directory: str, harness: int) -> int:
     die_with_parent(harness)
     directory = RunDirectory(Path(run_directory))
     plan = directory.load_plan()
-    journal = Journal(directory.journals, "driver", role="driver", clock=SystemClock())
+    journal = driver_journal(directory.journals, SystemClock())
     stacks = (directory.logs / "stacks-driver.txt").open("w")
     faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
     fit = Fit(lambda: RunPart(plan, directory, journal))

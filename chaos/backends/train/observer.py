@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+from pathlib import Path
 from typing import Any
 
 from chaos.backends.train import compat
@@ -23,7 +24,7 @@ from chaos.model.plan import Plan
 from chaos.plan.due import holds_polls
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import Journal
+from chaos.run.journal import Journal, read_journal
 
 
 class Observer:
@@ -46,11 +47,13 @@ class Observer:
     def start(cls, address: RunAddress) -> "Observer":
         """Open the journal and find the chaos controller."""
         directory = RunDirectory(address.directory)
+        attempts, epochs = numbered_before(directory.journals)
         journal = Journal(
             directory.journals, f"controller-{os.getpid()}", role="controller", clock=SystemClock()
         )
         saves = Saves(directory.saves)
         observer = cls(directory.load_plan(), journal, address.connect(), saves)
+        observer._attempts, observer._epochs = attempts, epochs
         compat.on_checkpoint_deleted(observer.checkpoint_deleted)
         return observer
 
@@ -149,6 +152,21 @@ class Observer:
         )
         self._journal.add(event)
         self._controller.failure_decided(event)
+
+
+def numbered_before(journals: Path) -> tuple[int, dict[str, int]]:
+    """Give how many attempts a run has had under earlier drivers, and each checkpoint's epoch."""
+    attempts, epochs = 0, {}
+    for path in journals.glob("controller-*.jsonl"):
+        for entry in read_journal(path)[0]:
+            match entry.what:
+                case WorkerGroupStarted(attempt=attempt):
+                    attempts = max(attempts, attempt + 1)
+                case Committed(checkpoint=str(checkpoint), epoch=epoch):
+                    epochs[checkpoint] = epoch
+                case _:
+                    pass
+    return attempts, epochs
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,49 @@
+"""A machine stands still: nothing on it runs, and no connection to it is closed."""
+
+from pydantic import Field, NonNegativeInt
+
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+PROOF_WITHIN_S = 10.0
+
+
+class FreezeNode(Record):
+    """Stop the raylet of the worker's node and all below it, and let them go on after a time.
+
+    No socket is closed, so only timeouts can see it: a short one is a pause,
+    a long one the loss of the node. Landed when every process was seen to
+    stand still; healed by SIGCONT, at the latest when the run is over.
+    """
+
+    for_s: float = Field(gt=0, le=600, description="seconds that the node stands still")
+    rank: NonNegativeInt | None = Field(
+        default=None,
+        description="freeze this rank's node; left out: the node of the trigger's rank",
+    )
+
+    @property
+    def nodes_lost(self) -> int:
+        """The cluster may give a node up that is silent for long."""
+        return 1
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Stop the node while the worker is held; the gate that opens then finds it stopped."""
+        del release
+        name = f"node {victim.node_id[:8]}"
+        stopped = world.freeze_node(victim.node_id, within_s=PROOF_WITHIN_S)
+        if stopped is None:
+            world.thaw_node(victim.node_id)
+            return Outcome("fail", f"{name} went on running")
+        return Outcome(
+            "ok", f"{stopped} processes of {name} stand still, with rank {victim.rank} on it"
+        )
+
+    def heal(self, world: World, victim: Victim) -> str:
+        """Let the node go on, when its time is over or the run is."""
+        when = f"after {self.for_s:g} s" if world.let_pass(self.for_s) else "at the end of the run"
+        world.thaw_node(victim.node_id)
+        return f"node {victim.node_id[:8]} goes on {when}"
+
+    def __str__(self) -> str:
+        return f"freeze_node ({self.for_s:g} s)"

@@ -1,0 +1,30 @@
+"""Ray Train's controller dies; driver and cluster live on."""
+
+from typing import ClassVar
+
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+PROOF_WITHIN_S = 15.0
+
+
+class KillController(Record):
+    """End the process of Ray Train's controller actor.
+
+    What follows is Ray's to show: in 2.60 `fit()` raises at once. Landed when
+    the process is gone. The embedded backend runs the controller in the
+    driver, and has none to end.
+    """
+
+    rank: ClassVar[None] = None
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """End the controller while a worker is held."""
+        del release  # its workers go with it
+        pid = world.end_controller()
+        if not world.worker_is_gone(victim, within_s=PROOF_WITHIN_S):
+            return Outcome("info", f"controller {pid} was killed, and its workers still run")
+        return Outcome("ok", f"controller {pid} is gone, and its workers with it")
+
+    def __str__(self) -> str:
+        return "kill_controller"

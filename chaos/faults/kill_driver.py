@@ -1,0 +1,29 @@
+"""The process that runs the user's script dies, and is started again."""
+
+from typing import ClassVar
+
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+PROOF_WITHIN_S = 15.0
+
+
+class KillDriver(Record):
+    """End the driver; the harness starts the script again under the same run name and storage.
+
+    Ray Train goes on from what its snapshot in the run's storage says.
+    Landed when the driver's process is gone.
+    """
+
+    rank: ClassVar[None] = None
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """End the driver while a worker of it is held."""
+        del release  # the gate goes down with the worker, and that with its driver
+        pid = world.end_driver()
+        if not world.worker_is_gone(victim, within_s=PROOF_WITHIN_S):
+            return Outcome("info", f"driver {pid} was killed, and rank {victim.rank} still runs")
+        return Outcome("ok", f"driver {pid} is gone, and its workers with it")
+
+    def __str__(self) -> str:
+        return "kill_driver"

@@ -1,0 +1,44 @@
+"""Machines are to be had again: new nodes join the cluster."""
+
+from typing import ClassVar
+
+from pydantic import Field, PositiveInt
+
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+PROOF_WITHIN_S = 60.0
+
+
+class ReturnCapacity(Record):
+    """Add nodes, as a cloud does that has replaced what it took.
+
+    An elastic job that was short of workers grows again; one that waits for
+    room goes on. Landed when the control plane counts the new nodes as alive.
+    """
+
+    rank: ClassVar[None] = None
+    nodes: PositiveInt
+    after_s: float = Field(
+        default=0.0, ge=0, le=600, description="seconds from the place until they come"
+    )
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Let go of the worker, and add the nodes when it is time."""
+        del victim
+        release(None)
+        if not world.let_pass(self.after_s):
+            return Outcome("fail", "the job ended before the nodes were to come")
+        return joined(world, self.nodes)
+
+    def __str__(self) -> str:
+        when = f", after {self.after_s:g} s" if self.after_s else ""
+        return f"return_capacity ({self.nodes} nodes{when})"
+
+
+def joined(world: World, count: int) -> Outcome:
+    """Add nodes, and say whether the cluster counts them as alive."""
+    came = world.add_nodes(count, within_s=PROOF_WITHIN_S)
+    if len(came) < count:
+        return Outcome("fail", f"{len(came)} of {count} nodes came within {PROOF_WITHIN_S:g} s")
+    return Outcome("ok", f"joined: node {', '.join(node_id[:8] for node_id in came)}")

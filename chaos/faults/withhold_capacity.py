@@ -1,0 +1,48 @@
+"""The machines that were to take over are not to be had."""
+
+from typing import ClassVar
+
+from pydantic import Field, PositiveInt
+
+from chaos.faults.return_capacity import joined
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+PROOF_WITHIN_S = 30.0
+
+
+class WithholdCapacity(Record):
+    """Take nodes away that hold no worker, for a time or for good.
+
+    A job that has lost a node finds no other: one of a fixed size waits, an
+    elastic one goes on with fewer workers. Landed when the control plane
+    counts the nodes as dead and, after `for_s`, as many new ones as alive.
+    """
+
+    rank: ClassVar[None] = None
+    nodes: PositiveInt
+    for_s: float | None = Field(
+        default=None, gt=0, le=600, description="then new ones come; left out: they never do"
+    )
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Lose idle nodes while the worker is held, and add as many when it is time."""
+        del victim
+        idle = world.idle_nodes()[: self.nodes]
+        if len(idle) < self.nodes:
+            return Outcome("fail", f"{len(idle)} of {self.nodes} nodes hold no worker")
+        for node_id in idle:
+            world.lose_node(node_id)
+        for node_id in idle:
+            if not world.node_is_dead(node_id, within_s=PROOF_WITHIN_S):
+                return Outcome("fail", f"node {node_id[:8]} is alive after {PROOF_WITHIN_S:g} s")
+        release(None)
+        if self.for_s is None:
+            return Outcome("ok", f"{self.nodes} idle nodes are gone for good")
+        if not world.let_pass(self.for_s):
+            return Outcome("ok", f"{self.nodes} idle nodes were gone until the job ended")
+        return joined(world, self.nodes)
+
+    def __str__(self) -> str:
+        how_long = "for good" if self.for_s is None else f"for {self.for_s:g} s"
+        return f"withhold_capacity ({self.nodes} nodes, {how_long})"

@@ -1,0 +1,24 @@
+"""Is a driver that has ended started again? Read from what was recorded."""
+
+from collections.abc import Iterable
+
+from chaos.model.event import AnyEvent, DriverExited, FaultInvoked
+from chaos.model.plan import Plan
+
+
+def driver_begins_again(plan: Plan, recorded: Iterable[AnyEvent]) -> bool:
+    """Say whether the driver that has just ended was killed by a fault, and so has a successor.
+
+    `recorded` holds the ends of all earlier drivers, and not this one's.
+    """
+    killers = {op.index for op in plan.ops if op.kill_driver is not None}
+    struck = ended = 0
+    for event in recorded:
+        match event:
+            case FaultInvoked(op=op) if op in killers:
+                struck += 1
+            case DriverExited():
+                ended += 1
+            case _:
+                pass
+    return struck > ended

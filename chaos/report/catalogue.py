@@ -1,0 +1,78 @@
+"""What chaos can do and ask, read from the records and checks themselves."""
+
+import inspect
+import re
+from typing import Any, Literal, TypeAlias, get_args
+
+from rich.table import Table
+from rich.text import Text
+
+from chaos.check.judge import CHECKS
+from chaos.model.fault_entry import FAULTS, FaultEntry
+from chaos.model.trigger import MOMENTS, AtMoment
+from chaos.record import Record
+
+Topic: TypeAlias = Literal["faults", "places", "checks"]
+TOPICS: tuple[Topic, ...] = get_args(Topic)
+
+# "`name`: what it is." up to the next name
+_TOLD = re.compile(r"`(\w+)`: (.*?)(?=`\w+`: |$)")
+
+
+def catalogue(topic: Topic) -> Table:
+    """Give a table that fits 80 columns: a name, and what it is."""
+    rows = {"faults": fault_rows, "places": place_rows, "checks": check_rows}[topic]()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(topic.removesuffix("s"), no_wrap=True)
+    table.add_column("what it is", overflow="fold", ratio=1)
+    for name, what in rows:
+        table.add_row(Text(name), Text(what))
+    return table
+
+
+def fault_rows() -> list[tuple[str, str]]:
+    """Give every fault with what it does, and its settings with their defaults."""
+    return [(name, _with_settings(_record_of(name))) for name in FAULTS]
+
+
+def place_rows() -> list[tuple[str, str]]:
+    """Give every kind of trigger, as it is written in a scenario."""
+    steps = "{epoch: 2, step: 5}", "after optimizer step 5 of epoch 2, on a rank"
+    told = _paragraph(inspect.getdoc(AtMoment) or "", 1)
+    moments = {name: what.strip(" .") for name, what in _TOLD.findall(told)}
+    return [steps, *((f"moment: {moment}", moments[moment]) for moment in MOMENTS)]
+
+
+def check_rows() -> list[tuple[str, str]]:
+    """Give every check with the question that it asks, in the order of the report."""
+    return [
+        (check.NAME, _paragraph(inspect.getdoc(inspect.getmodule(check)) or "", 0))
+        for check in CHECKS
+    ]
+
+
+def _record_of(fault: str) -> type[Record]:
+    options = get_args(FaultEntry.model_fields[fault].annotation)
+    found: type[Record] = next(kind for kind in options if kind is not type(None))
+    return found
+
+
+def _with_settings(record: type[Record]) -> str:
+    settings = ", ".join(
+        f"{name}: {'…' if field.is_required() else _default(field.default)}"
+        for name, field in record.model_fields.items()
+        if field.is_required() or field.default is not None
+    )
+    what = _paragraph(inspect.getdoc(record) or "", 0)
+    return f"{what} {{{settings}}}" if settings else what
+
+
+def _default(value: Any) -> str:  # noqa: ANN401 - any field's default
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "[]" if value == () else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _paragraph(text: str, number: int) -> str:
+    paragraphs = text.split("\n\n")
+    return " ".join(paragraphs[number].split()) if number < len(paragraphs) else ""

@@ -1,0 +1,162 @@
+"""Faults that need not end an attempt, or are charged to nothing; and defects of Ray's own."""
+
+from typing import Any
+
+import msgspec
+
+from chaos.check.judge import judge
+from chaos.check.trial import Trial
+from chaos.faults.freeze_node import FreezeNode
+from chaos.faults.kill_driver import KillDriver
+from chaos.faults.preempt_node import PreemptNode
+from chaos.model import event as ev
+from chaos.model.history import Entry, History
+from chaos.model.plan import Op, Plan
+from chaos.model.trigger import AtStep
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, told, without
+
+AT = AtStep(epoch=2, step=3, rank=1)
+STRUCK = Story(strikes=(Strike(epoch=2, step=3, rank=1),))
+CLEAN = Story()
+WHO: dict[str, Any] = {"attempt": 0, "rank": 1, "pid": 1001, "node_id": "node-0-1"}
+STOOD_STILL: tuple[ev.AnyEvent, ...] = (
+    ev.FaultInvoked(op=0, fault="freeze_node", **WHO),
+    ev.FaultEnded(op=0, status="ok", detail="it stood still"),
+)
+
+
+def plan_with(**fault: Any) -> Plan:
+    return STRUCK.plan().model_copy(update={"ops": (Op(index=0, at=AT, **fault),)})
+
+
+FROZEN = plan_with(freeze_node=FreezeNode(for_s=1))
+DRIVERLESS = plan_with(kill_driver=KillDriver())
+
+
+def result(plan: Plan, history: History, check: str) -> str:
+    verdict = judge(plan, history, STRUCK.baseline())
+    return next(r.validity for r in verdict.results if r.check == check)
+
+
+def test_a_node_that_stood_still_for_a_moment_costs_nothing() -> None:
+    history = told(CLEAN.history(), *STOOD_STILL, before=ev.Committed)
+
+    verdict = judge(FROZEN, history, CLEAN.baseline())
+
+    assert verdict.validity == "valid", verdict.headline
+    assert verdict.headline.startswith("The node of rank 1 stood still for 1 s")
+
+
+def test_a_node_that_ray_gave_up_is_a_failure() -> None:
+    verdict = judge(FROZEN, STRUCK.history(), STRUCK.baseline())
+
+    assert verdict.validity == "valid", verdict.headline
+
+
+def test_a_restart_without_a_charge_is_found_where_a_node_stood_still() -> None:
+    unpaid = without(STRUCK.history(), ev.FailureDecided)
+
+    assert result(FROZEN, unpaid, "attempts") == "invalid"
+
+
+def test_a_driver_that_is_started_again_is_charged_to_nothing() -> None:
+    history = without(STRUCK.history(), ev.FailureDecided)
+
+    verdict = judge(DRIVERLESS, history, STRUCK.baseline())
+
+    assert verdict.validity == "valid", verdict.headline
+
+
+def test_a_charge_for_a_driver_is_one_too_many() -> None:
+    assert result(DRIVERLESS, STRUCK.history(), "retry-budget") == "invalid"
+
+
+def test_a_false_alarm_that_ray_believed_is_a_preemption() -> None:
+    story = Story(strikes=(Strike(epoch=1, step=2, rank=1, kind="preempt_node"),))
+    false = Op(
+        index=0,
+        at=AtStep(epoch=1, step=2, rank=1),
+        preempt_node=PreemptNode(notice_s=1, reclaim="never"),
+    )
+    plan = story.plan().model_copy(update={"ops": (false,)})
+
+    verdict = judge(plan, story.history(), story.baseline())
+    as_failure = changed(story.history(), ev.FailureDecided, charged="failures")
+
+    assert verdict.validity == "valid", verdict.headline
+    assert "given notice at epoch 1, step 2 and stayed" in verdict.headline
+    assert Trial(plan, story.history()).strikes[0].hit == 0
+    assert Trial(plan, as_failure).strikes[0].hit is None
+
+
+def test_a_group_that_a_kill_ended_just_before_the_deadline_was_not_preempted() -> None:
+    """Found by random plan 42: the preemption claimed what the kill had done."""
+    notice = Strike(epoch=1, step=2, rank=1, kind="preempt_node", drift=99)
+    story = Story(strikes=(notice, Strike(epoch=1, step=3, rank=0)))
+    decided = next(e for e in story.history() if isinstance(e.what, ev.FailureDecided))
+    soon = decided.time_ns + 50_000_000
+    history = History([_due(entry, soon) for entry in story.history()])
+
+    struck = Trial(story.plan(), told(history, _LOST)).strikes
+
+    assert [strike.hit for strike in struck][1] == 0
+    assert struck[0].hit != 0
+
+
+def test_a_node_that_is_killed_under_notice_is_a_preemption_to_ray() -> None:
+    """Found by random plan 116."""
+    notice = Strike(epoch=1, step=2, rank=1, kind="preempt_node", drift=99)
+    story = Story(strikes=(notice, Strike(epoch=1, step=3, rank=1, kind="kill_node")))
+    history = changed(story.history(), ev.FailureDecided, charged="preemptions")
+    elsewhere = Story(strikes=(notice, Strike(epoch=1, step=3, rank=0, kind="kill_node")))
+    other = changed(elsewhere.history(), ev.FailureDecided, charged="preemptions")
+    gone = ev.FaultEnded(op=0, status="fail", detail="the node is lost already")
+
+    def judged(plan: Plan, history: History) -> str:
+        verdict = judge(plan, told(history, gone), STRUCK.baseline())
+        return next(r.validity for r in verdict.results if r.check == "retry-budget")
+
+    assert judged(story.plan(), history) != "invalid"
+    assert judged(elsewhere.plan(), other) == "invalid"
+
+
+_LOST = ev.FaultEnded(op=0, status="ok", detail="the node is dead")
+
+
+def _due(entry: Entry, deadline_ns: int) -> Entry:
+    if not isinstance(entry.what, ev.NoticeGiven):
+        return entry
+    return msgspec.structs.replace(
+        entry, what=msgspec.structs.replace(entry.what, deadline_ns=deadline_ns)
+    )
+
+
+def test_a_defect_of_rays_own_is_news_once_it_is_gone() -> None:
+    plan = STRUCK.plan(verdict="invalid", check="retry-budget", until="fixed", seen_in=("2.60.0",))
+    guilty = changed(STRUCK.history(), ev.FailureDecided, charged="preemptions")
+
+    gone = judge(plan, STRUCK.history(), STRUCK.baseline())
+    shown = judge(plan, guilty, STRUCK.baseline())
+
+    assert (gone.as_expected, gone.is_news) == (True, True)
+    assert gone.expectation.endswith("(seen in Ray 2.60.0); it is valid: fixed?")
+    assert (shown.as_expected, shown.is_news) == (True, False)
+
+
+def test_a_defect_that_the_embedded_backend_does_not_show_is_no_news() -> None:
+    plan = STRUCK.plan(verdict="invalid", until="fixed").model_copy(update={"backend": "fork"})
+
+    verdict = judge(plan, STRUCK.history(), STRUCK.baseline())
+
+    assert (verdict.as_expected, verdict.is_news) == (True, False)
+    assert verdict.expectation.endswith("it is valid: only a cluster can show the defect")
+
+
+def test_a_defect_that_was_not_looked_for_is_no_news() -> None:
+    plan = STRUCK.plan(verdict="invalid", until="fixed")
+
+    verdict = judge(plan, without(STRUCK.history(), ev.FaultEnded), STRUCK.baseline())
+
+    assert verdict.validity == "unknown"
+    assert (verdict.as_expected, verdict.is_news) == (False, False)

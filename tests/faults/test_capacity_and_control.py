@@ -1,0 +1,73 @@
+"""What is done to spare nodes and to the processes that control a job."""
+
+from collections.abc import Callable
+
+from chaos.faults.kill_controller import KillController
+from chaos.faults.kill_driver import KillDriver
+from chaos.faults.return_capacity import ReturnCapacity
+from chaos.faults.withhold_capacity import WithholdCapacity
+from chaos.faults.world import Outcome
+from tests.faults.conftest import Strikes
+from tests.world import FakeWorld
+
+Strike = Callable[[Strikes], Outcome]
+
+
+def test_withheld_nodes_are_gone_before_the_worker_goes_on(
+    strike: Strike, world: FakeWorld
+) -> None:
+    assert strike(WithholdCapacity(nodes=2)).status == "ok"
+    assert world.done == ["lose spare-0", "lose spare-1", "release"]
+
+
+def test_nodes_that_are_withheld_for_a_time_are_replaced(strike: Strike, world: FakeWorld) -> None:
+    assert strike(WithholdCapacity(nodes=1, for_s=5)).status == "ok"
+    assert world.done == ["lose spare-0", "release", "5 s pass", "add 1"]
+
+
+def test_a_node_that_holds_a_worker_is_not_withheld(strike: Strike, world: FakeWorld) -> None:
+    outcome = strike(WithholdCapacity(nodes=3))
+
+    assert outcome == Outcome("fail", "2 of 3 nodes hold no worker")
+    assert not world.done
+
+
+def test_an_idle_node_that_lives_on_was_not_withheld(strike: Strike, world: FakeWorld) -> None:
+    world.hardy = True
+
+    assert strike(WithholdCapacity(nodes=1)).status == "fail"
+
+
+def test_nodes_come_while_the_job_goes_on(strike: Strike, world: FakeWorld) -> None:
+    assert strike(ReturnCapacity(nodes=2, after_s=4)).status == "ok"
+    assert world.done == ["release", "4 s pass", "add 2"]
+
+
+def test_nodes_that_never_join_have_not_returned(strike: Strike, world: FakeWorld) -> None:
+    world.hardy = True
+
+    assert strike(ReturnCapacity(nodes=1)).status == "fail"
+
+
+def test_nodes_that_come_after_the_job_are_of_no_use(strike: Strike, world: FakeWorld) -> None:
+    world.over = True
+
+    assert strike(ReturnCapacity(nodes=1)).status == "fail"
+    assert "add 1" not in world.done
+
+
+def test_a_driver_is_gone_when_its_workers_are(strike: Strike, world: FakeWorld) -> None:
+    assert strike(KillDriver()).status == "ok"
+    assert world.done == ["end driver"]
+
+
+def test_a_worker_that_outlives_its_driver_leaves_a_doubt(strike: Strike, world: FakeWorld) -> None:
+    world.hardy = True
+
+    assert strike(KillDriver()).status == "info"
+    assert strike(KillController()).status == "info"
+
+
+def test_a_controller_is_gone_when_its_workers_are(strike: Strike, world: FakeWorld) -> None:
+    assert strike(KillController()).status == "ok"
+    assert world.done == ["end controller"]

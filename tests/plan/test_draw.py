@@ -1,0 +1,74 @@
+"""Random plans: the same from the same seed, and within the job and its budget."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.model.plan import Plan
+from chaos.model.scenario import Expect, FailureBudget, Job, Scenario
+from chaos.model.trigger import AtStep
+from chaos.plan.draw import FAULTS_MAX, random_plan
+from chaos.plan.make import make_plan
+
+seeds = st.integers(0, 2**32)
+courses = st.lists(st.integers(0, 9), min_size=1, max_size=6)
+
+
+def plan_for(workers: int = 2) -> Plan:
+    job = Job(script="j.py", workers=workers, failure=FailureBudget(max_failures=0))
+    scenario = Scenario(
+        scenario="x", job=job, expect=Expect(outcome="error", ignore_metrics=("s",))
+    )
+    return make_plan(scenario, file=Path("x.chaos.yaml"), seed=0, cwd=Path("/cwd"))
+
+
+@given(seed=seeds, steps=courses, workers=st.integers(1, 4))
+def test_every_place_is_one_that_the_job_comes_to(
+    seed: int, steps: list[int], workers: int
+) -> None:
+    plan = random_plan(plan_for(workers), seed=seed, steps=steps)
+
+    assert 1 <= len(plan.ops) <= FAULTS_MAX
+    for op in plan.ops:
+        assert op.at.rank is not None
+        assert op.at.rank < workers
+        assert op.at.epoch < len(steps)
+        if isinstance(op.at, AtStep):
+            assert op.at.step <= steps[op.at.epoch]
+
+
+@given(seed=seeds, steps=courses)
+def test_the_same_seed_draws_the_same_faults(seed: int, steps: list[int]) -> None:
+    assert random_plan(plan_for(), seed=seed, steps=steps) == random_plan(
+        plan_for(), seed=seed, steps=steps
+    )
+
+
+@given(seed=seeds, steps=courses)
+def test_every_fault_is_paid_for_and_has_a_spare_node(seed: int, steps: list[int]) -> None:
+    plan = random_plan(plan_for(), seed=seed, steps=steps)
+
+    assert plan.job.failure is not None
+    assert len(plan.ops) <= plan.job.failure.max_failures
+    assert sum(op.nodes_lost for op in plan.ops) <= plan.shape.nodes - plan.job.workers
+
+
+@given(first=seeds, second=seeds)
+def test_all_seeds_share_a_cluster_and_a_baseline(first: int, second: int) -> None:
+    one, other = (random_plan(plan_for(), seed=s, steps=[3, 3]) for s in (first, second))
+
+    assert (one.shape, one.job) == (other.shape, other.job)
+
+
+def test_nothing_special_is_expected_but_what_the_job_itself_needs() -> None:
+    plan = random_plan(plan_for(), seed=1, steps=[3, 3])
+
+    assert plan.expect == Expect(ignore_metrics=("s",))
+
+
+def test_many_seeds_draw_every_kind_of_fault() -> None:
+    drawn = (random_plan(plan_for(), seed=s, steps=[3] * 4) for s in range(60))
+
+    kinds = {op.kind for plan in drawn for op in plan.ops}
+    assert kinds == {"kill_worker", "kill_node", "freeze_node", "preempt_node"}

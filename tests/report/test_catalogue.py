@@ -1,0 +1,32 @@
+"""The lists of `chaos list` are whole, and fit a terminal."""
+
+import pytest
+from rich.console import Console
+
+from chaos.check.judge import CHECKS
+from chaos.model.fault_entry import FAULTS
+from chaos.model.trigger import MOMENTS
+from chaos.report.catalogue import TOPICS, Topic, catalogue, check_rows, fault_rows, place_rows
+
+
+def test_every_fault_moment_and_check_is_listed_with_what_it_is() -> None:
+    assert [name for name, _ in fault_rows()] == list(FAULTS)
+    assert [name for name, _ in check_rows()] == [check.NAME for check in CHECKS]
+    assert [name for name, _ in place_rows()][1:] == [f"moment: {m}" for m in MOMENTS]
+    assert all(what for rows in (fault_rows(), place_rows(), check_rows()) for _, what in rows)
+
+
+def test_a_setting_that_must_be_given_has_no_default() -> None:
+    told = dict(fault_rows())
+
+    assert told["preempt_node"].endswith("{notice_s: …, reclaim: on_time}")
+    assert told["kill_driver"].endswith(".")
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_a_list_fits_80_columns(topic: Topic) -> None:
+    console = Console(width=80, file=None)
+    with console.capture() as captured:
+        console.print(catalogue(topic))
+
+    assert max(len(line) for line in captured.get().splitlines()) <= 80
