@@ -30,6 +30,7 @@ from chaos.preflight.presets import MARKETS
 from chaos.preflight.question import Question
 from chaos.preflight.recorded import trials_in
 from chaos.preflight.rules.every import RULES, refuse_unknown
+from chaos.preflight.summary import render_summary
 from chaos.preflight.terminal import show_answer
 from chaos.preflight.validation import validated
 from chaos.run.clock import SystemClock, stamp
@@ -154,7 +155,23 @@ def preflight(  # noqa: PLR0913 - one parameter per option
         held.append(validation(trying, trials, question.market))
     found = replace(found, validation=tuple(held))
     _tell(found, _write(found, reports), console, as_json=as_json)
+    append_summary(render_summary(found), os.environ.get("GITHUB_STEP_SUMMARY"))
     raise typer.Exit(found.exit_code)
+
+
+def append_summary(text: str, file: str | None) -> None:
+    """Add Markdown to the file that GitHub Actions names, where it names one."""
+    if not file:
+        return
+    try:
+        with Path(file).open("a", encoding="utf-8") as summary:
+            summary.write(text)
+    except OSError as error:
+        raise UsageError(
+            f"the summary cannot be written: {error.strerror}",
+            "GITHUB_STEP_SUMMARY names a file; unset it to do without.",
+            place=file,
+        ) from error
 
 
 def _goals(

@@ -6,6 +6,7 @@ import altair as alt
 
 from chaos.preflight.answer import Answer
 from chaos.preflight.curve import Curve
+from chaos.preflight.figures import in_hours, unit_of
 from chaos.preflight.forecast import Forecast
 from chaos.preflight.words import in_s
 from chaos.report import chart as ch
@@ -136,12 +137,19 @@ def _curve_layers() -> alt.LayerChart:
 
 def finish_chart(answer: Answer) -> ch.Chart:
     """Draw how the times to finish are distributed, and the deadline."""
-    rows = [{"from": low, "to": high, "runs": n, "none": 0} for low, high, n in answer.finish_bins]
+    seen = answer.forecast
+    assert seen is not None
+    assert seen.finish_h is not None
+    unit, each = unit_of(seen.finish_h.middle)
+    rows = [
+        {"from": low * each, "to": high * each, "runs": n, "none": 0}
+        for low, high, n in answer.finish_bins
+    ]
     bars = (
         ch.named("bins")
         .mark_rect(color=ch.BASELINE)
         .encode(
-            x=alt.X("from:Q", title="hours to the last step", scale=alt.Scale(zero=False)),
+            x=alt.X("from:Q", title=f"{unit} to the last step", scale=alt.Scale(zero=False)),
             x2="to:Q",
             y=alt.Y("runs:Q", title="runs"),
             y2="none:Q",
@@ -158,19 +166,16 @@ def finish_chart(answer: Answer) -> ch.Chart:
     deadline = answer.question.goal.deadline_h
     if deadline is not None:
         layers.append(ch.named("deadline").mark_rule(color=ch.FAULT, strokeWidth=2).encode(x="h:Q"))
-        data["deadline"] = [{"h": deadline}]
+        data["deadline"] = [{"h": deadline * each}]
         keys.append(ch.Key("deadline", "line", ch.FAULT))
-    seen = answer.forecast
-    assert seen is not None
-    assert seen.finish_h is not None
-    text = f"half of the runs that finish take {seen.finish_h.middle:.1f} h or less"
+    text = f"half of the runs that finish take {in_hours(seen.finish_h.middle)} or less"
     return ch.drawn(
         "finish",
         ch.Drawing(alt.layer(*layers).properties(height=HEIGHT), data),
         title="When it finishes",
         label=text,
         caption=f"{seen.finishes.share:.1%} of {seen.runs} runs finish; {text}, 95 % take "
-        f"{seen.finish_h.high:.1f} h or less. The last bar holds all that take longer.",
+        f"{in_hours(seen.finish_h.high)} or less. The last bar holds all that take longer.",
         keys=keys,
     )
 

@@ -7,7 +7,8 @@ from chaos import __version__
 from chaos.check.result import plural
 from chaos.preflight.answer import Answer, Word
 from chaos.preflight.charts import charts
-from chaos.preflight.forecast import Forecast, Spread
+from chaos.preflight.figures import figure_rows, finish_text, goal_rows
+from chaos.preflight.forecast import Forecast
 from chaos.preflight.terminal import interval, points, spelled
 from chaos.report import chart as ch
 from chaos.report.page import Fact, Tone
@@ -37,7 +38,7 @@ def render_answer(answer: Answer) -> str:
         costs=answer.question.costs.model_dump() if answer.question.costs else {},
         tone=_TONES[answer.word],
         facts=facts(answer.forecast),
-        rows=figure_rows(answer),
+        rows=(*figure_rows(answer), *goal_rows(answer)),
         charts=drawn,
         svg={one.name: Markup(one.svg) for one in drawn},  # noqa: S704 (Vega escapes it)
         bundle=Markup(ch.bundle()) if drawn else None,  # noqa: S704 (a library)
@@ -54,36 +55,11 @@ def facts(seen: Forecast | None) -> tuple[Fact, ...]:
     """Give the figures people ask for first."""
     if seen is None:
         return ()
-    finish = "never" if seen.finish_h is None else f"{seen.finish_h.middle:.1f} h"
     return (
         Fact("goodput", f"{seen.goodput.middle:.1%}"),
-        Fact("finishes after", finish),
+        Fact("finishes after", finish_text(seen)),
         Fact("cost, of on-demand", f"{seen.cost.middle:.0%}"),
         Fact("restarts", f"{seen.restarts.middle:.0f}"),
         Fact("runs that finish", f"{seen.finishes.share:.1%}"),
         Fact("retries run out", f"{seen.spent.share:.1%}"),
     )
-
-
-def figure_rows(answer: Answer) -> tuple[tuple[str, ...], ...]:
-    """Give (name, 5 %, 50 %, 95 %, 50 % with all changes) of each distribution."""
-    seen, after = answer.forecast, answer.after
-    if seen is None:
-        return ()
-    kinds = (
-        ("goodput", "goodput", "{:.1%}"),
-        ("finishes after, h", "finish_h", "{:.1f}"),
-        ("restarts", "restarts", "{:.0f}"),
-        ("steps done again", "lost_steps", "{:.0f}"),
-        ("cost, of on-demand", "cost", "{:.0%}"),
-    )
-    return tuple(
-        (name, *_cells(getattr(seen, field), form), _cells(getattr(after, field, None), form)[1])
-        for name, field, form in kinds
-    )
-
-
-def _cells(spread: Spread | None, form: str) -> tuple[str, str, str]:
-    if spread is None:
-        return ("-", "-", "-")
-    return form.format(spread.low), form.format(spread.middle), form.format(spread.high)

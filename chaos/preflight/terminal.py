@@ -12,7 +12,8 @@ from chaos.preflight.advice import Advice, Counsel
 from chaos.preflight.answer import Answer, Word
 from chaos.preflight.comparison import Validation
 from chaos.preflight.estimate import Estimate
-from chaos.preflight.forecast import Forecast, Spread
+from chaos.preflight.figures import figure_rows, goal_rows
+from chaos.preflight.forecast import Forecast
 from chaos.preflight.rules.rule import Finding
 from chaos.preflight.words import in_s
 
@@ -35,7 +36,7 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
         Text(""),
     ]
     if answer.forecast is not None:
-        lines += [figures(answer.forecast, answer.after), Text("")]
+        lines += [figures(answer), Text("")]
     if answer.findings:
         lines += [_findings(answer.findings), Text("")]
     if answer.counsel is not None:
@@ -46,36 +47,18 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
     return Lines(*lines)
 
 
-def figures(seen: Forecast, after: Forecast | None) -> Table:
-    """Give the forecast as rows of 5, 50 and 95 %, and beside it the middle with all changes."""
+def figures(answer: Answer) -> Table:
+    """Give the forecast as rows of 5, 50 and 95 %, and beside it the middle with all changes.
+
+    For goals met the columns are the share of runs, and its 95 % interval.
+    """
     table = _table("", "5 %", "50 %", "95 %")
-    if after is not None:
+    if answer.after is not None:
         table.add_column("changed", justify="right", no_wrap=True)
-
-    rows: tuple[tuple[str, str, str], ...] = (
-        ("goodput", "goodput", "{:.1%}"),
-        ("finishes after, h", "finish_h", "{:.1f}"),
-        ("restarts", "restarts", "{:.0f}"),
-        ("steps done again", "lost_steps", "{:.0f}"),
-        ("cost, of on-demand", "cost", "{:.0%}"),
-    )
-    for name, field, form in rows:
-        spread, then = getattr(seen, field), getattr(after, field, None)
-        other = [] if after is None else [_cells(then, form)[1]]
-        table.add_row(Text(name), *_cells(spread, form), *other)
-    for name, chance in seen.meets.items():
-        other = [] if after is None else [f"{after.meets[name].share:.1%}"]
-        share = f"{chance.share:.1%}"
-        table.add_row(
-            Text(f"meets: {name}"), f"{chance.low:.1%}", share, f"{chance.high:.1%}", *other
-        )
+    width = 4 if answer.after is None else 5
+    for row in (*figure_rows(answer), *goal_rows(answer)):
+        table.add_row(Text(row[0]), *row[1:width])
     return table
-
-
-def _cells(spread: Spread | None, form: str) -> tuple[str, str, str]:
-    if spread is None:
-        return ("-", "-", "-")
-    return form.format(spread.low), form.format(spread.middle), form.format(spread.high)
 
 
 def where_time_goes(seen: Forecast) -> str:

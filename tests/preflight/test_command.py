@@ -124,3 +124,25 @@ def test_recorded_runs_pose_a_question_of_their_own() -> None:
     assert question.job.nodes == 2
     assert question.job.checkpoint_every_steps <= question.job.steps
     assert question.costs is not None
+
+
+def test_the_summary_is_added_to_githubs_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n", encoding="utf-8")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+
+    assert ran(monkeypatch, tmp_path, "--deadline", "8") == 0
+
+    text = summary.read_text(encoding="utf-8")
+    assert text.startswith("before\n### ✅ preflight: go")
+    assert "| goodput |" in text
+
+
+def test_a_summary_that_cannot_be_written_is_said_and_no_crash(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "no" / "folder.md"))
+
+    assert ran(monkeypatch, tmp_path, "--deadline", "8") == 3
