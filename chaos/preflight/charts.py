@@ -54,7 +54,7 @@ def ledger_chart(seen: Forecast) -> ch.Chart:
             x=alt.X(
                 "from:Q",
                 title="share of time",
-                axis=alt.Axis(format="%"),
+                axis=alt.Axis(format="%", tickCount=10),
                 scale=alt.Scale(domain=[0, 1]),
             ),
             x2="to:Q",

@@ -1,7 +1,7 @@
 """The figures of an answer as rows of text, the same in terminal, page and summary."""
 
 from chaos.preflight.answer import Answer
-from chaos.preflight.forecast import Forecast, Spread
+from chaos.preflight.forecast import Spread
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
 _LONG = 2.0  # below so many hours or minutes the smaller unit says more
@@ -32,7 +32,7 @@ def figure_rows(answer: Answer) -> tuple[Cells, ...]:
         ("goodput", "goodput", "{:.1%}", 1.0),
         (f"finishes after, {unit}", "finish_h", "{:.1f}", each),
         ("restarts", "restarts", "{:.0f}", 1.0),
-        ("steps done again", "lost_steps", "{:.0f}", 1.0),
+        ("steps done again", "lost_steps", "{:,.0f}", 1.0),
         ("cost, of on-demand", "cost", "{:.0%}", 1.0),
     )
     return tuple(
@@ -62,9 +62,11 @@ def goal_rows(answer: Answer) -> tuple[Cells, ...]:
     )
 
 
-def finish_text(seen: Forecast) -> str:
-    """Give when half of the runs that finish have done so."""
-    return "never" if seen.finish_h is None else in_hours(seen.finish_h.middle)
+def ranged(times_h: Spread) -> tuple[str, str, str]:
+    """Give 5, 50 and 95 % of a time in one unit, which the last two carry."""
+    unit, each = unit_of(times_h.middle)
+    low, middle, high = (v * each for v in (times_h.low, times_h.middle, times_h.high))
+    return f"{low:.1f}", f"{middle:.1f} {unit}", f"{high:.1f} {unit}"
 
 
 def _cells(spread: Spread | None, form: str, times: float) -> tuple[str, str, str]:

@@ -44,7 +44,9 @@ def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> F
     """
     if not trace.drops:
         raise UsageError(
-            "no node is lost in it", "A market cannot be learnt from it.", place=trace.name
+            "no node is lost in it",
+            "A market cannot be learnt from it: give a longer trace, or a --market by name.",
+            place=trace.name,
         )
     rows = _stretches(trace)
     figures = _figures(rows.sum(axis=0))

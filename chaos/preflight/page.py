@@ -7,9 +7,9 @@ from chaos import __version__
 from chaos.check.result import plural
 from chaos.preflight.answer import Answer, Word
 from chaos.preflight.charts import charts
-from chaos.preflight.figures import figure_rows, finish_text, goal_rows
-from chaos.preflight.forecast import Forecast
-from chaos.preflight.terminal import interval, points, spelled
+from chaos.preflight.figures import figure_rows, goal_rows, in_hours, ranged
+from chaos.preflight.forecast import Chance, Forecast, Spread
+from chaos.preflight.terminal import interval, points, signed, spelled
 from chaos.report import chart as ch
 from chaos.report.page import Fact, Tone
 
@@ -43,6 +43,8 @@ def render_answer(answer: Answer) -> str:
         svg={one.name: Markup(one.svg) for one in drawn},  # noqa: S704 (Vega escapes it)
         bundle=Markup(ch.bundle()) if drawn else None,  # noqa: S704 (a library)
         points=points,
+        signed=signed,
+        struck="" if answer.loss_every_s is None else in_hours(answer.loss_every_s / 3600),
         interval=interval,
         command=spelled(answer.changes),
         plural=plural,
@@ -52,14 +54,20 @@ def render_answer(answer: Answer) -> str:
 
 
 def facts(seen: Forecast | None) -> tuple[Fact, ...]:
-    """Give the figures people ask for first."""
+    """Give the figures people ask for first, each with its 5 to 95 % or its 95 % interval."""
     if seen is None:
         return ()
+    finish = seen.finish_h
+    low, middle, high = ("-", "never", "-") if finish is None else ranged(finish)
     return (
-        Fact("goodput", f"{seen.goodput.middle:.1%}"),
-        Fact("finishes after", finish_text(seen)),
-        Fact("cost, of on-demand", f"{seen.cost.middle:.0%}"),
-        Fact("restarts", f"{seen.restarts.middle:.0f}"),
-        Fact("runs that finish", f"{seen.finishes.share:.1%}"),
-        Fact("retries run out", f"{seen.spent.share:.1%}"),
+        Fact(_named("goodput", seen.goodput, "{:.1%}"), f"{seen.goodput.middle:.1%}"),
+        Fact(f"finishes after ({low} to {high})", middle),
+        Fact(_named("cost, of on-demand", seen.cost, "{:.0%}"), f"{seen.cost.middle:.0%}"),
+        Fact(_named("restarts", seen.restarts, "{:.0f}"), f"{seen.restarts.middle:.0f}"),
+        Fact(_named("runs that finish", seen.finishes, "{:.1%}"), f"{seen.finishes.share:.1%}"),
+        Fact(_named("retries run out", seen.spent, "{:.1%}"), f"{seen.spent.share:.1%}"),
     )
+
+
+def _named(name: str, of: Spread | Chance, form: str) -> str:
+    return f"{name} ({form.format(of.low)} to {form.format(of.high)})"

@@ -125,8 +125,14 @@ def _gains(head: str, rows: Sequence[Advice]) -> Table:
 
 def points(value: float) -> str:
     """Give a difference of shares in percentage points; what rounds to nothing is 0."""
+    text = signed(value)
+    return text if text == "0" else f"{text} pt"
+
+
+def signed(value: float) -> str:
+    """Give a difference of shares in percentage points, without the unit."""
     text = f"{100 * value:+.1f}"
-    return "0" if text in ("+0.0", "-0.0") else f"{text} pt"
+    return "0" if text in ("+0.0", "-0.0") else text
 
 
 def _tail(answer: Answer, page: str | None) -> Iterator[tuple[str, str, str]]:

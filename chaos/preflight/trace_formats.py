@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from chaos.errors import UsageError
+from chaos.preflight.resemblance import KNOWN, resembled
 from chaos.preflight.trace import Kind, Trace, trace_of_counts
 
 COUNT_MAX = 1_000_000
@@ -31,7 +32,9 @@ def bamboo_events(name: str, lines: Sequence[str]) -> Trace:
     rows = []
     for number, line in _rows(lines):
         if not _EVENT_ROW.fullmatch(line):
-            raise TraceError(name, number, f"not `milliseconds,add|remove,node`: {line[:60]}")
+            raise TraceError(
+                name, number, f"not `milliseconds,add|remove,node`: {line[:60]}", resembled(line)
+            )
         at, what, node = (part.strip() for part in line.split(",", 2))
         rows.append((float(at) / 1000, number, what, [node]))
     return _from_events(name, rows, "Bamboo events")
@@ -46,7 +49,9 @@ def parcae(name: str, lines: Sequence[str]) -> Trace:
             nodes = [str(node) for node in rest["nodes"]]
             last_ms = max(last_ms, float(at) + float(rest.get("duration", 0)))
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise TraceError(name, number, f"not a line of a Parcae trace: {line[:60]}") from None
+            raise TraceError(
+                name, number, f"not a line of a Parcae trace: {line[:60]}", resembled(line)
+            ) from None
         rows.append((float(at) / 1000, number, what if nodes else "no-op", nodes))
     return _from_events(name, rows, "Parcae", span_s=last_ms / 1000)
 
@@ -56,12 +61,14 @@ def count_series(name: str, lines: Sequence[str]) -> Trace:
     counts = []
     for number, line in _rows(lines):
         if not _COUNT_ROW.fullmatch(line):
-            raise TraceError(name, number, f"not `date, time, count`: {line[:60]}")
+            raise TraceError(name, number, f"not `date, time, count`: {line[:60]}", resembled(line))
         day, clock, count = (part.strip() for part in line.split(","))
         try:
             at = datetime.fromisoformat(f"{day}T{clock}+00:00").timestamp()
         except ValueError:
-            raise TraceError(name, number, f"there is no such moment: {day} {clock}") from None
+            raise TraceError(
+                name, number, f"there is no such moment: {day} {clock}", "Mend or delete the row."
+            ) from None
         counts.append((at, _count(name, number, int(count))))
     return _from_counts(name, counts, "count series")
 
@@ -76,9 +83,16 @@ def skypilot(name: str, text: str) -> Trace:
     try:
         gap_s, counts = float(value["metadata"]["gap_seconds"]), list(value["data"])
     except (KeyError, TypeError, ValueError):
-        raise TraceError(name, 1, "neither metadata.gap_seconds nor data as SkyPilot has") from None
+        raise TraceError(
+            name, 1, "neither metadata.gap_seconds nor data as SkyPilot has", KNOWN
+        ) from None
     if gap_s <= 0 or not counts:
-        raise TraceError(name, 1, "gap_seconds must be above 0 and data not empty")
+        raise TraceError(
+            name,
+            1,
+            "gap_seconds must be above 0 and data not empty",
+            "It is the time between two counts, in seconds.",
+        )
     rows = [(n * gap_s, _count(name, 1, count)) for n, count in enumerate(counts)]
     kind: Kind = "held" if "preemption" in name.lower() else "probes"
     span_s = gap_s * len(rows)
@@ -94,12 +108,27 @@ def _from_events(name: str, rows: list[Row], format_: str, *, span_s: float | No
     counts: list[tuple[float, int]] = []
     for at_s, number, what, nodes in rows:
         if at_s < 0:
-            raise TraceError(name, number, f"a time of {at_s:g} s lies before the beginning")
+            raise TraceError(
+                name,
+                number,
+                f"a time of {at_s:g} s lies before the beginning",
+                "Times count from 0.",
+            )
         for node in nodes:
             if what == "remove" and node not in live:
-                raise TraceError(name, number, f"{node} is removed and was never added")
+                raise TraceError(
+                    name,
+                    number,
+                    f"{node} is removed and was never added",
+                    "Add it in a row before, at 0 if it was there from the beginning.",
+                )
             if what == "add" and node in live:
-                raise TraceError(name, number, f"{node} is added and was there already")
+                raise TraceError(
+                    name,
+                    number,
+                    f"{node} is added and was there already",
+                    "Delete the row, or put its removal before it.",
+                )
             (live.add if what == "add" else live.discard)(node)
         if counts and counts[-1][0] == at_s:
             counts.pop()
@@ -120,7 +149,7 @@ def _from_counts(
         moved = sum(b[0] < a[0] for a, b in pairwise(counts))
         repairs = (*repairs, f"{moved} rows stand out of order and were sorted")
     if not any(up for _, up in ordered):
-        raise TraceError(name, 1, "no node is ever up in it")
+        raise TraceError(name, 1, "no node is ever up in it", "A trace needs nodes that were held.")
     gaps = _gaps(ordered) if format_ == "count series" else 0
     if gaps:
         text = f"{gaps} gaps of more than {GAP_FACTOR} times the usual distance between rows"
@@ -146,11 +175,23 @@ def _gaps(counts: list[tuple[float, int]]) -> int:
 
 def _count(name: str, line: int, count: object) -> int:
     if not isinstance(count, int) or isinstance(count, bool):
-        raise TraceError(name, line, f"a number of nodes must be whole, got {count!r}")
+        raise TraceError(
+            name,
+            line,
+            f"a number of nodes must be whole, got {count!r}",
+            "Round it, or delete the row.",
+        )
     if count < 0:
-        raise TraceError(name, line, f"a number of nodes cannot be negative, got {count}")
+        raise TraceError(
+            name,
+            line,
+            f"a number of nodes cannot be negative, got {count}",
+            "Mend or delete the row.",
+        )
     if count > COUNT_MAX:
-        raise TraceError(name, line, f"{count} nodes at once: is that a time in the wrong column?")
+        raise TraceError(
+            name, line, f"{count} nodes at once", "Is that a time in the wrong column?"
+        )
     return count
 
 

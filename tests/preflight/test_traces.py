@@ -80,8 +80,16 @@ def test_skypilots_json_is_read_and_probes_are_not_taken_for_nodes_held(
 @pytest.mark.parametrize(
     ("text", "place", "problem"),
     [
-        ("", "", "the trace is empty"),
-        ("\n \n", "", "the trace is empty"),
+        ("", ":1", "the trace is empty"),
+        ("\n \n", ":1", "the trace is empty"),
+        ("0,add,a\n999999999999999999,remove,a\n", ":2", "years. Are its times"),
+        ('{"metadata": {"gap_seconds": 3e12}, "data": [4, 2]}', ":1", "years. Are its times"),
+        ("2021-12-11 11:11:30,5\n", ":1", "resembles a count series: write the date"),
+        ("1639221090,4\n1639221150,3\n", ":1", "count series with times since 1970"),
+        ("0;add;a\n", ":1", "Bamboo's events with another separator"),
+        ("2021-12-11; 11:11:30; 5\n", ":1", "another separator"),
+        ("time,event,node\n0,add,a\n", ":1", "row of headings"),
+        ("[1, 2, 3]\n", ":1", "resembles Parcae's lines"),
         ("MIT License\n", ":1", "no known format"),
         ("0,add,a\n5,remove,b\n", ":2", "b is removed and was never added"),
         ("0,add,a\n5,add,a\n", ":2", "a is added and was there already"),
@@ -97,7 +105,7 @@ def test_skypilots_json_is_read_and_probes_are_not_taken_for_nodes_held(
         ('{"metadata": {"gap_seconds": 9}, "data": [1.5, 1]}', ":1", "must be whole"),
         ('{"rows": []}', ":1", "no trace that chaos knows"),
         ('{"data": [1,', ":1", "this is not JSON"),
-        ("2021-12-11, 11:11:30, 5\n2021-12-11, 11:12:30, 5\n", "", "nothing ever changes"),
+        ("2021-12-11, 11:11:30, 5\n2021-12-11, 11:12:30, 5\n", ":2", "nothing ever changes"),
     ],
 )
 def test_a_wrong_trace_is_refused_at_its_line(
@@ -110,6 +118,13 @@ def test_a_wrong_trace_is_refused_at_its_line(
 
     assert str(refused.value).startswith(f"{path}{place}: ")
     assert problem in str(refused.value)
+    assert refused.value.hint  # what to do
+
+
+def test_a_trace_in_seconds_is_read_as_milliseconds_and_said_to_be_short(tmp_path: Path) -> None:
+    trace = read_trace(written(tmp_path, "0,add,a\n3600,remove,a\n"))
+
+    assert any("if its times are seconds" in repair for repair in trace.repairs)
 
 
 def test_a_file_of_no_known_format_is_told_what_is_known(tmp_path: Path) -> None:
