@@ -86,7 +86,7 @@ def forecast(question: Question, outcomes: Outcomes) -> Forecast:
         goodput=spread(good),
         finish_h=spread(outcomes.end_s[done] / 3600) if done.any() else None,
         restarts=spread(outcomes.restarts),
-        lost_steps=spread(outcomes.lost_s / question.costs.step_s),
+        lost_steps=spread(outcomes.lost_steps),
         lost_share=shares["lost"],
         cost=spread(costs_of(question, outcomes)),
         finishes=chance(int(done.sum()), len(done)),

@@ -53,14 +53,13 @@ def compared(
 
 def _figures(question: Question, seed: int) -> dict[str, Floats]:
     seen = simulate(question, runs=RUNS, seed=seed, horizon_s=_HORIZON * question.work_s, jobs=1)
-    return _of(seen, question)
+    return _of(seen)
 
 
-def _of(seen: Outcomes, question: Question) -> dict[str, Floats]:
-    assert question.costs is not None
+def _of(seen: Outcomes) -> dict[str, Floats]:
     return {
         "attempts": 1 + seen.restarts,
-        "lost_steps": seen.lost_s / question.costs.step_s,
+        "lost_steps": seen.lost_steps,
         "finish_s": seen.end_s,
         "goodput": goodput(seen),
     }

@@ -27,6 +27,7 @@ class Runs:
         self.noticed, self.rescued = np.zeros((2, runs), dtype=np.int64)
         self.end_s, self.work_s, self.useful_s, self.save_s = np.zeros((4, runs))
         self.lost_s, self.restart_s, self.wait_s, self.node_s = np.zeros((4, runs))
+        self.lost_steps = np.zeros(runs)
         self._since_s, self._paid_s = np.zeros((2, runs))
         self._begin(np.zeros(runs), up, np.zeros(runs), self.going)
 
@@ -128,12 +129,22 @@ class Runs:
             over_s = np.where(is_better, past_s, 0.0)
             self.rescued += is_better
         self.noticed += noticed
+        self.lost_steps += np.maximum(
+            0.0, self._finished(trained_s) - useful_s / self._costs.step_s
+        )
         self.work_s += useful_s * self._speed()
         self.useful_s += useful_s
         self.save_s += saves * self._costs.save_s
         # A save that began within the notice may have ended after the deadline.
         self.lost_s += np.maximum(0.0, trained_s - useful_s - saves * self._costs.save_s)
         return over_s
+
+    def _finished(self, trained_s: Floats) -> Floats:
+        """Count the steps that are finished so long after training began: none within a save."""
+        cycles, rest_s = np.divmod(trained_s, self._tau + self._costs.save_s)
+        steps = (cycles * self._tau + np.minimum(rest_s, self._tau)) / self._costs.step_s
+        whole: Floats = np.floor(steps + _TINY)
+        return whole
 
     def _saved_in_time(
         self, trained_s: Floats, noticed: Flags, signal: tuple[Floats, Floats]

@@ -40,6 +40,7 @@ class Outcomes:
     useful_s: Floats
     save_s: Floats
     lost_s: Floats
+    lost_steps: Floats
     restart_s: Floats
     wait_s: Floats
     node_s: Floats

@@ -89,5 +89,5 @@ def predicted(question: Question, struck: Sequence[int]) -> Course:
         runs.meet(now, nodes, nodes, np.array([1]), _LUCK)
     runs.train_until(np.array([_FOR_EVER_S]), nodes)
     end_s = float(runs.end_s[0])
-    lost = float(runs.lost_s[0]) / costs.step_s
+    lost = float(runs.lost_steps[0])
     return Course(1 + int(runs.restarts[0]), lost, end_s, question.work_s / end_s)

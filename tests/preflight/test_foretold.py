@@ -171,7 +171,7 @@ def walked(question: Question, losses: Sequence[Loss]) -> Course:
         at_s = left.pop(0)
         trained_s = max(0.0, at_s - now_s)
         done += int(trained_s // cycle_s) * every
-        lost += trained_s % cycle_s / costs.step_s
+        lost += min(trained_s % cycle_s, question.interval_s) // costs.step_s
         now_s, attempts = at_s + costs.begin_s, attempts + 1
 
 

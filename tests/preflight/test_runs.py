@@ -52,6 +52,13 @@ def test_a_checkpoint_counts_once_it_is_uploaded_and_not_before() -> None:
     assert (late.work_s[0], late.save_s[0], late.lost_s[0]) == (200, 20, 35)
 
 
+def test_only_finished_steps_are_lost_and_none_within_a_save() -> None:
+    # Begun at 20 s; steps of a second; the first save from 120 s to 130 s, committed at 160 s.
+    lost = [float(struck(question(), at_s).lost_steps[0]) for at_s in (65.5, 125, 159, 161)]
+
+    assert lost == [45, 100, 129, 31]
+
+
 def test_an_unannounced_loss_is_detected_torn_down_and_started_again() -> None:
     runs = struck(question(), 265)
 
