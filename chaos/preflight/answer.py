@@ -237,9 +237,10 @@ def _bins(outcomes: Outcomes, count: int = 40) -> tuple[tuple[float, float, int]
     hours = outcomes.end_s[outcomes.finished > 0] / 3600
     if not len(hours):
         return ()
-    top = float(np.quantile(hours, 0.995))
-    counts, edges = np.histogram(np.minimum(hours, top), bins=count)
+    low, top = float(hours.min()), float(np.quantile(hours, 0.995))
+    span = (low, max(top, low * 1.02))  # runs that all take as long are still drawn as a bar
+    counts, edges = np.histogram(np.minimum(hours, top), bins=count, range=span)
     return tuple(
-        (float(low), float(high), int(n))
-        for low, high, n in zip(edges, edges[1:], counts, strict=False)
+        (float(since), float(until), int(n))
+        for since, until, n in zip(edges, edges[1:], counts, strict=False)
     )

@@ -1,5 +1,7 @@
 """The answer as a page: one file, everything inside, nothing loaded from anywhere."""
 
+from dataclasses import dataclass
+
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -11,7 +13,7 @@ from chaos.preflight.figures import figure_rows, goal_rows, in_hours, ranged
 from chaos.preflight.forecast import Chance, Forecast, Spread
 from chaos.preflight.terminal import interval, points, signed, spelled
 from chaos.report import chart as ch
-from chaos.report.page import Fact, Tone
+from chaos.report.page import Tone
 
 _TONES: dict[Word, Tone] = {
     "go": "good",
@@ -53,21 +55,30 @@ def render_answer(answer: Answer) -> str:
     )
 
 
-def facts(seen: Forecast | None) -> tuple[Fact, ...]:
-    """Give the figures people ask for first, each with its 5 to 95 % or its 95 % interval."""
+@dataclass(frozen=True)
+class Ranged:
+    """A figure that people ask for first, and where it lies."""
+
+    name: str
+    value: str
+    range: str
+
+
+def facts(seen: Forecast | None) -> tuple[Ranged, ...]:
+    """Give the figures people ask for first: 5 to 95 % of runs, or a share's 95 % interval."""
     if seen is None:
         return ()
-    finish = seen.finish_h
-    low, middle, high = ("-", "never", "-") if finish is None else ranged(finish)
+    low, middle, high = ("-", "never", "-") if seen.finish_h is None else ranged(seen.finish_h)
     return (
-        Fact(_named("goodput", seen.goodput, "{:.1%}"), f"{seen.goodput.middle:.1%}"),
-        Fact(f"finishes after ({low} to {high})", middle),
-        Fact(_named("cost, of on-demand", seen.cost, "{:.0%}"), f"{seen.cost.middle:.0%}"),
-        Fact(_named("restarts", seen.restarts, "{:.0f}"), f"{seen.restarts.middle:.0f}"),
-        Fact(_named("runs that finish", seen.finishes, "{:.1%}"), f"{seen.finishes.share:.1%}"),
-        Fact(_named("retries run out", seen.spent, "{:.1%}"), f"{seen.spent.share:.1%}"),
+        _fact("goodput", seen.goodput, "{:.1%}"),
+        Ranged("finishes after", middle, f"{low} to {high}"),
+        _fact("cost, of on-demand", seen.cost, "{:.0%}"),
+        _fact("restarts", seen.restarts, "{:.0f}"),
+        _fact("runs that finish", seen.finishes, "{:.1%}"),
+        _fact("retries run out", seen.spent, "{:.1%}"),
     )
 
 
-def _named(name: str, of: Spread | Chance, form: str) -> str:
-    return f"{name} ({form.format(of.low)} to {form.format(of.high)})"
+def _fact(name: str, of: Spread | Chance, form: str) -> Ranged:
+    value = of.middle if isinstance(of, Spread) else of.share
+    return Ranged(name, form.format(value), f"{form.format(of.low)} to {form.format(of.high)}")

@@ -142,6 +142,8 @@ def _tail(answer: Answer, page: str | None) -> Iterator[tuple[str, str, str]]:
     if curve is not None:
         low, high = curve.flat_s
         text = f"any interval from {in_s(low)} to {in_s(high)} is within 1 pt of the best"
+        if low == high:
+            text = f"of those tried, only {in_s(low)} is within 1 pt of the best"
         yield "interval", "dim", text
     if answer.changes:
         yield "set", "dim", spelled(answer.changes)
