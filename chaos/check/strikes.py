@@ -84,6 +84,11 @@ class Strike:
         return "preemptions" if self.is_preemption else "failures"
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the harm was done while a rank was held, with all earlier epochs committed."""
+        return self.op.holds_a_worker and not self.is_preemption
+
+    @property
     def rank(self) -> int | None:
         """Who was struck, or was to be."""
         return self.invoked[0][1].rank if self.invoked else self.op.victim_rank

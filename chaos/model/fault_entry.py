@@ -23,7 +23,7 @@ from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.slow_worker import SlowWorker
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.faults.withhold_capacity import WithholdCapacity
-from chaos.model.trigger import Trigger
+from chaos.model.trigger import AtState, AtTime, Trigger, only_attempt
 from chaos.record import Record
 
 WorkerFault: TypeAlias = (
@@ -112,8 +112,22 @@ class FaultEntry(Record):
 
     def may_strike(self, attempt: int) -> bool:
         """Say whether the fault is meant for an attempt."""
+        if only_attempt(self.at) not in (None, attempt):
+            return False
         raises = self.raise_in_worker
         return raises is None or raises.attempts is None or attempt in raises.attempts
 
+    @property
+    def strikes_no_worker(self) -> bool:
+        """Whether there need be no worker to strike."""
+        return isinstance(self.fault, CapacityFault | ControlFault)
 
+    @property
+    def holds_a_worker(self) -> bool:
+        """Whether a worker is held at the place, and training with it."""
+        return not isinstance(self.at, AtState | AtTime)
+
+
+# What a worker that is held at its place is told to do to itself.
+BY_ITSELF = ("raise_in_worker", "slow_worker", "hang_worker", "poison_step")
 FAULTS = tuple(name for name in FaultEntry.model_fields if name != "at")

@@ -22,6 +22,7 @@ class GateServer:
             "committed": controller.committed,
             "may_poll": controller.may_poll,
             "await_hold": controller.await_hold,
+            "enter_state": controller.enter_state,
             "arrive": controller.arrive,
             "obeyed": world.obeyed,
             "failure_decided": world.failure_decided,

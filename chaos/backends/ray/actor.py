@@ -203,6 +203,10 @@ class ChaosActor:
         """Return once Ray's controller is held for an op."""
         return self._controller.await_hold(op)
 
+    def enter_state(self, op: int) -> None:
+        """Return when Ray's controller, in the state that an op waits for, may go on."""
+        self._controller.enter_state(op)
+
     def arrive(self, op: int, victim: Victim) -> Order | None:
         """Return when the worker at an op's place may go on, with what it is to do to itself."""
         return self._controller.arrive(op, victim)

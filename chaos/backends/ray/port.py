@@ -38,6 +38,10 @@ class RayController:
         """Wait until Ray's controller is held for an op, and say whether it is."""
         return bool(ray.get(self._actor.await_hold.remote(op)))
 
+    def enter_state(self, op: int) -> None:
+        """Wait, in Ray's controller, until the strike of an op that waits for its state is over."""
+        ray.get(self._actor.enter_state.remote(op))
+
     def arrive(self, op: int, victim: Victim) -> Order | None:
         """Wait at an op's place until the worker may go on; gives what it is to do to itself."""
         order: Order | None = ray.get(self._actor.arrive.remote(op, victim))

@@ -31,6 +31,9 @@ class ControllerPort(Protocol):
     def await_hold(self, op: int) -> bool:
         """Wait until Ray's controller is held for an op, and say whether it is."""
 
+    def enter_state(self, op: int) -> None:
+        """Wait, in Ray's controller, until the strike of an op that waits for its state is over."""
+
     def arrive(self, op: int, victim: Victim) -> Order | None:
         """Wait at an op's place until the worker may go on; gives what it is to do to itself."""
 
