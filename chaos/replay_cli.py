@@ -136,7 +136,7 @@ def _told(trace: Trace, walk: Replaying, drawn: tuple[float, float]) -> list[str
     told = [
         (
             f"{trace.name} ({trace.format}, {trace.kind}), from {since_s / 3600:.2f} h on, "
-            f"{scale:.4g} times as fast, a step in {walk.pace.step_s * 1000:.3g} ms: "
+            f"{scale:,.0f} times as fast, a step in {walk.pace.step_s * 1000:.3g} ms: "
             f"{walk.losses} losses that take workers."
         ),
         "Save it where this command was run: the paths are relative to that folder.",

@@ -42,7 +42,7 @@ def compressed(market: Market, scale: float) -> Market:
         replay = replay.model_copy(update={"at_s": at_s, "span_s": replay.span_s / scale})
     return market.model_copy(
         update={
-            "name": f"{market.name}, {scale:.4g} times as fast",
+            "name": f"{market.name}, {scale:,.0f} times as fast",
             "lifetime": None if market.lifetime is None else _faster(market.lifetime, scale),
             "shock": shock,
             "replay": replay,

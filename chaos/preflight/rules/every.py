@@ -36,5 +36,9 @@ def refuse_unknown(ids: Collection[str]) -> None:
     for name in ids:
         if name not in names:
             near = nearest(name.replace("-", "_"), [n.replace("-", "_") for n in names])
-            hint = f"Did you mean {near.replace('_', '-')}?" if near else "See `--rules`."
+            hint = (
+                f"Did you mean {near.replace('_', '-')}?"
+                if near
+                else "See `chaos preflight --list`."
+            )
             raise UsageError(f"there is no rule '{name}'", hint)
