@@ -134,29 +134,38 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     if listing:
         _list(Console(highlight=False))
         return
-    if subject is None:
-        raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
-    refuse_unknown(ignore or ())
-    given = _goals(deadline, budget, goodput) | assigned(values or ())
-    choice = MarketChoice(market, trace, replay, advisor)
-    trials: tuple[Trial, ...] = ()
-    if calibrate or validate:
-        trials = calibration_runs(
-            subject, arguments or (), reports, console, backend=backend, seed=seed
-        )
-    question, notes = _question(subject, choice, costs, trials)
-    question = settled(question, given)
+    job = _job(subject, ignore or ())
+    words, choice = arguments or (), MarketChoice(market, trace, replay, advisor)
+    count = validation_runs or VALIDATION_RUNS[backend]
+    trying = Trying(reports, console, backend, count, scale=scale, seed=seed)
+    trials = _calibrated(trying, job, words) if calibrate or validate else ()
+    question, notes = _question(job, choice, costs, trials)
+    question = settled(question, _goals(deadline, budget, goodput) | assigned(values or ()))
     effort = Effort(runs=runs, seed=seed, jobs=os.cpu_count() or 1)
     found = answer(question, effort, ignore=ignore or (), notes=notes)
     held = [] if recorded is None else [_recorded(recorded, found.question)]
-    if validate:
-        count = validation_runs or VALIDATION_RUNS[backend]
-        trying = Trying(reports, console, backend, count, scale=scale, seed=seed)
-        held.append(validation(trying, trials, question.market))
-    found = replace(found, validation=tuple(held))
-    _tell(found, _write(found, reports), console, as_json=as_json)
-    append_summary(render_summary(found), os.environ.get("GITHUB_STEP_SUMMARY"))
+    held += [validation(trying, trials, question.market)] if validate else []
+    _tell(replace(found, validation=tuple(held)), reports, console, as_json=as_json)
     raise typer.Exit(found.exit_code)
+
+
+def _job(subject: Path | None, ignore: Sequence[str]) -> Path:
+    if subject is None:
+        raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
+    refuse_unknown(ignore)
+    return subject
+
+
+def _calibrated(trying: Trying, job: Path, words: Sequence[str]) -> tuple[Trial, ...]:
+    if job.name.endswith(SUFFIX):
+        raise UsageError(
+            "a question cannot be run",
+            "Give the script or the scenario; what the file sets goes into --set.",
+            place=str(job),
+        )
+    return calibration_runs(
+        job, words, trying.reports, trying.console, backend=trying.backend, seed=trying.seed
+    )
 
 
 def append_summary(text: str, file: str | None) -> None:
@@ -181,7 +190,9 @@ def _goals(
     return {place: value for place, value in goals.items() if value is not None}
 
 
-def _tell(found: Answer, page: Path, console: Console, *, as_json: bool) -> None:
+def _tell(found: Answer, reports: Path, console: Console, *, as_json: bool) -> None:
+    page = _write(found, reports)
+    append_summary(render_summary(found), os.environ.get("GITHUB_STEP_SUMMARY"))
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, default=str))
     else:

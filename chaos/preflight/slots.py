@@ -26,7 +26,9 @@ class Followed:
 
 
 def followed(trace: Trace, *, pool: int, least: int, seed: int) -> Followed:
-    """Follow `pool` drawn nodes of a trace from a drawn moment on at which `least` are up.
+    """Follow `pool` drawn nodes of a trace from a drawn moment of its first half on.
+
+    At that moment `least` of them are up; the trace ends where it ends.
 
     Which node a change takes or brings back is drawn among those that it
     could be: the trace's counts do not tell, and its events come to the same.
@@ -41,23 +43,18 @@ def followed(trace: Trace, *, pool: int, least: int, seed: int) -> Followed:
             place=trace.name,
         )
     ups, changes = _walk(trace, pool, draws)
-    begins = [n for n, up in enumerate(ups) if up >= least]
+    half = [n for n, change in enumerate(changes) if change.at_s <= trace.span_s / 2]
+    begins = [n for n in half if ups[n] >= least]
     if not begins:
         raise UsageError(
-            f"of {pool} nodes drawn from the trace never {least} are up at once",
+            f"of {pool} nodes drawn from the trace never {least} are up at once in its first half",
             "Try another --seed, or more --spares.",
             place=trace.name,
         )
     first = draws.choice(begins)
     since_s = changes[first].at_s
     later = [change for change in changes[first + 1 :] if change.lost or change.back]
-    # The trace goes round: what lies before the drawn moment comes after its end.
-    again = [
-        PoolChange(change.at_s + trace.span_s, change.lost, change.back)
-        for change in changes[1 : first + 1]
-        if change.lost or change.back
-    ]
-    moved = (PoolChange(c.at_s - since_s, c.lost, c.back) for c in [*later, *again])
+    moved = (PoolChange(c.at_s - since_s, c.lost, c.back) for c in later)
     return Followed(since_s, ups[first], tuple(moved))
 
 

@@ -75,6 +75,7 @@ def test_missing_costs_are_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         ("--market", "hot-4h", "--trace", "x"),
         ("--costs", "not/there"),
         ("--deadline", "-1"),
+        ("--validate",),
     ],
 )
 def test_mistakes_are_usage(
