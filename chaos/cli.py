@@ -28,6 +28,8 @@ from chaos.errors import ChaosError, UsageError
 from chaos.harness import Harness, check_again, write_suite
 from chaos.model.plan import BackendName
 from chaos.plan.permitted import Elsewhere, Permissions
+from chaos.preflight_cli import preflight
+from chaos.replay_cli import replay_trace
 from chaos.report.catalogue import Topic, catalogue
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.terminal import closing_line, explain, verdict_table
@@ -128,6 +130,8 @@ def list_(topic: Annotated[Topic, typer.Argument(help="faults, places or checks.
 
 
 app.command()(audit)
+app.command()(preflight)
+app.command(name="replay-trace")(replay_trace)
 app.command()(selftest)
 
 
