@@ -19,6 +19,7 @@ from chaos.faults.kill_driver import KillDriver
 from chaos.faults.kill_gcs import KillGcs
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
+from chaos.faults.partition_node import PartitionNode
 from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.poison_step import PoisonStep
 from chaos.faults.preempt_node import PreemptNode
@@ -73,6 +74,7 @@ CASES = (
     Case("kill_node", KillNode(rank=1), NO_RANK_1),
     Case("kill_node", KillNode(ranks=(0, 1)), NO_RANK_1),
     Case("freeze_node", FreezeNode(for_s=1, rank=1), NO_RANK_1),
+    Case("partition_node", PartitionNode(for_s=1), "no network between its nodes"),
     Case("preempt_node", PreemptNode(notice_s=60), "ended before the node's deadline"),
     Case("preempt_node", PreemptNode(notice_s=60, reclaim="never"), "before the node's deadline"),
     Case(

@@ -151,11 +151,11 @@ class ForkWorld(RunWorld):
 
     def end_controller(self) -> int:
         """Refuse: Ray's controller is no process of its own here."""
-        raise ProcessLookupError("on the embedded backend Ray's controller lives in the driver")
+        raise RefusedError("on the embedded backend Ray's controller lives in the driver")
 
     def end_gcs(self) -> int:
         """Refuse: there is no cluster here, and so no control service."""
-        raise ProcessLookupError("the embedded backend has no GCS")
+        raise RefusedError("the embedded backend has no GCS")
 
     def start_gcs(self, *, within_s: float) -> int | None:
         """Have none to start."""

@@ -41,7 +41,7 @@ class RayWorld(RunWorld):
 
     def blame_memory(self, victim: Victim) -> None:
         """Refuse: only a raylet's own memory monitor can say so, and it looks at the machine's."""
-        raise ProcessLookupError(
+        raise RefusedError(
             f"a raylet ends workers by the machine's memory, and not pid {victim.pid} by its own"
         )
 
