@@ -33,6 +33,7 @@ SPARES_NODES = (
 )
 NEVER_THERE = {
     "kill_gcs": "it strikes the head, which is never struck",
+    "exhaust_memory": "the memory of the node is that of others as well",
     "withhold_capacity": "it takes nodes that hold none of the job's workers",
     "return_capacity": "chaos starts no nodes there",
     "kill_controller": "Ray's controller runs on chaos's own node, which is never struck",
