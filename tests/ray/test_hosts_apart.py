@@ -8,7 +8,7 @@ import pytest
 
 from chaos.run.journal import load_history
 from tests.ray.command import ROOT, Ran, command
-from tests.ray.existing import result_of, scenario, verdict_of
+from tests.ray.existing import result_of, scenario_in, verdict_of
 from tests.ray.foreign import ForeignCluster, agents
 from tests.ray.hosts import Host, hosts, why_not
 
@@ -47,6 +47,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             started.start_head(made[0].prefix())
             for host in made[1:]:
                 started.add_node(host.ip, host.prefix(hides=started.hidden))
+            started.await_nodes(made[0].prefix())
             yield started
         finally:
             started.end()
@@ -99,7 +100,7 @@ def test_storage_that_is_not_the_same_everywhere_is_refused(cluster: Cluster) ->
 
 
 def test_a_host_that_is_cut_off_for_a_moment_comes_back(cluster: Cluster, tmp_path: Path) -> None:
-    file = scenario(tmp_path, CUT.replace("FOR_S", "1.5"))
+    file = scenario_in(tmp_path, CUT.replace("FOR_S", "1.5"))
 
     ran = chaos_at_head(cluster, file, "--storage", cluster.shared, "--allow-node-loss")
 
@@ -113,7 +114,7 @@ def test_a_host_that_is_cut_off_for_a_moment_comes_back(cluster: Cluster, tmp_pa
 def test_what_a_host_that_is_cut_off_for_long_had_not_sent_is_unknown(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    file = scenario(tmp_path, CUT.replace("FOR_S", "12"))
+    file = scenario_in(tmp_path, CUT.replace("FOR_S", "12"))
 
     ran = chaos_at_head(cluster, file, "--storage", cluster.shared, "--allow-node-loss")
 
