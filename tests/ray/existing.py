@@ -21,7 +21,7 @@ def result_of(ran: Ran, check: str, scenario: str | None = None) -> dict[str, An
     return found
 
 
-def scenario_in(folder: Path, text: str) -> Path:
-    file = folder / "x.chaos.yaml"
+def scenario_in(folder: Path, text: str, *, name: str = "x") -> Path:
+    file = folder / f"{name}.chaos.yaml"
     file.write_text(text.replace("SCRIPT", str(ROOT / "scenarios/jobs/digits_ddp.py")))
     return file
