@@ -23,7 +23,7 @@ from chaos.model.scenario import Scenario
 from chaos.plan.digest import baseline_digest
 from chaos.plan.draw import random_plan
 from chaos.plan.make import make_plan
-from chaos.plan.permitted import Elsewhere, Permissions, needs_permission
+from chaos.plan.permitted import Elsewhere, Permissions, needs_permission, refusals
 from chaos.report.html import render_run, render_suite
 from chaos.report.junit import render as render_junit
 from chaos.report.live import Display
@@ -70,7 +70,7 @@ class Harness:
         """
         plans = [self._plan(file, seed=seed, backend=backend) for file in files]
         for plan in plans:
-            refuse_unpermitted(plan, self.elsewhere.permissions)
+            refuse_unnamed_cluster(plan, self.elsewhere.permissions)
         for plan in sorted(plans, key=_size):
             yield self._row(plan)
 
@@ -79,7 +79,7 @@ class Harness:
     ) -> Iterator[SuiteRow]:
         """Run a scenario's job once per seed, with faults drawn from it in place of its own."""
         plan = self._plan(file, seed=0, backend=backend)
-        refuse_unpermitted(plan, self.elsewhere.permissions)
+        refuse_unnamed_cluster(plan, self.elsewhere.permissions)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
         steps = _steps_by_epoch(self._baseline(alike))
         for seed in seeds:
@@ -234,7 +234,7 @@ def plan_of(file: Path, *, cwd: Path, seed: int, backend: BackendName) -> Plan:
     return plan.model_copy(update={"backend": backend})
 
 
-def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
+def refuse_unnamed_cluster(plan: Plan, permissions: Permissions) -> None:
     """Raise `UsageError` where a plan's cluster is not ours and faults are not allowed on it."""
     missing = needs_permission(plan, permissions)
     if missing is not None:
@@ -244,6 +244,14 @@ def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
             "be done",
             place=plan.file,
         )
+
+
+def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
+    """Raise as above, and `ClusterError` where one of the plan's own faults is not allowed."""
+    refuse_unnamed_cluster(plan, permissions)
+    refused = refusals(plan, permissions)
+    if refused:
+        raise ClusterError("; ".join(map(str, refused)), "Nothing was done.", place=plan.file)
 
 
 def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
