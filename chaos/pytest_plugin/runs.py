@@ -52,6 +52,10 @@ class Runs:
     def close(self) -> None:
         """End what the backend kept warm."""
         self._open.close()
+        if self._backend is not None and self._config.getoption(Option.BACKEND.dest) == "fork":
+            from chaos.backends.fork.root_handle import end_roots
+
+            end_roots()
         self._backend = None
 
     def plan(self, scenario: Scenario, *, file: Path, seed: int) -> Plan:

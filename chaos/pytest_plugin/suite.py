@@ -50,6 +50,7 @@ class Suite:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Count the scenarios and name the suite's report, at the very end."""
         if self._lines:
+            terminalreporter.ensure_newline()
             terminalreporter.section("chaos", sep="-")
             for line in self._lines:
                 terminalreporter.write_line(line)
