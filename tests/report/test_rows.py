@@ -76,7 +76,7 @@ def test_swimlanes_hold_bars_and_phases_in_order_of_time(valid_run: FinishedRun)
     phases = [bar.kind for bar in rows.bars if bar.lane == "controller"]
 
     assert rows.lanes == ("controller", "rank 0", "rank 1")
-    assert phases == ["detection", "new worker group", "worker start", "first step"]
+    assert phases == ["schedule", "start", "detect", "teardown", "schedule", "start", "restore"]
     assert all(bar.since_s <= bar.until_s for bar in rows.bars)
     assert sum(mark.kind == "commit" for mark in rows.marks) == 4
     assert [mark.lane for mark in rows.marks if mark.kind == "fault"] == ["rank 1"]
