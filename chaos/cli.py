@@ -15,14 +15,19 @@ from rich.text import Text
 from chaos import __version__
 from chaos.audit_cli import audit
 from chaos.backends.open import open_backend
-from chaos.errors import ChaosError, UsageError
-from chaos.harness import Harness, check_again, write_suite
+from chaos.compare_cli import compare
+from chaos.errors import ChaosError, HistoryError, UsageError
+from chaos.harness import Harness, check_again, shown, write_suite
 from chaos.model.plan import BackendName
 from chaos.report.catalogue import Topic, catalogue
+from chaos.report.github import Place, annotations
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.terminal import closing_line, explain, verdict_table
+from chaos.report_cli import report, trend
+from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
+from chaos.run.index import SuiteIndex
 from chaos.scenario.load import find_scenarios
 from chaos.scenario.schema import json_schema
 from chaos.selftest_cli import selftest
@@ -110,6 +115,9 @@ def list_(topic: Annotated[Topic, typer.Argument(help="faults, places or checks.
 
 app.command()(audit)
 app.command()(selftest)
+app.command()(report)
+app.command()(trend)
+app.command()(compare)
 
 
 @app.command()
@@ -214,12 +222,26 @@ def _rows(
 
 def _write(console: Console, rows: list[SuiteRow], reports: Path, junit: Path | None) -> None:
     page = write_suite(reports, rows, SystemClock())
+    _tell_ci(console, rows, page)
     if junit is not None:
         junit.write_bytes(page.with_name("junit.xml").read_bytes())
     console.print()
     console.print(verdict_table(rows))
     console.print(closing_line(rows))
-    console.print(f"report: {page}", soft_wrap=True)
+    console.print(f"report: {shown(page)}", soft_wrap=True)
+
+
+def _tell_ci(console: Console, rows: list[SuiteRow], page: Path) -> None:
+    """Keep the suite in the history, and show it where CI looks; no verdict depends on that."""
+    try:
+        SuiteIndex(page.parents[2]).refresh()
+    except HistoryError as error:
+        console.print(f"not in the history of suites: {error}", style="yellow", soft_wrap=True)
+    add_to_step_summary(os.environ, page.with_name("summary.md").read_text(encoding="utf-8"))
+    if on_github(os.environ):
+        places = [Place(*place_of_scenario(Path(row.file), os.environ)) for row in rows]
+        for command in annotations(rows, places):
+            sys.stdout.write(f"{command}\n")
 
 
 def _show(console: Console, runs: list[FinishedRun]) -> None:

@@ -65,7 +65,7 @@ def goodput(trial: Trial) -> Goodput | None:
         baseline_wall="" if clean is None else _s(clean.wall_ns / 1e9),
         attempts=shown,
         hidden=len(found.attempts) - len(shown),
-        rows=_rows(found, clean, shown),
+        rows=goodput_rows(found, clean, shown),
         chart=_drawn(found, clean, shown),
     )
 
@@ -82,7 +82,10 @@ def sentence(found: Ledger, clean: Ledger | None) -> str:
     return f"{found.goodput:.0%} of {_s(found.wall_ns / 1e9)} was productive{beside}{tail}."
 
 
-def _rows(found: Ledger, clean: Ledger | None, attempts: Sequence[int]) -> tuple[PhaseRow, ...]:
+def goodput_rows(
+    found: Ledger, clean: Ledger | None, attempts: Sequence[int]
+) -> tuple[PhaseRow, ...]:
+    """Give a row per phase that took any time, here or in the baseline."""
     seconds = found.seconds()
     of_clean = clean.seconds() if clean else {}
     by_attempt = [found.seconds(attempt=attempt) for attempt in attempts]

@@ -155,7 +155,7 @@ def test_every_chart_has_marks_and_rows_and_words(guilty_page: str) -> None:
     drawings = parsed(guilty_page).of_class("drawing")
 
     assert list(specs(guilty_page)) == ["loss", "divergence", "timeline", "goodput"]
-    assert [d.attrs["role"] for d in drawings] == ["img", "img", "img"]
+    assert [d.attrs["role"] for d in drawings] == ["img", "img", "img", "img"]
     assert all(len(d.attrs["aria-label"] or "") > 40 for d in drawings)
     assert all(d.all("path") for d in drawings), "each is drawn without scripts, too"
     for spec in specs(guilty_page).values():
