@@ -13,6 +13,8 @@ from chaos.check.attempt import Attempt
 from chaos.check.marks import Mark, launched_ns, marks, scheduled_ns
 from chaos.check.strikes import Strike
 from chaos.check.trial import Course, Trial
+from chaos.model.event import DriverExited, JournalOpened
+from chaos.model.history import History
 
 Phase: TypeAlias = Literal[
     "productive",
@@ -36,7 +38,7 @@ MEANINGS: Mapping[Phase, str] = {
     "schedule": "from SCHEDULING until the worker group is up: room, placement, processes",
     "start": "from there until the train functions run; without a checkpoint, to the first step",
     "restore": "from there until the first step is finished, with a checkpoint to go on from",
-    "other": "before the first scheduling, after the last report, and while chaos held a rank",
+    "other": "the script before the first scheduling and after the last report; chaos held a rank",
 }
 
 
@@ -57,13 +59,13 @@ class Span:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The spans of a run from its first event to its last, end to end and without overlap."""
+    """The spans of a job from its driver's start to its exit, end to end and without overlap."""
 
     spans: tuple[Span, ...]
 
     @property
     def wall_ns(self) -> int:
-        """The time of the whole run."""
+        """The time of the whole job; what chaos itself needs before and after is not in it."""
         return self.spans[-1].until_ns - self.spans[0].since_ns if self.spans else 0
 
     @property
@@ -108,7 +110,7 @@ def ledger(
     history = course.history
     if not len(history):
         return Ledger(())
-    sweep = _Sweep(history.time_ns(0), history.time_ns(len(history) - 1))
+    sweep = _Sweep(*bounds_ns(history))
     found = marks(course, strikes)
     rows = course.attempts
     for place, attempt in enumerate(rows):
@@ -117,6 +119,18 @@ def ledger(
         _charge(sweep, course, attempt, found.get(attempt.index, ()), harm_ns, following)
     sweep.to("other", sweep.end_ns)
     return Ledger(tuple(_joined(sweep.spans)))
+
+
+def bounds_ns(history: History) -> tuple[int, int]:
+    """Give when the job began and ended: from its driver's first word to the driver's exit.
+
+    Where these were not seen, the history's own first and last event stand for them.
+    """
+    first_ns, last_ns = history.time_ns(0), history.time_ns(len(history) - 1)
+    opened = (history.time_ns(n) for n, e in history.of(JournalOpened) if e.role == "driver")
+    exited = [history.time_ns(n) for n, _ in history.of(DriverExited)]
+    since_ns = next(opened, first_ns)
+    return since_ns, max(since_ns, exited[-1] if exited else last_ns)
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.check.goodput import MEANINGS, PHASES, Ledger, ledger, ledger_of
+from chaos.check.goodput import MEANINGS, PHASES, Ledger, bounds_ns, ledger, ledger_of
 from chaos.check.trial import Course, Trial
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.pause_worker import PauseWorker
@@ -133,6 +133,15 @@ def test_the_phases_of_a_recovery_are_the_recovery() -> None:
     assert sum(spent) == pytest.approx(restart.phases.total_s)
 
 
+def test_what_chaos_needs_before_and_after_the_job_is_not_charged_to_it() -> None:
+    opened = ev.JournalOpened(role="driver", host="box", pid=1, wall_ns=0)
+    rows = [*KILLED, (2.0, opened), (27.0, ev.DriverExited(code=0))]
+    found = ledger_of(Trial(plan_of(kill_worker=KillWorker()), told(rows)))
+
+    assert found.wall_ns == 25_000_000_000
+    assert charged(found)["other"] == 3.25 - 2.0 + 2.5 - 1.0
+
+
 def test_while_a_worker_is_paused_nothing_is_productive() -> None:
     rows = [
         *BEFORE,
@@ -166,7 +175,7 @@ def test_every_phase_is_explained() -> None:
 @st.composite
 def parts_of_runs(draw: st.DrawFn) -> Trial:
     """Give a struck run of which any events may be missing, at times that may be anything."""
-    kind = draw(st.sampled_from(["kill_worker", "kill_node", "preempt_node"]))
+    kind: Any = draw(st.sampled_from(["kill_worker", "kill_node", "preempt_node"]))
     strike = Strike(draw(st.integers(0, 2)), draw(st.integers(1, 3)), 0, kind=kind)
     story = Story(
         (strike,) if draw(st.booleans()) else (),
@@ -198,7 +207,8 @@ def parts_of_runs(draw: st.DrawFn) -> Trial:
 def test_the_phases_add_up_to_the_wall_time_whatever_is_missing(trial: Trial) -> None:
     found = ledger_of(trial)
     history = trial.history
-    wall_ns = history[-1].time_ns - history[0].time_ns if len(history) else 0
+    begin_ns, end_ns = bounds_ns(history) if len(history) else (0, 0)
+    wall_ns = end_ns - begin_ns
 
     assert sum(found.ns().values()) == found.wall_ns == wall_ns
     assert sum(sum(found.ns(attempt=a).values()) for a in found.attempts) == wall_ns

@@ -169,7 +169,7 @@ def test_a_worker_without_a_step_has_a_bar_all_the_same(valid_run: FinishedRun) 
     run = replace(valid_run, history=until(valid_run.history, WorkerStarted))
     chart = timeline(run.trial)
 
-    assert [bar.what for bar in swimlane(run.trial).bars] [:1] == ["attempt 0, no step"]
+    assert [bar.what for bar in swimlane(run.trial).bars][:1] == ["attempt 0, no step"]
     assert chart is not None
 
 
