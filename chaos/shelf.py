@@ -101,6 +101,7 @@ def read_run(path: Path) -> FinishedRun:
     except (OSError, ValidationError):
         verdict = judge(plan, history, baseline)
     seconds = (history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0
+    written = _written(directory.path)
     return FinishedRun(
         plan=plan,
         env=directory.load_env(),
@@ -108,7 +109,7 @@ def read_run(path: Path) -> FinishedRun:
         baseline=baseline,
         verdict=verdict,
         directory=shown(directory.path),
-        duration_s=seconds,
+        duration_s=seconds if written is None else written.duration_s,
     )
 
 
@@ -129,10 +130,7 @@ def read_suite(path: Path) -> SuiteSummary:
 
 def summary_at(path: Path) -> RunSummary:
     """Give a run in figures: as it wrote them down, else from its history."""
-    try:
-        return RunSummary.model_validate_json((path / SUMMARY).read_bytes())
-    except (OSError, ValidationError):
-        return summary_of(row_of(read_run(path)))
+    return _written(path) or summary_of(row_of(read_run(path)))
 
 
 def runs_at(path: Path) -> Sequence[RunSummary]:
@@ -166,6 +164,14 @@ def rows_of(path: Path) -> Iterator[SuiteRow]:
         else:
             why = run.error or f"{run.headline} (the run's folder is gone)"
             yield SuiteRow(run.scenario, run.file, None, None, why, run.duration_s)
+
+
+def _written(path: Path) -> RunSummary | None:
+    """Give the figures that a run wrote down, None where it did not, or another version did."""
+    try:
+        return RunSummary.model_validate_json((path / SUMMARY).read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 def _is_hidden(path: Path) -> bool:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import altair as alt
 
+from chaos.check.result import plural
 from chaos.model.summary import RunSummary, SuiteSummary
 from chaos.model.verdict import Standing
 from chaos.report import chart as ch
@@ -63,6 +64,8 @@ class TrendRow:
 class Trend:
     """What stands on the page; suites from the oldest to the newest."""
 
+    sentence: str
+    tone: Tone
     charts: tuple[ch.Chart, ...]
     columns: tuple[tuple[str, str], ...]
     rows: tuple[TrendRow, ...]
@@ -81,7 +84,10 @@ def trend(suites: Suites) -> Trend:
         if points:
             charts.append(_lines(name, points, _labels(suites), drawn, title=title, unit=unit))
     shown = suites[-SUITES_IN_TABLE:]
+    newest = suites[-1][1] if suites else None
     return Trend(
+        sentence=_sentence(suites),
+        tone=_tone(newest.runs) if newest else "open",
         charts=tuple(charts),
         columns=tuple((_when(suite.started), _page(f"suites/{name}")) for name, suite in shown),
         rows=tuple(_row(name, shown) for name in names),
@@ -89,6 +95,29 @@ def trend(suites: Suites) -> Trend:
         runs=sum(len(suite.runs) for _, suite in suites),
         hidden=len(names) - len(drawn),
     )
+
+
+def _sentence(suites: Suites) -> str:
+    """Say how the newest suite stands, and since when all of them did."""
+    if not suites:
+        return "no suite was run yet"
+    runs = suites[-1][1].runs
+    stood = sum(run.standing == "expected" for run in runs)
+    clean = 0
+    for _, suite in reversed(suites):
+        if _tone(suite.runs) != "good":
+            break
+        clean += 1
+    tail = f", as in the {clean - 1} before it" if clean > 1 else ""
+    return f"newest suite: {stood} of {plural(len(runs), 'run')} as expected{tail}"
+
+
+def _tone(runs: Sequence[RunSummary]) -> Tone:
+    found = {run.standing for run in runs}
+    if found & {"unexpected", "not_run"}:
+        return "bad"
+    is_open = not runs or "undecided" in found or any(run.validity == "unknown" for run in runs)
+    return "open" if is_open else "good"
 
 
 def _row(scenario: str, shown: Suites) -> TrendRow:
@@ -128,10 +157,12 @@ def _standings(suites: Suites) -> ch.Chart:
         domain=[word for word, _ in _STANDINGS.values()],
         range=[color for _, color in _STANDINGS.values()],
     )
-    bars = ch.named("suites").mark_bar(stroke="var(--bg)", strokeWidth=0.5)
+    bars = ch.named("suites").mark_bar(
+        stroke="var(--bg)", strokeWidth=0.5, width={"band": min(1.0, len(suites) / 16)}
+    )
     encoded = bars.encode(
         x=_x(_labels(suites)),
-        y=alt.Y("runs:Q", title="runs", axis=alt.Axis(tickMinStep=1)),
+        y=alt.Y("runs:Q", title="runs", axis=alt.Axis(values=_whole(suites), format="d")),
         color=alt.Color("standing:N", scale=scale, legend=None),
         order="order:Q",
         tooltip=["suite:N", "standing:N", "runs:Q"],
@@ -146,6 +177,12 @@ def _standings(suites: Suites) -> ch.Chart:
         caption="One bar per call of chaos run, the newest to the right.",
         keys=[ch.Key(w, "box", color) for w, color in _STANDINGS.values() if w in seen],
     )
+
+
+def _whole(suites: Suites) -> list[int]:
+    """Give the ticks of an axis of counts: whole numbers, and few of them."""
+    most = max((len(suite.runs) for _, suite in suites), default=0)
+    return list(range(0, most + 1, max(1, -(-most // 5))))
 
 
 def _lines(

@@ -21,7 +21,8 @@ FOCUSED = """(() => {
 # What reaches beyond the right edge of the screen and cannot be scrolled to.
 OVERFLOWING = """[...document.querySelectorAll('body *')].filter(element => {
   const box = element.getBoundingClientRect();
-  if (box.right <= document.documentElement.clientWidth + 1 || !box.width || element.closest('svg svg')) return false;
+  const edge = document.documentElement.clientWidth + 1;
+  if (box.right <= edge || !box.width) return false;
   for (let up = element.parentElement; up; up = up.parentElement) {
     if (['auto', 'scroll', 'hidden'].includes(getComputedStyle(up).overflowX)) return false;
   }
