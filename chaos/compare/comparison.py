@@ -39,7 +39,7 @@ class Change:
     """One measure of one scenario: the values of both sides, and what can be told of them.
 
     `p` is corrected for all measures that were tested together; None where a
-    side has fewer than three repeats. `least_p` is the lowest that so many
+    side has fewer than three repeats, or all values are the same. `least_p` is the lowest that so many
     repeats could have given: where that is above 0.05, nothing can be shown.
     """
 
@@ -136,9 +136,10 @@ def _values(measure: Measure, runs: Sequence[RunSummary]) -> tuple[float, ...]:
 
 def _change(measure: Measure, before: tuple[float, ...], after: tuple[float, ...]) -> Change:
     """Test a measure; what it comes to is told once all tests are known."""
+    if len({*before, *after}) == 1:
+        return Change(measure, before, after, "same")  # nothing to test, nothing to correct for
     if min(len(before), len(after)) < REPEATS_MIN:
-        same = set(before) == set(after) and len(set(before)) == 1
-        return Change(measure, before, after, "same" if same else "cannot be told")
+        return Change(measure, before, after, "cannot be told")
     test = rank_test(before, after)
     return Change(measure, before, after, "not shown", test.p, test.least_p, test.delta)
 
@@ -165,8 +166,6 @@ def _told(change: Change, p: float, tests: int) -> Change:
     if p <= ALPHA:
         is_worse = (change.delta > 0) == change.measure.more_is_worse
         return replace(change, p=p, least_p=least_p, told="worse" if is_worse else "better")
-    if set(change.before) == set(change.after) and len(set(change.before)) == 1:
-        return replace(change, p=p, least_p=least_p, told="same")
     told: Told = "cannot be told" if least_p > ALPHA else "not shown"
     return replace(change, p=p, least_p=least_p, told=told)
 
