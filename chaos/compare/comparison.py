@@ -39,8 +39,9 @@ class Change:
     """One measure of one scenario: the values of both sides, and what can be told of them.
 
     `p` is corrected for all measures that were tested together; None where a
-    side has fewer than three repeats, or all values are the same. `least_p` is the lowest that so many
-    repeats could have given: where that is above 0.05, nothing can be shown.
+    side has fewer than three repeats, or all values are the same. `least_p` is
+    the lowest that so many repeats could have given: where that is above 0.05,
+    nothing can be shown.
     """
 
     measure: Measure
