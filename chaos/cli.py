@@ -18,11 +18,13 @@ from chaos.backends.open import open_backend
 from chaos.compare_cli import compare
 from chaos.errors import ChaosError, HistoryError, UsageError
 from chaos.harness import Harness, check_again, shown, write_suite
+from chaos.list_cli import explain, list_
 from chaos.model.plan import BackendName
-from chaos.report.catalogue import Topic, catalogue
+from chaos.model.summary import SUITE
 from chaos.report.github import Place, annotations
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
-from chaos.report.terminal import closing_line, explain, verdict_table
+from chaos.report.terminal import closing_line, verdict_table
+from chaos.report.terminal import explain as explained
 from chaos.report_cli import report, trend
 from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
 from chaos.run.clock import SystemClock
@@ -40,7 +42,6 @@ app = typer.Typer(
     help="Strikes a Ray Train job at exact places in training and proves whether it came out "
     "the same.\n\nExit codes: 0 as expected, 1 invalid, 2 unknown, 3 usage, 4 chaos itself failed.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -52,6 +53,9 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Draws what scenarios l
 KeepStorage = Annotated[
     bool, typer.Option("--keep-storage", help="Keep the checkpoints of valid runs as well.")
 ]
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing; the exit code tells.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write the suite as JSON to stdout.")]
 
 RandomPlans = Annotated[
     int | None,
@@ -79,12 +83,14 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = None,
     plans: RandomPlans = None,
     keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
+    quiet: Quiet = False,  # noqa: FBT002 - likewise
+    as_json: AsJson = False,  # noqa: FBT002 - likewise
 ) -> None:
     """Run scenarios on a local Ray cluster and judge them.
 
     Example: chaos run scenarios/smoke --seed 7
     """
-    console = Console(highlight=False)
+    console = Console(highlight=False, quiet=quiet, stderr=as_json)
     files = find_scenarios(paths)
     console.print(f"chaos {__version__}, seed {seed}, {len(files)} scenario(s)")
     clock = SystemClock()
@@ -100,19 +106,14 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 rows.append(row)  # noqa: PERF402 - what came before an interruption is kept
     finally:
         if rows:
-            _write(console, rows, reports, junit)
+            page = _write(console, rows, reports, junit)
+            if as_json:
+                sys.stdout.write(page.with_name(SUITE).read_text(encoding="utf-8") + "\n")
     raise typer.Exit(exit_code(rows))
 
 
-@app.command(name="list")
-def list_(topic: Annotated[Topic, typer.Argument(help="faults, places or checks.")]) -> None:
-    """List what scenarios may name: faults, places in training, and checks.
-
-    Example: chaos list faults
-    """
-    Console(highlight=False).print(catalogue(topic))
-
-
+app.command(name="list")(list_)
+app.command()(explain)
 app.command()(audit)
 app.command()(selftest)
 app.command()(report)
@@ -188,7 +189,7 @@ def exit_code(rows: list[SuiteRow]) -> int:
 def main() -> None:
     """Run the command line and turn what chaos raises into a message and a code."""
     try:
-        code = app(standalone_mode=False) or EXIT_VALID
+        code = app(prog_name="chaos", standalone_mode=False) or EXIT_VALID
     except UsageError as error:
         _complain(str(error))
         sys.exit(EXIT_USAGE)
@@ -220,7 +221,7 @@ def _rows(
     )
 
 
-def _write(console: Console, rows: list[SuiteRow], reports: Path, junit: Path | None) -> None:
+def _write(console: Console, rows: list[SuiteRow], reports: Path, junit: Path | None) -> Path:
     page = write_suite(reports, rows, SystemClock())
     _tell_ci(console, rows, page)
     if junit is not None:
@@ -229,6 +230,7 @@ def _write(console: Console, rows: list[SuiteRow], reports: Path, junit: Path | 
     console.print(verdict_table(rows))
     console.print(closing_line(rows))
     console.print(f"report: {shown(page)}", soft_wrap=True)
+    return page
 
 
 def _tell_ci(console: Console, rows: list[SuiteRow], page: Path) -> None:
@@ -241,13 +243,13 @@ def _tell_ci(console: Console, rows: list[SuiteRow], page: Path) -> None:
     if on_github(os.environ):
         places = [Place(*place_of_scenario(Path(row.file), os.environ)) for row in rows]
         for command in annotations(rows, places):
-            sys.stdout.write(f"{command}\n")
+            console.file.write(f"{command}\n")
 
 
 def _show(console: Console, runs: list[FinishedRun]) -> None:
     for one in runs:
         if one.verdict.validity != "valid":
-            console.print(explain(one))
+            console.print(explained(one))
     console.print(verdict_table([row_of(one) for one in runs]))
     for one in runs:
         console.print(f"report: {one.directory}{os.sep}report.html", soft_wrap=True)

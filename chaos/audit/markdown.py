@@ -1,5 +1,7 @@
 """The card in Markdown: for a pull request, an issue, the summary of a CI step."""
 
+import posixpath
+
 from chaos.audit.card import Card
 from chaos.audit.finding import Finding
 from chaos.audit.page import facts, omissions, tone
@@ -11,8 +13,11 @@ PLACES_SHOWN = 6
 
 def card_in_markdown(card: Card) -> str:
     """Give an audit: the verdict, its figures, a section per finding, what was not struck."""
-    shown = facts(card)
-    lines = [f"# {SIGNS[tone(card)]} {plain(card.job.script)} {plain(card.sentence)}", ""]
+    shown, script = facts(card), plain(posixpath.basename(card.job.script))
+    lines = [
+        f"# {SIGNS[tone(card)]} {script} {plain(card.sentence)}",
+        "",
+    ]
     lines += [*table([fact.name for fact in shown], [[plain(fact.value) for fact in shown]]), ""]
     for finding in card.findings:
         lines += _section(card, finding)

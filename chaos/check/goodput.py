@@ -8,6 +8,7 @@ phase that comes next, so that the phases always add up to the wall time.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
+from weakref import WeakKeyDictionary
 
 from chaos.check.attempt import Attempt
 from chaos.check.marks import Mark, launched_ns, marks, scheduled_ns
@@ -91,9 +92,15 @@ class Ledger:
         return self.ns()["productive"] / self.wall_ns if self.wall_ns else None
 
 
+# Several parts of a page ask for it, and it takes as long as a few checks.
+_known: WeakKeyDictionary[Trial, Ledger] = WeakKeyDictionary()
+
+
 def ledger_of(trial: Trial) -> Ledger:
-    """Give the ledger of the struck run."""
-    return ledger(trial.run, trial.hits, strikes=trial.strikes)
+    """Give the ledger of the struck run; it is made once."""
+    if trial not in _known:
+        _known[trial] = ledger(trial.run, trial.hits, strikes=trial.strikes)
+    return _known[trial]
 
 
 def ledger(
