@@ -16,6 +16,7 @@ from chaos import __version__
 from chaos.audit_cli import audit
 from chaos.backends.open import open_backend
 from chaos.compare_cli import compare
+from chaos.doctor_cli import doctor
 from chaos.errors import ChaosError, HistoryError, UsageError
 from chaos.harness import Harness, check_again, shown, write_suite
 from chaos.list_cli import explain, list_
@@ -114,6 +115,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 app.command(name="list")(list_)
 app.command()(explain)
+app.command()(doctor)
 app.command()(audit)
 app.command()(selftest)
 app.command()(report)

@@ -88,26 +88,27 @@ def facts(run: FinishedRun) -> tuple[Fact, ...]:
     """Give the figures people ask for first."""
     row = row_of(run)
     landed = sum(strike.landed for strike in run.trial.strikes)
-    watching = watch_cost(run.history)
+    watching, share = watch_cost(run.history), ledger_of(run.trial).goodput
     return (
         Fact("faults landed", f"{landed} of {len(run.plan.ops)}"),
         Fact("attempts", str(row.attempts)),
         Fact("steps lost", str(row.lost_steps)),
         Fact("slowest recovery", _seconds(row.recovery_s)),
+        *([] if share is None else [Fact("goodput", f"{share:.0%}")]),
         Fact("run took", _seconds(run.duration_s)),
         Fact("seed", str(run.plan.seed)),
         Fact("backend", run.plan.backend),
-        *([] if watching is None else [Fact("watching cost", watching)]),
+        *([] if watching is None else [Fact("watching a step", watching)]),
     )
 
 
 def watch_cost(history: History) -> str | None:
-    """Give what watching cost per optimizer step, the median over ranks and epochs."""
+    """Give what watching cost per optimizer step, the median over ranks and epochs, in words."""
     costs = [e for _, e in history.of(WatchCost) if e.steps]
     if not costs:
         return None
     each_us = statistics.median(cost.watch_ns / cost.steps / 1000 for cost in costs)
-    return f"{each_us:.0f} µs per step"
+    return f"{each_us:.0f} µs"
 
 
 def op_rows(run: FinishedRun) -> tuple[OpRow, ...]:
