@@ -19,6 +19,7 @@ from chaos.compare_cli import compare
 from chaos.doctor_cli import doctor
 from chaos.errors import ChaosError, HistoryError, UsageError
 from chaos.harness import Harness, check_again, shown, write_suite
+from chaos.init_cli import init
 from chaos.list_cli import explain, list_
 from chaos.model.plan import BackendName
 from chaos.model.summary import SUITE
@@ -116,6 +117,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 app.command(name="list")(list_)
 app.command()(explain)
 app.command()(doctor)
+app.command()(init)
 app.command()(audit)
 app.command()(selftest)
 app.command()(report)

@@ -63,6 +63,7 @@ def _properties(row: SuiteRow) -> ET.Element:
         "attempts": row.attempts,
         "lost_steps": row.lost_steps,
         "recovery_s": None if row.recovery_s is None else f"{row.recovery_s:.3f}",
+        "goodput": _goodput(row),
         "backend": row.backend,
         "run_directory": row.directory,
         **{f"version.{key}": value for key, value in row.versions.items()},
@@ -72,6 +73,11 @@ def _properties(row: SuiteRow) -> ET.Element:
         if value is not None:
             ET.SubElement(properties, "property", name=_clean(key), value=_clean(str(value)))
     return properties
+
+
+def _goodput(row: SuiteRow) -> str | None:
+    wall_s = sum(row.phases_s.values())
+    return f"{row.phases_s['productive'] / wall_s:.3f}" if wall_s else None
 
 
 def _add(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None:

@@ -43,9 +43,7 @@ def chaos(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "chaos", *words], cwd=ROOT, check=True)
 
 
-def take(
-    page: Page, file: Path, to: Path, width: int, height: int, scheme: str = "light"
-) -> None:
+def take(page: Page, file: Path, to: Path, width: int, height: int, scheme: str = "light") -> None:
     """Photograph the top of a page."""
     page.resize(width, height)
     page.prefer(scheme)
