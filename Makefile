@@ -31,7 +31,7 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
-.PHONY: help setup demo bench pictures mutants nightly test check static clean
+.PHONY: help setup demo bench matrix pictures mutants nightly test check static clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p; s/^\([a-z]*\):  *## /  make \1\t/p' \
@@ -59,6 +59,10 @@ demo: $(READY)  ## audit a job in seconds, then strike it and a guilty one on re
 bench: $(READY)  ## the figures of the README, measured here (some minutes)
 	@$(BIN)/python -m tests.bench.bench
 	@$(BIN)/python -m tests.bench.judging
+	@$(BIN)/python -m tests.bench.cluster
+
+matrix: $(READY)  ## which fault strikes where: write it into scenarios/README.md
+	@$(BIN)/python -m tests.tools.matrix
 
 pictures: $(READY)  ## the pictures in docs/, taken of reports made here (needs Chromium)
 	@$(BIN)/python -m tests.browser.pictures

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chaos.audit.budget import UNLIMITED, Budget, Progress, ShowProgress, left_s
 from chaos.audit.card import Card, Ended
-from chaos.audit.clean import Clean, CleanRuns, unseen
+from chaos.audit.clean import Clean, CleanRuns
 from chaos.audit.conclusion import Conclusion
 from chaos.audit.confirmation import Confirm, confirmation
 from chaos.audit.finding import size
@@ -19,7 +19,6 @@ from chaos.audit.strike import Strike
 from chaos.audit.struck import Defect, StruckRun, struck_run
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
-from chaos.run.journal import read_history
 from chaos.run.ports import Backend
 
 
@@ -136,15 +135,9 @@ class Audit:
 
     def _strike(self, backend: Backend, clean: Clean, strike: Strike, number: int) -> StruckRun:
         """Carry out one strike; nothing of it stays in memory but its row."""
-        plan, start = plan_of(clean.plan, strike, clean.extent), self.clock.now_ns()
+        plan = plan_of(clean.plan, strike, clean.extent)
         directory = self.folder.new_run("runs", number, plan)
-        try:
-            backend.execute(plan, directory, unseen)
-        except BaseException:
-            directory.save_history(read_history(directory.journals))
-            raise
-        seconds = seconds_since(start, self.clock)
-        run = self.folder.settle(directory, plan, clean.baseline, seconds=seconds)
+        run = self.folder.execute(backend, plan, directory, clean.baseline, self.clock)
         return struck_run(number, strike, run)
 
     def _stands_for_a_finding(self, row: StruckRun) -> bool:

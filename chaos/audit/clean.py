@@ -1,18 +1,17 @@
 """The runs in which nothing is done to the job: what all strikes are planned from and judged by."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chaos.audit.base import with_own_workers
 from chaos.audit.budget import Progress, ShowProgress
 from chaos.audit.extent import Extent, extent
-from chaos.audit.folder import AuditFolder
+from chaos.audit.folder import AuditFolder, unseen
 from chaos.audit.note import Note, notes
 from chaos.audit.repetition import Repetition, hidden_part, repetition
 from chaos.check.band import RUNS_MIN
 from chaos.job_failure import why_the_job_failed
 from chaos.model.event import FitCalled
-from chaos.model.history import Baseline, Entry, History
+from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 from chaos.model.scenario import Profile
 from chaos.report.outcome import FinishedRun
@@ -84,11 +83,6 @@ class CleanRuns:
             raise why_the_job_failed(plan, run, log=directory.logs / "driver.log")
         self.folder.prune(directory)
         return run
-
-
-def unseen(entries: Sequence[Entry]) -> None:
-    """Show no event: an audit shows its own progress."""
-    del entries
 
 
 def _own_name(history: History) -> str | None:

@@ -8,18 +8,21 @@ runs/<n>/    plan.json, history.jsonl, verdict.json of each strike; report.html
 """
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from chaos.check.judge import judge
-from chaos.model.history import History
+from chaos.model.history import Entry, History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.report.html import render_run
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
+from chaos.run.clock import Clock, seconds_since
 from chaos.run.directory import RunDirectory, create
 from chaos.run.journal import read_history
+from chaos.run.ports import Backend
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,23 @@ class AuditFolder:
     def new_run(self, kind: str, number: int, plan: Plan) -> RunDirectory:
         """Make the folder of one run: `kind` is "runs" or "clean"."""
         return create(self.path / kind, str(number), plan, self.env)
+
+    def execute(
+        self,
+        backend: Backend,
+        plan: Plan,
+        directory: RunDirectory,
+        baseline: History | None,
+        clock: Clock,
+    ) -> FinishedRun:
+        """Carry out a plan in its folder and settle it; broken off, it leaves what was seen."""
+        start = clock.now_ns()
+        try:
+            backend.execute(plan, directory, unseen)
+        except BaseException:
+            directory.save_history(read_history(directory.journals))
+            raise
+        return self.settle(directory, plan, baseline, seconds=seconds_since(start, clock))
 
     def settle(
         self, directory: RunDirectory, plan: Plan, baseline: History | None, *, seconds: float
@@ -106,6 +126,11 @@ class AuditFolder:
         """Write a file below the audit's folder, whole or not at all."""
         path = self.path / name
         return RunDirectory(path.parent).write(path.name, text)
+
+
+def unseen(entries: Sequence[Entry]) -> None:
+    """Show no event: an audit shows its own progress."""
+    del entries
 
 
 def shown(path: Path) -> str:

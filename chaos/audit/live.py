@@ -4,7 +4,7 @@ from rich.text import Text
 
 from chaos.audit.budget import Progress
 from chaos.audit.struck import StruckRun
-from chaos.report.moving_line import MovingLine
+from chaos.report.moving import MovingLine
 
 _LAMPS = {"valid": ("✓", "green"), "invalid": ("✗", "red"), "unknown": ("?", "yellow")}
 

@@ -16,7 +16,7 @@ To this the profile adds what it tolerates in any case.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TypeAlias
 
@@ -47,22 +47,26 @@ PROFILES: Mapping[Profile, tuple[Tolerance, Tolerance]] = {
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Where a number may lie: `half` to either side of `middle`."""
+    """Where a number may lie: `half` to either side of `middle`, or where runs were no number.
+
+    `odd` names what they were (`nan`, `inf`, `-inf`); `middle` is NaN where
+    all of them were.
+    """
 
     middle: float
     half: float
+    odd: frozenset[str] = frozenset()
 
     def holds(self, value: float) -> bool:
-        """Say whether a value lies in it; NaN lies only where the runs were NaN."""
-        if math.isnan(value) or math.isnan(self.middle):
-            return math.isnan(value) and math.isnan(self.middle)
-        if math.isinf(value) or math.isinf(self.middle):
-            return value == self.middle
+        """Say whether a value lies in it; what is no number does where a run had the same."""
+        if not math.isfinite(value):
+            return str(value) in self.odd
         return abs(value - self.middle) <= self.half
 
     def widened(self, by: Tolerance) -> "Interval":
         """Add what is tolerated in any case."""
-        return Interval(self.middle, self.half + by.absolute + by.relative * abs(self.middle))
+        half = self.half + by.absolute + by.relative * abs(self.middle)
+        return replace(self, half=half)
 
 
 Series: TypeAlias = Mapping[int, Mapping[Key, Sequence[float]]]
@@ -88,8 +92,11 @@ def learn(series: Series, *, compared: int) -> dict[Key, Interval]:
         for key, values in series[place].items():
             if len(values) < 2:  # noqa: PLR2004 (one value has no spread)
                 raise ValueError(f"a band takes two runs or more, {key} has {len(values)}")
-            half = max(z * s * math.sqrt(1 + 1 / len(values)), WIDEST_TIMES * widest)
-            found[key] = Interval(_mean(values), half)
+            numbers = _numbers(values)
+            drawn = len(numbers) or len(values)
+            half = max(z * s * math.sqrt(1 + 1 / drawn), WIDEST_TIMES * widest)
+            odd = frozenset(str(value) for value in values if not math.isfinite(value))
+            found[key] = Interval(_mean(numbers), half, odd)
     return found
 
 
@@ -104,15 +111,18 @@ class _Spread:
     @classmethod
     def of(cls, numbers: Iterable[Sequence[float]]) -> "_Spread":
         squares, freedom, widest = 0.0, 0, 0.0
-        for values in numbers:
-            if not all(math.isfinite(value) for value in values):
-                continue
-            apart = [value - _mean(values) for value in values]
+        for values in filter(None, map(_numbers, numbers)):
+            middle = _mean(values)
+            apart = [value - middle for value in values]
             squares += math.fsum(a * a for a in apart)
             freedom += len(values) - 1
             widest = max(widest, *(abs(a) for a in apart))
         return cls(squares, freedom, widest)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if all(map(math.isfinite, values)) else values[0]
+def _numbers(values: Sequence[float]) -> Sequence[float]:
+    return [value for value in values if math.isfinite(value)]
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return math.fsum(numbers) / len(numbers) if numbers else math.nan

@@ -23,16 +23,10 @@ def check(trial: Trial) -> CheckResult:
     """
     if not trial.restarts:
         return without_restart(NAME, trial)
-    commits = {
-        commit.checkpoint: commit
-        for attempt in trial.run.attempts
-        for commit in attempt.commits
-        if commit.checkpoint is not None
-    }
     anomalies = [
         anomaly
         for restart in trial.restarts
-        for anomaly in (*_handed(restart, commits), *_read(trial, restart, commits))
+        for anomaly in (*_handed(restart, trial.run.committed), *_read(trial, restart))
     ]
     anomalies += [a for restart in trial.restarts for a in _torn(trial, restart)]
     unheard = [r.attempt.index for r in trial.restarts if not r.handed]
@@ -63,13 +57,13 @@ def _is_known(checkpoint: str | None, restart: Restart, commits: Mapping[str, Co
     return commit is not None and commit.attempt < restart.attempt.index
 
 
-def _read(trial: Trial, restart: Restart, commits: Mapping[str, Commit]) -> Iterator[Anomaly]:
+def _read(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
     handed = set(restart.handed.values())
     for number, read in trial.history.of(CheckpointRead):
         first = restart.attempt.first_steps.get(read.rank, len(trial.history))
         if read.attempt != restart.attempt.index or number > first or read.checkpoint in handed:
             continue
-        if not _is_known(read.checkpoint, restart, commits):
+        if not _is_known(read.checkpoint, restart, trial.run.committed):
             yield Anomaly(
                 message=f"rank {read.rank} of attempt {read.attempt} was given {read.checkpoint}, "
                 "which was never committed",

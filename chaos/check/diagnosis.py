@@ -100,14 +100,35 @@ def _sound(parts: Sequence[Part]) -> str:
 
 def _parts(trial: Trial, restart: Restart) -> Iterator[Part]:
     guilty = set(state.broken(trial))
-    for row in trial.components:
-        if row.attempt == restart.attempt.index:
+    mine = [row for row in trial.components if row.attempt == restart.attempt.index]
+    for row in mine:
+        if not _is_told_by_others(row, mine):
             yield _part(
                 row, matters=not row.is_broken or row in guilty or not is_rng(row.component)
             )
     if trial.feeds is not None and trial.feeds.are_watched and trial.feeds.were_watched:
         yield from _order(restart, trial.feeds)
     yield from _cursor(trial, restart)
+
+
+def _is_told_by_others(row: Row, rows: Sequence[Row]) -> bool:
+    """Say whether a row is an optimizer's `state`, and what is in it has rows of its own.
+
+    It says which parameters have which state. Where only that did not come
+    back, no other row tells it.
+    """
+    optimizer, _, name = row.component.rpartition(".")
+    if name != "state" or row.group != "optimizer":
+        return False
+    inside = [
+        other
+        for other in rows
+        if other.rank == row.rank
+        and other.group == "optimizer"
+        and other.component.rpartition(".")[0] == optimizer
+        and other is not row
+    ]
+    return any(other.is_broken or not row.is_broken for other in inside)
 
 
 def _part(row: Row, *, matters: bool) -> Part:

@@ -2,20 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 
-from chaos.check.result import conclude, nothing_due
+from chaos.check.result import conclude, nothing_due, plural
 from chaos.check.strikes import Strike
 from chaos.check.trial import Trial
 from chaos.model.event import (
     Committed,
+    ControllerState,
     FileSaveBegun,
     ReportReturned,
     StepDone,
     UploadBegun,
     UploadEnded,
+    WorkerStarted,
 )
 from chaos.model.history import History
 from chaos.model.plan import Op
-from chaos.model.trigger import AtMoment, AtRecovery, AtStep, Moment
+from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime, Moment
 from chaos.model.verdict import CheckResult
 
 NAME = "faults-happened"
@@ -89,9 +91,26 @@ def _how_far(strike: Strike, history: History) -> str:
         return f"{who} was held at its place, and nothing was done to it"
     if isinstance(at, AtMoment):
         return _how_far_in_reports(at, who, history)
-    if isinstance(at, AtRecovery):
-        return f"{who} began no attempt after one that op {at.recovering_from} struck"
-    return _how_far_in_steps(at, who, history)
+    if isinstance(at, AtStep):
+        return _how_far_in_steps(at, who, history)
+    return _how_far_elsewhere(at, who, history)
+
+
+def _how_far_elsewhere(
+    at: AtRecovery | AtStart | AtState | AtTime, who: str, history: History
+) -> str:
+    match at:
+        case AtRecovery():
+            return f"{who} began no attempt after one that op {at.recovering_from} struck"
+        case AtStart():
+            begun = max((e.attempt for _, e in history.of(WorkerStarted)), default=None)
+            last = "none was seen" if begun is None else f"the last one was {begun}"
+            return f"{who} never began attempt {at.starting}; {last}"
+        case AtState():
+            visits = sum(e.state == at.state for _, e in history.of(ControllerState))
+            return f"Ray's controller came to {at.state} {plural(visits, 'time')}"
+        case AtTime():
+            return f"the run was over before {at.seconds:g} s had passed"
 
 
 def _how_far_in_steps(at: AtStep, who: str, history: History) -> str:

@@ -12,7 +12,7 @@ from chaos.check.trajectory import difference, divergence
 from chaos.check.trial import Trial
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model.scenario import Validity
-from chaos.model.trigger import AtMoment, AtRecovery
+from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
 from chaos.model.verdict import CheckResult
 
 _DEEDS = {
@@ -22,13 +22,16 @@ _DEEDS = {
     "slow_worker": "rank {rank} was slowed down {place}",
     "hang_worker": "rank {rank} hung {place}",
     "poison_step": "rank {rank} met a poisoned step {place}",
+    "exhaust_memory": "rank {rank} took all memory {place} and was killed",
     "kill_node": "{nodes} lost {place}",
     "freeze_node": "the node of rank {rank} stood still for {fault.for_s:g} s {place}",
+    "partition_node": "the node of rank {rank} was cut off for {fault.for_s:g} s {place}",
     "preempt_node": "the node of rank {rank} was given notice {place} and {reclaimed}",
     "withhold_capacity": "idle nodes ({fault.nodes}) were taken away {place}",
     "return_capacity": "new nodes ({fault.nodes}) were added {place}",
     "kill_driver": "the driver was killed {place} and started again",
     "kill_controller": "Ray's controller was killed {place}",
+    "kill_gcs": "the cluster's GCS was killed {place} and started again",
 }
 # What storage did is told in its own words, and where it was armed is left out.
 _IN_STORAGE = {
@@ -81,10 +84,10 @@ def _deed(strike: Strike, times: int) -> str:
     at, fault = strike.op.at, strike.op.fault
     if isinstance(at, AtMoment):
         place = _PLACES[at.moment]
-    elif isinstance(at, AtRecovery):
-        place = "as it began to recover"
-    else:
+    elif isinstance(at, AtStep):
         place = f"at epoch {at.epoch}, step {at.step}"
+    else:
+        place = _elsewhere(at)
     again = f" in {times} attempts" if times > 1 else ""
     deed = _DEEDS[strike.op.kind].format(
         rank=strike.rank,
@@ -94,6 +97,18 @@ def _deed(strike: Strike, times: int) -> str:
         reclaimed=_reclaimed(fault) if isinstance(fault, PreemptNode) else "",
     )
     return f"{deed}{again}"
+
+
+def _elsewhere(at: AtRecovery | AtStart | AtState | AtTime) -> str:
+    match at:
+        case AtRecovery():
+            return "as it began to recover"
+        case AtStart():
+            return f"as attempt {at.starting} began"
+        case AtState():
+            return f"as Ray's controller came to {at.state}"
+        case AtTime():
+            return f"{at.seconds:g} s after the start"
 
 
 def _nodes(strike: Strike) -> str:

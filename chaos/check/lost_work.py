@@ -86,4 +86,5 @@ def _bound(restart: Restart, trial: Trial) -> float:
     ended, due = restart.ended, max((a.size for a in trial.reference.attempts), default=0)
     if ended is not None and 0 < ended.size < due:  # fewer workers make more steps of an epoch
         way = -(-way * due // ended.size)
-    return way * (2 if any(s.is_preemption for s in restart.strikes) else 1)
+    # Where no rank was held at its place, the report before may not have been committed yet.
+    return way * (2 if any(not s.is_exact for s in restart.strikes) else 1)

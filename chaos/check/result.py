@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from chaos.check.feeds import Feeds
 from chaos.check.trial import Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
@@ -73,6 +74,19 @@ def blind(check: str, trial: Trial, what: str, *, ours: bool, theirs: bool) -> C
     if not ours:
         return unknown(check, f"nothing was seen of the job's {what}")
     return None
+
+
+def watched_feeds(check: str, trial: Trial) -> Feeds | CheckResult:
+    """Give the inputs to judge by; where there are none, the judgement of a check without them."""
+    feeds = trial.feeds
+    ours, theirs = feeds is not None and feeds.are_watched, feeds is not None and feeds.were_watched
+    if not trial.plan.ops:
+        return nothing_due(check, "no fault was planned, so there is nothing to compare")
+    unseen = blind(check, trial, "inputs", ours=ours, theirs=theirs)
+    if unseen is not None:
+        return unseen
+    assert feeds is not None
+    return feeds
 
 
 def ranks(named: Sequence[int]) -> str:

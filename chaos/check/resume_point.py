@@ -25,17 +25,11 @@ def check(trial: Trial) -> CheckResult:
     """
     if not trial.restarts:
         return without_restart(NAME, trial)
-    commits = {
-        commit.checkpoint: commit
-        for attempt in trial.run.attempts
-        for commit in attempt.commits
-        if commit.checkpoint is not None
-    }
     anomalies = []
     for restart in trial.restarts:
         if len(set(restart.handed.values())) > 1:
             continue  # which of them would be right is `agreement`'s to say
-        found = list(_handed(restart, commits)) or list(_left_alone(trial, restart))
+        found = list(_handed(restart, trial.run.committed)) or list(_left_alone(trial, restart))
         anomalies += found or list(_own_files(trial, restart))
     doubts = [
         f"no rank of attempt {restart.attempt.index} said which checkpoint it was handed"

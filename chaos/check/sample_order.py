@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from chaos.check.feeds import Apart, Feeds
-from chaos.check.result import blind, conclude, nothing_due, plural, ranks
+from chaos.check.result import conclude, nothing_due, plural, ranks, watched_feeds
 from chaos.check.trial import Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
@@ -22,14 +22,9 @@ def check(trial: Trial) -> CheckResult:
     here, and other numbers of ranks share an epoch out differently: there
     orders are not compared.
     """
-    feeds = trial.feeds
-    ours, theirs = feeds is not None and feeds.are_watched, feeds is not None and feeds.were_watched
-    if not trial.plan.ops:
-        return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
-    unseen = blind(NAME, trial, "inputs", ours=ours, theirs=theirs)
-    if unseen is not None:
-        return unseen
-    assert feeds is not None
+    feeds = watched_feeds(NAME, trial)
+    if isinstance(feeds, CheckResult):
+        return feeds
     if feeds.ours.ranks != feeds.theirs.ranks:
         return nothing_due(NAME, "other ranks than in the baseline; orders are not compared")
     why = unrepeatable(feeds)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from chaos.check.feeds import Feeds
-from chaos.check.result import blind, conclude, nothing_due, plural
+from chaos.check.result import conclude, nothing_due, plural, watched_feeds
 from chaos.check.sample_order import unrepeatable
 from chaos.check.trial import Trial
 from chaos.model.verdict import Anomaly, CheckResult
@@ -23,14 +23,9 @@ def check(trial: Trial) -> CheckResult:
     samples all the same. Samples that the baseline never saw are augmented
     anew: which ones they are cannot be told.
     """
-    feeds = trial.feeds
-    ours, theirs = feeds is not None and feeds.are_watched, feeds is not None and feeds.were_watched
-    if not trial.plan.ops:
-        return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
-    unseen = blind(NAME, trial, "inputs", ours=ours, theirs=theirs)
-    if unseen is not None:
-        return unseen
-    assert feeds is not None
+    feeds = watched_feeds(NAME, trial)
+    if isinstance(feeds, CheckResult):
+        return feeds
     finished = list(_finished(trial, feeds))
     why = None if _repeat_as_a_whole(trial, feeds, finished) else unrepeatable(feeds)
     if why is not None and not trial.plan.expect.is_exact:

@@ -3,11 +3,12 @@
 The tables are made once, when a check first asks for them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from chaos.check.aligned import Aligned, before, surviving
-from chaos.check.attempt import Attempt, attempts
+from chaos.check.attempt import Attempt, Commit, attempts
 from chaos.check.band import RUNS_MIN
 from chaos.check.comparison import Comparison, Sides
 from chaos.check.components import Beside, Row, unstable
@@ -40,6 +41,12 @@ class Course:
     def lineage(self) -> Lineage:
         """What survived of all attempts."""
         return lineage(self.attempts)
+
+    @cached_property
+    def committed(self) -> Mapping[str, Commit]:
+        """The commits that carry a checkpoint, by its name."""
+        every = (commit for attempt in self.attempts for commit in attempt.commits)
+        return {c.checkpoint: c for c in every if c.checkpoint is not None}
 
     @cached_property
     def sightings(self) -> Sightings:

@@ -27,8 +27,8 @@ class KillNode(Record):
     )
     raylet_only: bool = Field(
         default=False,
-        description="end the raylet alone; its workers end themselves when they miss it "
-        "(the embedded backend has no raylet, and ends them)",
+        description="end the raylet alone; a worker ends itself when it next calls it, if it "
+        "ever does (the embedded backend has no raylet, and ends the workers)",
     )
 
     @model_validator(mode="after")
@@ -48,7 +48,8 @@ class KillNode(Record):
         victims = self._victims(world) or [victim]
         for node_id in dict.fromkeys(v.node_id for v in victims):
             world.lose_node(node_id, raylet_only=self.raylet_only)
-        outcomes = [lost(world, v) for v in victims]
+        proof = dead if self.raylet_only else lost
+        outcomes = [proof(world, v) for v in victims]
         failed = [outcome for outcome in outcomes if outcome.status != "ok"]
         return failed[0] if failed else Outcome("ok", "; ".join(o.detail for o in outcomes))
 
@@ -64,10 +65,19 @@ class KillNode(Record):
         return f"{what} of ranks {', '.join(map(str, self.ranks))}" if self.ranks else what
 
 
-def lost(world: World, victim: Victim) -> Outcome:
-    """Say whether the node of `victim`, just struck, is really lost."""
+def dead(world: World, victim: Victim) -> Outcome:
+    """Say whether the cluster counts the node of `victim`, just struck, as dead."""
+    name = f"node {victim.node_id[:8]}"
     if not world.node_is_dead(victim.node_id, within_s=PROOF_WITHIN_S):
-        return Outcome("fail", f"node {victim.node_id[:8]} is alive after {PROOF_WITHIN_S:g} s")
+        return Outcome("fail", f"{name} is alive after {PROOF_WITHIN_S:g} s")
+    return Outcome("ok", f"{name} is dead, with rank {victim.rank} on it")
+
+
+def lost(world: World, victim: Victim) -> Outcome:
+    """Say whether the node of `victim`, just struck, is really lost, and its worker with it."""
+    outcome = dead(world, victim)
+    if outcome.status != "ok":
+        return outcome
     if not world.worker_is_gone(victim, within_s=PROOF_WITHIN_S):
         return Outcome("fail", f"node {victim.node_id[:8]} is dead, its pid {victim.pid} is not")
-    return Outcome("ok", f"node {victim.node_id[:8]} is dead, with rank {victim.rank} on it")
+    return outcome

@@ -6,7 +6,7 @@ is the number of optimizer steps since the last report, so `step: 5` is the
 moment after the fifth step of that epoch.
 """
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag
 
@@ -14,6 +14,28 @@ from chaos.record import Record
 
 Moment: TypeAlias = Literal["saving", "upload_begin", "upload_end", "reported", "committed"]
 MOMENTS: tuple[Moment, ...] = ("saving", "upload_begin", "upload_end", "reported", "committed")
+
+
+# The key that tells one kind of place from the others.
+KINDS = ("step", "moment", "recovering_from", "starting", "state", "seconds")
+
+# Of Ray 2.60's `TrainControllerState`; a run begins in the first without a change of state.
+State: TypeAlias = Literal[
+    "SCHEDULING",
+    "RUNNING",
+    "PREEMPTING",
+    "RESTARTING",
+    "RESIZING",
+    "RESCHEDULING",
+    "SHUTTING_DOWN",
+    "ERRORED",
+    "FINISHED",
+    "ABORTED",
+]
+STATES: tuple[State, ...] = get_args(State)
+
+ANY_RANK = "left out: drawn from the seed among the job's ranks"
+ONE_ATTEMPT = "only there; left out: in the first attempt that comes to the place"
 
 
 class AtStep(Record):
@@ -25,12 +47,11 @@ class AtStep(Record):
 
     epoch: NonNegativeInt
     step: PositiveInt
-    rank: NonNegativeInt | None = Field(
-        default=None, description="left out: drawn from the seed among the job's ranks"
-    )
+    attempt: NonNegativeInt | None = Field(default=None, description=ONE_ATTEMPT)
+    rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
 
     def __str__(self) -> str:
-        return f"epoch {self.epoch}, step {self.step}, rank {self.rank}"
+        return f"epoch {self.epoch}, step {self.step}{_in(self.attempt)}, rank {self.rank}"
 
 
 class AtMoment(Record):
@@ -45,15 +66,21 @@ class AtMoment(Record):
 
     epoch: NonNegativeInt
     moment: Moment
-    rank: NonNegativeInt | None = Field(
-        default=None, description="left out: drawn from the seed among the job's ranks"
-    )
+    attempt: NonNegativeInt | None = Field(default=None, description=ONE_ATTEMPT)
+    rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
 
     def __str__(self) -> str:
-        return f"epoch {self.epoch}, {self.moment}, rank {self.rank}"
+        return f"epoch {self.epoch}, {self.moment}{_in(self.attempt)}, rank {self.rank}"
 
 
-class AtRecovery(Record):
+class Unplaced(Record):
+    """A place before, beside or between the epochs and steps: it waits for no commit."""
+
+    epoch: ClassVar[int] = 0
+    step: ClassVar[int] = 0
+
+
+class AtRecovery(Unplaced):
     """As the train function begins in the attempt after the one that another op struck.
 
     The rank has started, and has neither read its checkpoint nor made a step.
@@ -63,24 +90,77 @@ class AtRecovery(Record):
     recovering_from: NonNegativeInt = Field(
         description="the number of an earlier entry of faults, from 0"
     )
-    rank: NonNegativeInt | None = Field(
-        default=None, description="left out: drawn from the seed among the job's ranks"
-    )
-    epoch: ClassVar[int] = 0
-    step: ClassVar[int] = 0
+    rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
 
     def __str__(self) -> str:
         return f"the recovery from op {self.recovering_from}, rank {self.rank}"
 
 
+class AtStart(Unplaced):
+    """As the train function begins in one attempt, before its first step; the first is 0."""
+
+    starting: NonNegativeInt = Field(description="the attempt, from 0")
+    rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
+
+    def __str__(self) -> str:
+        return f"the start of attempt {self.starting}, rank {self.rank}"
+
+
+class AtState(Unplaced):
+    """As Ray Train's controller enters a state, for the `visit`-th time.
+
+    The controller is held in it until the strike is over, and no worker is:
+    how far training has come by then is not planned. `rank` says who is
+    struck, among the workers that the controller started last.
+    """
+
+    state: State
+    visit: PositiveInt = 1
+    rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
+
+    def __str__(self) -> str:
+        return f"{self.state}, visit {self.visit}, rank {self.rank}"
+
+
+class AtTime(Unplaced):
+    """Some seconds after the first workers have started, wherever training is then.
+
+    Nothing is held: two runs of such a plan need not be the same run.
+    """
+
+    seconds: float = Field(gt=0, le=86_400)
+    rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
+
+    def __str__(self) -> str:
+        return f"{self.seconds:g} s after the start, rank {self.rank}"
+
+
+def only_attempt(at: "Trigger") -> int | None:
+    """Give the one attempt that a trigger belongs to, None where any will do."""
+    match at:
+        case AtStart():
+            return at.starting
+        case AtStep() | AtMoment():
+            return at.attempt
+        case _:
+            return None
+
+
+def _in(attempt: int | None) -> str:
+    return "" if attempt is None else f" of attempt {attempt}"
+
+
 def _kind(value: object) -> str:
     keys = value if isinstance(value, dict) else getattr(value, "__dict__", ())
-    return next((kind for kind in ("moment", "recovering_from") if kind in keys), "step")
+    return next((kind for kind in KINDS if kind in keys), "step")
 
 
 Trigger: TypeAlias = Annotated[
     Annotated[AtStep, Tag("step")]
     | Annotated[AtMoment, Tag("moment")]
-    | Annotated[AtRecovery, Tag("recovering_from")],
+    | Annotated[AtRecovery, Tag("recovering_from")]
+    | Annotated[AtStart, Tag("starting")]
+    | Annotated[AtState, Tag("state")]
+    | Annotated[AtTime, Tag("seconds")],
     Discriminator(_kind),
 ]

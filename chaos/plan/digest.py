@@ -1,4 +1,4 @@
-"""Short names by which equal plans, and plans with equal baselines, are known."""
+"""A short name by which plans with equal baselines are known."""
 
 import hashlib
 import json
@@ -7,11 +7,6 @@ from collections.abc import Mapping
 from chaos.model.plan import Plan
 
 _DIGITS = 16
-
-
-def plan_digest(plan: Plan) -> str:
-    """Give 16 hex digits that differ where anything in two plans differs."""
-    return _digest(plan.model_dump(mode="json"))
 
 
 def baseline_digest(plan: Plan, *, code: Mapping[str, str], versions: Mapping[str, str]) -> str:
@@ -30,9 +25,5 @@ def baseline_digest(plan: Plan, *, code: Mapping[str, str], versions: Mapping[st
         "code": dict(code),
         "versions": dict(versions),
     }
-    return _digest(decisive)
-
-
-def _digest(value: object) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(decisive, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from chaos.check.judge import CHECKS
 from chaos.model.fault_entry import FAULTS, FaultEntry
-from chaos.model.trigger import MOMENTS, AtMoment
+from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, AtStart, AtState, AtTime
 from chaos.record import Record
 
 Topic: TypeAlias = Literal["faults", "places", "checks"]
@@ -47,7 +47,17 @@ def place_rows() -> list[tuple[str, str]]:
     steps = "{epoch: 2, step: 5}", "after optimizer step 5 of epoch 2, on a rank"
     told = _paragraph(inspect.getdoc(AtMoment) or "", 1)
     moments = {name: what.strip(" .") for name, what in _TOLD.findall(told)}
-    return [steps, *((f"moment: {moment}", moments[moment]) for moment in MOMENTS)]
+    others = (
+        ("recovering_from: 0", AtRecovery),
+        ("starting: 1", AtStart),
+        ("state: RUNNING", AtState),
+        ("seconds: 2.5", AtTime),
+    )
+    return [
+        steps,
+        *((f"moment: {moment}", moments[moment]) for moment in MOMENTS),
+        *((written, _paragraph(inspect.getdoc(kind) or "", 0)) for written, kind in others),
+    ]
 
 
 def check_rows() -> list[tuple[str, str]]:

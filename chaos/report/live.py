@@ -1,16 +1,15 @@
 """A run as it goes on: a panel where there is a terminal, plain lines where there is none."""
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from chaos.model.history import Entry
+from chaos.report.moving import Moving
 from chaos.report.progress import Progress, Strike, advance, is_notable
 from chaos.report.sentence import sentence
 
@@ -21,7 +20,7 @@ _LAMPS = {
 }
 
 
-class Display:
+class Display(Moving):
     """Shows one run while it goes on; `show` is given each new event once."""
 
     def __init__(
@@ -32,43 +31,28 @@ class Display:
         total_epochs: int | None = None,
         steps_per_epoch: int | None = None,
     ) -> None:
+        super().__init__(console, stays=True)
         self.progress = Progress()
-        self._console = console
         self._title = title
         self._total_epochs = total_epochs
         self._steps_per_epoch = steps_per_epoch
-        self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            # Without a refresh thread the panel moves when there is news, and only then.
-            self._live = Live(self._panel(), console=self._console, auto_refresh=False)
-            self._live.__enter__()
+        super().__enter__()
+        if self.moves:
+            self.move(self._panel())
         else:
-            self._line(self._title)
+            self.write(Text(self._title))
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.__exit__(kind, error, trace)
-            self._live = None
 
     def show(self, entries: Sequence[Entry]) -> None:
         """Take in new events, in order."""
         for entry in entries:
             self.progress = advance(self.progress, entry)
-            if self._live is None and is_notable(entry):
-                self._line(f"{self.progress.elapsed_s:7.1f} s  {sentence(entry.what)}")
-        if self._live is not None and entries:
-            self._live.update(self._panel(), refresh=True)
-
-    def _line(self, text: str) -> None:
-        self._console.print(Text(text), soft_wrap=True)
+            if not self.moves and is_notable(entry):
+                self.write(Text(f"{self.progress.elapsed_s:7.1f} s  {sentence(entry.what)}"))
+        if self.moves and entries:
+            self.move(self._panel())
 
     def _panel(self) -> RenderableType:
         return panel(

@@ -6,11 +6,11 @@ seen and until when, `<op>.json` what it did first. They are read by every
 process that touches the run's storage, and each is written whole or not at all.
 """
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from chaos.run.whole_file import read_fields, write_fields
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class ArmedFaults:
 
     def arm(self, op: int, rank: int) -> None:
         """Let an op take effect from now on, for one rank."""
-        self._write(f"{op}-armed.json", {"rank": rank})
+        write_fields(self._folder / f"{op}-armed.json", {"rank": rank})
 
     def armed_for(self, op: int) -> int | None:
         """Give the rank that an op is armed for, if it is armed."""
-        armed = self._read(f"{op}-armed.json")
+        armed = read_fields(self._folder / f"{op}-armed.json")
         return None if armed is None else int(armed["rank"])
 
     def claim(self, op: int, *, times: int) -> bool:
@@ -58,32 +58,22 @@ class ArmedFaults:
 
     def hide(self, hidden: Hidden) -> None:
         """Hide a folder, from every process."""
-        self._write(f"{hidden.op}-hidden.json", {"path": hidden.path, "until_ns": hidden.until_ns})
+        write_fields(
+            self._folder / f"{hidden.op}-hidden.json",
+            {"path": hidden.path, "until_ns": hidden.until_ns},
+        )
 
     def hidden(self, op: int) -> Hidden | None:
         """Give what an op hides, whether or not its time is over."""
-        hides = self._read(f"{op}-hidden.json")
+        hides = read_fields(self._folder / f"{op}-hidden.json")
         return None if hides is None else Hidden(op, hides["path"], hides["until_ns"])
 
     def took_effect(self, op: int, detail: str) -> None:
         """Write down what an op did; its first effect stands."""
         if not (self._folder / f"{op}.json").exists():
-            self._write(f"{op}.json", {"detail": detail})
+            write_fields(self._folder / f"{op}.json", {"detail": detail})
 
     def effect(self, op: int) -> str | None:
         """Give what an op did first, if it did anything."""
-        done = self._read(f"{op}.json")
+        done = read_fields(self._folder / f"{op}.json")
         return None if done is None else str(done["detail"])
-
-    def _read(self, name: str) -> dict[str, Any] | None:
-        try:
-            content: dict[str, Any] = json.loads((self._folder / name).read_bytes())
-        except FileNotFoundError:
-            return None
-        return content
-
-    def _write(self, name: str, content: dict[str, Any]) -> None:
-        self._folder.mkdir(exist_ok=True)
-        draft = self._folder / f".{name}.{os.getpid()}"
-        draft.write_text(json.dumps(content), encoding="utf-8")
-        draft.replace(self._folder / name)

@@ -16,19 +16,20 @@ from chaos.model.event import (
     FaultEnded,
     FaultHealed,
     FaultInvoked,
-    GateReached,
     NoticeGiven,
     StorageSeen,
 )
 from chaos.model.event import GateReleased as Released
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtRecovery
+from chaos.model.trigger import AtRecovery, AtStart, AtTime
 from chaos.plan.due import commits_before, due_ops, holds_polls, is_recovering, is_spent
 from chaos.run.deed import carried_out, healed
-from chaos.run.gate import Gate
+from chaos.run.gate import Gate, gate_reached
+from chaos.run.holds import Holds
 from chaos.run.journal import Journal
 
 STRIKE_LIMIT_S = 900.0
+NOBODY = 0  # a pid that no process has
 
 
 class ChaosController:
@@ -56,17 +57,20 @@ class ChaosController:
         self._group: dict[int, Victim] = {}
         self._orders: dict[tuple[int, int], Order] = {}
         self._strikes: list[threading.Thread] = []
-        self._holding: set[int] = set()
-        self._held: set[int] = set()
         self._over = False
+        self._holds = Holds(self._changed, self._is_over)
 
     # -- told by the observer --------------------------------------------------------------
 
     def group_started(self, workers: Mapping[int, Victim]) -> None:
         """Learn which process holds each rank now."""
         with self._changed:
+            is_first = not self._group
             self._group = dict(workers)
             self._changed.notify_all()
+        timed = [op for op in self._plan.ops if is_first and isinstance(op.at, AtTime)]
+        for op in timed:
+            threading.Thread(target=self._strike_in_time, args=(op,), daemon=True).start()
 
     def committed(self, event: Committed) -> None:
         """Learn that a report is committed."""
@@ -81,11 +85,13 @@ class ChaosController:
         op's strike is over.
         """
         with self._changed:
-            if not self._holding:
-                return
-            self._changed.wait_for(self._need_no_hold, timeout=2 * self._plan.limits.gate_s)
-            self._holding.clear()
-            self._held.clear()
+            self._holds.stand(within_s=2 * self._plan.limits.gate_s)
+
+    def enter_state(self, index: int) -> None:
+        """Hold Ray's controller in the state that it has entered while an op strikes."""
+        gate = self._begin_anywhere(self._plan.ops[index])
+        if gate is not None:
+            gate.wait(STRIKE_LIMIT_S)
 
     # -- asked by a worker -----------------------------------------------------------------
 
@@ -100,14 +106,7 @@ class ChaosController:
                 return False
             if not self._await_commits(op) or self._is_over():
                 return False
-            self._holding.add(index)
-            self._changed.notify_all()
-            self._changed.wait_for(
-                lambda: self._over or index in self._held, timeout=self._plan.limits.gate_s
-            )
-            if index not in self._held:
-                self._let_poll(index)
-            return index in self._held
+            return self._holds.ask(index, within_s=self._plan.limits.gate_s)
 
     def arrive(self, index: int, victim: Victim) -> Order | None:
         """Hold a worker at an op's place until the strike lets it go, or kills it.
@@ -120,15 +119,7 @@ class ChaosController:
                 return self._order_for_all(op, victim)
             if self._over or self._is_spent(op, victim) or not self._is_its_attempt(op, victim):
                 return None
-            self._record(
-                GateReached(
-                    op=index,
-                    attempt=victim.attempt,
-                    rank=victim.rank,
-                    pid=victim.pid,
-                    node_id=victim.node_id,
-                )
-            )
+            self._record(gate_reached(op, victim))
             ready = self._await_commits(op)
             if self._is_over() or self._is_spent(op, victim):
                 return (
@@ -138,7 +129,7 @@ class ChaosController:
                 missing = commits_before(op) - 1
                 self._give_up(op, f"the commit of epoch {missing} did not come")
                 return None
-            if holds_polls(op) and index not in self._held:
+            if holds_polls(op) and not self._holds.has(index):
                 self._give_up(op, "Ray's controller could not be held before its commit")
                 return None
             gate = self._begin(op, victim)
@@ -180,10 +171,12 @@ class ChaosController:
 
         Where it does, its group is waited for: whoever is struck must be known.
         """
-        if not isinstance(op.at, AtRecovery):
-            return True
-        if not is_recovering(op.at, victim.attempt, self._recorded):
+        if isinstance(op.at, AtRecovery) and not is_recovering(
+            op.at, victim.attempt, self._recorded
+        ):
             return False
+        if not isinstance(op.at, AtRecovery | AtStart):
+            return True
         return self._changed.wait_for(
             lambda: self._over or any(v.attempt >= victim.attempt for v in self._group.values()),
             timeout=self._plan.limits.gate_s,
@@ -209,20 +202,8 @@ class ChaosController:
             lambda: self._over or self._commits() >= needed, timeout=self._plan.limits.gate_s
         )
 
-    def _need_no_hold(self) -> bool:
-        """Take on holds that were asked for, and say whether polls may go on."""
-        if self._holding - self._held:
-            self._held |= self._holding
-            self._changed.notify_all()
-        return self._over or not self._holding
-
-    def _let_poll(self, *indexes: int) -> None:
-        self._holding.difference_update(indexes)
-        self._held.difference_update(indexes)
-        self._changed.notify_all()
-
     def _give_up(self, op: Op, why: str) -> None:
-        self._let_poll(op.index)
+        self._holds.give_up(op.index)
         within = f"within {self._plan.limits.gate_s:g} s while the rank was held"
         self._record(FaultEnded(op=op.index, status="fail", detail=f"{why} {within}"))
         self._changed.notify_all()
@@ -230,10 +211,29 @@ class ChaosController:
     def _is_over(self) -> bool:
         return self._over
 
+    def _strike_in_time(self, op: Op) -> None:
+        assert isinstance(op.at, AtTime)
+        with self._changed:
+            self._changed.wait_for(self._is_over, timeout=op.at.seconds)
+        self._begin_anywhere(op)
+
+    def _begin_anywhere(self, op: Op) -> Gate | None:
+        """Begin an op that holds no worker at a place, against whoever has its rank now."""
+        with self._changed:
+            now = max((v.attempt for v in self._group.values()), default=0)
+            nobody = Victim(attempt=now, rank=op.at.rank or 0, pid=NOBODY, node_id="")
+            victim = self._group.get(nobody.rank, nobody)
+            if self._over or self._is_spent(op, victim):
+                return None
+            self._record(gate_reached(op, victim))
+            return self._begin(op, victim)
+
     def _begin(self, op: Op, arrived: Victim) -> Gate:
         assert op in due_ops(self._plan, self._recorded)
         rank = arrived.rank if op.fault.rank is None else op.fault.rank
         victim = arrived if rank == arrived.rank else self._group.get(rank)
+        if arrived.pid == NOBODY and not op.strikes_no_worker:
+            victim = None
         gate = Gate()
         target = victim or replace(arrived, rank=rank, pid=0, node_id="")
         self._record(
@@ -265,7 +265,7 @@ class ChaosController:
             with self._changed:  # a notice, for one, must reach a controller that polls
                 if order is not None and op.orders_all:
                     self._orders[op.index, arrived.attempt] = order
-                self._let_poll(op.index)
+                self._holds.give_up(op.index)
 
         if op.lets_go_first:
             self._record_storage(op)
@@ -275,7 +275,7 @@ class ChaosController:
         with self._changed:
             self._record(FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail))
             # Whoever else asked for a hold in this attempt may be dead now and never come.
-            self._let_poll(*self._holding)
+            self._holds.give_up_all()
         release()
         if outcome.status == "ok" and victim is not None:
             self._heal(op, victim)
@@ -295,5 +295,5 @@ class ChaosController:
 
     def _carry_out(self, op: Op, victim: Victim | None, release: Release) -> Outcome:
         if victim is None:
-            return Outcome("fail", f"no worker holds rank {op.fault.rank}")
+            return Outcome("fail", f"no worker holds rank {op.victim_rank}")
         return carried_out(op.fault, self._world, replace(victim, op=op.index), release)

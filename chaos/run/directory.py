@@ -11,6 +11,7 @@ storage-faults/  which faults storage was armed with, and what it did
 """
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.run.journal import load_history, write_history
+from chaos.run.whole_file import write_text
 
 HISTORY, BASELINE = "history.jsonl", "baseline.jsonl"
 
@@ -56,6 +58,12 @@ class RunDirectory:
     def storage_faults(self) -> Path:
         """Which faults the run's storage was armed with, and what it did."""
         return self.path / "storage-faults"
+
+    def remove_storage(self) -> None:
+        """Remove the checkpoints, where they are in a folder that chaos has made."""
+        shutil.rmtree(self.storage.resolve(), ignore_errors=True)
+        if self.storage.is_symlink():
+            self.storage.unlink()
 
     def save_history(self, history: History, *, name: str = HISTORY) -> None:
         """Write a merged history."""
@@ -117,10 +125,7 @@ class RunDirectory:
 
     def write(self, name: str, text: str) -> Path:
         """Write a small file of this run, whole or not at all."""
-        path = self.path / name
-        draft = path.with_name(f".{path.name}.draft")
-        draft.write_text(text, encoding="utf-8")
-        return draft.replace(path)
+        return write_text(self.path / name, text)
 
 
 def _repeat(number: int) -> str:

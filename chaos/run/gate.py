@@ -3,6 +3,9 @@
 import threading
 
 from chaos.faults.order import Order
+from chaos.faults.world import Victim
+from chaos.model.event import GateReached
+from chaos.model.plan import Op
 
 
 class Gate:
@@ -26,3 +29,14 @@ class Gate:
         """Wait until the gate is open; gives the order."""
         self._opened.wait(limit_s)
         return self._order
+
+
+def gate_reached(op: Op, victim: Victim) -> GateReached:
+    """Give the event of a rank that stands at an op's place."""
+    return GateReached(
+        op=op.index,
+        attempt=victim.attempt,
+        rank=victim.rank,
+        pid=victim.pid,
+        node_id=victim.node_id,
+    )

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from chaos.model.fault_entry import FAULTS
-from chaos.model.trigger import MOMENTS
+from chaos.model.trigger import KINDS, MOMENTS
 from chaos.scenario.problem import Loc, Problem
 from chaos.scenario.source import Lines, Plain
 from chaos.scenario.spelling import nearest, quoted
 
 SOURCES = ("script", "train_loop")
-KINDS = ("step", "moment", "recovering_from")
 _EXAMPLE = "Write `at: {epoch: 2, step: 5}`"
 
 

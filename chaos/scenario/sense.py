@@ -7,11 +7,13 @@ file does not hide an answer.
 from collections.abc import Iterator
 from pathlib import Path
 
-from chaos.model.fault_entry import FAULTS
+from chaos.model.fault_entry import BY_ITSELF, FAULTS
 from chaos.plan.make import NODE_FAULTS, nodes_for
 from chaos.scenario.problem import Loc, Problem
 from chaos.scenario.source import Lines, Plain
 from chaos.scenario.spelling import quoted
+
+NO_WORKER = ("state", "seconds")  # places at which no worker is held
 
 
 def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
@@ -22,6 +24,7 @@ def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
     yield from _too_few_cpus(value, lines)
     yield from _ranks_out_of_range(value, lines)
     yield from _recoveries_from_nothing(value, lines)
+    yield from _orders_without_a_worker(value, lines)
 
 
 def _missing_script(value: Plain, lines: Lines, folder: Path) -> Iterator[Problem]:
@@ -125,6 +128,19 @@ def _recoveries_from_nothing(value: Plain, lines: Lines) -> Iterator[Problem]:
             text = f"recovering_from must name an earlier entry of faults, got {other}"
             hint = f"This is entry {number}; the first is 0."
             yield Problem(lines.value(loc), text, hint, loc)
+
+
+def _orders_without_a_worker(value: Plain, lines: Lines) -> Iterator[Problem]:
+    for number, entry in enumerate(_entries(value)):
+        at = entry.get("at")
+        key = next((key for key in NO_WORKER if isinstance(at, dict) and key in at), None)
+        fault = next((fault for fault in BY_ITSELF if entry.get(fault) is not None), None)
+        if key is None or fault is None:
+            continue
+        loc = ("faults", number, "at", key)
+        text = f"{fault} needs a worker that is held at its place, and {key} holds none"
+        hint = "Give it an epoch with a step or a moment, starting, or recovering_from."
+        yield Problem(lines.key(loc), text, hint, loc)
 
 
 def _whole(value: Plain, loc: Loc, *, default: int | None, least: int = 1) -> int | None:

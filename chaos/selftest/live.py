@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from chaos.report.moving_line import MovingLine
+from chaos.report.moving import MovingLine
 from chaos.selftest.terminal import place, what
 from chaos.selftest.trial import Judged
 

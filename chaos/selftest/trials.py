@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from chaos.audit.clean import unseen
 from chaos.audit.extent import extent
 from chaos.audit.folder import AuditFolder
 from chaos.audit.lanes import side_by_side
@@ -17,9 +16,8 @@ from chaos.job_failure import why_the_job_failed
 from chaos.model.history import History
 from chaos.model.plan import BackendName, Plan
 from chaos.report.outcome import FinishedRun
-from chaos.run.clock import Clock, seconds_since
+from chaos.run.clock import Clock
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import read_history
 from chaos.run.ports import Backend
 from chaos.selftest.draw import Case, Ops
 from chaos.selftest.plans import plan_of
@@ -94,12 +92,5 @@ class Trials:
     def _execute(
         self, backend: Backend, plan: Plan, clean: History | None, place: tuple[str, int]
     ) -> tuple[RunDirectory, FinishedRun]:
-        start = self.clock.now_ns()
         directory = self.folder.new_run(*place, plan)
-        try:
-            backend.execute(plan, directory, unseen)
-        except BaseException:
-            directory.save_history(read_history(directory.journals))
-            raise
-        seconds = seconds_since(start, self.clock)
-        return directory, self.folder.settle(directory, plan, clean, seconds=seconds)
+        return directory, self.folder.execute(backend, plan, directory, clean, self.clock)

@@ -23,7 +23,7 @@ from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
-from chaos.report.moving_line import PARTS
+from chaos.report.moving import PARTS
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 
 EPOCHS = Defect(check="epochs", gist="N epoch were trained, the baseline has N")

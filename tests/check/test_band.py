@@ -185,3 +185,29 @@ def test_what_is_no_number_is_held_only_by_its_like(value: float) -> None:
     assert band.holds(value)
     assert not band.holds(1.0)
     assert not Interval(1.0, 0.5).holds(value)
+
+
+ANY = st.one_of(FINITE, st.sampled_from([float("nan"), float("inf"), float("-inf")]))
+
+
+@given(st.lists(ANY, min_size=2, max_size=6), st.lists(FINITE, min_size=2, max_size=6), st.data())
+def test_a_band_does_not_depend_on_which_run_came_first(
+    values: list[float], beside: list[float], data: st.DataObject
+) -> None:
+    turned = data.draw(st.permutations(values))
+
+    one, other = (
+        learn({0: {("x",): v}, 1: {("y",): beside}}, compared=2) for v in (values, turned)
+    )
+
+    for key, band in one.items():
+        assert (repr(other[key].middle), other[key].half) == (repr(band.middle), band.half)
+        assert other[key].odd == band.odd
+
+
+@given(st.lists(ANY, min_size=2, max_size=6))
+def test_what_any_run_was_is_in_its_band_number_or_not(values: list[float]) -> None:
+    band = learn({0: {("x",): values}}, compared=1)[("x",)]
+
+    slack = Tolerance(absolute=1e-9 * max([1.0, *(abs(v) for v in values if abs(v) <= 1e6)]))
+    assert all(band.widened(slack).holds(value) for value in values)

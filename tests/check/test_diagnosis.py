@@ -3,9 +3,30 @@
 import pytest
 
 from chaos.check.components import group_of
+from chaos.check.judge import judge
+from chaos.model import event as ev
 from chaos.model.diagnosis import Resume
+from chaos.model.history import History
 from tests.check.parts import KILLED, TWICE
-from tests.check.tamper import restored_wrong, shifted, verdict_on
+from tests.check.tamper import changed, restored_wrong, shifted, verdict_on
+
+WHICH = ev.Component(name="optimizer.state", digest="0: momentum_buffer", count=2)
+NONE = ev.Component(name="optimizer.state", digest="", count=0)
+
+
+def with_state(history: History, *, resumed: ev.Component, momentum: bool = True) -> History:
+    """Give the history with which parameters have state; `momentum`: and of which kind."""
+
+    def told(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
+        kept = (p for p in seen.components if momentum or p.name != "optimizer.momentum_buffer")
+        return (*kept, resumed if seen.attempt else WHICH)
+
+    return changed(history, ev.StateSeen, components=told)
+
+
+def shown_of_the_optimizer(history: History, baseline: History) -> dict[str, str]:
+    (resume,) = judge(KILLED.plan(), history, baseline).diagnosis
+    return {p.component: p.standing for p in resume.parts if p.group == "optimizer"}
 
 
 def test_the_diagnosis_of_a_right_run_says_that_all_came_back() -> None:
@@ -39,6 +60,30 @@ def test_without_a_baseline_no_place_is_compared() -> None:
     assert [(p.standing, p.ours, p.baseline) for p in cursors] == [
         ("not compared", "", "epoch 2, step 0")
     ] * 2
+
+
+def test_of_an_optimizer_each_kind_of_state_is_shown_and_not_that_there_is_some() -> None:
+    right = with_state(KILLED.history(), resumed=WHICH)
+    lost = with_state(
+        restored_wrong(KILLED.history(), "optimizer.momentum_buffer", None), resumed=NONE
+    )
+    baseline = with_state(KILLED.baseline(), resumed=WHICH)
+
+    assert shown_of_the_optimizer(right, baseline) == {"optimizer.momentum_buffer": "restored"}
+    assert shown_of_the_optimizer(lost, baseline) == {"optimizer.momentum_buffer": "not restored"}
+    messages = [a.message for a in judge(KILLED.plan(), lost, baseline).broken[0].anomalies]
+    assert ["optimizer.momentum_buffer is not" in m for m in messages] == [True, False]
+    assert "optimizer.state is not restored" in messages[1]
+
+
+def test_that_an_optimizer_has_state_is_shown_where_nothing_else_tells_it() -> None:
+    lost = with_state(KILLED.history(), resumed=NONE)
+    bare = with_state(KILLED.history(), resumed=NONE, momentum=False)
+    baseline = with_state(KILLED.baseline(), resumed=WHICH)
+    bare_baseline = with_state(KILLED.baseline(), resumed=WHICH, momentum=False)
+
+    assert shown_of_the_optimizer(lost, baseline)["optimizer.state"] == "not restored"
+    assert shown_of_the_optimizer(bare, bare_baseline) == {"optimizer.state": "not restored"}
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,42 @@ def test_fewer_micro_batches_are_a_smaller_batch() -> None:
     )
 
 
+def without_losses(history: History, rank: int) -> History:
+    """Give the history that does not tell the losses of attempt 1's first step on a rank."""
+
+    def hit(done: ev.StepDone) -> bool:
+        return (done.attempt, done.rank, done.step) == (1, rank, 1)
+
+    return changed(history, ev.StepDone, hit, losses=None)
+
+
+def test_losses_that_were_never_resolved_are_unknown_and_not_none() -> None:
+    base = "g s:ab*2 s:cd*2 r c s:ab*2 s:cd*2 r c ."
+    line = "g s:ab*2 s:cd*2 r c s:ab*2 x g<c0 s:a s:cd*2 r c ."
+    one = without_losses(told_in(line), 1)
+
+    some = judge(plan_of(line), one, told_in(base)).broken[0].summary
+    none = judge(plan_of(line), without_losses(one, 0), told_in(base)).broken[0].summary
+
+    assert some == (
+        "step 1 of epoch 1 saw 2 samples in 1 micro-batch, in the baseline 4 samples in 2 "
+        "micro-batches; the micro-batches of rank 1 are not known and not counted"
+    )
+    assert none == (
+        "step 1 of epoch 1 saw 2 samples in an unknown number of micro-batches, in the baseline "
+        "4 samples in an unknown number of micro-batches"
+    )
+
+
+def test_an_unknown_number_of_micro_batches_is_no_smaller_batch() -> None:
+    base = "g s:ab/cd*2 s:ab*2 r c s:ab/cde*2 s:ab*2 r c ."
+    line = "g s:ab/cd*2 s:ab*2 r c s:ab/cde*2 x g<c0 s:abc/de*2 s:ab*2 r c ."
+
+    found = judge(plan_of(line), without_losses(told_in(line), 1), told_in(base))
+
+    assert "batch" not in [result.check for result in found.broken]
+
+
 def test_batches_that_vary_by_themselves_are_not_compared() -> None:
     base = "g s*2 s r c s*2 s r c ."
     found = verdict("g s s*2 r c s x g<c0 s s*2 r c .", base)

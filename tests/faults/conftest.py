@@ -1,96 +1,14 @@
-"""A world of memory that faults strike, and what they said to the worker that was held."""
+"""What faults said to the worker that was held."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Protocol
 
 import pytest
 
-from chaos.faults import world as worlds
 from chaos.faults.order import Order
-from chaos.faults.world import Outcome, Victim
-from tests.run.conftest import FakeWorld
-
-RANK_0 = Victim(attempt=0, rank=0, pid=70, node_id="node-a")
-RANK_1 = Victim(attempt=0, rank=1, pid=71, node_id="node-b")
-
-
-@dataclass
-class World:
-    """Remembers what is done; `ends` has the signals that end a process."""
-
-    ends: tuple[str, ...] = ("KILL", "TERM")
-    stops: bool = True
-    obeys: bool = True
-    errors: Mapping[int, str] | None = None
-    is_over: bool = False
-    done: list[str] = field(default_factory=list)
-    gone: set[int] = field(default_factory=set)
-
-    def signal_worker(self, victim: Victim, signal_name: str) -> None:
-        if victim.pid in self.gone:
-            raise ProcessLookupError(f"pid {victim.pid}")
-        self.done.append(f"SIG{signal_name} {victim.pid}")
-        if signal_name in self.ends:
-            self.gone.add(victim.pid)
-
-    def end_worker_actor(self, victim: Victim) -> None:
-        self.signal_worker(victim, "KILL")
-
-    def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
-        return victim.pid in self.gone
-
-    def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
-        return self.stops
-
-    def group(self) -> Mapping[int, Victim]:
-        return {0: RANK_0, 1: RANK_1}
-
-    def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
-        return self.errors
-
-    def has_obeyed(self, order: Order, *, within_s: float) -> bool:
-        return self.obeys
-
-    def let_pass(self, seconds: float) -> bool:
-        self.done.append(f"{seconds:g} s pass")
-        return not self.is_over
-
-    def give_notice(self, node_id: str, *, notice_s: float) -> int:
-        raise AssertionError(node_id)
-
-    def wait_until(self, deadline_ns: int) -> bool:
-        raise AssertionError(deadline_ns)
-
-    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
-        raise AssertionError(node_id)
-
-    def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
-        raise AssertionError(node_id)
-
-    def thaw_node(self, node_id: str) -> None:
-        raise AssertionError(node_id)
-
-    def idle_nodes(self) -> list[str]:
-        raise AssertionError
-
-    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
-        raise AssertionError(count)
-
-    def end_driver(self) -> int:
-        raise AssertionError
-
-    def end_controller(self) -> int:
-        raise AssertionError
-
-    def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
-        raise AssertionError(node_id)
-
-    def arm_storage(self, victim: Victim) -> None:
-        raise AssertionError(victim)
-
-    def await_storage(self, victim: Victim) -> str | None:
-        raise AssertionError(victim)
+from chaos.faults.world import Outcome, Victim, World
+from chaos.faults.world import Release as HeldRelease
+from tests.world import RANK_1, FakeWorld
 
 
 class Release:
@@ -109,33 +27,27 @@ def release() -> Release:
     return Release()
 
 
-VICTIM = Victim(attempt=0, rank=1, pid=101, node_id="node-1")
-
-
 class Strikes(Protocol):
     """A fault, as far as these tests need it."""
 
-    def strike(self, world: worlds.World, victim: Victim, release: worlds.Release) -> Outcome:
+    def strike(self, world: World, victim: Victim, release: HeldRelease) -> Outcome:
         """Do harm."""
 
 
 @pytest.fixture
 def world() -> FakeWorld:
-    fake = FakeWorld()
-    fake.workers = {
-        rank: Victim(attempt=0, rank=rank, pid=100 + rank, node_id=f"node-{rank}")
-        for rank in (0, 1)
-    }
-    return fake
+    return FakeWorld()
 
 
 @pytest.fixture
 def strike(world: FakeWorld) -> Callable[[Strikes], Outcome]:
+    """Carry a fault out on rank 1; the world remembers when the held worker was let go."""
+
     def carried_out(fault: Strikes) -> Outcome:
-        def release(deadline_ns: int | None = None, *, order: Order | None = None) -> None:
+        def let_go(deadline_ns: int | None = None, *, order: Order | None = None) -> None:
             assert order is None
             world.done.append("release" if deadline_ns is None else f"release by {deadline_ns}")
 
-        return fault.strike(world, VICTIM, release)
+        return fault.strike(world, RANK_1, let_go)
 
     return carried_out

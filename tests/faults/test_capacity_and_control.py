@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 from chaos.faults.kill_controller import KillController
 from chaos.faults.kill_driver import KillDriver
+from chaos.faults.kill_gcs import KillGcs
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.faults.withhold_capacity import WithholdCapacity
 from chaos.faults.world import Outcome
 from tests.faults.conftest import Strikes
-from tests.run.conftest import FakeWorld
+from tests.world import FakeWorld
 
 Strike = Callable[[Strikes], Outcome]
 
@@ -33,7 +34,7 @@ def test_a_node_that_holds_a_worker_is_not_withheld(strike: Strike, world: FakeW
 
 
 def test_an_idle_node_that_lives_on_was_not_withheld(strike: Strike, world: FakeWorld) -> None:
-    world.dies = False
+    world.hardy = True
 
     assert strike(WithholdCapacity(nodes=1)).status == "fail"
 
@@ -44,7 +45,7 @@ def test_nodes_come_while_the_job_goes_on(strike: Strike, world: FakeWorld) -> N
 
 
 def test_nodes_that_never_join_have_not_returned(strike: Strike, world: FakeWorld) -> None:
-    world.dies = False
+    world.hardy = True
 
     assert strike(ReturnCapacity(nodes=1)).status == "fail"
 
@@ -62,7 +63,7 @@ def test_a_driver_is_gone_when_its_workers_are(strike: Strike, world: FakeWorld)
 
 
 def test_a_worker_that_outlives_its_driver_leaves_a_doubt(strike: Strike, world: FakeWorld) -> None:
-    world.dies = False
+    world.hardy = True
 
     assert strike(KillDriver()).status == "info"
     assert strike(KillController()).status == "info"
@@ -71,3 +72,18 @@ def test_a_worker_that_outlives_its_driver_leaves_a_doubt(strike: Strike, world:
 def test_a_controller_is_gone_when_its_workers_are(strike: Strike, world: FakeWorld) -> None:
     assert strike(KillController()).status == "ok"
     assert world.done == ["end controller"]
+
+
+def test_training_goes_on_while_the_gcs_is_down(strike: Strike, world: FakeWorld) -> None:
+    assert strike(KillGcs(down_s=2)) == Outcome(
+        "ok", "GCS 57 is gone, and GCS 58 answers in its place"
+    )
+    assert world.done == ["end GCS", "release", "2 s pass", "start GCS"]
+
+
+def test_a_gcs_that_does_not_come_back_leaves_the_harm_in_doubt(
+    strike: Strike, world: FakeWorld
+) -> None:
+    world.hardy = True
+
+    assert strike(KillGcs()).status == "info"

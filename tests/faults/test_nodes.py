@@ -9,8 +9,8 @@ from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.kill_node import KillNode
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.world import Outcome
-from tests.faults.conftest import VICTIM, Strikes
-from tests.run.conftest import FakeWorld
+from tests.faults.conftest import Strikes
+from tests.world import RANK_1, FakeWorld
 
 Strike = Callable[[Strikes], Outcome]
 
@@ -20,14 +20,14 @@ def test_the_nodes_of_several_ranks_go_before_any_proof_is_asked_for(
 ) -> None:
     outcome = strike(KillNode(ranks=(1, 0)))
 
-    assert world.done == ["lose node-0", "lose node-1"]
+    assert world.done == ["lose node-a", "lose node-b"]
     assert outcome.status == "ok"
     assert "rank 0" in outcome.detail
     assert "rank 1" in outcome.detail
 
 
 def test_a_rank_that_nobody_holds_takes_no_node_with_it(strike: Strike, world: FakeWorld) -> None:
-    del world.workers[0]
+    world.workers = {1: RANK_1}
 
     with pytest.raises(ProcessLookupError):
         strike(KillNode(ranks=(0, 1)))
@@ -37,11 +37,11 @@ def test_a_rank_that_nobody_holds_takes_no_node_with_it(strike: Strike, world: F
 
 def test_a_raylet_can_be_ended_alone(strike: Strike, world: FakeWorld) -> None:
     assert strike(KillNode(raylet_only=True)).status == "ok"
-    assert world.done == ["lose raylet of node-1"]
+    assert world.done == ["lose raylet of node-b"]
 
 
 def test_a_node_that_lives_on_was_not_lost(strike: Strike, world: FakeWorld) -> None:
-    world.dies = False
+    world.hardy = True
 
     assert strike(KillNode(ranks=(0, 1))).status == "fail"
 
@@ -53,25 +53,25 @@ def test_one_node_or_several_but_not_both() -> None:
 
 def test_a_frozen_node_goes_on_after_its_time(strike: Strike, world: FakeWorld) -> None:
     outcome = strike(FreezeNode(for_s=3))
-    healed = FreezeNode(for_s=3).heal(world, VICTIM)
+    healed = FreezeNode(for_s=3).heal(world, RANK_1)
 
-    assert world.done == ["freeze node-1", "3 s pass", "thaw node-1"]
-    assert outcome == Outcome("ok", "2 processes of node node-1 stand still, with rank 1 on it")
-    assert healed == "node node-1 goes on after 3 s"
+    assert world.done == ["freeze node-b", "3 s pass", "thaw node-b"]
+    assert outcome == Outcome("ok", "2 processes of node node-b stand still, with rank 1 on it")
+    assert healed == "node node-b goes on after 3 s"
 
 
 def test_a_frozen_node_goes_on_when_the_run_is_over(world: FakeWorld) -> None:
     world.over = True
 
-    assert FreezeNode(for_s=3).heal(world, VICTIM) == "node node-1 goes on at the end of the run"
-    assert world.done[-1] == "thaw node-1"
+    assert FreezeNode(for_s=3).heal(world, RANK_1) == "node node-b goes on at the end of the run"
+    assert world.done[-1] == "thaw node-b"
 
 
 def test_what_could_not_be_stopped_is_let_go_all_the_same(strike: Strike, world: FakeWorld) -> None:
-    world.dies = False
+    world.hardy = True
 
     assert strike(FreezeNode(for_s=3)).status == "fail"
-    assert world.done[-1] == "thaw node-1"
+    assert world.done[-1] == "thaw node-b"
 
 
 @pytest.mark.parametrize(
@@ -84,15 +84,15 @@ def test_a_node_goes_when_its_reclaim_says(reclaim: str, loss_ns: int | None) ->
 
 
 def test_a_false_alarm_takes_no_node(strike: Strike, world: FakeWorld) -> None:
-    world.dies = False
-
     outcome = strike(PreemptNode(notice_s=1, reclaim="never"))
 
     assert outcome.status == "ok"
-    assert world.done == ["notice node-1 1", "release by 99"]
+    assert world.done == ["notice node-b 1", "release by 99"]
 
 
-def test_a_false_alarm_whose_node_dies_was_none(strike: Strike) -> None:
+def test_a_false_alarm_whose_node_dies_was_none(strike: Strike, world: FakeWorld) -> None:
+    world.lost = {RANK_1.node_id}
+
     assert strike(PreemptNode(notice_s=1, reclaim="never")).status == "fail"
 
 
@@ -100,4 +100,4 @@ def test_a_node_whose_job_is_over_first_was_not_reclaimed(strike: Strike, world:
     world.over = True
 
     assert strike(PreemptNode(notice_s=1, reclaim="late")).status == "fail"
-    assert "lose node-1" not in world.done
+    assert "lose node-b" not in world.done

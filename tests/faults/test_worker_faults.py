@@ -3,21 +3,23 @@
 import pytest
 from pydantic import ValidationError
 
+from chaos.faults.exhaust_memory import ExhaustMemory
 from chaos.faults.hang_worker import HangWorker
 from chaos.faults.kill_worker import KillWorker
-from chaos.faults.order import Hang, Raise, Slow
+from chaos.faults.order import Exhaust, Hang, Raise, Slow
 from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.poison_step import PoisonStep
 from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.faults.slow_worker import SlowWorker
 from chaos.faults.world import Healed
-from tests.faults.conftest import RANK_1, Release, World
+from tests.faults.conftest import Release
+from tests.world import RANK_1, FakeWorld
 
 TERM = KillWorker(signal="TERM", grace_s=5)
 
 
 def test_a_worker_that_heeds_sigterm_is_not_killed(release: Release) -> None:
-    world = World()
+    world = FakeWorld()
 
     outcome = TERM.strike(world, RANK_1, release)
 
@@ -26,7 +28,7 @@ def test_a_worker_that_heeds_sigterm_is_not_killed(release: Release) -> None:
 
 
 def test_a_worker_that_outlives_its_grace_is_killed(release: Release) -> None:
-    world = World(ends=("KILL",))
+    world = FakeWorld(ends=("KILL",))
 
     outcome = TERM.strike(world, RANK_1, release)
 
@@ -35,11 +37,11 @@ def test_a_worker_that_outlives_its_grace_is_killed(release: Release) -> None:
 
 
 def test_a_worker_that_survives_both_was_not_harmed(release: Release) -> None:
-    assert TERM.strike(World(ends=()), RANK_1, release).status == "fail"
+    assert TERM.strike(FakeWorld(ends=()), RANK_1, release).status == "fail"
 
 
 def test_all_ranks_are_struck_before_any_is_waited_for(release: Release) -> None:
-    world = World()
+    world = FakeWorld()
 
     outcome = KillWorker(ranks="all").strike(world, RANK_1, release)
 
@@ -48,7 +50,7 @@ def test_all_ranks_are_struck_before_any_is_waited_for(release: Release) -> None
 
 
 def test_an_exception_counts_once_ray_names_it(release: Release) -> None:
-    world = World(errors={1: "UserExceptionWithTraceback: chaos.errors.InjectedError: m"})
+    world = FakeWorld(errors={1: "UserExceptionWithTraceback: chaos.errors.InjectedError: m"})
 
     outcome = RaiseInWorker(message="m").strike(world, RANK_1, release)
 
@@ -57,39 +59,39 @@ def test_an_exception_counts_once_ray_names_it(release: Release) -> None:
 
 
 def test_an_exception_that_the_job_catches_did_not_land(release: Release) -> None:
-    outcome = RaiseInWorker().strike(World(errors=None), RANK_1, release)
+    outcome = RaiseInWorker().strike(FakeWorld(errors=None), RANK_1, release)
 
     assert outcome.status == "fail"
     assert "was the exception caught?" in outcome.detail
 
 
 def test_another_error_than_ours_cannot_be_told(release: Release) -> None:
-    world = World(errors={1: "ActorDiedError: gone"})
+    world = FakeWorld(errors={1: "ActorDiedError: gone"})
 
     assert RaiseInWorker().strike(world, RANK_1, release).status == "info"
 
 
 def test_a_pause_counts_while_the_process_is_stopped(release: Release) -> None:
-    assert PauseWorker().strike(World(), RANK_1, release).status == "ok"
-    assert PauseWorker().strike(World(stops=False), RANK_1, release).status == "fail"
+    assert PauseWorker().strike(FakeWorld(), RANK_1, release).status == "ok"
+    assert PauseWorker().strike(FakeWorld(stops=False), RANK_1, release).status == "fail"
 
 
 def test_a_pause_is_healed_after_its_time() -> None:
-    world = World()
+    world = FakeWorld()
 
     assert PauseWorker(for_s=3).heal(world, RANK_1) == "pid 71 goes on after 3 s"
     assert world.done == ["3 s pass", "SIGCONT 71"]
 
 
 def test_a_pause_for_ever_is_healed_at_the_end_of_the_run() -> None:
-    world = World(is_over=True)
+    world = FakeWorld(over=True)
 
     assert PauseWorker().heal(world, RANK_1) == "pid 71 goes on at the end of the run"
     assert world.done[-1] == "SIGCONT 71"
 
 
 def test_a_paused_worker_that_has_ended_needs_no_healing() -> None:
-    assert "nothing to heal" in PauseWorker(for_s=1).heal(World(gone={71}), RANK_1)
+    assert "nothing to heal" in PauseWorker(for_s=1).heal(FakeWorld(gone={71}), RANK_1)
 
 
 def test_only_a_pause_needs_healing() -> None:
@@ -100,8 +102,8 @@ def test_only_a_pause_needs_healing() -> None:
 def test_a_slow_worker_counts_once_a_step_was_delayed(release: Release) -> None:
     fault = SlowWorker(factor=3.0, steps=4)
 
-    assert fault.strike(World(), RANK_1, release).status == "ok"
-    assert fault.strike(World(obeys=False), RANK_1, release).status == "fail"
+    assert fault.strike(FakeWorld(), RANK_1, release).status == "ok"
+    assert fault.strike(FakeWorld(obeys=False), RANK_1, release).status == "fail"
     first = release.orders[0]
     assert isinstance(first, Slow)
     assert (first.factor, first.delay_s, first.steps) == (3.0, None, 4)
@@ -109,7 +111,7 @@ def test_a_slow_worker_counts_once_a_step_was_delayed(release: Release) -> None:
 
 def test_two_orders_are_told_apart_though_they_say_the_same(release: Release) -> None:
     for _ in range(2):
-        SlowWorker(delay_s=1.0).strike(World(), RANK_1, release)
+        SlowWorker(delay_s=1.0).strike(FakeWorld(), RANK_1, release)
 
     assert len({order.token for order in release.orders}) == 2
 
@@ -117,13 +119,13 @@ def test_two_orders_are_told_apart_though_they_say_the_same(release: Release) ->
 def test_a_hang_counts_once_the_worker_has_had_its_last_word(release: Release) -> None:
     fault = HangWorker(where="collective")
 
-    assert fault.strike(World(), RANK_1, release).status == "ok"
-    assert fault.strike(World(obeys=False), RANK_1, release).status == "fail"
+    assert fault.strike(FakeWorld(), RANK_1, release).status == "ok"
+    assert fault.strike(FakeWorld(obeys=False), RANK_1, release).status == "fail"
     assert all(isinstance(order, Hang) for order in release.orders)
 
 
 def test_a_poisoned_step_kills_or_raises(release: Release) -> None:
-    world = World(errors={1: "InjectedError: a poisoned step"})
+    world = FakeWorld(errors={1: "InjectedError: a poisoned step"})
 
     assert PoisonStep(by="raise").strike(world, RANK_1, release).status == "ok"
     assert world.done == []
@@ -147,3 +149,42 @@ def test_what_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=why):
         kind.model_validate(settings)
+
+
+def test_a_worker_that_holds_its_memory_is_killed(release: Release) -> None:
+    world = FakeWorld()
+
+    outcome = ExhaustMemory(bytes=2**21).strike(world, RANK_1, release)
+
+    assert [order.bytes for order in release.orders if isinstance(order, Exhaust)] == [2**21]
+    assert world.done == ["SIGKILL 71"]
+    assert (outcome.status, outcome.detail) == (
+        "ok",
+        "pid 71 of rank 1 held 2 MiB more, and is gone",
+    )
+
+
+def test_the_memory_monitor_is_blamed_before_the_worker_ends(release: Release) -> None:
+    world = FakeWorld()
+
+    ExhaustMemory(bytes=2**21, by="raylet").strike(world, RANK_1, release)
+
+    assert world.done == ["blame memory for 71", "SIGKILL 71"]
+
+
+def test_memory_is_not_taken_where_the_machine_might_run_out(release: Release) -> None:
+    world = FakeWorld(free=2**22 - 1)
+
+    outcome = ExhaustMemory(bytes=2**21).strike(world, RANK_1, release)
+
+    assert (outcome.status, world.done, release.orders) == ("fail", [], [])
+
+
+def test_a_worker_that_did_not_take_its_memory_leaves_the_harm_in_doubt(release: Release) -> None:
+    outcome = ExhaustMemory(bytes=2**21).strike(FakeWorld(obeys=False), RANK_1, release)
+
+    assert outcome.status == "info"
+
+
+def test_a_worker_that_survives_its_memory_was_not_harmed(release: Release) -> None:
+    assert ExhaustMemory(bytes=1).strike(FakeWorld(ends=()), RANK_1, release).status == "fail"

@@ -25,9 +25,7 @@ from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtMoment, AtStep
 from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal, read_journal
-
-RANK_1 = Victim(attempt=0, rank=1, pid=71, node_id="node-b")
-RANK_0 = Victim(attempt=0, rank=0, pid=70, node_id="node-a")
+from tests.world import RANK_0, RANK_1
 
 
 def plan_of(*, gate_s: float = 5.0, at: AtStep | AtMoment | None = None, **fault: Any) -> Plan:
@@ -186,7 +184,7 @@ def test_a_place_reached_again_after_the_strike_is_passed(world: Any, journal: J
 
 
 def test_a_worker_that_does_not_die_is_a_failed_fault(world: Any, journal: Journal) -> None:
-    world.dies = False
+    world.ends = ()
     controller = ChaosController(plan_of(), world, journal)
     controller.committed(commit(0))
 
@@ -197,7 +195,7 @@ def test_a_worker_that_does_not_die_is_a_failed_fault(world: Any, journal: Journ
 
 
 def test_harm_to_the_dead_is_not_harm_done(world: Any, journal: Journal) -> None:
-    world.gone_already = True
+    world.gone = {71}
     controller = ChaosController(plan_of(), world, journal)
     controller.committed(commit(0))
 

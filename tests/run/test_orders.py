@@ -14,7 +14,8 @@ from chaos.model.plan import Op
 from chaos.model.trigger import AtRecovery
 from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal
-from tests.run.test_controller import RANK_0, RANK_1, commit, ended, events, kinds, plan_of
+from tests.run.test_controller import commit, ended, events, kinds, plan_of
+from tests.world import RANK_0, RANK_1
 
 
 def test_a_worker_is_let_go_with_its_order(world: Any, journal: Journal) -> None:

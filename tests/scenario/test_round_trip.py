@@ -32,7 +32,7 @@ from chaos.model.scenario import (
     Retention,
     Scenario,
 )
-from chaos.model.trigger import MOMENTS, AtMoment, AtStep
+from chaos.model.trigger import MOMENTS, STATES, AtMoment, AtStart, AtState, AtStep, AtTime
 from chaos.scenario.load import load_scenario
 
 WORKERS = 3
@@ -49,8 +49,15 @@ plain = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
     max_leaves=6,
 )
-triggers = st.builds(AtStep, epoch=counts, step=positives, rank=ranks) | st.builds(
-    AtMoment, epoch=counts, moment=st.sampled_from(MOMENTS), rank=ranks
+attempts = st.none() | counts
+triggers = st.one_of(
+    st.builds(AtStep, epoch=counts, step=positives, attempt=attempts, rank=ranks),
+    st.builds(
+        AtMoment, epoch=counts, moment=st.sampled_from(MOMENTS), attempt=attempts, rank=ranks
+    ),
+    st.builds(AtStart, starting=counts, rank=ranks),
+    st.builds(AtState, state=st.sampled_from(STATES), visit=positives, rank=ranks),
+    st.builds(AtTime, seconds=st.floats(0.1, 600), rank=ranks),
 )
 entries = st.one_of(
     st.builds(

@@ -252,6 +252,21 @@ ENTRIES = {
             "This is entry 0; the first is 0."
         ),
     ),
+    "an order where nobody is held": (
+        "  - at: {seconds: 3}\n    raise_in_worker: {}\n",
+        (
+            "4: raise_in_worker needs a worker that is held at its place, and seconds holds none. "
+            "Give it an epoch with a step or a moment, starting, or recovering_from."
+        ),
+    ),
+    "no such state": (
+        "  - at: {state: RUNING}\n    kill_worker: {}\n",
+        (
+            "4: state must be one of SCHEDULING, RUNNING, PREEMPTING, RESTARTING, RESIZING, "
+            "RESCHEDULING, SHUTTING_DOWN, ERRORED, FINISHED, ABORTED, got 'RUNING'. "
+            "Did you mean RUNNING?"
+        ),
+    ),
     "misspelt step": (
         "  - at: {epoch: 1, stp: 3}\n    kill_node: {}\n",
         "4: unknown key 'stp' in at. Did you mean step?",

@@ -1,5 +1,6 @@
 """Executes plans without a cluster: a warm zygote per job, forked once for each run."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Sequence
@@ -134,7 +135,8 @@ class Run:
                 code = self._watch_driver(driver, start)
             finally:
                 if code is None:
-                    os.kill(driver, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # it may have ended just now
+                        os.kill(driver, signal.SIGKILL)
                 self._show_new()
                 again = code is not None and driver_begins_again(self.plan, self.seen)
                 self.journal.add(DriverExited(code=-signal.SIGKILL if code is None else code))

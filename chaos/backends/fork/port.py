@@ -33,6 +33,10 @@ class SocketController:
         """Wait until Ray's controller is held for an op, and say whether it is."""
         return bool(self._ask("await_hold", op))
 
+    def enter_state(self, op: int) -> None:
+        """Wait, in Ray's controller, until the strike of an op that waits for its state is over."""
+        self._ask("enter_state", op)
+
     def arrive(self, op: int, victim: Victim) -> Order | None:
         """Wait at an op's place until the worker may go on; gives what it is to do to itself."""
         order: Order | None = self._ask("arrive", op, victim)
@@ -57,6 +61,10 @@ class SocketController:
     def preempted(self) -> list[str]:
         """Give the nodes that were lost after their loss had been announced."""
         return list(self._ask("preempted"))
+
+    def exhausted(self) -> list[int]:
+        """Give the pids whose end is to read as one by Ray's memory monitor."""
+        return list(self._ask("exhausted"))
 
     def _ask(self, method: str, *arguments: Any) -> Any:  # noqa: ANN401 - the method's answer
         with self._lock:

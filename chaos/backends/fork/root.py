@@ -15,7 +15,7 @@ from chaos.backends.fork import compat
 from chaos.backends.fork.messages import Exited, ForkZygote, Started
 from chaos.backends.fork.wire import Wire
 from chaos.backends.fork.zygote import live_as_zygote, write_to
-from chaos.backends.train.lifeline import die_with_parent
+from chaos.backends.train.lifeline import die_with_parent, ended_children
 
 POLL_S = 0.01
 
@@ -39,7 +39,8 @@ def main(fd: int) -> None:
                 harness.close()
                 _become_zygote(request, root)
             harness.send(Started(pid))
-        _reap(harness)
+        for pid, code in ended_children():
+            harness.send(Exited(pid, code))
 
 
 def _become_zygote(request: ForkZygote, root: int) -> None:
@@ -54,17 +55,6 @@ def _become_zygote(request: ForkZygote, root: int) -> None:
         live_as_zygote(request)
     finally:
         os._exit(1)
-
-
-def _reap(harness: Wire) -> None:
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        harness.send(Exited(pid, os.waitstatus_to_exitcode(status)))
 
 
 if __name__ == "__main__":

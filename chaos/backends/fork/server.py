@@ -22,12 +22,14 @@ class GateServer:
             "committed": controller.committed,
             "may_poll": controller.may_poll,
             "await_hold": controller.await_hold,
+            "enter_state": controller.enter_state,
             "arrive": controller.arrive,
             "obeyed": world.obeyed,
             "failure_decided": world.failure_decided,
             "live_nodes": world.live_nodes,
             "draining": world.draining,
             "preempted": world.preempted,
+            "exhausted": world.exhausted,
         }
         self._server = listen(name)
         threading.Thread(target=self._accept, daemon=True, name="gates").start()

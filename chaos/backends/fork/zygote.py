@@ -31,7 +31,7 @@ from chaos.backends.fork.wire import Wire, connect
 from chaos.backends.fork.worker import draw_fresh_randomness, live_as_worker
 from chaos.backends.train.fit import Fit, RunPart
 from chaos.backends.train.job import is_clean_exit, run_job
-from chaos.backends.train.lifeline import adopt_orphans, die_with_parent
+from chaos.backends.train.lifeline import adopt_orphans, die_with_parent, ended_children
 from chaos.model.event import ScriptRaised
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
@@ -114,19 +114,13 @@ class Zygote:
             os._exit(0)
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
+        for pid, code in ended_children():
             if pid in self._drivers:
                 wire = self._drivers.pop(pid)
                 if wire.end in {key.fileobj for key in self._selector.get_map().values()}:
                     self._selector.unregister(wire.end)
                 wire.close()
-                self._harness.send(Exited(pid, os.waitstatus_to_exitcode(status)))
+                self._harness.send(Exited(pid, code))
 
 
 def live_as_zygote(request: ForkZygote) -> NoReturn:

@@ -22,6 +22,11 @@ class RayController:
         """Find the actor by its name, in the namespace `chaos`."""
         return cls(ray.get_actor(name, namespace=NAMESPACE))
 
+    def run_files(self) -> dict[str, bytes]:
+        """Give what a process needs of a run's directory that its host does not see."""
+        files: dict[str, bytes] = ray.get(self._actor.run_files.remote())
+        return files
+
     def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
         """Tell who holds each rank, and by which handle."""
         ray.get(self._actor.group_started.remote(dict(group)))
@@ -37,6 +42,10 @@ class RayController:
     def await_hold(self, op: int) -> bool:
         """Wait until Ray's controller is held for an op, and say whether it is."""
         return bool(ray.get(self._actor.await_hold.remote(op)))
+
+    def enter_state(self, op: int) -> None:
+        """Wait, in Ray's controller, until the strike of an op that waits for its state is over."""
+        ray.get(self._actor.enter_state.remote(op))
 
     def arrive(self, op: int, victim: Victim) -> Order | None:
         """Wait at an op's place until the worker may go on; gives what it is to do to itself."""

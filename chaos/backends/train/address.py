@@ -10,6 +10,8 @@ from chaos.declared import TOKEN_ENV
 from chaos.faults.order import Order
 from chaos.faults.world import Victim
 from chaos.model.event import Committed, FailureDecided
+from chaos.run.apart import folder_apart, sees, unpack
+from chaos.run.directory import RunDirectory
 
 DIRECTORY_ENV = "CHAOS_RUN_DIRECTORY"
 CONTROLLER_ENV = "CHAOS_CONTROLLER"
@@ -30,6 +32,9 @@ class ControllerPort(Protocol):
 
     def await_hold(self, op: int) -> bool:
         """Wait until Ray's controller is held for an op, and say whether it is."""
+
+    def enter_state(self, op: int) -> None:
+        """Wait, in Ray's controller, until the strike of an op that waits for its state is over."""
 
     def arrive(self, op: int, victim: Victim) -> Order | None:
         """Wait at an op's place until the worker may go on; gives what it is to do to itself."""
@@ -65,6 +70,21 @@ class RunAddress:
             TOKEN_ENV: self.token,
             CONTROLLER_ENV: self.controller,
         }
+
+    def run_directory(self) -> RunDirectory:
+        """Give where this process writes: the run's directory, or a folder of its host's own.
+
+        From the latter, node agents bring what is written to the harness.
+        """
+        kind, _, name = self.controller.partition(":")
+        if kind != "ray" or sees(self.directory, self.token):
+            return RunDirectory(self.directory)
+        import ray
+
+        from chaos.backends.ray.port import RayController
+
+        node_id = ray.get_runtime_context().get_node_id()
+        return unpack(RayController.connect(name).run_files(), folder_apart(self.token, node_id))
 
     def connect(self) -> ControllerPort:
         """Find the chaos controller, wherever its backend keeps it."""

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from chaos.model.event import (
     WorkerPlace,
 )
 from chaos.model.plan import Plan
+from chaos.model.trigger import AtState
 from chaos.plan.due import holds_polls
 from chaos.run.clock import SystemClock
-from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_journal
 
 
@@ -42,11 +43,16 @@ class Observer:
         self._epochs: dict[str, int] = {}
         self._state = ""
         self._polls_matter = any(holds_polls(op) for op in plan.ops)
+        self._visits: Counter[str] = Counter()
+        self._armed_states: dict[tuple[str, int], list[int]] = {}
+        for op in plan.ops:
+            if isinstance(op.at, AtState):
+                self._armed_states.setdefault((op.at.state, op.at.visit), []).append(op.index)
 
     @classmethod
     def start(cls, address: RunAddress) -> "Observer":
         """Open the journal and find the chaos controller."""
-        directory = RunDirectory(address.directory)
+        directory = address.run_directory()
         attempts, epochs = numbered_before(directory.journals)
         journal = Journal(
             directory.journals, f"controller-{os.getpid()}", role="controller", clock=SystemClock()
@@ -71,6 +77,9 @@ class Observer:
         error = compat.failure_of(current)
         if error is not None and name != "ERRORED":
             self._failure_decided(error, raises=compat.leads_to_error(current))
+        self._visits[name] += 1
+        for index in self._armed_states.get((name, self._visits[name]), ()):
+            self._controller.enter_state(index)
 
     def group_started(self, worker_group: Any) -> None:  # noqa: ANN401
         """Record an attempt, and tell the chaos controller who holds each rank."""

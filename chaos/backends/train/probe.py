@@ -36,7 +36,7 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtRecovery, AtStep, Moment
+from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, Moment
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
@@ -73,7 +73,7 @@ class Probe:
     @classmethod
     def start(cls, address: RunAddress, lineage: dict[str, Any]) -> "Probe":
         """Open the journal, record the start, and hook into torch."""
-        directory = RunDirectory(address.directory)
+        directory = address.run_directory()
         pid = os.getpid()
         journal = Journal(directory.journals, f"worker-{pid}", role="worker", clock=SystemClock())
         context = compat.train_context()
@@ -219,12 +219,15 @@ class Probe:
             return
         if leads:
             self._holds.add(index)
-        if isinstance(place, AtRecovery):
-            self._armed_starts.append(index)
-        elif isinstance(place, AtStep):
-            self._armed_steps.setdefault((place.epoch, place.step), []).append(index)
-        else:
-            self._armed_moments.setdefault((place.epoch, place.moment), []).append(index)
+        match place:
+            case AtRecovery() | AtStart():
+                self._armed_starts.append(index)
+            case AtStep():
+                self._armed_steps.setdefault((place.epoch, place.step), []).append(index)
+            case AtMoment():
+                self._armed_moments.setdefault((place.epoch, place.moment), []).append(index)
+            case _:  # a state or a time holds no worker
+                pass
 
     def _at(self, epoch: int, moment: Moment) -> None:
         for index in self._armed_moments.get((epoch, moment), ()):

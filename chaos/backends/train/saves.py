@@ -5,12 +5,12 @@
 one of them.
 """
 
-import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
+
+from chaos.run.whole_file import read_fields, write_fields
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Saves:
 
     def keep(self, save: Save) -> None:
         """Write down a save; the latest of equal bytes stands."""
-        self._write(f"{save.digest}.json", asdict(save))
+        write_fields(self._folder / f"{save.digest}.json", asdict(save))
 
     def find(self, digest: str) -> Save | None:
         """Give when a file of these bytes was saved in this run, if it was."""
-        text = self._read(self._folder / f"{digest}.json")
-        return None if text is None else Save(**text)
+        fields = read_fields(self._folder / f"{digest}.json")
+        return None if fields is None else Save(**fields)
 
     def mark_end(self, save: Save) -> None:
         """Write down that the report of a save's epoch has begun with no step in between."""
@@ -69,7 +69,9 @@ class Saves:
 
     def take_position(self, position: Position) -> None:
         """Write down where a rank goes on; the last word of a rank stands."""
-        self._write(f"position-{position.attempt}-{position.rank}.json", asdict(position))
+        write_fields(
+            self._folder / f"position-{position.attempt}-{position.rank}.json", asdict(position)
+        )
 
     def position(self, attempt: int) -> Position | None:
         """Give the furthest position of an attempt's ranks, if one was taken."""
@@ -78,19 +80,6 @@ class Saves:
 
     def _positions(self, attempt: int) -> Iterator[Position]:
         for path in sorted(self._folder.glob(f"position-{attempt}-*.json")):
-            text = self._read(path)
-            if text is not None:
-                yield Position(**text)
-
-    def _read(self, path: Path) -> dict[str, Any] | None:
-        try:
-            text: dict[str, Any] = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        return text
-
-    def _write(self, name: str, content: dict[str, Any]) -> None:
-        self._folder.mkdir(exist_ok=True)
-        draft = self._folder / f".{name}.{os.getpid()}"
-        draft.write_text(json.dumps(content), encoding="utf-8")
-        draft.replace(self._folder / name)
+            fields = read_fields(path)
+            if fields is not None:
+                yield Position(**fields)

@@ -12,6 +12,7 @@ from chaos.model.event import (
     StoredCheckpoint,
 )
 from chaos.model.plan import Plan
+from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.file_digest import folder_digests
 from chaos.run.journal import Journal
@@ -27,7 +28,7 @@ def search_storage(
     Where files are watched, what storage holds is recorded as well. Storage
     that is not below the run's own folder (a bucket) is not looked at.
     """
-    if not any(isinstance(e, FitCalled) and e.storage_path == str(storage) for e in seen):
+    if not any(isinstance(e, FitCalled) and e.storage_path == str(storage.resolve()) for e in seen):
         return ()
     held = storage_seen(storage, op=None) if is_watched else None
     if held is not None:
@@ -49,10 +50,12 @@ def storage_seen(storage: Path, *, op: int | None) -> StorageSeen | None:
 
     None where the run keeps nothing there: its storage is elsewhere.
     """
+    began_ns = SystemClock().now_ns()
     if not any(folder.is_dir() for folder in storage.glob("[!.]*")):
         return None
     return StorageSeen(
         op=op,
+        began_ns=began_ns,
         checkpoints=tuple(
             StoredCheckpoint(name=folder.name, files=folder_digests(folder))
             for folder in sorted(storage.glob("[!.]*/checkpoint_*"))

@@ -1,0 +1,140 @@
+"""Places that hold no worker, or only one attempt's: states, times, starts."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from chaos.faults.kill_worker import KillWorker
+from chaos.faults.return_capacity import ReturnCapacity
+from chaos.faults.world import Victim
+from chaos.model.event import AnyEvent, FaultEnded, FaultInvoked, JournalOpened
+from chaos.model.fault_entry import FaultEntry
+from chaos.model.plan import Op, Plan, Shape
+from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.trigger import AtMoment, AtStart, AtState, AtStep, AtTime
+from chaos.run.controller import ChaosController
+from chaos.run.journal import Journal, read_journal
+from tests.world import RANK_0, RANK_1
+
+KILL = {"kill_worker": KillWorker()}
+RUNNING = AtState(state="RUNNING", rank=1)
+
+
+def plan_of(at: AtStep | AtStart | AtState | AtTime, **fault: Any) -> Plan:
+    return Plan(
+        scenario="s",
+        slug="s",
+        file="/s.chaos.yaml",
+        seed=0,
+        cwd="/",
+        job=Job(script="/job.py", workers=2),
+        shape=Shape(nodes=3, cpus_per_node=1),
+        ops=(Op(index=0, at=at, **(fault or KILL)),),
+        expect=Expect(),
+        limits=Limits(gate_s=5.0),
+    )
+
+
+def events(journal: Journal) -> list[AnyEvent]:
+    entries, _ = read_journal(journal.path)
+    return [e.what for e in entries if not isinstance(e.what, JournalOpened)]
+
+
+def outcomes(journal: Journal) -> list[tuple[str, str]]:
+    return [(e.status, e.detail) for e in events(journal) if isinstance(e, FaultEnded)]
+
+
+def test_a_state_is_held_until_the_worker_of_its_rank_is_gone(world: Any, journal: Journal) -> None:
+    controller = ChaosController(plan_of(RUNNING), world, journal)
+    controller.group_started({0: RANK_0, 1: RANK_1})
+
+    controller.enter_state(0)
+
+    assert world.done == [f"SIGKILL {RANK_1.pid}"]
+    controller.finish(within_s=5)
+    assert [status for status, _ in outcomes(journal)] == ["ok"]
+
+
+def test_a_state_strikes_once(world: Any, journal: Journal) -> None:
+    controller = ChaosController(plan_of(RUNNING), world, journal)
+    controller.group_started({0: RANK_0, 1: RANK_1})
+
+    controller.enter_state(0)
+    controller.enter_state(0)
+
+    assert len(world.done) == 1
+
+
+def test_a_state_without_workers_has_nobody_to_kill(world: Any, journal: Journal) -> None:
+    controller = ChaosController(plan_of(RUNNING), world, journal)
+
+    controller.enter_state(0)
+    controller.finish(within_s=5)
+
+    assert outcomes(journal) == [("fail", "no worker holds rank 1")]
+    assert not world.done
+
+
+def test_capacity_changes_where_no_worker_is(world: Any, journal: Journal) -> None:
+    at = AtState(state="SCHEDULING", rank=0)
+    plan = plan_of(at, return_capacity=ReturnCapacity(nodes=1))
+    controller = ChaosController(plan, world, journal)
+
+    controller.enter_state(0)
+    controller.finish(within_s=5)
+
+    assert "add 1" in world.done
+
+
+def test_after_a_time_whoever_holds_the_rank_is_struck(world: Any, journal: Journal) -> None:
+    struck = threading.Event()
+
+    def strike(victim: Victim, _: str) -> None:
+        world.gone.add(victim.pid)
+        struck.set()
+
+    world.signal_worker = strike
+    controller = ChaosController(plan_of(AtTime(seconds=0.01, rank=1)), world, journal)
+
+    controller.group_started({0: RANK_0, 1: RANK_1})
+
+    assert struck.wait(10)
+    controller.finish(within_s=5)
+    invoked = [e for e in events(journal) if isinstance(e, FaultInvoked)]
+    assert [(e.pid, e.rank) for e in invoked] == [(RANK_1.pid, 1)]
+
+
+def test_a_run_that_is_over_first_is_not_struck_in_time(world: Any, journal: Journal) -> None:
+    controller = ChaosController(plan_of(AtTime(seconds=600, rank=1)), world, journal)
+    controller.group_started({0: RANK_0, 1: RANK_1})
+
+    controller.finish(within_s=5)
+
+    assert not events(journal)
+
+
+def test_a_start_waits_until_its_whole_group_is_known(world: Any, journal: Journal) -> None:
+    controller = ChaosController(plan_of(AtStart(starting=0, rank=1)), world, journal)
+    arrived = threading.Thread(target=controller.arrive, args=(0, RANK_1))
+
+    arrived.start()
+    controller.group_started({0: RANK_0, 1: RANK_1})
+    arrived.join(10)
+
+    assert not arrived.is_alive()
+    assert world.done == [f"SIGKILL {RANK_1.pid}"]
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        AtStep(epoch=1, step=2, attempt=1, rank=0),
+        AtMoment(epoch=1, moment="reported", attempt=1, rank=0),
+        AtStart(starting=1, rank=0),
+    ],
+)
+def test_a_place_of_one_attempt_is_none_of_the_others(at: AtStep | AtMoment | AtStart) -> None:
+    entry = FaultEntry(at=at, kill_worker=KillWorker())
+
+    assert [entry.may_strike(attempt) for attempt in (0, 1, 2)] == [False, True, False]

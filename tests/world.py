@@ -1,0 +1,146 @@
+"""A world of memory that faults strike: two workers on two nodes, and what was done to them."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from chaos.faults.order import Order
+from chaos.faults.world import Victim
+
+RANK_0 = Victim(attempt=0, rank=0, pid=70, node_id="node-a")
+RANK_1 = Victim(attempt=0, rank=1, pid=71, node_id="node-b")
+DEADLINE_NS = 99
+
+
+def _come() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+@dataclass
+class FakeWorld:
+    """Does what it is told and remembers it; `ends` has the signals that end a process.
+
+    `gone` are the pids that have ended, `lost` the nodes, `effect` is what
+    storage says it did. Waiting for a deadline lasts until `deadline` is set.
+    In a world that is `hardy` nothing ends, stops or joins.
+    """
+
+    hardy: bool = False
+    workers: Mapping[int, Victim] = field(default_factory=lambda: {0: RANK_0, 1: RANK_1})
+    ends: tuple[str, ...] = ("KILL", "TERM")
+    stops: bool = True
+    obeys: bool = True
+    over: bool = False
+    errors: Mapping[int, str] | None = None
+    free: int = 2**40
+    effect: str | None = "raised on rank 1"
+    gone: set[int] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
+    deadline: threading.Event = field(default_factory=_come)
+    done: list[str] = field(default_factory=list)
+
+    def signal_worker(self, victim: Victim, signal_name: str) -> None:
+        if victim.pid in self.gone:
+            raise ProcessLookupError(f"pid {victim.pid}")
+        self.done.append(f"SIG{signal_name} {victim.pid}")
+        if signal_name in self.ends:
+            self.gone.add(victim.pid)
+
+    def end_worker_actor(self, victim: Victim) -> None:
+        self.done.append(f"ray.kill {victim.rank}")
+        self.gone.add(victim.pid)
+
+    def free_memory(self) -> int:
+        return self.free
+
+    def blame_memory(self, victim: Victim) -> None:
+        self.done.append(f"blame memory for {victim.pid}")
+
+    def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
+        return victim.pid in self.gone
+
+    def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
+        return self.stops
+
+    def group(self) -> Mapping[int, Victim]:
+        return self.workers
+
+    def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
+        return self.errors
+
+    def has_obeyed(self, order: Order, *, within_s: float) -> bool:
+        return self.obeys
+
+    def let_pass(self, seconds: float) -> bool:
+        self.done.append(f"{seconds:g} s pass")
+        return not self.over
+
+    def give_notice(self, node_id: str, *, notice_s: float) -> int:
+        self.done.append(f"notice {node_id} {notice_s:g}")
+        return DEADLINE_NS
+
+    def wait_until(self, deadline_ns: int) -> bool:
+        self.deadline.wait(10)
+        return not self.over
+
+    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+        self.done.append(f"lose {'raylet of ' if raylet_only else ''}{node_id}")
+        if not self.hardy:
+            self.lost.add(node_id)
+            self.gone.update(v.pid for v in self.group().values() if v.node_id == node_id)
+
+    def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
+        self.done.append(f"freeze {node_id}")
+        return None if self.hardy else 2
+
+    def thaw_node(self, node_id: str) -> None:
+        self.done.append(f"thaw {node_id}")
+
+    def cut_off_node(self, node_id: str, *, for_s: float) -> None:
+        self.done.append(f"cut off {node_id} for {for_s:g}")
+
+    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+        return not self.hardy
+
+    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+        return not self.hardy
+
+    def idle_nodes(self) -> list[str]:
+        return ["spare-0", "spare-1"]
+
+    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
+        self.done.append(f"add {count}")
+        return [f"new-{number}" for number in range(0 if self.hardy else count)]
+
+    def end_driver(self) -> int:
+        self.done.append("end driver")
+        self._end_all()
+        return 55
+
+    def end_controller(self) -> int:
+        self.done.append("end controller")
+        self._end_all()
+        return 56
+
+    def end_gcs(self) -> int:
+        self.done.append("end GCS")
+        return 57
+
+    def start_gcs(self, *, within_s: float) -> int | None:
+        self.done.append("start GCS")
+        return None if self.hardy else 58
+
+    def _end_all(self) -> None:
+        if not self.hardy:
+            self.gone.update(v.pid for v in self.group().values())
+
+    def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
+        return node_id in self.lost
+
+    def arm_storage(self, victim: Victim) -> None:
+        self.done.append(f"arm op {victim.op} for rank {victim.rank}")
+
+    def await_storage(self, victim: Victim) -> str | None:
+        return self.effect
