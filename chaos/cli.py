@@ -112,8 +112,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     permissions = Permissions(allow_faults_on, allow_node_loss)
     files = find_scenarios(paths)
     console.print(f"chaos {__version__}, seed {seed}, {len(files)} scenario(s)")
-    if junit is not None:
-        junit.parent.mkdir(parents=True, exist_ok=True)
+    _make_room(junit)
     rows: list[SuiteRow] = []
     there = Elsewhere(address, storage, permissions)
     if dry_run:
@@ -127,9 +126,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 rows.append(row)  # noqa: PERF402 - what came before an interruption is kept
     finally:
         if rows:
-            page = _write(console, rows, reports, junit)
-            if as_json:
-                sys.stdout.write(page.with_name(SUITE).read_text(encoding="utf-8") + "\n")
+            _write(console, rows, reports, junit, as_json=as_json)
     raise typer.Exit(exit_code(rows))
 
 
@@ -247,7 +244,15 @@ def _rows(
     )
 
 
-def _write(console: Console, rows: list[SuiteRow], reports: Path, junit: Path | None) -> Path:
+def _make_room(junit: Path | None) -> None:
+    """Find out before anything runs whether there will be a folder to write to."""
+    if junit is not None:
+        junit.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _write(
+    console: Console, rows: list[SuiteRow], reports: Path, junit: Path | None, *, as_json: bool
+) -> None:
     page = write_suite(reports, rows, SystemClock())
     _tell_ci(console, rows, page)
     if junit is not None:
@@ -256,7 +261,8 @@ def _write(console: Console, rows: list[SuiteRow], reports: Path, junit: Path | 
     console.print(verdict_table(rows))
     console.print(closing_line(rows))
     console.print(f"report: {shown(page)}", soft_wrap=True)
-    return page
+    if as_json:
+        sys.stdout.write(page.with_name(SUITE).read_text(encoding="utf-8") + "\n")
 
 
 def _tell_ci(console: Console, rows: list[SuiteRow], page: Path) -> None:

@@ -22,7 +22,7 @@ from chaos.model.history import History
 
 Spent: TypeAlias = Literal["productive", "replay", "checkpoint", "other"]
 # While one of them lasts nobody gets on; a slow worker does.
-STANDSTILLS = ("pause_worker", "freeze_node")
+STANDSTILLS = ("pause_worker", "freeze_node", "partition_node")
 _KINDS: tuple[type[Event], ...] = (
     StepDone,
     ReportBegun,
