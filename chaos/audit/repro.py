@@ -82,7 +82,6 @@ def _printable(line: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in line)
 
 
-
 def _cluster(shape: Shape) -> dict[str, Any]:
     """Give what a scenario says of its cluster; that a GCS is kept follows from the faults."""
     return shape.model_dump(exclude={"keeps_gcs"}, exclude_none=True)
