@@ -97,13 +97,21 @@ def on_upload(tell: Callable[[Path, str], None]) -> None:
 
 
 def around_train_fn(
-    begin: Callable[[], None], tell: Callable[[BaseException | None], None]
+    launch: Callable[[], None],
+    begin: Callable[[], None],
+    tell: Callable[[BaseException | None], None],
 ) -> None:
-    """Call `begin` before the train function, `tell` when it returns, or with what it raises."""
+    """Call `launch` while Ray's controller waits for the train function's thread to be started.
+
+    Then `begin` in that thread, before the train function, and `tell` when it
+    returns, or with what it raises.
+    """
     runner = train_context().execution_context.training_thread_runner
     run = runner.run
 
     def run_and_tell(target: Callable[[], Any]) -> None:
+        launch()
+
         @functools.wraps(target)
         def told() -> Any:  # noqa: ANN401
             try:
