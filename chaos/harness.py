@@ -5,7 +5,7 @@ the pure stages, and what is done to processes is a backend's.
 """
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,32 +16,43 @@ from chaos.check.band import RUNS_MIN
 from chaos.check.judge import CHECKS, judge
 from chaos.errors import ClusterError, JobError, ScenarioError, UsageError
 from chaos.job_failure import why_the_job_failed
-from chaos.model.event import Committed, StepDone
 from chaos.model.history import Baseline, History
 from chaos.model.plan import BackendName, Plan
 from chaos.model.scenario import Scenario
+from chaos.model.summary import SUITE, SUMMARY
+from chaos.plan.course import extent, steps_by_epoch
 from chaos.plan.digest import baseline_digest
 from chaos.plan.draw import random_plan
 from chaos.plan.make import make_plan
-from chaos.plan.permitted import Elsewhere, Permissions, needs_permission
+from chaos.plan.permitted import Elsewhere, Permissions, needs_permission, refusals
 from chaos.report.html import render_run, render_suite
 from chaos.report.junit import render as render_junit
 from chaos.report.live import Display
+from chaos.report.markdown import suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
+from chaos.report.summary import suite_of, summary_of
 from chaos.run.clock import Clock, seconds_since, stamp
-from chaos.run.directory import RunDirectory, create
+from chaos.run.directory import RunDirectory, create, fresh
 from chaos.run.environment import decisive_versions, environment
 from chaos.run.job_code import digest_job_code
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
-from chaos.scenario.load import load_scenario
+from chaos.scenario_file.load import load_scenario
 
 BASELINES = ".baselines"
 
 
+def _tell_nobody(run: FinishedRun) -> None:
+    del run
+
+
 @dataclass
 class Harness:
-    """Executes and judges plans, and keeps what they rest on below `reports`."""
+    """Executes and judges plans, and keeps what they rest on below `reports`.
+
+    `tell` is given every run as soon as it is judged and written down: baselines
+    as well, and one that was interrupted, of which `run_plan` gives nothing back.
+    """
 
     reports: Path
     console: Console
@@ -50,6 +61,7 @@ class Harness:
     clock: Clock
     keep_storage: bool = False
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    tell: Callable[[FinishedRun], None] = _tell_nobody
 
     def run_suite(
         self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray"
@@ -61,7 +73,7 @@ class Harness:
         """
         plans = [self._plan(file, seed=seed, backend=backend) for file in files]
         for plan in plans:
-            refuse_unpermitted(plan, self.elsewhere.permissions)
+            refuse_unnamed_cluster(plan, self.elsewhere.permissions)
         for plan in sorted(plans, key=_size):
             yield self._row(plan)
 
@@ -70,9 +82,9 @@ class Harness:
     ) -> Iterator[SuiteRow]:
         """Run a scenario's job once per seed, with faults drawn from it in place of its own."""
         plan = self._plan(file, seed=0, backend=backend)
-        refuse_unpermitted(plan, self.elsewhere.permissions)
+        refuse_unnamed_cluster(plan, self.elsewhere.permissions)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
-        steps = _steps_by_epoch(self._baseline(alike))
+        steps = steps_by_epoch(self._baseline(alike))
         for seed in seeds:
             yield self._row(random_plan(plan, seed=seed, steps=steps))
 
@@ -129,7 +141,7 @@ class Harness:
     ) -> FinishedRun:
         """Execute and judge; whatever breaks on the way, what was seen is written down."""
         start = self.clock.now_ns()
-        epochs, steps = _extent(baseline)
+        epochs, steps = extent(baseline)
         display = Display(
             self.console, title=plan.scenario, total_epochs=epochs, steps_per_epoch=steps
         )
@@ -137,12 +149,25 @@ class Harness:
             with display:
                 self.backend.execute(plan, directory, display.show)
         finally:
-            history = read_history(directory.journals)
-            directory.save_history(history)
-            duration_s = seconds_since(start, self.clock)
-            run = conclude(directory, plan, history, baseline, duration_s=duration_s)
+            try:
+                run = self._conclude(plan, directory, baseline, start)
+            except Exception:
+                raise
+            except BaseException:  # broken off while it was judged: written all the same
+                self._conclude(plan, directory, baseline, start)
+                raise
         if run.verdict.validity == "valid" and not self.keep_storage:
             directory.remove_storage()
+        return run
+
+    def _conclude(
+        self, plan: Plan, directory: RunDirectory, baseline: History | None, start_ns: int
+    ) -> FinishedRun:
+        history = read_history(directory.journals)
+        directory.save_history(history)
+        duration_s = seconds_since(start_ns, self.clock)
+        run = conclude(directory, plan, history, baseline, duration_s=duration_s)
+        self.tell(run)
         return run
 
 
@@ -161,11 +186,13 @@ def conclude(
         history=history,
         baseline=baseline,
         verdict=judge(plan, history, baseline),
-        directory=_shown(directory.path),
+        directory=shown(directory.path),
         duration_s=duration_s,
     )
     directory.save_verdict(run.verdict)
-    directory.write("junit.xml", render_junit([row_of(run)]))
+    row = row_of(run)
+    directory.write(SUMMARY, summary_of(row, folder=run.directory).model_dump_json(indent=2))
+    directory.write("junit.xml", render_junit([row]))
     directory.write("report.html", render_run(run))
     return run
 
@@ -173,28 +200,32 @@ def conclude(
 def check_again(path: Path) -> FinishedRun:
     """Judge an old run with today's checks; nothing is executed."""
     directory = RunDirectory(path.resolve())
-    plan, history = directory.load_plan(), _recorded(directory)
+    plan, history = directory.load_plan(), recorded(directory)
     baseline = directory.load_baseline()
     seconds = (history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0
     return conclude(directory, plan, history, baseline, duration_s=seconds)
 
 
-def _recorded(directory: RunDirectory) -> History:
+def recorded(directory: RunDirectory) -> History:
     """Give the merged history, or the journals where chaos died before it merged them."""
     if (directory.path / "history.jsonl").exists() or not directory.journals.is_dir():
         return directory.load_history()
     return read_history(directory.journals)
 
 
-def refuse_unknown_check(file: Path, scenario: Scenario) -> None:
-    """Raise `ScenarioError` where a scenario expects a check that does not exist."""
+def refuse_unknown_check(file: Path, scenario: Scenario, *, line: int | None = None) -> None:
+    """Raise `ScenarioError` where a scenario expects a check that does not exist.
+
+    Without `line`, it is the one of the file that names the check.
+    """
     names = [check.NAME for check in CHECKS]
     told = (scenario.expect.check, *scenario.expect.besides)
     expected = next((name for name in told if name not in {None, *names}), None)
     if expected is None:
         return
-    lines = file.read_text(encoding="utf-8").splitlines()
-    line = next((n for n, text in enumerate(lines, 1) if f"{expected}" in text), 1)
+    if line is None:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        line = next((n for n, text in enumerate(lines, 1) if f"{expected}" in text), 1)
     near = difflib.get_close_matches(expected, names, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"The checks are {', '.join(names)}."
     raise ScenarioError(file, line, f"there is no check '{expected}'", hint)
@@ -208,7 +239,7 @@ def plan_of(file: Path, *, cwd: Path, seed: int, backend: BackendName) -> Plan:
     return plan.model_copy(update={"backend": backend})
 
 
-def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
+def refuse_unnamed_cluster(plan: Plan, permissions: Permissions) -> None:
     """Raise `UsageError` where a plan's cluster is not ours and faults are not allowed on it."""
     missing = needs_permission(plan, permissions)
     if missing is not None:
@@ -220,15 +251,26 @@ def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
         )
 
 
+def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
+    """Raise as above, and `ClusterError` where one of the plan's own faults is not allowed."""
+    refuse_unnamed_cluster(plan, permissions)
+    refused = refusals(plan, permissions)
+    if refused:
+        raise ClusterError("; ".join(map(str, refused)), "Nothing was done.", place=plan.file)
+
+
 def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
-    """Write a suite's page and JUnit file; gives the page's path."""
+    """Write a suite's page, JUnit file, Markdown and figures; gives the page's path."""
     started = stamp(clock.wall_ns())
-    folder = reports / "suites" / started
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "junit.xml").write_text(render_junit(rows), encoding="utf-8")
-    page = folder / "report.html"
-    text = render_suite(rows, title="chaos", started=started, folder=_shown(folder.resolve()))
-    page.write_text(text, encoding="utf-8")
+    suite = RunDirectory(fresh(reports / "suites", started))
+    folder = shown(suite.path)
+    suite.write("junit.xml", render_junit(rows))
+    suite.write("summary.md", suite_in_markdown(rows))
+    page = suite.write(
+        "report.html", render_suite(rows, title="chaos", started=started, folder=folder)
+    )
+    # Last: a suite that is read back is whole.
+    suite.write(SUITE, suite_of(rows, started=started, folder=folder).model_dump_json(indent=2))
     return page
 
 
@@ -236,24 +278,7 @@ def _size(plan: Plan) -> tuple[int, int]:
     return plan.shape.nodes, plan.shape.cpus_per_node
 
 
-def _extent(baseline: History | None) -> tuple[int | None, int | None]:
-    """Give how many epochs, and steps in the longest, a job has when left alone."""
-    if baseline is None:
-        return None, None
-    epochs = sum(1 for _ in baseline.of(Committed))
-    return epochs or None, max((e.step for _, e in baseline.of(StepDone)), default=None)
-
-
-def _steps_by_epoch(baseline: Baseline) -> list[int]:
-    """Give the steps that each epoch has on every rank, as far as epochs were committed."""
-    last: dict[int, dict[int, int]] = {}
-    for _, done in baseline.of(StepDone):
-        last.setdefault(done.epoch, {})[done.rank] = done.step
-    epochs = sum(1 for _ in baseline.of(Committed))
-    return [min(last.get(epoch, {0: 0}).values()) for epoch in range(epochs)]
-
-
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """Give a path as people would type it: relative where it lies below where they are."""
     try:
         return str(path.relative_to(Path.cwd()))

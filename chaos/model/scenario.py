@@ -3,9 +3,10 @@
 The YAML is these records, spelled out; `chaos schema` prints their JSON Schema.
 """
 
+from keyword import iskeyword
 from typing import Any, Literal, Self, TypeAlias
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.leeway import Bound, Charges, Tolerance
@@ -242,9 +243,20 @@ class Scenario(Record):
     """One file `*.chaos.yaml`."""
 
     scenario: str = Field(min_length=1, description="what it shows, in a sentence")
+    marks: tuple[str, ...] = Field(
+        default=(), description="marks of pytest's, for `pytest -m` (slow, gpu, skip, xfail, …)"
+    )
     job: Job
     cluster: ClusterShape = ClusterShape()
     faults: tuple[FaultEntry, ...] = ()
     expect: Expect = Expect()
     watch: Watch = Watch()
     limits: Limits = Limits()
+
+    @field_validator("marks")
+    @classmethod
+    def _are_names(cls, marks: tuple[str, ...]) -> tuple[str, ...]:
+        for mark in marks:
+            if not mark.isidentifier() or mark.startswith("_") or iskeyword(mark):
+                raise ValueError(f"a mark must be a name such as slow, got {mark!r}")
+        return marks

@@ -55,7 +55,8 @@ def _case(row: SuiteRow) -> ET.Element:
     return case
 
 
-def _properties(row: SuiteRow) -> ET.Element:
+def properties(row: SuiteRow) -> dict[str, str]:
+    """Give what a test case carries beside its verdict; what is not known is left out."""
     values = {
         "verdict": row.verdict.validity if row.verdict else None,
         "expectation": row.verdict.expectation if row.verdict else None,
@@ -63,15 +64,24 @@ def _properties(row: SuiteRow) -> ET.Element:
         "attempts": row.attempts,
         "lost_steps": row.lost_steps,
         "recovery_s": None if row.recovery_s is None else f"{row.recovery_s:.3f}",
+        "goodput": _goodput(row),
         "backend": row.backend,
         "run_directory": row.directory,
         **{f"version.{key}": value for key, value in row.versions.items()},
     }
-    properties = ET.Element("properties")
-    for key, value in values.items():
-        if value is not None:
-            ET.SubElement(properties, "property", name=_clean(key), value=_clean(str(value)))
-    return properties
+    return {key: _clean(str(value)) for key, value in values.items() if value is not None}
+
+
+def _properties(row: SuiteRow) -> ET.Element:
+    element = ET.Element("properties")
+    for key, value in properties(row).items():
+        ET.SubElement(element, "property", name=_clean(key), value=value)
+    return element
+
+
+def _goodput(row: SuiteRow) -> str | None:
+    wall_s = sum(row.phases_s.values())
+    return f"{row.phases_s['productive'] / wall_s:.3f}" if wall_s else None
 
 
 def _add(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from chaos.check.judge import CHECKS
 from chaos.model.fault_entry import FAULTS
-from chaos.scenario.load import find_scenarios, load_scenario
+from chaos.scenario_file.load import find_scenarios, load_scenario
 
 ROOT = Path(__file__).parents[2]
 SCENARIOS = find_scenarios([ROOT / "scenarios"])

@@ -5,7 +5,7 @@ from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
-from chaos.scenario.load import find_scenarios, load_scenario
+from chaos.scenario_file.load import find_scenarios, load_scenario
 from tests.tools.matrix import README, ROOT, covered, current, table, with_matrix
 
 JOB = Job(script="train.py", workers=2)

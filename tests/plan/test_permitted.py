@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Plan
 from chaos.model.scenario import ClusterShape, Job, Scenario
+from chaos.plan import permitted
 from chaos.plan.make import make_plan
 from chaos.plan.permitted import (
     HEAD,
@@ -106,6 +107,16 @@ def test_what_takes_or_starts_foreign_nodes_is_refused_whatever_is_allowed(kind:
     refused = refusals(plan_of(kind), ALL)
 
     assert bool(refused) is (kind in NEVER)
+
+
+def test_a_fault_that_nobody_has_thought_through_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(permitted, "SPARES_NODES", ())
+
+    (refused,) = refusals(plan_of("kill_worker"), ALL)
+
+    assert "not been thought through" in str(refused)
 
 
 def test_a_raylet_alone_is_refused_because_nobody_could_tell() -> None:

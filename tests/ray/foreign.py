@@ -81,13 +81,24 @@ class ForeignCluster:
         known = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
         return {**known, **CLUSTER_ENV, **HEALTH, "PYTHONPATH": str(ROOT), **self.env}
 
+    def await_nodes(self, prefix: Sequence[str] = ()) -> None:
+        """Wait until the head counts all nodes that were started as alive."""
+        look = (
+            f"import ray; ray.init('{self.address}', log_to_driver=False, logging_level='ERROR');"
+            f"assert sum(n['Alive'] for n in ray.nodes()) == {len(self.nodes)}"
+        )
+        self._await([*prefix, sys.executable, "-c", look])
+
     def _await_head(self, prefix: Sequence[str]) -> None:
         knock = f"import socket; socket.create_connection(('{self.host}', {self.port}), 1)"
+        self._await([*prefix, sys.executable, "-c", knock])
+
+    def _await(self, ask: list[str]) -> None:
         clock = SystemClock()
         start = clock.now_ns()
-        ask = [*prefix, sys.executable, "-c", knock]
-        while subprocess.run(ask, check=False, capture_output=True).returncode:
-            assert seconds_since(start, clock) < UP_S, "the head did not come up"
+        env = self.environment()
+        while subprocess.run(ask, check=False, capture_output=True, env=env).returncode:
+            assert seconds_since(start, clock) < UP_S, "the cluster did not come up"
             clock.sleep(0.3)
 
     def raylets(self) -> list[psutil.Process]:
@@ -123,6 +134,7 @@ def foreign_cluster(nodes: int, *, head_cpus: int = 0) -> Iterator[ForeignCluste
         cluster.start_head()
         for _ in range(nodes):
             cluster.add_node()
+        cluster.await_nodes()
         yield cluster
     finally:
         cluster.end()

@@ -13,15 +13,16 @@ import pytest
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.journal import read_history
 from tests.ray.command import ROOT, Ran, command
-from tests.ray.existing import result_of, scenario, verdict_of
+from tests.ray.existing import result_of, scenario_in, verdict_of
 from tests.ray.foreign import ForeignCluster, agents, foreign_cluster
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
-SMOKE = ROOT / "scenarios/smoke/worker_killed_mid_epoch.chaos.yaml"
+SLUG = "worker_killed_mid_epoch"
+SMOKE = ROOT / f"scenarios/smoke/{SLUG}.chaos.yaml"
 PAUSED = """
 scenario: a worker stands still, and the harness is killed
-job: {script: SCRIPT, args: {epochs: 4}, workers: 2}
+job: {script: SCRIPT, args: {epochs: 12}, workers: 2}
 faults:
   - at: {epoch: 1, step: 2, rank: 1}
     pause_worker: {}
@@ -52,15 +53,21 @@ def allowed(cluster: ForeignCluster) -> list[str]:
     return ["--allow-faults-on", cluster.address]
 
 
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all runs on the shared cluster: they have one baseline."""
+    return tmp_path_factory.mktemp("reports")
+
+
 def test_a_scenario_of_the_smoke_suite_is_the_same_on_a_cluster_of_others(
-    cluster: ForeignCluster, tmp_path: Path
+    cluster: ForeignCluster, reports: Path
 ) -> None:
     before = [raylet.pid for raylet in cluster.raylets()]
 
-    ran = chaos_on(cluster, SMOKE, *allowed(cluster), reports=tmp_path)
+    ran = chaos_on(cluster, SMOKE, *allowed(cluster), reports=reports)
 
     assert ran.code == 0, ran.output
-    assert verdict_of(ran)["validity"] == "valid"
+    assert verdict_of(ran, SLUG)["validity"] == "valid"
     assert [raylet.pid for raylet in cluster.raylets()] == before
     assert agents() == []
 
@@ -97,17 +104,17 @@ def test_a_fault_that_costs_a_node_is_not_carried_out_without_its_own_leave(
 
 
 def test_when_the_harness_is_killed_nothing_stands_still_and_no_agent_stays(
-    cluster: ForeignCluster, tmp_path: Path
+    cluster: ForeignCluster, reports: Path, tmp_path: Path
 ) -> None:
-    words = [*command("run", scenario(tmp_path, PAUSED)), "--address", cluster.address]
+    words = [*command("run", scenario_in(tmp_path, PAUSED)), "--address", cluster.address]
     harness = subprocess.Popen(
-        [*words, *allowed(cluster), "--reports", str(tmp_path / "r")],
+        [*words, *allowed(cluster), "--reports", str(reports)],
         cwd=ROOT,
         env=cluster.environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    paused = await_pause(tmp_path / "r", harness)
+    paused = await_pause(reports, harness)
     assert agents()
 
     os.kill(harness.pid, signal.SIGKILL)
@@ -138,7 +145,7 @@ def test_a_worker_on_the_head_is_never_struck(tmp_path: Path) -> None:
             "faults:\n  - at: {epoch: 1, step: 2, rank: 0}\n    kill_worker: {ranks: all}\n"
         )
 
-        ran = chaos_on(cluster, scenario(tmp_path, killed), *allowed(cluster), reports=tmp_path)
+        ran = chaos_on(cluster, scenario_in(tmp_path, killed), *allowed(cluster), reports=tmp_path)
 
         assert ran.code == 2, ran.output
         assert "the head node is never struck" in result_of(ran, "faults-happened")["summary"]
@@ -150,7 +157,7 @@ def await_pause(reports: Path, harness: "subprocess.Popen[bytes]") -> int:
 
     def is_paused() -> bool:
         assert harness.poll() is None
-        for journals in reports.glob("[!.]*/*/journals"):
+        for journals in reports.glob("x/*/journals"):
             ended = [e for e in read_history(journals) if type(e.what).__name__ == "FaultEnded"]
             invoked = [e for e in read_history(journals) if type(e.what).__name__ == "FaultInvoked"]
             if ended:

@@ -11,7 +11,7 @@ from pathlib import Path
 from chaos.model.fault_entry import FAULTS
 from chaos.model.scenario import Scenario
 from chaos.model.trigger import KINDS, MOMENTS, AtMoment, Trigger
-from chaos.scenario.load import find_scenarios, load_scenario
+from chaos.scenario_file.load import find_scenarios, load_scenario
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "scenarios/README.md"
