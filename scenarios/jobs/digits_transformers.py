@@ -1,4 +1,4 @@
-"""Train a tiny vision transformer on handwritten digits with Hugging Face's Trainer, on Ray Train.
+"""Train a tiny network on handwritten digits with Hugging Face's Trainer, on Ray Train.
 
 The model is made from a configuration, with random weights: nothing is downloaded.
 """
@@ -15,6 +15,8 @@ from ray.train.torch import TorchTrainer
 from sklearn.datasets import load_digits
 from torch.utils.data import Dataset
 from transformers import (
+    ConvNextConfig,
+    ConvNextForImageClassification,
     Trainer,
     TrainingArguments,
     ViTConfig,
@@ -36,21 +38,35 @@ class Digits(Dataset):
         return {"pixel_values": self.images[index], "labels": self.labels[index]}
 
 
-def train_loop(config):
-    set_seed(config["seed"])
-    model = ViTForImageClassification(
-        ViTConfig(
-            image_size=8,
-            patch_size=2,
+def build_model(kind):
+    if kind == "convnext":
+        config = ConvNextConfig(
             num_channels=1,
             num_labels=10,
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=64,
-            hidden_dropout_prob=0.1,
+            patch_size=2,
+            num_stages=2,
+            hidden_sizes=[16, 32],
+            depths=[1, 1],
+            drop_path_rate=0.1,
         )
+        return ConvNextForImageClassification(config)
+    config = ViTConfig(
+        image_size=8,
+        patch_size=2,
+        num_channels=1,
+        num_labels=10,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        hidden_dropout_prob=0.1,
     )
+    return ViTForImageClassification(config)
+
+
+def train_loop(config):
+    set_seed(config["seed"])
+    model = build_model(config["model"])
     args = TrainingArguments(
         output_dir=tempfile.mkdtemp(),  # what is in it already is taken for a checkpoint of ours
         num_train_epochs=config["epochs"],
@@ -81,6 +97,7 @@ def train_loop(config):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--model", choices=["convnext", "vit"], default="convnext")
     parser.add_argument("--images", type=int, default=512, help="of scikit-learn's 1,797 digits")
     parser.add_argument("--batch-size", type=int, default=32, help="per worker")
     parser.add_argument("--lr", type=float, default=0.003)

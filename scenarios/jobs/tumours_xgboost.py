@@ -38,7 +38,11 @@ def train_loop(config):
         evals=[(train, "train"), (valid, "valid")],
         xgb_model=booster,
         verbose_eval=False,
-        callbacks=[RayTrainReportCallback(frequency=config["save_every"])],
+        callbacks=[
+            RayTrainReportCallback(
+                frequency=config["save_every"], checkpoint_at_end=config["checkpoint_at_end"]
+            )
+        ],
     )
 
 
@@ -46,6 +50,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--save-every", type=int, default=2, help="rounds")
+    parser.add_argument("--checkpoint-at-end", action="store_true", help="whatever round that is")
     parser.add_argument("--eta", type=float, default=0.2)
     parser.add_argument("--subsample", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)

@@ -48,6 +48,10 @@ class Context:
         """Give this process a name."""
         return f"{os.getpid():056x}"
 
+    def get_actor_id(self) -> str:
+        """Give this process, which is an actor's, a name."""
+        return f"{os.getpid():032x}"
+
     def get_accelerator_ids(self) -> dict[str, list[str]]:
         """Give no accelerator: the embedded backend runs on the CPU."""
         return {}
