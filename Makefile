@@ -59,6 +59,7 @@ demo: $(READY)  ## audit a job in seconds, then strike it and a guilty one on re
 bench: $(READY)  ## the figures of the README, measured here (some minutes)
 	@$(BIN)/python -m tests.bench.bench
 	@$(BIN)/python -m tests.bench.judging
+	@$(BIN)/python -m tests.bench.cluster
 
 mutants: $(READY)  ## does a test notice when a check is wrong? a seeded sample (some ten minutes)
 	@$(BIN)/python -m tests.mutation.hunt $(MUTANTS)

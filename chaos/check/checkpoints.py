@@ -55,7 +55,7 @@ def _damaged(known: Stored, seen: list[tuple[int, StorageSeen]]) -> Iterator[Ano
     told: set[str] = set()
     for number, storage in seen:
         held = held_by(storage)
-        due = [c for c in known.due(number) if known.parts.get(c.checkpoint or "")]
+        due = [c for c in known.due(number, storage) if known.parts.get(c.checkpoint or "")]
         wrong = [(c, what) for c in due if (what := known.damage(c, held)) is not None]
         when = "when the run was over" if storage.op is None else f"at op {storage.op}"
         for commit, what in wrong:

@@ -30,16 +30,19 @@ class Stored:
         """The checkpoints that Ray removed, each with its event's number."""
         return {gone.checkpoint: number for number, gone in self.history.of(CheckpointDeleted)}
 
-    def due(self, before: int) -> list[Commit]:
-        """Give the commits that storage must hold at one moment, oldest first.
+    def due(self, before: int, seen: StorageSeen) -> list[Commit]:
+        """Give the commits that a look at storage must have found, oldest first.
 
-        One that Ray removes at some time may be on its way out as soon as a
-        newer one is there.
+        `before` is the number of its event. One that Ray removes at some time
+        may be on its way out as soon as a newer one is there.
         """
         there = [c for c in self.commits if c.number < before and c.checkpoint is not None]
         newest = there[-1].checkpoint if there else None
+        since_ns = seen.began_ns
         found = []
         for commit in there:
+            if since_ns is not None and self.history.time_ns(commit.number) > since_ns:
+                continue
             gone_at = self.deleted.get(commit.checkpoint or "")
             if gone_at is None or (commit.checkpoint == newest and gone_at > before):
                 found.append(commit)

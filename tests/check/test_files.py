@@ -200,6 +200,23 @@ def test_every_checkpoint_that_is_damaged_is_named_once() -> None:
     ]
 
 
+@pytest.mark.parametrize(("began_ns", "validity"), [(0, "valid"), (2**62, "invalid")])
+def test_what_was_committed_while_storage_was_looked_at_may_have_been_missed(
+    began_ns: int, validity: str
+) -> None:
+    story = Story(KEPT.strikes)
+
+    def lacking(seen: ev.StorageSeen) -> tuple[ev.StoredCheckpoint, ...]:
+        return tuple(
+            ev.StoredCheckpoint(name=c.name, files={} if seen.op is not None else c.files)
+            for c in seen.checkpoints
+        )
+
+    history = changed(story.history(), ev.StorageSeen, checkpoints=lacking, began_ns=began_ns)
+
+    assert result_on("checkpoints", story, history).validity == validity
+
+
 def test_files_of_another_attempt_in_one_checkpoint_are_a_mixture() -> None:
     story = Story(KEPT.strikes)
     stray = ev.PartUploaded(

@@ -12,6 +12,7 @@ from chaos.model.event import (
     StoredCheckpoint,
 )
 from chaos.model.plan import Plan
+from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.file_digest import folder_digests
 from chaos.run.journal import Journal
@@ -49,10 +50,12 @@ def storage_seen(storage: Path, *, op: int | None) -> StorageSeen | None:
 
     None where the run keeps nothing there: its storage is elsewhere.
     """
+    began_ns = SystemClock().now_ns()
     if not any(folder.is_dir() for folder in storage.glob("[!.]*")):
         return None
     return StorageSeen(
         op=op,
+        began_ns=began_ns,
         checkpoints=tuple(
             StoredCheckpoint(name=folder.name, files=folder_digests(folder))
             for folder in sorted(storage.glob("[!.]*/checkpoint_*"))

@@ -120,10 +120,15 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StorageSeen(Event, frozen=True, kw_only=True):
-    """What the run's storage held when op `op` had struck; None: when the run was over."""
+    """What the run's storage held when op `op` had struck; None: when the run was over.
+
+    `began_ns` (monotonic) is when the look began: what was committed while it
+    lasted may have been looked for too early.
+    """
 
     op: int | None
     checkpoints: tuple[StoredCheckpoint, ...]
+    began_ns: int | None = None
 
 
 class CheckpointDeleted(Event, frozen=True, kw_only=True):
