@@ -21,6 +21,8 @@ def train_loop(config):
     if checkpoint:
         booster = RayTrainReportCallback.get_model(checkpoint)
         rounds -= booster.num_boosted_rounds()
+        if config["forget_booster"]:
+            booster = None
 
     params = {
         "objective": "binary:logistic",
@@ -51,6 +53,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--save-every", type=int, default=2, help="rounds")
     parser.add_argument("--checkpoint-at-end", action="store_true", help="whatever round that is")
+    parser.add_argument("--forget-booster", action="store_true", help="resume without the trees")
     parser.add_argument("--eta", type=float, default=0.2)
     parser.add_argument("--subsample", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
