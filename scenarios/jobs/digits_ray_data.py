@@ -21,7 +21,10 @@ from torch import nn
 
 def load_data():
     digits = load_digits()
-    rows = {"image": (digits.images / 16.0).astype(np.float32)[:1280], "label": digits.target[:1280]}
+    rows = {
+        "image": (digits.images / 16.0).astype(np.float32)[:1280],
+        "label": digits.target[:1280],
+    }
     items = [{name: column[i] for name, column in rows.items()} for i in range(1280)]
     return ray.data.from_items(items, override_num_blocks=8)
 

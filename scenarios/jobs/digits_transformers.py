@@ -111,9 +111,7 @@ def main():
     trainer = TorchTrainer(
         train_loop,
         train_loop_config=vars(args),
-        scaling_config=ScalingConfig(
-            num_workers=args.workers, use_gpu=torch.cuda.is_available()
-        ),
+        scaling_config=ScalingConfig(num_workers=args.workers, use_gpu=torch.cuda.is_available()),
         run_config=RunConfig(
             name="digits-transformers",
             failure_config=FailureConfig(max_failures=3),

@@ -1,10 +1,11 @@
 """Optimizer steps, their losses and their inputs, seen through torch itself.
 
 The step comes from torch's global hooks, which every optimizer of the process
-calls; of a job that boosts trees, a round is a step (see `rounds`). The loss is whatever `backward()` was called on since the last step,
-the inputs what the model was called with. Reading what lives on a GPU would
-make the host wait for the GPU, so it is kept where it is and read at the next
-report, or when `PENDING_MAX` of them have gathered.
+calls; of a job that boosts trees, a round is a step (see `rounds`). The loss
+is whatever `backward()` was called on since the last step, the inputs what
+the model was called with. Reading what lives on a GPU would make the host
+wait for the GPU, so it is kept where it is and read at the next report, or
+when `PENDING_MAX` of them have gathered.
 """
 
 import math
