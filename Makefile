@@ -31,7 +31,7 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
-.PHONY: help setup demo bench mutants nightly test check static clean
+.PHONY: help setup demo bench matrix mutants nightly test check static clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p; s/^\([a-z]*\):  *## /  make \1\t/p' \
@@ -60,6 +60,9 @@ bench: $(READY)  ## the figures of the README, measured here (some minutes)
 	@$(BIN)/python -m tests.bench.bench
 	@$(BIN)/python -m tests.bench.judging
 	@$(BIN)/python -m tests.bench.cluster
+
+matrix: $(READY)  ## which fault strikes where: write it into scenarios/README.md
+	@$(BIN)/python -m tests.tools.matrix
 
 mutants: $(READY)  ## does a test notice when a check is wrong? a seeded sample (some ten minutes)
 	@$(BIN)/python -m tests.mutation.hunt $(MUTANTS)

@@ -2,10 +2,33 @@
 
 A scenario file goes in, a real training job is struck at exact places in
 training, and a verdict comes out with the evidence for it.
+
+What tests are written with (`chaos.scenario`, `chaos.kill_worker` and the
+other faults, `chaos.Result`) is imported when it is first asked for: a
+training script that calls `chaos.declare` pays for none of it.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from chaos.declared import declare
+
+if TYPE_CHECKING:
+    from chaos.pytest_plugin.decorator import scenario as scenario
+    from chaos.pytest_plugin.result import Result as Result
+    from chaos.python_first.faults import *  # noqa: F403 - whatever faults there are
 
 __version__ = "0.1.0"
 
 __all__ = ["__version__", "declare"]
+
+_ELSEWHERE = {"scenario": "chaos.pytest_plugin.decorator", "Result": "chaos.pytest_plugin.result"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _ELSEWHERE:
+        return getattr(import_module(_ELSEWHERE[name]), name)
+    faults = {} if name.startswith("_") else import_module("chaos.python_first.construct").BY_NAME
+    if name not in faults:
+        raise AttributeError(f"module 'chaos' has no attribute {name!r}")
+    return faults[name]

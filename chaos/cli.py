@@ -15,16 +15,28 @@ from rich.text import Text
 from chaos import __version__
 from chaos.audit_cli import audit
 from chaos.backends.open import open_backend
+from chaos.cluster_cli import (
+    Address,
+    AllowFaultsOn,
+    AllowNodeLoss,
+    DryRun,
+    Storage,
+    refuse_contradictions,
+    show_dry_run,
+)
 from chaos.errors import ChaosError, UsageError
 from chaos.harness import Harness, check_again, write_suite
 from chaos.model.plan import BackendName
+from chaos.plan.permitted import Elsewhere, Permissions
+from chaos.preflight_cli import preflight
+from chaos.replay_cli import replay_trace
 from chaos.report.catalogue import Topic, catalogue
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.terminal import closing_line, explain, verdict_table
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
-from chaos.scenario.load import find_scenarios
-from chaos.scenario.schema import json_schema
+from chaos.scenario_file.load import find_scenarios
+from chaos.scenario_file.schema import json_schema
 from chaos.selftest_cli import selftest
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_HARNESS = range(5)
@@ -74,23 +86,32 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = None,
     plans: RandomPlans = None,
     keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
+    address: Address = None,
+    storage: Storage = None,
+    allow_faults_on: AllowFaultsOn = None,
+    allow_node_loss: AllowNodeLoss = False,  # noqa: FBT002
+    dry_run: DryRun = False,  # noqa: FBT002
 ) -> None:
-    """Run scenarios on a local Ray cluster and judge them.
+    """Run scenarios on a local Ray cluster, or on one that runs already, and judge them.
 
     Example: chaos run scenarios/smoke --seed 7
     """
     console = Console(highlight=False)
+    refuse_contradictions(address, storage, backend=backend)
+    permissions = Permissions(allow_faults_on, allow_node_loss)
     files = find_scenarios(paths)
     console.print(f"chaos {__version__}, seed {seed}, {len(files)} scenario(s)")
-    clock = SystemClock()
     if junit is not None:
         junit.parent.mkdir(parents=True, exist_ok=True)
     rows: list[SuiteRow] = []
+    there = Elsewhere(address, storage, permissions)
+    if dry_run:
+        show_dry_run(files, there, console, seed=seed)
+        return
     try:
-        with open_backend(backend, console) as executor:
-            harness = Harness(
-                reports, console, Path.cwd(), executor, clock, keep_storage=keep_storage
-            )
+        with open_backend(backend, console, permissions) as executor:
+            cwd, clock = Path.cwd(), SystemClock()
+            harness = Harness(reports, console, cwd, executor, clock, keep_storage, there)
             for row in _rows(harness, files, range(seed, seed + (plans or 0)), backend=backend):
                 rows.append(row)  # noqa: PERF402 - what came before an interruption is kept
     finally:
@@ -109,6 +130,8 @@ def list_(topic: Annotated[Topic, typer.Argument(help="faults, places or checks.
 
 
 app.command()(audit)
+app.command()(preflight)
+app.command(name="replay-trace")(replay_trace)
 app.command()(selftest)
 
 
@@ -131,6 +154,8 @@ def replay(
     directory: Annotated[Path, typer.Argument(help="Directory of a run.")],
     reports: Reports = Path("reports"),
     keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
+    allow_faults_on: AllowFaultsOn = None,
+    allow_node_loss: AllowNodeLoss = False,  # noqa: FBT002
 ) -> None:
     """Execute the plan of an old run again, exactly as it was.
 
@@ -139,10 +164,11 @@ def replay(
     console = Console(highlight=False)
     plan = RunDirectory(directory.resolve()).load_plan()
     console.print(f"chaos {__version__}, seed {plan.seed}, replay of {directory}")
-    with open_backend(plan.backend, console) as executor:
-        harness = Harness(
-            reports, console, Path(plan.cwd), executor, SystemClock(), keep_storage=keep_storage
-        )
+    permissions = Permissions(allow_faults_on, allow_node_loss)
+    there = Elsewhere(permissions=permissions)
+    with open_backend(plan.backend, console, permissions) as executor:
+        cwd, clock = Path(plan.cwd), SystemClock()
+        harness = Harness(reports, console, cwd, executor, clock, keep_storage, there)
         again = harness.run_plan(plan)
     _show(console, [again])
     raise typer.Exit(exit_code([row_of(again)]))

@@ -5,9 +5,8 @@ the pure stages, and what is done to processes is a backend's.
 """
 
 import difflib
-import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +14,7 @@ from rich.text import Text
 
 from chaos.check.band import RUNS_MIN
 from chaos.check.judge import CHECKS, judge
-from chaos.errors import ClusterError, JobError, ScenarioError
+from chaos.errors import ClusterError, JobError, ScenarioError, UsageError
 from chaos.job_failure import why_the_job_failed
 from chaos.model.event import Committed, StepDone
 from chaos.model.history import Baseline, History
@@ -24,6 +23,7 @@ from chaos.model.scenario import Scenario
 from chaos.plan.digest import baseline_digest
 from chaos.plan.draw import random_plan
 from chaos.plan.make import make_plan
+from chaos.plan.permitted import Elsewhere, Permissions, needs_permission, refusals
 from chaos.report.html import render_run, render_suite
 from chaos.report.junit import render as render_junit
 from chaos.report.live import Display
@@ -34,14 +34,22 @@ from chaos.run.environment import decisive_versions, environment
 from chaos.run.job_code import digest_job_code
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
-from chaos.scenario.load import load_scenario
+from chaos.scenario_file.load import load_scenario
 
 BASELINES = ".baselines"
 
 
+def _tell_nobody(run: FinishedRun) -> None:
+    del run
+
+
 @dataclass
 class Harness:
-    """Executes and judges plans, and keeps what they rest on below `reports`."""
+    """Executes and judges plans, and keeps what they rest on below `reports`.
+
+    `tell` is given every run as soon as it is judged and written down: baselines
+    as well, and one that was interrupted, of which `run_plan` gives nothing back.
+    """
 
     reports: Path
     console: Console
@@ -49,6 +57,8 @@ class Harness:
     backend: Backend
     clock: Clock
     keep_storage: bool = False
+    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    tell: Callable[[FinishedRun], None] = _tell_nobody
 
     def run_suite(
         self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray"
@@ -59,6 +69,8 @@ class Harness:
         have the same shape run next to each other, on one warm cluster.
         """
         plans = [self._plan(file, seed=seed, backend=backend) for file in files]
+        for plan in plans:
+            refuse_unnamed_cluster(plan, self.elsewhere.permissions)
         for plan in sorted(plans, key=_size):
             yield self._row(plan)
 
@@ -67,6 +79,7 @@ class Harness:
     ) -> Iterator[SuiteRow]:
         """Run a scenario's job once per seed, with faults drawn from it in place of its own."""
         plan = self._plan(file, seed=0, backend=backend)
+        refuse_unnamed_cluster(plan, self.elsewhere.permissions)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
         steps = _steps_by_epoch(self._baseline(alike))
         for seed in seeds:
@@ -74,6 +87,7 @@ class Harness:
 
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
+        refuse_unpermitted(plan, self.elsewhere.permissions)
         baseline = self._baseline(plan)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
         directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))
@@ -83,10 +97,7 @@ class Harness:
     # -- inside --------------------------------------------------------------------------------
 
     def _plan(self, file: Path, *, seed: int, backend: BackendName) -> Plan:
-        scenario = load_scenario(file)
-        refuse_unknown_check(file, scenario)
-        plan = make_plan(scenario, file=file.resolve(), seed=seed, cwd=self.cwd)
-        return plan.model_copy(update={"backend": backend})
+        return self.elsewhere.over(plan_of(file, cwd=self.cwd, seed=seed, backend=backend))
 
     def _row(self, plan: Plan) -> SuiteRow:
         start = self.clock.now_ns()
@@ -118,7 +129,7 @@ class Harness:
         run = self._execute(alone, directory, None)
         if run.verdict.validity != "valid":
             raise why_the_job_failed(plan, run, log=directory.logs / "driver.log")
-        shutil.rmtree(directory.storage, ignore_errors=True)
+        directory.remove_storage()
         directory.write("complete", "")
         return run.history
 
@@ -135,12 +146,25 @@ class Harness:
             with display:
                 self.backend.execute(plan, directory, display.show)
         finally:
-            history = read_history(directory.journals)
-            directory.save_history(history)
-            duration_s = seconds_since(start, self.clock)
-            run = conclude(directory, plan, history, baseline, duration_s=duration_s)
+            try:
+                run = self._conclude(plan, directory, baseline, start)
+            except Exception:
+                raise
+            except BaseException:  # broken off while it was judged: written all the same
+                self._conclude(plan, directory, baseline, start)
+                raise
         if run.verdict.validity == "valid" and not self.keep_storage:
-            shutil.rmtree(directory.storage, ignore_errors=True)
+            directory.remove_storage()
+        return run
+
+    def _conclude(
+        self, plan: Plan, directory: RunDirectory, baseline: History | None, start_ns: int
+    ) -> FinishedRun:
+        history = read_history(directory.journals)
+        directory.save_history(history)
+        duration_s = seconds_since(start_ns, self.clock)
+        run = conclude(directory, plan, history, baseline, duration_s=duration_s)
+        self.tell(run)
         return run
 
 
@@ -184,16 +208,50 @@ def _recorded(directory: RunDirectory) -> History:
     return read_history(directory.journals)
 
 
-def refuse_unknown_check(file: Path, scenario: Scenario) -> None:
-    """Raise `ScenarioError` where a scenario expects a check that does not exist."""
-    names, expected = [check.NAME for check in CHECKS], scenario.expect.check
-    if expected is None or expected in names:
+def refuse_unknown_check(file: Path, scenario: Scenario, *, line: int | None = None) -> None:
+    """Raise `ScenarioError` where a scenario expects a check that does not exist.
+
+    Without `line`, it is the one of the file that names the check.
+    """
+    names = [check.NAME for check in CHECKS]
+    told = (scenario.expect.check, *scenario.expect.besides)
+    expected = next((name for name in told if name not in {None, *names}), None)
+    if expected is None:
         return
-    lines = file.read_text(encoding="utf-8").splitlines()
-    line = next((n for n, text in enumerate(lines, 1) if f"{expected}" in text), 1)
+    if line is None:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        line = next((n for n, text in enumerate(lines, 1) if f"{expected}" in text), 1)
     near = difflib.get_close_matches(expected, names, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"The checks are {', '.join(names)}."
     raise ScenarioError(file, line, f"there is no check '{expected}'", hint)
+
+
+def plan_of(file: Path, *, cwd: Path, seed: int, backend: BackendName) -> Plan:
+    """Give the plan of a scenario file, or raise `ScenarioError`."""
+    scenario = load_scenario(file)
+    refuse_unknown_check(file, scenario)
+    plan = make_plan(scenario, file=file.resolve(), seed=seed, cwd=cwd)
+    return plan.model_copy(update={"backend": backend})
+
+
+def refuse_unnamed_cluster(plan: Plan, permissions: Permissions) -> None:
+    """Raise `UsageError` where a plan's cluster is not ours and faults are not allowed on it."""
+    missing = needs_permission(plan, permissions)
+    if missing is not None:
+        raise UsageError(
+            missing,
+            f"`--allow-faults-on {plan.shape.address}` allows them; `--dry-run` shows what would "
+            "be done",
+            place=plan.file,
+        )
+
+
+def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
+    """Raise as above, and `ClusterError` where one of the plan's own faults is not allowed."""
+    refuse_unnamed_cluster(plan, permissions)
+    refused = refusals(plan, permissions)
+    if refused:
+        raise ClusterError("; ".join(map(str, refused)), "Nothing was done.", place=plan.file)
 
 
 def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:

@@ -16,7 +16,7 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     log = log if log.exists() else log.with_name("zygote.log")
     source = plan.job.source
     problem = f"the job {Path(source).name} fails without any fault: {_reason(run)}"
-    return JobError(problem, f"Its output is in {log}", place=f"{plan.file}:{_line_of_job(plan)}")
+    return JobError(problem, f"Its output is in {log}", place=_place(plan))
 
 
 def _reason(run: FinishedRun) -> str:
@@ -37,6 +37,12 @@ def _reason(run: FinishedRun) -> str:
 def _last_line(message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return lines[-1][:300] if lines else "no message"
+
+
+def _place(plan: Plan) -> str:
+    if plan.file.endswith(".py"):  # of its tests, which one named the job is not known here
+        return plan.file
+    return f"{plan.file}:{_line_of_job(plan)}"
 
 
 def _line_of_job(plan: Plan) -> int:

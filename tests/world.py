@@ -34,6 +34,7 @@ class FakeWorld:
     obeys: bool = True
     over: bool = False
     errors: Mapping[int, str] | None = None
+    free: int = 2**40
     effect: str | None = "raised on rank 1"
     gone: set[int] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
@@ -50,6 +51,12 @@ class FakeWorld:
     def end_worker_actor(self, victim: Victim) -> None:
         self.done.append(f"ray.kill {victim.rank}")
         self.gone.add(victim.pid)
+
+    def free_memory(self) -> int:
+        return self.free
+
+    def blame_memory(self, victim: Victim) -> None:
+        self.done.append(f"blame memory for {victim.pid}")
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
         return victim.pid in self.gone
@@ -91,6 +98,15 @@ class FakeWorld:
     def thaw_node(self, node_id: str) -> None:
         self.done.append(f"thaw {node_id}")
 
+    def cut_off_node(self, node_id: str, *, for_s: float) -> None:
+        self.done.append(f"cut off {node_id} for {for_s:g}")
+
+    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+        return not self.hardy
+
+    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+        return not self.hardy
+
     def idle_nodes(self) -> list[str]:
         return ["spare-0", "spare-1"]
 
@@ -107,6 +123,14 @@ class FakeWorld:
         self.done.append("end controller")
         self._end_all()
         return 56
+
+    def end_gcs(self) -> int:
+        self.done.append("end GCS")
+        return 57
+
+    def start_gcs(self, *, within_s: float) -> int | None:
+        self.done.append("start GCS")
+        return None if self.hardy else 58
 
     def _end_all(self) -> None:
         if not self.hardy:

@@ -9,7 +9,7 @@ from chaos.errors import UsageError
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.plan.make import make_plan
-from chaos.scenario.load import load_scenario
+from chaos.scenario_file.load import load_scenario
 
 # Runs a reproduction's plan elsewhere; may raise `UsageError` where it cannot be run there.
 Confirm: TypeAlias = Callable[[Plan], Verdict]

@@ -1,38 +1,45 @@
-"""A finding as a scenario file, which any backend can run."""
+"""A plan as a scenario file, which any backend can run: a finding, or a trace."""
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chaos.model.plan import Op, Plan
+from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Limits
 
 _COMMENT_MAX = 96
 
 
 def repro_text(plan: Plan, *, check: str, folder: Path, headline: str) -> str:
-    """Give the scenario of a plan whose run breaks `check`, to be saved in `folder`.
+    """Give the scenario of a plan whose run breaks `check`, to be saved in `folder`."""
+    expect: dict[str, Any] = {"verdict": "invalid", "check": check}
+    if plan.expect.ignore_metrics:
+        expect["ignore_metrics"] = list(plan.expect.ignore_metrics)
+    return scenario_text(plan, folder=folder, comment=(headline,), expect=expect)
+
+
+def scenario_text(
+    plan: Plan, *, folder: Path, comment: Sequence[str], expect: Mapping[str, Any]
+) -> str:
+    """Give a plan as a scenario, to be saved in `folder`, below a comment.
 
     Scalars are written as JSON, which YAML 1.2 reads alike, so that no text is
     taken for a number or a truth value.
     """
-    expect: dict[str, Any] = {"verdict": "invalid", "check": check}
-    if plan.expect.ignore_metrics:
-        expect["ignore_metrics"] = list(plan.expect.ignore_metrics)
     lines = [
-        *_comment(headline),
+        *(line for text in comment for line in _comment(text)),
         f"scenario: {_flow(plan.scenario)}",
         "job:",
         *(f"  {key}: {_flow(value)}" for key, value in _job(plan, folder).items()),
         "cluster:",
-        *(f"  {key}: {_flow(value)}" for key, value in plan.shape.model_dump().items()),
-        "faults:",
+        *(f"  {key}: {_flow(value)}" for key, value in _cluster(plan.shape).items()),
+        "faults:" if plan.ops else "faults: []",
         *(line for op in plan.ops for line in _fault(op)),
-        "expect:",
-        *(f"  {key}: {_flow(value)}" for key, value in expect.items()),
     ]
+    if expect:
+        lines += ["expect:", *(f"  {key}: {_flow(value)}" for key, value in expect.items())]
     if plan.limits.run_s > Limits().run_s:  # a real cluster is slower, never faster
         lines.append(f"limits: {_flow({'run_s': plan.limits.run_s})}")
     return "\n".join(lines) + "\n"
@@ -57,7 +64,7 @@ def _relative(path: str, folder: Path) -> str:
 def _fault(op: Op) -> Iterator[str]:
     at = op.at.model_dump(mode="json", exclude_none=True)
     yield f"  - at: {_flow(at)}"
-    fault = op.fault.model_dump(mode="json", exclude_none=True)
+    fault = op.fault.model_dump(mode="json", exclude_defaults=True)
     yield f"    {op.kind}: {_flow(fault)}"
 
 
@@ -73,6 +80,11 @@ def _comment(text: str) -> Iterator[str]:
 
 def _printable(line: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in line)
+
+
+def _cluster(shape: Shape) -> dict[str, Any]:
+    """Give what a scenario says of its cluster; that a GCS is kept follows from the faults."""
+    return shape.model_dump(exclude={"keeps_gcs"}, exclude_none=True)
 
 
 def _flow(value: Any) -> str:  # noqa: ANN401 (what JSON has)

@@ -4,11 +4,17 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos.model.plan import BackendName
+from chaos.plan.permitted import NodeFacts, Permissions
 from chaos.run.ports import OpenBackend
 
 
-def open_backend(name: BackendName, console: Console) -> OpenBackend:
-    """Give a backend as a context, and say so where Ray's version was never tested."""
+def open_backend(
+    name: BackendName, console: Console, permissions: Permissions | None = None
+) -> OpenBackend:
+    """Give a backend as a context, and say so where Ray's version was never tested.
+
+    `permissions`: what may be done to clusters that chaos did not start.
+    """
     from chaos.backends.ray import compat
 
     warning = compat.untested_version()
@@ -20,4 +26,18 @@ def open_backend(name: BackendName, console: Console) -> OpenBackend:
         return ForkBackend()
     from chaos.backends.ray.backend import RayBackend
 
-    return RayBackend()
+    return RayBackend(permissions)
+
+
+def nodes_at(address: str) -> list[NodeFacts]:
+    """Look at a cluster that runs; `ClusterError` where there is none that can be joined."""
+    import ray
+
+    from chaos.backends.ray.existing.cluster import connect
+    from chaos.backends.ray.existing.survey import nodes
+
+    connect(address)
+    try:
+        return nodes()
+    finally:
+        ray.shutdown()

@@ -13,6 +13,7 @@ from chaos.model.event import (
     FileSaved,
     Inputs,
     LossResolved,
+    NoticeGiven,
     ReportBegun,
     Repositioned,
     StepDone,
@@ -39,13 +40,19 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A report that Ray's controller recorded."""
+    """A report that Ray's controller recorded.
+
+    `of_survivors`: it did not wait for the ranks of a node that was to go
+    (`relax_collectives_on_preemption`). Only rank 0's metrics are then kept:
+    Ray 2.60 does not say whose the others are, and always waits for rank 0.
+    """
 
     number: int
     attempt: int
     epoch: int
     checkpoint: str | None
     metrics: tuple[dict[str, object], ...]
+    of_survivors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +207,14 @@ def _add_controllers(history: History, rows: dict[int, _Rows]) -> None:
     for number, opened in history.of(WorkerGroupStarted):
         row = rows.setdefault(opened.attempt, _Rows())
         row.opened, row.places = number, opened.workers
+    notices = {notice.node_id: number for number, notice in history.of(NoticeGiven)}
     for number, done in history.of(Committed):
-        commit = Commit(number, done.attempt, done.epoch, done.checkpoint, done.metrics)
-        rows.setdefault(done.attempt, _Rows()).commits.append(commit)
+        row = rows.setdefault(done.attempt, _Rows())
+        doomed = any(notices.get(place.node_id, number) < number for place in row.places)
+        fewer = doomed and 0 < len(done.metrics) < len(row.places)
+        metrics = done.metrics[:1] if fewer else done.metrics
+        commit = Commit(number, done.attempt, done.epoch, done.checkpoint, metrics, fewer)
+        row.commits.append(commit)
     for number, decided in history.of(FailureDecided):
         rows.setdefault(decided.attempt, _Rows()).decisions.append(Decision(number, decided))
 

@@ -22,13 +22,16 @@ _DEEDS = {
     "slow_worker": "rank {rank} was slowed down {place}",
     "hang_worker": "rank {rank} hung {place}",
     "poison_step": "rank {rank} met a poisoned step {place}",
+    "exhaust_memory": "rank {rank} took all memory {place} and was killed",
     "kill_node": "{nodes} lost {place}",
     "freeze_node": "the node of rank {rank} stood still for {fault.for_s:g} s {place}",
+    "partition_node": "the node of rank {rank} was cut off for {fault.for_s:g} s {place}",
     "preempt_node": "the node of rank {rank} was given notice {place} and {reclaimed}",
     "withhold_capacity": "idle nodes ({fault.nodes}) were taken away {place}",
     "return_capacity": "new nodes ({fault.nodes}) were added {place}",
     "kill_driver": "the driver was killed {place} and started again",
     "kill_controller": "Ray's controller was killed {place}",
+    "kill_gcs": "the cluster's GCS was killed {place} and started again",
 }
 # What storage did is told in its own words, and where it was armed is left out.
 _IN_STORAGE = {

@@ -38,9 +38,10 @@ from chaos.check.diagnosis import diagnosis
 from chaos.check.headline import headline
 from chaos.check.trial import Trial
 from chaos.model.diagnosis import Resume
+from chaos.model.event import JournalCut
 from chaos.model.history import History
 from chaos.model.plan import Plan
-from chaos.model.scenario import Expect, Validity
+from chaos.model.scenario import Validity
 from chaos.model.verdict import CheckResult, Verdict
 
 
@@ -97,9 +98,9 @@ def judge(plan: Plan, history: History, baseline: History | None = None) -> Verd
     return Verdict(
         validity=validity,
         headline=headline(trial, results, validity),
-        as_expected=_is_expected(plan, validity, results),
-        is_news=_is_news(plan, validity),
-        expectation=_expectation(plan, validity, results),
+        as_expected=_is_expected(trial, validity, results),
+        is_news=_is_news(trial, validity, results),
+        expectation=_expectation(trial, validity, results),
         results=results,
         diagnosis=_diagnosed(trial, results),
     )
@@ -118,10 +119,19 @@ def _diagnosed(trial: Trial, results: tuple[CheckResult, ...]) -> tuple[Resume, 
 
 def _judged(check: Check, trial: Trial) -> CheckResult:
     try:
-        return check.check(trial)
+        return _beyond_doubt(check.check(trial), trial)
     except Exception as error:  # noqa: BLE001 (a check that fails has shown nothing)
         why = f"the check itself failed: {type(error).__name__}: {error}"
         return CheckResult(check=check.NAME, validity="unknown", summary=why, evidence=0)
+
+
+def _beyond_doubt(result: CheckResult, trial: Trial) -> CheckResult:
+    """Make a broken promise a doubt where a journal was lost: what is missing there is unknown."""
+    cut = next((event for _, event in trial.history.of(JournalCut)), None)
+    if cut is None or result.validity != "invalid":
+        return result
+    why = f"{result.summary}; but what {cut.source} wrote last was lost with its node"
+    return result.model_copy(update={"validity": "unknown", "summary": why})
 
 
 def _overall(trial: Trial, results: tuple[CheckResult, ...]) -> Validity:
@@ -133,30 +143,41 @@ def _overall(trial: Trial, results: tuple[CheckResult, ...]) -> Validity:
     return "unknown" if "unknown" in found else "valid"
 
 
-def _first_broken(results: tuple[CheckResult, ...]) -> str | None:
-    return next((result.check for result in results if result.validity == "invalid"), None)
+def _first_broken(results: tuple[CheckResult, ...], besides: tuple[str, ...] = ()) -> str | None:
+    broken = (result.check for result in results if result.validity == "invalid")
+    return next((check for check in broken if check not in besides), None)
 
 
-def _is_expected(plan: Plan, validity: Validity, results: tuple[CheckResult, ...]) -> bool:
-    expect = plan.expect
-    if _shows_no_defect(expect, validity):
+def _is_expected(trial: Trial, validity: Validity, results: tuple[CheckResult, ...]) -> bool:
+    expect = trial.plan.expect
+    if _shows_no_defect(trial, validity, results):
         return True
-    named = expect.check is None or expect.check == _first_broken(results)
+    named = expect.check is None or expect.check == _first_broken(results, expect.besides)
     # A defect that shows although the fault did not happen is not the one that it was to show.
     shown = expect.verdict != "invalid" or _without_grounds(results) is None
     return validity == expect.verdict and named and shown
 
 
-def _shows_no_defect(expect: Expect, validity: Validity) -> bool:
-    return expect.until == "fixed" and validity == "valid"
+def _shows_no_defect(trial: Trial, validity: Validity, results: tuple[CheckResult, ...]) -> bool:
+    """Say whether a defect of Ray's own did not show.
+
+    All is well, or but for other known defects; or `fit()` returned, where
+    the defect was to make it raise.
+    """
+    expect = trial.plan.expect
+    if expect.until != "fixed" or validity == "unknown":
+        return False
+    if expect.outcome == "error" and trial.run.ending.returned is not None:
+        return True
+    return _first_broken(results, expect.besides) is None
 
 
-def _is_news(plan: Plan, validity: Validity) -> bool:
+def _is_news(trial: Trial, validity: Validity, results: tuple[CheckResult, ...]) -> bool:
     """Say whether a defect of Ray's own did not show, although all was done to show it.
 
     On the embedded backend it is none: most of Ray is not there.
     """
-    return plan.backend == "ray" and _shows_no_defect(plan.expect, validity)
+    return trial.plan.backend == "ray" and _shows_no_defect(trial, validity, results)
 
 
 def _without_grounds(results: tuple[CheckResult, ...]) -> CheckResult | None:
@@ -164,14 +185,16 @@ def _without_grounds(results: tuple[CheckResult, ...]) -> CheckResult | None:
     return next((r for r in results if r.check in grounds and r.validity != "valid"), None)
 
 
-def _expectation(plan: Plan, validity: Validity, results: tuple[CheckResult, ...]) -> str:
-    expect = plan.expect
+def _expectation(trial: Trial, validity: Validity, results: tuple[CheckResult, ...]) -> str:
+    expect = trial.plan.expect
     due = expect.verdict + (f", first named by {expect.check}" if expect.check else "")
-    if _shows_no_defect(expect, validity):
+    if _shows_no_defect(trial, validity, results):
         seen = f" (seen in Ray {', '.join(expect.seen_in)})" if expect.seen_in else ""
-        news = "fixed?" if _is_news(plan, validity) else "only a cluster can show the defect"
-        return f"expected {due}{seen}; it is valid: {news}"
-    if _is_expected(plan, validity, results):
+        is_news = _is_news(trial, validity, results)
+        news = "fixed?" if is_news else "only a cluster can show the defect"
+        found = "it is valid" if validity == "valid" else "it did not show"
+        return f"expected {due}{seen}; {found}: {news}"
+    if _is_expected(trial, validity, results):
         return f"{due}, as expected"
     first = _first_broken(results)
     told = f"expected {due}; it is {validity}" + (f", first named by {first}" if first else "")

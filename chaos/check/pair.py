@@ -104,11 +104,12 @@ def metric_pairs(commits: Iterable[Commit], epochs: Mapping[int, Commit]) -> Ite
     nothing: dict[str, object] = {}  # where one of the two has no record of a rank
     for commit in commits:
         due = epochs.get(commit.epoch)
-        records = zip_longest(commit.metrics, due.metrics, fillvalue=nothing) if due else ()
+        theirs = () if due is None else due.metrics[: 1 if commit.of_survivors else None]
+        records = zip_longest(commit.metrics, theirs, fillvalue=nothing) if due else ()
         for rank, (record, counterpart) in enumerate(records):
-            ours, theirs = dict(flat(record)), dict(flat(counterpart))
+            ours, others = dict(flat(record)), dict(flat(counterpart))
             at, seen = (commit.epoch, None, rank), (commit.number, commit.attempt)
-            for name in {**ours, **theirs}:
-                mine, other = ours.get(name), theirs.get(name)
+            for name in {**ours, **others}:
+                mine, other = ours.get(name), others.get(name)
                 if mine is not None or other is not None:
                     yield Pair(*at, name, mine, other, *seen)

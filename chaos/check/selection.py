@@ -58,7 +58,7 @@ def check(trial: Trial) -> CheckResult:
 def _side_by_side(trial: Trial, reference: Course) -> Iterator[tuple[Commit, Commit]]:
     due = {commit.epoch: commit for commit in reference.lineage.commits}
     for commit in trial.run.lineage.commits:
-        if commit.epoch in due:
+        if commit.epoch in due and not commit.of_survivors:
             yield commit, due[commit.epoch]
 
 
@@ -112,12 +112,17 @@ def _numbers_parted_before(trial: Trial, mine: Commit, due: Commit) -> bool:
 
 
 def _kept_alike(trial: Trial, reference: Course) -> Anomaly | bool | None:
-    """Compare the epochs whose checkpoints are left; None where nothing can be said."""
+    """Compare the epochs whose checkpoints are left; None where nothing can be said.
+
+    A job that saves more than its baseline, as at a notice, keeps others than it.
+    """
     ours, theirs = kept_at_the_end(trial.run), kept_at_the_end(reference)
     same_epochs = [c.epoch for c in trial.run.lineage.commits] == [
         c.epoch for c in reference.lineage.commits
     ]
     if ours is None or theirs is None or not same_epochs or parting(trial) is not None:
+        return None
+    if _saved(trial.run) > _saved(reference):
         return None
     mine, due = sorted(ours[1].values()), sorted(theirs[1].values())
     if mine == due:
@@ -126,3 +131,7 @@ def _kept_alike(trial: Trial, reference: Course) -> Anomaly | bool | None:
         message=f"the checkpoints of epochs {mine} were kept, in the baseline those of {due}",
         events=(ours[0],),
     )
+
+
+def _saved(course: Course) -> set[int]:
+    return {commit.epoch for commit in course.lineage.commits if commit.checkpoint is not None}

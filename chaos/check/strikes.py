@@ -20,7 +20,14 @@ Budget: TypeAlias = Literal["failures", "preemptions"]
 EARLY_NS = 1_000_000_000
 # They leave the process alive. Ray 2.60 watches no progress, so that a hang or a long pause ends
 # an attempt only where the job's own time-outs, its peers', or those of a node's health end it.
-SPARING_FAULTS = ("pause_worker", "slow_worker", "hang_worker", "freeze_node")
+SPARING_FAULTS = (
+    "pause_worker",
+    "slow_worker",
+    "hang_worker",
+    "freeze_node",
+    "partition_node",
+    "kill_gcs",
+)
 
 
 @dataclass(frozen=True)

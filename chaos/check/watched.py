@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from chaos.check.attempt import Attempt
 from chaos.check.result import conclude, plural
 from chaos.check.trial import Trial
-from chaos.model.event import FaultInvoked, ObserverFailed, ProbeFailed
+from chaos.model.event import FaultInvoked, JournalCut, ObserverFailed, ProbeFailed
 from chaos.model.verdict import CheckResult
 from chaos.plan.make import NODE_FAULTS
 
@@ -15,7 +15,8 @@ NAME = "watched"
 def check(trial: Trial) -> CheckResult:
     """Require that nothing a check reads is missing from the history.
 
-    Unknown where observer or probe failed, a journal is torn, a rank trained
+    Unknown where observer or probe failed, a journal is torn, or was lost with
+    its node before all of it had come from there, a rank trained
     without having started, steps are missing between two steps, no worker
     group was seen, or the run was left before its end. A worker that we
     killed ourselves may leave a last line unfinished.
@@ -42,6 +43,11 @@ def failures(trial: Trial) -> Iterator[str]:
         yield f"the observer failed in {failed.where}: {failed.error}"
     for _, lost in trial.history.of(ProbeFailed):
         yield f"the probe of rank {lost.rank} failed in {lost.where}: {lost.error}"
+    for _, cut in trial.history.of(JournalCut):
+        yield (
+            f"what {cut.source} wrote last is unknown: node {cut.node_id[:8]} was lost with it "
+            "before it had come from there"
+        )
 
 
 def _torn(trial: Trial) -> Iterator[str]:

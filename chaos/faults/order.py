@@ -42,4 +42,12 @@ class Hang:
     token: str = field(default_factory=_token)
 
 
-Order: TypeAlias = Raise | Slow | Hang
+@dataclass(frozen=True)
+class Exhaust:
+    """Take so many bytes of memory, and go no further."""
+
+    bytes: int
+    token: str = field(default_factory=_token)
+
+
+Order: TypeAlias = Raise | Slow | Hang | Exhaust

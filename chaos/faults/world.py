@@ -9,6 +9,10 @@ from chaos.faults.order import Order
 Status: TypeAlias = Literal["ok", "fail", "info"]
 
 
+class RefusedError(Exception):
+    """The world does not do this harm, to this target: nothing was done, and the text says why."""
+
+
 @dataclass(frozen=True)
 class Victim:
     """Who is struck, resolved at the moment the gate was reached; `op` is the op that strikes."""
@@ -55,7 +59,8 @@ class World(Protocol):
     """The means of doing harm. A backend provides them; faults choose among them.
 
     Every method may raise `ProcessLookupError` where its target is already
-    gone: harm to the dead is not harm done.
+    gone: harm to the dead is not harm done; and `RefusedError` where the harm
+    cannot, or must not, be done there.
     """
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
@@ -63,6 +68,12 @@ class World(Protocol):
 
     def end_worker_actor(self, victim: Victim) -> None:
         """End the victim's actor through the framework, as an operator would."""
+
+    def free_memory(self) -> int:
+        """Give how many bytes of memory are free, of the machine or of its container."""
+
+    def blame_memory(self, victim: Victim) -> None:
+        """Have the victim's end, when it comes, read as one by Ray's memory monitor."""
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
         """Wait until the victim's process has ended, and say whether it has."""
@@ -100,6 +111,15 @@ class World(Protocol):
     def thaw_node(self, node_id: str) -> None:
         """Let a frozen node's processes go on; those that have ended are left out."""
 
+    def cut_off_node(self, node_id: str, *, for_s: float) -> None:
+        """Take a node's network down; it comes back by itself after `for_s`."""
+
+    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+        """Wait until a node's address does not answer, and say whether it does not."""
+
+    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+        """Wait until a node's address answers again, and say whether it does."""
+
     def idle_nodes(self) -> list[str]:
         """Give the nodes that are alive, hold no worker and were not announced to go."""
 
@@ -111,6 +131,12 @@ class World(Protocol):
 
     def end_controller(self) -> int:
         """Kill Ray Train's controller, and wait for its end; gives its pid."""
+
+    def end_gcs(self) -> int:
+        """Kill the cluster's control service, and wait for its end; gives its pid."""
+
+    def start_gcs(self, *, within_s: float) -> int | None:
+        """Start it again with what it had stored; gives its pid once it answers, None if late."""
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Wait until the cluster itself counts the node as dead, and say whether it does."""

@@ -17,6 +17,7 @@ from chaos.model.events.driver import (
 from chaos.model.events.harness import (
     DeadlinePassed,
     DriverExited,
+    JournalCut,
     JournalOpened,
     Leftover,
     LeftoversSearched,
@@ -79,6 +80,7 @@ AnyEvent: TypeAlias = (
     | StackTaken
     | LeftoversSearched
     | Leftover
+    | JournalCut
     | RunEnded
     | FitCalled
     | FitReturned
@@ -142,6 +144,7 @@ __all__ = [
     "GateReached",
     "GateReleased",
     "Inputs",
+    "JournalCut",
     "JournalOpened",
     "Leftover",
     "LeftoversSearched",

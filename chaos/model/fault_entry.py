@@ -7,13 +7,16 @@ from pydantic import model_validator
 from chaos.faults.corrupt_snapshot import CorruptSnapshot
 from chaos.faults.delayed_visibility import DelayedVisibility
 from chaos.faults.disk_full import DiskFull
+from chaos.faults.exhaust_memory import ExhaustMemory
 from chaos.faults.fail_upload import FailUpload
 from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.hang_worker import HangWorker
 from chaos.faults.kill_controller import KillController
 from chaos.faults.kill_driver import KillDriver
+from chaos.faults.kill_gcs import KillGcs
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
+from chaos.faults.partition_node import PartitionNode
 from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.poison_step import PoisonStep
 from chaos.faults.preempt_node import PreemptNode
@@ -27,11 +30,11 @@ from chaos.model.trigger import AtState, AtTime, Trigger, only_attempt
 from chaos.record import Record
 
 WorkerFault: TypeAlias = (
-    KillWorker | RaiseInWorker | PauseWorker | SlowWorker | HangWorker | PoisonStep
+    KillWorker | RaiseInWorker | PauseWorker | SlowWorker | HangWorker | PoisonStep | ExhaustMemory
 )
-NodeFault: TypeAlias = KillNode | FreezeNode | PreemptNode
+NodeFault: TypeAlias = KillNode | FreezeNode | PartitionNode | PreemptNode
 CapacityFault: TypeAlias = WithholdCapacity | ReturnCapacity
-ControlFault: TypeAlias = KillDriver | KillController
+ControlFault: TypeAlias = KillDriver | KillController | KillGcs
 StorageFault: TypeAlias = (
     FailUpload | SlowUpload | TornCheckpoint | DiskFull | DelayedVisibility | CorruptSnapshot
 )
@@ -48,13 +51,16 @@ class FaultEntry(Record):
     slow_worker: SlowWorker | None = None
     hang_worker: HangWorker | None = None
     poison_step: PoisonStep | None = None
+    exhaust_memory: ExhaustMemory | None = None
     kill_node: KillNode | None = None
     freeze_node: FreezeNode | None = None
+    partition_node: PartitionNode | None = None
     preempt_node: PreemptNode | None = None
     withhold_capacity: WithholdCapacity | None = None
     return_capacity: ReturnCapacity | None = None
     kill_driver: KillDriver | None = None
     kill_controller: KillController | None = None
+    kill_gcs: KillGcs | None = None
     fail_upload: FailUpload | None = None
     slow_upload: SlowUpload | None = None
     torn_checkpoint: TornCheckpoint | None = None
@@ -107,8 +113,8 @@ class FaultEntry(Record):
 
     @property
     def lets_go_first(self) -> bool:
-        """Whether training goes on before the harm is done."""
-        return isinstance(self.fault, PreemptNode | WithholdCapacity | ReturnCapacity)
+        """Whether training goes on before the strike is over."""
+        return isinstance(self.fault, PreemptNode | WithholdCapacity | ReturnCapacity | KillGcs)
 
     def may_strike(self, attempt: int) -> bool:
         """Say whether the fault is meant for an attempt."""
@@ -129,5 +135,5 @@ class FaultEntry(Record):
 
 
 # What a worker that is held at its place is told to do to itself.
-BY_ITSELF = ("raise_in_worker", "slow_worker", "hang_worker", "poison_step")
+BY_ITSELF = ("raise_in_worker", "slow_worker", "hang_worker", "poison_step", "exhaust_memory")
 FAULTS = tuple(name for name in FaultEntry.model_fields if name != "at")

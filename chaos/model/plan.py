@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.scenario import Expect, Job, Limits, Watch
@@ -23,10 +23,18 @@ class Op(FaultEntry):
 
 
 class Shape(Record):
-    """The cluster a plan needs; runs whose shapes are equal share one cluster."""
+    """The cluster a plan needs; runs whose shapes are equal share one cluster.
+
+    With `address`, one that chaos did not start: it has the nodes that it has.
+    """
 
     nodes: PositiveInt
     cpus_per_node: PositiveInt
+    keeps_gcs: bool = Field(
+        default=False, description="its control service can be started again with what it knew"
+    )
+    address: str | None = None
+    storage: str | None = None
 
 
 class Plan(Record):

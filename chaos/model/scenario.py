@@ -3,9 +3,10 @@
 The YAML is these records, spelled out; `chaos schema` prints their JSON Schema.
 """
 
+from keyword import iskeyword
 from typing import Any, Literal, Self, TypeAlias
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.leeway import Bound, Charges, Tolerance
@@ -90,13 +91,33 @@ class Job(Record):
 
 
 class ClusterShape(Record):
-    """The nodes that can hold workers; the head, beside them, never does."""
+    """The nodes that can hold workers; the head, beside them, never does.
+
+    With `address`, a cluster that runs already: chaos starts and ends no node of it.
+    """
 
     nodes: PositiveInt | None = Field(
         default=None,
         description="left out: what the workers need, and a spare for each node that is lost",
     )
     cpus_per_node: PositiveInt = 1
+    address: str | None = Field(
+        default=None,
+        pattern=r"^[^\s:/]+:[0-9]+$",
+        description="host:port of a Ray cluster that chaos did not start; `--address` wins over "
+        "it, and nothing happens there without `--allow-faults-on` with the same address",
+    )
+    storage: str | None = Field(
+        default=None,
+        description="with `address`: a folder or URI that every node reaches, for the job's "
+        "checkpoints; needed where the nodes do not share a file system with chaos",
+    )
+
+    @model_validator(mode="after")
+    def _stores_elsewhere_only_on_a_cluster_that_runs(self) -> Self:
+        if self.storage is not None and self.address is None:
+            raise ValueError("cluster.storage goes with cluster.address")
+        return self
 
 
 class Expect(Record):
@@ -105,6 +126,10 @@ class Expect(Record):
     verdict: Validity = "valid"
     check: str | None = Field(
         default=None, description="with `verdict: invalid`: the check that must name the defect"
+    )
+    besides: tuple[str, ...] = Field(
+        default=(),
+        description="with `check`: the checks that may be broken as well, by other known defects",
     )
     until: Literal["fixed"] | None = Field(
         default=None,
@@ -171,6 +196,8 @@ class Expect(Record):
     def _names_a_check_only_for_a_defect(self) -> Self:
         if self.check is not None and self.verdict != "invalid":
             raise ValueError("expect.check goes with `verdict: invalid`")
+        if self.besides and self.check is None:
+            raise ValueError("expect.besides goes with expect.check")
         if self.until is not None and self.verdict != "invalid":
             raise ValueError("expect.until goes with `verdict: invalid`")
         if self.seen_in and self.until is None:
@@ -216,9 +243,20 @@ class Scenario(Record):
     """One file `*.chaos.yaml`."""
 
     scenario: str = Field(min_length=1, description="what it shows, in a sentence")
+    marks: tuple[str, ...] = Field(
+        default=(), description="marks of pytest's, for `pytest -m` (slow, gpu, skip, xfail, …)"
+    )
     job: Job
     cluster: ClusterShape = ClusterShape()
     faults: tuple[FaultEntry, ...] = ()
     expect: Expect = Expect()
     watch: Watch = Watch()
     limits: Limits = Limits()
+
+    @field_validator("marks")
+    @classmethod
+    def _are_names(cls, marks: tuple[str, ...]) -> tuple[str, ...]:
+        for mark in marks:
+            if not mark.isidentifier() or mark.startswith("_") or iskeyword(mark):
+                raise ValueError(f"a mark must be a name such as slow, got {mark!r}")
+        return marks

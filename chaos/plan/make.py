@@ -10,7 +10,7 @@ from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import Trigger
 
-NODE_FAULTS = ("kill_node", "preempt_node", "freeze_node")
+NODE_FAULTS = ("kill_node", "preempt_node", "freeze_node", "partition_node")
 
 _SUFFIX = re.compile(r"(\.chaos)?\.ya?ml$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -36,7 +36,13 @@ def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
         seed=seed,
         cwd=normpath(cwd),
         job=_located(job, folder=place.parent),
-        shape=Shape(nodes=nodes, cpus_per_node=cluster.cpus_per_node),
+        shape=Shape(
+            nodes=nodes,
+            cpus_per_node=cluster.cpus_per_node,
+            keeps_gcs=any(entry.kill_gcs for entry in scenario.faults),
+            address=cluster.address,
+            storage=cluster.storage,
+        ),
         ops=_ops(scenario.faults, workers=job.workers, seed=seed),
         expect=scenario.expect,
         watch=scenario.watch,

@@ -55,7 +55,8 @@ def _case(row: SuiteRow) -> ET.Element:
     return case
 
 
-def _properties(row: SuiteRow) -> ET.Element:
+def properties(row: SuiteRow) -> dict[str, str]:
+    """Give what a test case carries beside its verdict; what is not known is left out."""
     values = {
         "verdict": row.verdict.validity if row.verdict else None,
         "expectation": row.verdict.expectation if row.verdict else None,
@@ -67,11 +68,14 @@ def _properties(row: SuiteRow) -> ET.Element:
         "run_directory": row.directory,
         **{f"version.{key}": value for key, value in row.versions.items()},
     }
-    properties = ET.Element("properties")
-    for key, value in values.items():
-        if value is not None:
-            ET.SubElement(properties, "property", name=_clean(key), value=_clean(str(value)))
-    return properties
+    return {key: _clean(str(value)) for key, value in values.items() if value is not None}
+
+
+def _properties(row: SuiteRow) -> ET.Element:
+    element = ET.Element("properties")
+    for key, value in properties(row).items():
+        ET.SubElement(element, "property", name=_clean(key), value=value)
+    return element
 
 
 def _add(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None:

@@ -14,6 +14,7 @@ Watched: TypeAlias = (
     | ev.StackTaken
     | ev.LeftoversSearched
     | ev.Leftover
+    | ev.JournalCut
     | ev.RunEnded
 )
 Driven: TypeAlias = ev.FitCalled | ev.FitReturned | ev.FitRaised | ev.ScriptRaised
@@ -82,12 +83,14 @@ def _of_the_harness(event: Watched) -> str:
     return text
 
 
-def _of_the_end(event: ev.LeftoversSearched | ev.Leftover | ev.RunEnded) -> str:
+def _of_the_end(event: ev.LeftoversSearched | ev.Leftover | ev.JournalCut | ev.RunEnded) -> str:
     match event:
         case ev.LeftoversSearched():
             text = f"leftovers searched among {', '.join(event.places) or 'nothing'}"
         case ev.Leftover():
             text = f"left behind: {event.kind.replace('_', ' ')} {event.what}"
+        case ev.JournalCut():
+            text = f"what {event.source} wrote last was lost with node {event.node_id[:8]}"
         case ev.RunEnded():
             text = "run interrupted" if event.interrupted else "run ended"
         case _:

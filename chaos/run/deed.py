@@ -1,6 +1,6 @@
 """Carrying out a fault, and undoing it where it can be undone."""
 
-from chaos.faults.world import Healed, Outcome, Release, Victim, World
+from chaos.faults.world import Healed, Outcome, RefusedError, Release, Victim, World
 from chaos.model.fault_entry import Fault
 
 
@@ -8,6 +8,8 @@ def carried_out(fault: Fault, world: World, victim: Victim, release: Release) ->
     """Have a fault do its harm; whatever goes wrong is an outcome too."""
     try:
         return fault.strike(world, victim, release)
+    except RefusedError as error:
+        return Outcome("fail", f"refused: {error}")
     except ProcessLookupError as error:
         return Outcome("fail", f"the target was already gone: {error}")
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the harm is uncertain

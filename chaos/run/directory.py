@@ -10,6 +10,7 @@ storage-faults/  which faults storage was armed with, and what it did
 """
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,12 @@ class RunDirectory:
     def storage_faults(self) -> Path:
         """Which faults the run's storage was armed with, and what it did."""
         return self.path / "storage-faults"
+
+    def remove_storage(self) -> None:
+        """Remove the checkpoints, where they are in a folder that chaos has made."""
+        shutil.rmtree(self.storage.resolve(), ignore_errors=True)
+        if self.storage.is_symlink():
+            self.storage.unlink()
 
     def save_history(self, history: History, *, name: str = HISTORY) -> None:
         """Write a merged history."""
@@ -137,8 +144,9 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
         directory.saves.mkdir()
         directory.write("plan.json", plan.model_dump_json(indent=2))
         directory.write("env.json", json.dumps(env, indent=2))
-        if Path(plan.file).is_file():
-            directory.write("scenario.yaml", Path(plan.file).read_text(encoding="utf-8"))
+        file = Path(plan.file)
+        if file.suffix != ".py" and file.is_file():  # what Python wrote is in the plan
+            directory.write("scenario.yaml", file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
             f"cannot write there: {error.strerror}",

@@ -7,6 +7,7 @@ from chaos.faults.world import Victim
 from chaos.model.event import FailureDecided
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock, seconds_since
+from chaos.run.free_memory import free_bytes
 
 POLL_S = 0.005
 
@@ -55,6 +56,10 @@ class RunWorld:
         self._await(lambda: victim.attempt in self._failures, within_s)
         event = self._failures.get(victim.attempt)
         return None if event is None else event.errors
+
+    def free_memory(self) -> int:
+        """Give how many bytes of memory are free, of this machine or of its container."""
+        return free_bytes()
 
     def has_obeyed(self, order: Order, *, within_s: float) -> bool:
         """Wait until a worker says that it does as it was told."""

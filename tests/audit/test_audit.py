@@ -19,7 +19,7 @@ from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.run.directory import RunDirectory
-from chaos.scenario.load import load_scenario
+from chaos.scenario_file.load import load_scenario
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum, misses_the_strike
 from tests.check.story import Story
 from tests.check.test_band import noisy

@@ -7,7 +7,7 @@ from chaos.audit.extent import Extent
 from chaos.audit.places import kill_map
 from chaos.audit.plans import plans
 from chaos.audit.repro import repro_text
-from chaos.scenario.load import load_scenario
+from chaos.scenario_file.load import load_scenario
 from tests.audit.test_places import extent_of
 
 

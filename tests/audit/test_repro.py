@@ -16,7 +16,7 @@ from chaos.audit.repro import repro_text
 from chaos.errors import UsageError
 from chaos.model.plan import Plan
 from chaos.plan.make import make_plan
-from chaos.scenario.load import load_scenario
+from chaos.scenario_file.load import load_scenario
 from tests.audit.test_places import extent_of
 
 EXTENT = extent_of(epochs=4, steps=5)

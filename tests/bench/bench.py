@@ -37,6 +37,10 @@ from chaos.model.event import FaultEnded, StepDone, WatchCost
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.scenario import Watch
+from chaos.preflight.change import changed
+from chaos.preflight.presets import preset
+from chaos.preflight.rules.sound import sound_question
+from chaos.preflight.simulate import simulate
 from chaos.run.clock import SystemClock
 from chaos.run.directory import create
 from chaos.run.journal import Journal, read_history
@@ -55,6 +59,7 @@ SAMPLE = 20
 SIDE_SAMPLE = 60
 RAY_SAMPLE = 3
 EPOCHS, EPOCH_STEPS = 40, 23
+FORECASTS = 10_000
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -286,8 +291,35 @@ def probe(folder: Path) -> None:
             )
 
 
+def forecasts(folder: Path) -> None:
+    """Simulate 10,000 runs of thirty days of a 64-node job on three markets."""
+    del folder
+    base = changed(
+        sound_question(),
+        {
+            "job.nodes": 64,
+            "job.min_nodes": None,
+            "job.spare_nodes": 4,
+            "job.steps": 10_000_000,
+            "job.checkpoint_every_steps": 300,
+            "settings.max_failures": -1,
+        },
+    )
+    for name in ("calm-500h", "unannounced-16h", "bathtub-24h-cap"):
+        question = changed(base, {"market": preset(name).model_dump(mode="json")})
+        call = partial(simulate, question, runs=FORECASTS, seed=0, horizon_s=30 * 86_400)
+        seconds, outcomes = timed(call)
+        changes = float(outcomes.restarts.mean())
+        print(
+            f"forecast on {name}: {FORECASTS} x 30 days, 64 nodes, "
+            f"{changes:.0f} restarts each   {seconds:.1f} s"
+        )
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    print(f"memory of each process at its peak, torch and all: {peak:.0f} MiB")
+
+
 def main() -> None:
-    parts: list[Callable[[Path], None]] = [exhaustive, against_a_warm_cluster, probe]
+    parts: list[Callable[[Path], None]] = [forecasts, exhaustive, against_a_warm_cluster, probe]
     chosen = set(sys.argv[1:])
     for part in parts:
         if chosen and part.__name__ not in chosen:

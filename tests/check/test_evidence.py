@@ -164,6 +164,7 @@ def test_a_run_seen_from_beginning_to_end_is_watched() -> None:
 
 OBSERVER = ev.ObserverFailed(where="after_report", error="KeyError: 'x'")
 PROBE = ev.ProbeFailed(attempt=0, rank=1, where="on_step", error="OSError")
+CUT = ev.JournalCut(source="worker-9", node_id="0123456789ab")
 
 
 @pytest.mark.parametrize(
@@ -171,6 +172,7 @@ PROBE = ev.ProbeFailed(attempt=0, rank=1, where="on_step", error="OSError")
     [
         (told(KILLED.history(), OBSERVER), "the observer failed in after_report"),
         (told(KILLED.history(), PROBE), "the probe of rank 1 failed in on_step"),
+        (told(KILLED.history(), CUT), "what worker-9 wrote last is unknown: node 01234567"),
         (without(KILLED.history(), ev.RunEnded), "the end of the run was not recorded"),
         (changed(KILLED.history(), ev.RunEnded, interrupted=True), "was interrupted"),
         (without(KILLED.history(), ev.WorkerGroupStarted), "no worker group was seen"),
@@ -215,3 +217,18 @@ def test_all_workers_of_a_lost_node_may_leave_their_last_line_unfinished() -> No
 @pytest.mark.parametrize("source", ["worker-1000", "controller-9", "chaos"])
 def test_a_torn_journal_of_a_process_that_nobody_struck_is_unknown(source: str) -> None:
     assert source in result_on("watched", KILLED, torn(KILLED, source)).summary
+
+
+def test_what_a_lost_node_had_not_sent_is_neither_lost_work_nor_a_missing_step() -> None:
+    def of_epoch_1(event: ev.StepDone) -> bool:
+        return event.epoch == 1
+
+    holed = without(KILLED.history(), ev.StepDone, of_epoch_1)
+    before = verdict_on(KILLED, holed)
+
+    verdict = verdict_on(KILLED, told(holed, CUT))
+
+    assert "invalid" in {result.validity for result in before.results}
+    assert verdict.validity == "unknown"
+    assert "invalid" not in {result.validity for result in verdict.results}
+    assert any("but what worker-9 wrote last was lost" in r.summary for r in verdict.results)

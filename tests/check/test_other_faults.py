@@ -144,6 +144,31 @@ def test_a_defect_of_rays_own_is_news_once_it_is_gone() -> None:
     assert (shown.as_expected, shown.is_news) == (True, False)
 
 
+def test_a_defect_is_looked_for_besides_another_known_one() -> None:
+    guilty = changed(STRUCK.history(), ev.FailureDecided, charged="preemptions")
+    left = ev.Leftover(kind="actor", what="PlacementGroupCleaner, pid 1")
+    due: dict[str, Any] = {"verdict": "invalid", "check": "retry-budget", "until": "fixed"}
+    alone, beside = STRUCK.plan(**due), STRUCK.plan(**due, besides=("leftovers",))
+
+    both = told(guilty, left, before=ev.LeftoversSearched)
+    other = told(STRUCK.history(), left, before=ev.LeftoversSearched)
+
+    assert not judge(alone, both, STRUCK.baseline()).as_expected
+    assert judge(beside, both, STRUCK.baseline()).as_expected
+    fixed = judge(beside, other, STRUCK.baseline())
+    assert (fixed.validity, fixed.as_expected, fixed.is_news) == ("invalid", True, True)
+    assert fixed.expectation.endswith("it did not show: fixed?")
+
+
+def test_a_job_that_returns_where_a_defect_was_to_make_it_raise_is_news() -> None:
+    plan = STRUCK.plan(verdict="invalid", check="checkpoints", until="fixed", outcome="error")
+    spoilt = changed(STRUCK.history(), ev.FailureDecided, charged="preemptions")
+
+    verdict = judge(plan, spoilt, STRUCK.baseline())
+
+    assert (verdict.validity, verdict.as_expected, verdict.is_news) == ("invalid", True, True)
+
+
 def test_a_defect_that_the_embedded_backend_does_not_show_is_no_news() -> None:
     plan = STRUCK.plan(verdict="invalid", until="fixed").model_copy(update={"backend": "fork"})
 

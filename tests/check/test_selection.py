@@ -160,3 +160,22 @@ def test_a_job_that_chooses_nothing_owes_nothing() -> None:
 
     assert (result.validity, result.evidence) == ("valid", 0)
     assert result_on("selection", plain, alone=True).validity == "unknown"
+
+
+def unsaved(history: History) -> History:
+    """Tell that the report before the last carried no checkpoint."""
+    last = max(event.epoch for _, event in history.of(ev.Committed))
+    return changed(history, ev.Committed, lambda e: e.epoch == last - 1, checkpoint=None)
+
+
+def test_a_job_that_saves_at_a_notice_as_well_keeps_other_checkpoints_than_its_baseline() -> None:
+    result = selection(KILLED.history(), unsaved(KILLED.baseline()))
+
+    assert (result.validity, result.evidence) == ("valid", 0)
+
+
+def test_a_job_that_saves_less_than_its_baseline_is_found_by_what_it_keeps() -> None:
+    result = selection(unsaved(KILLED.history()), KILLED.baseline())
+
+    assert result.validity == "invalid"
+    assert "were kept, in the baseline those of" in result.summary

@@ -251,3 +251,23 @@ def test_curves_can_be_drawn_without_a_baseline_and_without_losses() -> None:
     assert curves(trial).run[0].loss is None
     assert curves(alone, rank=1).run[0].loss is None
     assert curves(alone).baseline == ()
+
+
+def of_rank_0(story: Story, epoch: int) -> History:
+    """Tell that Ray recorded one report on rank 0's word alone."""
+    return changed(
+        story.history(),
+        ev.Committed,
+        lambda e: e.epoch == epoch,
+        metrics=lambda e: ({**e.metrics[0]},),
+    )
+
+
+def test_a_report_that_did_not_wait_for_a_doomed_rank_is_compared_with_rank_0s() -> None:
+    noticed = Story((Strike(1, 2, 1, kind="preempt_node", drift=9),))
+    alone = of_rank_0(noticed, 1)
+    other = changed(alone, ev.Committed, lambda e: e.epoch == 1, metrics=({"accuracy": 9.0},))
+
+    assert verdict_on(noticed, alone).validity == "valid"
+    assert result_on("trajectory", noticed, other).validity == "invalid"
+    assert result_on("trajectory", KILLED, of_rank_0(KILLED, 2)).validity == "invalid"

@@ -76,3 +76,64 @@ def test_a_check_that_does_not_exist_is_refused_before_anything_starts(
 
     assert code_of(monkeypatch, "run", str(file)) == 3
     assert "x.chaos.yaml:5: there is no check 'trajektory'" in capsys.readouterr().err
+
+
+def scenario_in(folder: Path, cluster: str = "") -> Path:
+    file = folder / "x.chaos.yaml"
+    file.write_text(
+        "scenario: s\njob: {script: x.py, workers: 1}\nfaults:\n"
+        f"  - at: {{epoch: 1, step: 1}}\n    kill_worker: {{}}\n{cluster}"
+    )
+    (folder / "x.py").write_text("")
+    return file
+
+
+def test_nothing_happens_to_another_cluster_that_was_not_named_twice(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = scenario_in(tmp_path)
+
+    assert code_of(monkeypatch, "run", str(file), "--address", "10.9.9.9:6379") == 3
+    said = capsys.readouterr().err
+    assert "chaos did not start the cluster at 10.9.9.9:6379" in said
+    assert "`--allow-faults-on 10.9.9.9:6379` allows them" in said
+
+
+def test_an_address_on_the_command_line_wins_over_the_files(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = scenario_in(tmp_path, 'cluster: {address: "10.1.1.1:6379"}\n')
+    words = ["--address", "10.9.9.9:6379", "--allow-faults-on", "10.1.1.1:6379"]
+
+    assert code_of(monkeypatch, "run", str(file), *words) == 3
+    said = capsys.readouterr().err
+    assert "allowed on 10.1.1.1:6379, and the scenario's cluster is 10.9.9.9:6379" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--address", "auto"], "--address auto is no address"),
+        (["--address", "ray://h:1"], "is no address"),
+        (["--storage", "/mnt"], "--storage goes with --address"),
+        (["--address", "h:1", "--backend", "fork"], "--address goes with `--backend ray`"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    words: list[str],
+    problem: str,
+) -> None:
+    assert code_of(monkeypatch, "run", str(scenario_in(tmp_path)), *words) == 3
+    assert problem in capsys.readouterr().err
+
+
+def test_a_dry_run_of_a_cluster_that_does_not_answer_is_the_callers_to_put_right(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["--address", "127.0.0.1:1", "--dry-run"]
+
+    assert code_of(monkeypatch, "run", str(scenario_in(tmp_path)), *words) == 3
+    assert "no Ray cluster answers at 127.0.0.1:1" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from chaos.faults.kill_controller import KillController
 from chaos.faults.kill_driver import KillDriver
+from chaos.faults.kill_gcs import KillGcs
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.faults.withhold_capacity import WithholdCapacity
 from chaos.faults.world import Outcome
@@ -71,3 +72,18 @@ def test_a_worker_that_outlives_its_driver_leaves_a_doubt(strike: Strike, world:
 def test_a_controller_is_gone_when_its_workers_are(strike: Strike, world: FakeWorld) -> None:
     assert strike(KillController()).status == "ok"
     assert world.done == ["end controller"]
+
+
+def test_training_goes_on_while_the_gcs_is_down(strike: Strike, world: FakeWorld) -> None:
+    assert strike(KillGcs(down_s=2)) == Outcome(
+        "ok", "GCS 57 is gone, and GCS 58 answers in its place"
+    )
+    assert world.done == ["end GCS", "release", "2 s pass", "start GCS"]
+
+
+def test_a_gcs_that_does_not_come_back_leaves_the_harm_in_doubt(
+    strike: Strike, world: FakeWorld
+) -> None:
+    world.hardy = True
+
+    assert strike(KillGcs()).status == "info"

@@ -3,9 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
+from chaos.faults.exhaust_memory import ExhaustMemory
 from chaos.faults.hang_worker import HangWorker
 from chaos.faults.kill_worker import KillWorker
-from chaos.faults.order import Hang, Raise, Slow
+from chaos.faults.order import Exhaust, Hang, Raise, Slow
 from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.poison_step import PoisonStep
 from chaos.faults.raise_in_worker import RaiseInWorker
@@ -148,3 +149,42 @@ def test_what_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=why):
         kind.model_validate(settings)
+
+
+def test_a_worker_that_holds_its_memory_is_killed(release: Release) -> None:
+    world = FakeWorld()
+
+    outcome = ExhaustMemory(bytes=2**21).strike(world, RANK_1, release)
+
+    assert [order.bytes for order in release.orders if isinstance(order, Exhaust)] == [2**21]
+    assert world.done == ["SIGKILL 71"]
+    assert (outcome.status, outcome.detail) == (
+        "ok",
+        "pid 71 of rank 1 held 2 MiB more, and is gone",
+    )
+
+
+def test_the_memory_monitor_is_blamed_before_the_worker_ends(release: Release) -> None:
+    world = FakeWorld()
+
+    ExhaustMemory(bytes=2**21, by="raylet").strike(world, RANK_1, release)
+
+    assert world.done == ["blame memory for 71", "SIGKILL 71"]
+
+
+def test_memory_is_not_taken_where_the_machine_might_run_out(release: Release) -> None:
+    world = FakeWorld(free=2**22 - 1)
+
+    outcome = ExhaustMemory(bytes=2**21).strike(world, RANK_1, release)
+
+    assert (outcome.status, world.done, release.orders) == ("fail", [], [])
+
+
+def test_a_worker_that_did_not_take_its_memory_leaves_the_harm_in_doubt(release: Release) -> None:
+    outcome = ExhaustMemory(bytes=2**21).strike(FakeWorld(obeys=False), RANK_1, release)
+
+    assert outcome.status == "info"
+
+
+def test_a_worker_that_survives_its_memory_was_not_harmed(release: Release) -> None:
+    assert ExhaustMemory(bytes=1).strike(FakeWorld(ends=()), RANK_1, release).status == "fail"

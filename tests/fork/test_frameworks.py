@@ -9,7 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from chaos.backends.fork.backend import ForkBackend
+from chaos.harness import Harness
+from chaos.run.clock import SystemClock
 from tests.fork.conftest import ROOT
 
 SCENARIOS = sorted((ROOT / "scenarios/frameworks").glob("*.chaos.yaml"))
@@ -55,6 +59,12 @@ def chaos(*words: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.fixture(scope="module")
+def harness(backend: ForkBackend, tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    reports = tmp_path_factory.mktemp("frameworks")
+    return Harness(reports, Console(quiet=True), ROOT, backend, SystemClock())
+
+
 @pytest.mark.parametrize(
     "file",
     [
@@ -65,12 +75,12 @@ def chaos(*words: str | Path) -> subprocess.CompletedProcess[str]:
         if not name_of(file).startswith("ray_data")  # which the embedded backend does not have
     ],
 )
-def test_a_framework_comes_out_as_its_scenario_expects(file: Path, tmp_path: Path) -> None:
+def test_a_framework_comes_out_as_its_scenario_expects(file: Path, harness: Harness) -> None:
     need(name_of(file))
 
-    ran = chaos("run", file, "--backend", "fork", "--reports", tmp_path)
+    (row,) = harness.run_suite([file], seed=0, backend="fork")
 
-    assert ran.returncode == 0, ran.stdout
+    assert row.standing == "expected", row.error or (row.verdict and row.verdict.headline)
 
 
 @pytest.mark.nightly

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from chaos.backends.fork.memory import largest, used_share
+from chaos.run.free_memory import free_bytes
 
 GIB = 2**30
 
@@ -31,3 +32,10 @@ def test_a_container_without_a_limit_is_as_full_as_its_machine(tmp_path: Path) -
 
 def test_no_process_is_the_largest_of_none() -> None:
     assert largest([]) is None
+
+
+def test_a_container_has_what_its_limit_leaves_and_its_file_cache(tmp_path: Path) -> None:
+    small = cgroup(tmp_path, limit=str(2 * 2**20), current=2 * 2**20, inactive=2**19)
+    assert free_bytes(small) == 2**19
+
+    assert free_bytes(tmp_path / "nowhere") > 0

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from chaos.faults.freeze_node import FreezeNode
-from chaos.faults.kill_controller import KillController
 from chaos.faults.kill_driver import KillDriver
 from chaos.faults.kill_node import KillNode
 from chaos.faults.preempt_node import PreemptNode
@@ -34,13 +33,6 @@ def test_a_driver_that_is_killed_is_started_again_and_resumes(run: RunJob) -> No
     assert [e.code for _, e in judged.history.of(DriverExited)] == [-9, 0]
     started = [(e.attempt, e.epoch) for _, e in judged.history.of(WorkerStarted)]
     assert started == [(0, 0), (1, 1), (2, 1), (3, 2)]
-
-
-def test_a_controller_that_is_no_process_cannot_be_killed(run: RunJob) -> None:
-    judged = run(ops=(at(1, 2, kill_controller=KillController()),))
-
-    assert judged.verdict.validity == "unknown"
-    assert "lives in the driver" in judged.verdict.headline
 
 
 def test_a_node_that_stands_still_for_a_moment_is_a_pause(run: RunJob) -> None:

@@ -63,15 +63,6 @@ def test_ranks_raise_together_at_one_step(run: RunJob) -> None:
     assert {rank: step for rank, step in last} == {0: 2, 1: 2}  # noqa: C416 - the last one wins
 
 
-def test_an_exception_that_the_job_catches_has_not_landed(run: RunJob) -> None:
-    fault = FaultEntry(at=AT, raise_in_worker=RaiseInWorker())
-
-    judged = run(script=STUBBORN, ops=(fault,))
-
-    assert judged.verdict.validity == "unknown"
-    assert "was the exception caught?" in judged.verdict.results[0].summary
-
-
 def test_an_exception_can_be_kept_for_a_later_attempt(run: RunJob) -> None:
     faults = (
         FaultEntry(at=AtStep(epoch=1, step=3, rank=0), kill_worker=KillWorker()),
@@ -126,30 +117,12 @@ def test_a_straggler_comes_out_the_same(run: RunJob) -> None:
     assert judged.verdict.validity == "valid", judged.verdict.headline
 
 
-def test_a_worker_that_makes_no_further_step_was_not_slowed(run: RunJob) -> None:
-    last = AtStep(epoch=2, step=4, rank=0)
-
-    judged = run(ops=(FaultEntry(at=last, slow_worker=SlowWorker(delay_s=0.01)),))
-
-    assert judged.verdict.validity == "unknown"
-    assert "made no step that could be delayed" in judged.verdict.results[0].summary
-
-
 def test_a_hang_is_noticed_by_nobody_until_the_limit(run: RunJob) -> None:
     judged = run(run_s=4.0, ops=(FaultEntry(at=AT, hang_worker=HangWorker()),))
 
     assert ended(judged) == [("ok", "rank 0 hangs in Python")]
     assert judged.result("terminates") == "invalid"
     assert decisions(judged) == []
-
-
-def test_a_job_without_a_process_group_cannot_hang_in_it(run: RunJob) -> None:
-    fault = FaultEntry(at=AT, hang_worker=HangWorker(where="collective"))
-
-    judged = run(script=STUBBORN, ops=(fault,))
-
-    assert judged.verdict.validity == "unknown"
-    assert ended(judged)[0][0] == "fail"
 
 
 def test_a_poisoned_step_spends_the_whole_budget(run: RunJob) -> None:

@@ -6,7 +6,7 @@ from chaos.errors import UsageError
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model.trigger import AtMoment, AtStep
-from chaos.scenario.load import find_scenarios, load_scenario
+from chaos.scenario_file.load import find_scenarios, load_scenario
 
 TEXT = """\
 # yaml-language-server: $schema=../chaos.schema.json

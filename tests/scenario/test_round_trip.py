@@ -33,7 +33,7 @@ from chaos.model.scenario import (
     Scenario,
 )
 from chaos.model.trigger import MOMENTS, STATES, AtMoment, AtStart, AtState, AtStep, AtTime
-from chaos.scenario.load import load_scenario
+from chaos.scenario_file.load import load_scenario
 
 WORKERS = 3
 # The signs that YAML gives a meaning, but for `?`, which ruamel itself cannot read back in a key.
@@ -117,6 +117,7 @@ jobs = st.builds(
 scenarios = st.builds(
     Scenario,
     scenario=words.filter(bool),
+    marks=st.lists(st.sampled_from(["slow", "gpu"]), max_size=2).map(tuple),
     job=jobs,
     cluster=st.builds(ClusterShape, nodes=st.none() | st.integers(WORKERS + 3, 12)),
     faults=st.lists(entries, max_size=3).map(tuple),

@@ -7,7 +7,7 @@ import pytest
 
 from chaos.errors import ScenarioError, UsageError
 from chaos.model.fault_entry import FAULTS as KINDS
-from chaos.scenario.load import load_scenario
+from chaos.scenario_file.load import load_scenario
 
 JOB = "scenario: x\njob: {script: job.py, workers: 2}\n"
 FAULTS = f"{JOB}faults:\n"
@@ -127,6 +127,11 @@ VALUES = {
 }
 
 RECORDS = {
+    "mark": (
+        f"{JOB}marks: [slow, not-a-name]\n",
+        "3: a mark must be a name such as slow, got 'not-a-name'",
+    ),
+    "keyword as mark": (f"{JOB}marks: [not]\n", "3: a mark must be a name such as slow, got 'not'"),
     "misspelt key": (
         "scenario: x\njob:\n  script: job.py\n  wrokers: 2\n",
         "4: unknown key 'wrokers' in job. Did you mean workers?",
@@ -137,7 +142,10 @@ RECORDS = {
     ),
     "strange key": (
         f"{JOB}zzz: 1\n",
-        "3: unknown key 'zzz'. Known here: scenario, job, cluster, faults, expect, watch, limits.",
+        (
+            "3: unknown key 'zzz'. "
+            "Known here: scenario, marks, job, cluster, faults, expect, watch, limits."
+        ),
     ),
     "missing key": (
         "scenario: x\njob:\n  script: job.py\n",

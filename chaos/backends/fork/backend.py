@@ -11,7 +11,7 @@ from typing import Self
 import psutil
 
 from chaos.backends.fork import memory
-from chaos.backends.fork.messages import StartRun
+from chaos.backends.fork.messages import Failed, StartRun
 from chaos.backends.fork.server import GateServer
 from chaos.backends.fork.world import ForkWorld
 from chaos.backends.fork.zygote_handle import ZygoteHandle, kill
@@ -76,7 +76,13 @@ class ForkBackend:
             self.close()
         if self._zygote is None:
             self._zygote = ZygoteHandle(job, plan, directory)
-        Run(plan, directory, self._zygote, show).execute()
+        try:
+            Run(plan, directory, self._zygote, show).execute()
+        except (
+            BaseException
+        ):  # broken off, perhaps in mid-sentence: the next run has its own zygote
+            self.close()
+            raise
 
 
 @dataclass
@@ -101,7 +107,7 @@ class Run:
         """Fork a driver, watch it, clean up; the history says how it went."""
         plan = self.plan
         self.journal.add(RunStarted(scenario=plan.scenario, seed=plan.seed, backend=plan.backend))
-        failed = self.zygote.await_fit()
+        failed = self._await_fit()
         if failed is not None:
             self.journal.add(ScriptRaised(error=failed.error, message=failed.message))
             self.journal.add(DriverExited(code=1))
@@ -122,6 +128,13 @@ class Run:
             server.close()
             chaos.close()
             self._end(interrupted=interrupted)
+
+    def _await_fit(self) -> Failed | None:
+        try:
+            return self.zygote.await_fit()
+        except BaseException:
+            self._end(interrupted=True)
+            raise
 
     def _watch(self, world: ForkWorld) -> None:
         """Watch the driver, and its successor where a fault killed it, to the end of the run."""

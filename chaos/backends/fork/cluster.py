@@ -6,6 +6,8 @@ import threading
 from concurrent.futures import Future
 from typing import Any
 
+from ray.exceptions import OutOfMemoryError, RayError
+
 from chaos.backends.fork import compat, core
 from chaos.backends.fork.messages import Spawn
 from chaos.backends.fork.port import SocketController
@@ -44,7 +46,13 @@ class ForkCluster:
         spawn = Spawn(self._name, key, node_id, env, self._log, session)
         self._zygote.send(spawn)
         pid, wire = arrival.result(FORK_S)
-        return core.ProcessActor(pid, wire, lambda: node_id in self._port.preempted())
+        return core.ProcessActor(pid, wire, lambda: self._death_of(pid, node_id))
+
+    def _death_of(self, pid: int, node_id: str) -> RayError:
+        """Give what Ray's core says to a call of a worker that has ended."""
+        if pid in self._port.exhausted():
+            return OutOfMemoryError("Task was killed due to the node running low on memory.")
+        return core.WorkerDiedError(is_preempted=node_id in self._port.preempted())
 
     def start_object(self, instance: Any) -> core.ObjectActor:  # noqa: ANN401
         """Keep an actor that needs no process of its own."""

@@ -19,7 +19,7 @@ from concurrent.futures import wait as wait_for_futures
 from typing import Any
 
 from ray import cloudpickle
-from ray.exceptions import ActorDiedError, GetTimeoutError
+from ray.exceptions import ActorDiedError, GetTimeoutError, RayError
 
 from chaos.backends.fork.wire import Wire
 
@@ -171,10 +171,10 @@ class DriverActor:
 class ProcessActor:
     """The driver's handle to a forked worker."""
 
-    def __init__(self, pid: int, wire: Wire, was_preempted: Callable[[], bool]) -> None:
+    def __init__(self, pid: int, wire: Wire, death: Callable[[], RayError]) -> None:
         self.pid = pid
         self._wire = wire
-        self._was_preempted = was_preempted
+        self._death = death
         self._lock = threading.Lock()
         self._open: dict[int, Future[Any]] = {}
         self._count = 0
@@ -243,7 +243,7 @@ class ProcessActor:
         with self._lock:
             abandoned, self._open = self._open, {}
         for future in abandoned.values():
-            future.set_exception(WorkerDiedError(is_preempted=self._was_preempted()))
+            future.set_exception(self._death())
 
 
 def settle(future: "Future[Any]", succeeded: bool, value: Any) -> None:  # noqa: ANN401, FBT001

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import psutil
 
+from chaos.run.free_memory import CGROUP, reclaimable
+
 THRESHOLD_ENV = "RAY_memory_usage_threshold"
-CGROUP = Path("/sys/fs/cgroup")
 
 
 def threshold() -> float:
@@ -26,7 +27,7 @@ def used_share(cgroup: Path = CGROUP) -> float:
     share = 1 - machine.available / machine.total
     try:
         limit = int((cgroup / "memory.max").read_text())
-        used = int((cgroup / "memory.current").read_text()) - _reclaimable(cgroup)
+        used = int((cgroup / "memory.current").read_text()) - reclaimable(cgroup)
     except (OSError, ValueError):  # no cgroup v2 here, or "max": no limit
         return share
     return max(share, used / limit)
@@ -36,12 +37,6 @@ def largest(processes: Sequence[psutil.Process]) -> psutil.Process | None:
     """Give the process with the most memory of its own."""
     sizes = [(_size(process), process) for process in processes]
     return max(sizes, key=lambda pair: pair[0])[1] if sizes else None
-
-
-def _reclaimable(cgroup: Path) -> int:
-    """Give the bytes of file cache that the kernel would give up first."""
-    lines = (cgroup / "memory.stat").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
 
 
 def _size(process: psutil.Process) -> int:

@@ -62,6 +62,10 @@ class SocketController:
         """Give the nodes that were lost after their loss had been announced."""
         return list(self._ask("preempted"))
 
+    def exhausted(self) -> list[int]:
+        """Give the pids whose end is to read as one by Ray's memory monitor."""
+        return list(self._ask("exhausted"))
+
     def _ask(self, method: str, *arguments: Any) -> Any:  # noqa: ANN401 - the method's answer
         with self._lock:
             self._wire.send((method, arguments))

@@ -44,12 +44,13 @@ class RootHandle:
         self._wire = Wire(ours)
         self._lock = threading.Lock()
         self._exited: dict[int, int] = {}
+        self._has_ended = False
         self._clock = SystemClock()
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs."""
-        return self._process.poll() is None
+        """Whether the process runs, and can be talked to."""
+        return not self._has_ended and self._process.poll() is None
 
     def fork_zygote(self, plan: Plan, directory: RunDirectory) -> tuple[int, Wire]:
         """Give the pid of a new zygote and the connection to it."""
@@ -74,7 +75,7 @@ class RootHandle:
     def exit_code(self, pid: int, *, within_s: float) -> int | None:
         """Wait for a zygote's end and give its exit code; None where it does not come."""
         start = self._clock.now_ns()
-        while True:
+        while not self._has_ended:
             with self._lock:
                 while select.select([self._wire.end], [], [], 0)[0]:
                     message = self._receive()
@@ -85,6 +86,7 @@ class RootHandle:
             if seconds_since(start, self._clock) > within_s:
                 return None
             self._clock.sleep(POLL_S)
+        return None
 
     def _receive(self) -> Started | Exited:
         try:
@@ -93,7 +95,17 @@ class RootHandle:
             raise HarnessError(
                 f"the process that jobs are forked from is gone; see {self._log}"
             ) from error
+        except BaseException:  # broken off: its answer would be taken for that to the next question
+            self.end()
+            raise
         return message
+
+    def end(self) -> None:
+        """End the process, and with it all that was forked from it."""
+        self._has_ended = True
+        self._process.kill()
+        self._process.wait()
+        self._wire.close()
 
 
 _roots: dict[tuple[tuple[str, str], ...], RootHandle] = {}
@@ -112,3 +124,11 @@ def root_for(plan: Plan, *, log: Path) -> RootHandle:
         if root is None or not root.is_alive:
             root = _roots[key] = RootHandle(plan, log=log)
         return root
+
+
+def end_roots() -> None:
+    """End all roots; they end with this process anyway, and the next plan starts a new one."""
+    with _guard:
+        for root in _roots.values():
+            root.end()
+        _roots.clear()

@@ -29,6 +29,7 @@ class GateServer:
             "live_nodes": world.live_nodes,
             "draining": world.draining,
             "preempted": world.preempted,
+            "exhausted": world.exhausted,
         }
         self._server = listen(name)
         threading.Thread(target=self._accept, daemon=True, name="gates").start()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import psutil
 
-from chaos.faults.world import Victim
+from chaos.faults.world import RefusedError, Victim
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.world import RunWorld
@@ -25,6 +25,7 @@ class ForkWorld(RunWorld):
         self._deadlines: dict[str, int] = {}
         self._frozen: dict[str, tuple[int, ...]] = {}
         self._added = 0
+        self._exhausted: list[int] = []
 
     # -- asked by the driver ---------------------------------------------------------------
 
@@ -43,6 +44,10 @@ class ForkWorld(RunWorld):
         with self._lock:
             return [node for node in self._deadlines if node not in self._live]
 
+    def exhausted(self) -> list[int]:
+        """Give the pids whose end is to read as one for memory."""
+        return list(self._exhausted)
+
     # -- asked by the faults ---------------------------------------------------------------
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
@@ -58,6 +63,10 @@ class ForkWorld(RunWorld):
     def end_worker_actor(self, victim: Victim) -> None:
         """End the worker as `ray.kill` does: its process is killed."""
         self.signal_worker(victim, "KILL")
+
+    def blame_memory(self, victim: Victim) -> None:
+        """Have the driver's calls to the victim fail with `OutOfMemoryError` once it has ended."""
+        self._exhausted.append(victim.pid)
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
         """Wait until the victim's process has ended."""
@@ -100,6 +109,21 @@ class ForkWorld(RunWorld):
         for pid in filter(_is_running, self._frozen.pop(node_id)):
             os.kill(pid, signal.SIGCONT)
 
+    def cut_off_node(self, node_id: str, *, for_s: float) -> None:
+        """Refuse: all workers are processes of one host."""
+        del node_id, for_s
+        raise RefusedError("the embedded backend has no network between its nodes")
+
+    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+        """Say no: a node has no address."""
+        del node_id, within_s
+        return False
+
+    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+        """Say yes: a node is never cut off."""
+        del node_id, within_s
+        return True
+
     def idle_nodes(self) -> list[str]:
         """Give the nodes that hold no worker and are neither lost nor about to be."""
         with self._lock:
@@ -127,7 +151,16 @@ class ForkWorld(RunWorld):
 
     def end_controller(self) -> int:
         """Refuse: Ray's controller is no process of its own here."""
-        raise ProcessLookupError("on the embedded backend Ray's controller lives in the driver")
+        raise RefusedError("on the embedded backend Ray's controller lives in the driver")
+
+    def end_gcs(self) -> int:
+        """Refuse: there is no cluster here, and so no control service."""
+        raise RefusedError("the embedded backend has no GCS")
+
+    def start_gcs(self, *, within_s: float) -> int | None:
+        """Have none to start."""
+        del within_s
+        return None
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Say whether the node is lost; here that is known at once."""

@@ -20,9 +20,8 @@ from chaos.run.clock import SystemClock, seconds_since
 POLL_S = 0.02
 
 
-@ray.remote(num_cpus=0, max_concurrency=8, max_restarts=0)
-class NodeAgent:
-    """One actor per node that may be struck."""
+class NodeHands:
+    """What an agent can do on its node."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -40,7 +39,7 @@ class NodeAgent:
     def is_gone(self, pid: int, within_s: float) -> bool:
         """Wait until a process has ended (a zombie has), and say whether it has."""
         start = self._clock.now_ns()
-        while _is_running(pid):
+        while is_running(pid):
             if seconds_since(start, self._clock) > within_s:
                 return False
             self._clock.sleep(POLL_S)
@@ -107,6 +106,11 @@ class NodeAgent:
         raise ProcessLookupError(f"pid {pid} is not below raylet {self._raylet.pid}")
 
 
+@ray.remote(num_cpus=0, max_concurrency=8, max_restarts=0)
+class NodeAgent(NodeHands):
+    """One actor per node that may be struck."""
+
+
 def start_agents(node_ids: list[str]) -> dict[str, Any]:
     """Start an agent on each node; gives their handles, not yet waited for."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -129,12 +133,13 @@ def processes_of(token: str) -> list[tuple[int, str]]:
     found = []
     for process in psutil.process_iter(["pid", "name"]):
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(TOKEN_ENV) == token and _is_running(process.pid):
+            if process.environ().get(TOKEN_ENV) == token and is_running(process.pid):
                 found.append((process.pid, " ".join(process.cmdline())[:120]))
     return found
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Say whether a process is there and is no zombie."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -1,12 +1,11 @@
-"""Executes plans on a local Ray cluster: one driver process per run, one warm cluster per shape."""
+"""Executes plans on a Ray cluster: one driver process per run, one warm cluster per shape."""
 
 import contextlib
 import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,7 +13,9 @@ import psutil
 import ray
 
 from chaos.backends.ray.actor import ChaosActor
-from chaos.backends.ray.cluster import LocalCluster
+from chaos.backends.ray.clusters import RayCluster, cluster_of
+from chaos.backends.ray.existing.keeper import LeaseKeeper
+from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.leftovers import Leftovers
 from chaos.backends.ray.settings import NAMESPACE, TRAIN_ENV
 from chaos.backends.train.address import CALLBACK, RunAddress
@@ -24,6 +25,7 @@ from chaos.model.event import (
     DeadlinePassed,
     DriverExited,
     NoticeGiven,
+    ObserverFailed,
     RunEnded,
     RunStarted,
     StackTaken,
@@ -31,6 +33,7 @@ from chaos.model.event import (
 )
 from chaos.model.plan import Plan
 from chaos.plan.again import driver_begins_again
+from chaos.plan.permitted import Permissions
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, Tail
@@ -44,8 +47,9 @@ STACKS_S = 1.0
 class RayBackend:
     """A context: leaving it ends the cluster."""
 
-    def __init__(self) -> None:
-        self._cluster: LocalCluster | None = None
+    def __init__(self, permissions: Permissions | None = None) -> None:
+        self._permissions = permissions or Permissions()
+        self._cluster: RayCluster | None = None
 
     def __enter__(self) -> Self:
         """Start nothing yet; the first plan says which shape is needed."""
@@ -76,11 +80,11 @@ class RayBackend:
         run = Run(plan=plan, directory=directory, cluster=cluster, show=show)
         run.execute()
 
-    def _cluster_for(self, plan: Plan) -> LocalCluster:
+    def _cluster_for(self, plan: Plan) -> RayCluster:
         if self._cluster is not None and self._cluster.shape != plan.shape:
             self.close()
         if self._cluster is None:
-            self._cluster = LocalCluster.start(plan.shape)
+            self._cluster = cluster_of(plan.shape, self._permissions)
         return self._cluster
 
 
@@ -90,7 +94,7 @@ class Run:
 
     plan: Plan
     directory: RunDirectory
-    cluster: LocalCluster
+    cluster: RayCluster
     show: Show
 
     def __post_init__(self) -> None:
@@ -100,26 +104,29 @@ class Run:
         self.journal = Journal(self.directory.journals, "harness", role="harness", clock=self.clock)
         self.tail = Tail(self.directory.journals)
         self.seen: list[AnyEvent] = []
+        self.jobs: frozenset[str] = frozenset()
 
     def execute(self) -> None:
         """Start controller and driver, watch, clean up; the history says how it went."""
-        plan = self.plan
+        plan, token = self.plan, self.address.token
+        terms = self.cluster.prepare(plan, self.directory, token)
         self.journal.add(RunStarted(scenario=plan.scenario, seed=plan.seed, backend=plan.backend))
-        leftovers = Leftovers.before(self.address.token)
-        controller = self._start_controller()
+        leftovers = Leftovers.before(token, is_cluster_ours=self.cluster.is_ours)
+        controller = self._start_controller(terms)
         interrupted = True
-        try:
-            self._watch(controller)
-            interrupted = False
-        finally:
-            with contextlib.ExitStack() as closing:  # each step is taken, whatever the others do
-                closing.callback(self._close, interrupted=interrupted)
-                closing.callback(self._search, leftovers)
-                closing.callback(self._finish, controller)
+        with contextlib.nullcontext() if terms is None else LeaseKeeper(controller):
+            try:
+                self._watch(controller)
+                interrupted = False
+            finally:
+                with contextlib.ExitStack() as closing:  # each step is taken, come what may
+                    closing.callback(self._close, interrupted=interrupted)
+                    closing.callback(self._search, leftovers)
+                    closing.callback(self._finish, controller)
         self.cluster.heal({e.node_id for e in self.seen if isinstance(e, NoticeGiven)})
 
     def _search(self, leftovers: Leftovers) -> None:
-        leftovers.search(
+        replace(leftovers, jobs=self.jobs).search(
             self.journal,
             self._seen_so_far(),
             self.directory.storage,
@@ -131,7 +138,7 @@ class Run:
         self.journal.close()
         self._show_new()
 
-    def _start_controller(self) -> Any:  # noqa: ANN401 - an actor handle
+    def _start_controller(self, terms: Terms | None) -> Any:  # noqa: ANN401 - an actor handle
         head = ray.get_runtime_context().get_node_id()
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -140,7 +147,7 @@ class Run:
             namespace=NAMESPACE,
             max_concurrency=32 + 4 * len(self.plan.ops),
             scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False),
-        ).remote(str(self.directory.path), self.cluster.address, self.cluster.agents)
+        ).remote(str(self.directory.path), self.cluster.address, self.cluster.agents, terms)
         ray.get(controller.ready.remote(), timeout=60)
         return controller
 
@@ -196,16 +203,24 @@ class Run:
             self._show_new()
             if seconds_since(start_ns, self.clock) > self.plan.limits.run_s:
                 self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
-                self._take_stacks(driver)
+                self._take_stacks(driver, controller)
                 return False
-            if self._capacity_may_come:
-                self._deliver_nodes(controller)
+            self._run_errands(controller)
             self.clock.sleep(POLL_S)
         return True
 
-    @property
-    def _capacity_may_come(self) -> bool:
-        return any(op.return_capacity or op.withhold_capacity for op in self.plan.ops)
+    def _run_errands(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
+        if any(op.return_capacity or op.withhold_capacity for op in self.plan.ops):
+            self._deliver_nodes(controller)
+        if self.plan.shape.keeps_gcs:
+            self._mind_gcs(controller)
+
+    def _mind_gcs(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
+        """End or start the GCS where a fault asks for it: that, too, is the main thread's."""
+        errand = ray.get(controller.gcs_errand.remote())
+        if errand is not None:
+            pid = self.cluster.end_gcs() if errand == "end" else self.cluster.start_gcs()
+            ray.get(controller.gcs_done.remote(pid))
 
     def _deliver_nodes(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
         """Start the nodes that a fault asks for: it must be done in this, the main thread."""
@@ -222,34 +237,45 @@ class Run:
         self._show_new()
         return self.seen
 
-    def _take_stacks(self, driver: "subprocess.Popen[bytes]") -> None:
+    def _take_stacks(self, driver: "subprocess.Popen[bytes]", controller: Any) -> None:  # noqa: ANN401
         """Ask all ranks and the driver for their stacks: faulthandler answers even from C++."""
-        started = [e for e in self._seen_so_far() if isinstance(e, WorkerStarted)]
-        asked: list[tuple[int, int | None, Path]] = [
-            (driver.pid, None, self.directory.logs / "stacks-driver.txt")
-        ]
-        asked += [
-            (e.pid, e.rank, self.directory.logs / f"stacks-rank-{e.rank}-{e.pid}.txt")
-            for e in started
-        ]
-        for pid, rank, path in asked:
+        _ask_here(driver.pid)
+        self.journal.add(StackTaken(pid=driver.pid, rank=None, path="logs/stacks-driver.txt"))
+        for started in [e for e in self._seen_so_far() if isinstance(e, WorkerStarted)]:
+            pid, rank = started.pid, started.rank
             try:
-                psutil.Process(pid).send_signal(signal.SIGUSR2)
-            except psutil.Error:
+                if self.cluster.is_ours:
+                    _ask_here(pid)
+                else:  # it may be a pid of another host
+                    ray.get(controller.ask_for_stack.remote(started.node_id, pid), timeout=STACKS_S)
+            except (psutil.Error, ray.exceptions.RayError):
                 continue
-            relative = str(path.relative_to(self.directory.path))
-            self.journal.add(StackTaken(pid=pid, rank=rank, path=relative))
+            path = f"logs/stacks-rank-{rank}-{pid}.txt"
+            self.journal.add(StackTaken(pid=pid, rank=rank, path=path))
         self.clock.sleep(STACKS_S)
 
     def _finish(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
         """Let strikes that are under way come to their end, then end the chaos controller."""
         try:
-            ray.get(controller.finish.remote(FINISH_S), timeout=FINISH_S + 15)
+            finished, start = controller.finish.remote(FINISH_S), self.clock.now_ns()
+            while not ray.wait([finished], timeout=POLL_S)[0]:
+                self._run_errands(controller)  # a strike that is under way may wait for one
+                if seconds_since(start, self.clock) > FINISH_S + 15:
+                    break
+            ray.get(finished, timeout=0)
+            self.jobs = ray.get(controller.retire.remote(), timeout=FINISH_S + 15)
         except ray.exceptions.RayError as error:
             self.directory.write("logs/controller-error.txt", str(error))
+            if not self.cluster.is_ours:  # some of the history may not have come
+                name = type(error).__name__
+                self.journal.add(ObserverFailed(where="collecting the history", error=name))
         finally:
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.kill(controller)
+
+
+def _ask_here(pid: int) -> None:
+    psutil.Process(pid).send_signal(signal.SIGUSR2)
 
 
 def _end(driver: "subprocess.Popen[bytes]") -> None:

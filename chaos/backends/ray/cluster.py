@@ -14,18 +14,22 @@ from typing import Any, Self
 import ray
 
 from chaos.backends.ray import compat
-from chaos.backends.ray.actor import HEAD
 from chaos.backends.ray.agent import start_agents
 from chaos.backends.ray.settings import CLUSTER_ENV, HEALTH_CHECKS, NAMESPACE
+from chaos.backends.ray.world import HEAD
 from chaos.errors import ClusterError, HarnessError
-from chaos.model.plan import Shape
+from chaos.model.plan import Plan, Shape
+from chaos.run.apart import leave_mark
 from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.directory import RunDirectory
 
 READY_S = 60.0
 
 
 class LocalCluster:
     """A running cluster of one shape, with an agent on every node."""
+
+    is_ours = True
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -49,6 +53,11 @@ class LocalCluster:
     def address(self) -> str:
         """The GCS address, always given explicitly and never guessed."""
         return str(self._cluster.address)
+
+    def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> None:
+        """Mark the run's directory, which all nodes see: they share this host."""
+        del plan
+        leave_mark(directory.path, token)
 
     def heal(self, lost: set[str]) -> None:
         """Bring the cluster back to its shape, with new nodes for those dead, or in `lost`.
@@ -82,6 +91,19 @@ class LocalCluster:
         self._cluster.remove_node(node, allow_graceful=False)
         self.agents.pop(compat.node_id_of(node), None)
 
+    def end_gcs(self) -> int:
+        """Kill the GCS; gives its pid."""
+        return compat.end_gcs(self._cluster)
+
+    def start_gcs(self) -> int:
+        """Start the GCS again on its port and storage, and wait until it answers; gives its pid."""
+        pid, start = compat.start_gcs(self._cluster), self._clock.now_ns()
+        while not compat.gcs_answers(self.address):
+            if seconds_since(start, self._clock) > READY_S:
+                raise HarnessError(f"the new GCS did not answer within {READY_S:g} s")
+            self._clock.sleep(0.05)
+        return pid
+
     def close(self) -> None:
         """End the cluster and remove its files; safe to call more than once."""
         if ray.is_initialized():
@@ -110,7 +132,7 @@ class LocalCluster:
                     "num_cpus": 0,
                     "include_dashboard": False,
                     "temp_dir": self._temp,
-                    "_system_config": HEALTH_CHECKS,
+                    "_system_config": {**HEALTH_CHECKS, **self._gcs_storage()},
                 }
             )
             self._add_nodes(self.shape.nodes)
@@ -125,6 +147,11 @@ class LocalCluster:
             if elsewhere is not None:
                 os.environ["RAY_ADDRESS"] = elsewhere
         self._settle()
+
+    def _gcs_storage(self) -> dict[str, str]:
+        if not self.shape.keeps_gcs:
+            return {}
+        return {"gcs_storage": "rocksdb", "gcs_storage_path": f"{self._temp}/gcs"}
 
     def _add_nodes(self, count: int) -> None:
         for _ in range(count):

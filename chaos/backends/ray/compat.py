@@ -8,6 +8,7 @@ shape of what is behind them.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 import ray
@@ -24,6 +25,7 @@ RAYS_OWN_ACTORS = (
     "_StatsSummaryActor",
     "_UsageCollectionActor",
 )
+_JOB_DIGITS = 8
 
 
 def untested_version(version: str = ray.__version__) -> str | None:
@@ -74,9 +76,44 @@ def keep_messages_off_the_terminal() -> None:
     private_worker.print_to_stdstream = tell
 
 
+def end_gcs(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
+    """Kill the GCS server of a cluster's head; gives its pid."""
+    pid = _gcs_pid(cluster)
+    cluster.head_node.kill_gcs_server()
+    return pid
+
+
+def start_gcs(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
+    """Start the head's GCS server again, on its port and with its storage; gives its pid."""
+    cluster.head_node.start_gcs_server()
+    return _gcs_pid(cluster)
+
+
+def _gcs_pid(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
+    from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER
+
+    return int(cluster.head_node.all_processes[PROCESS_TYPE_GCS_SERVER][0].process.pid)
+
+
+def gcs_answers(address: str) -> bool:
+    """Say whether the GCS at an address answers."""
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]
+
+    try:
+        GcsClient(address=address).internal_kv_keys(b"", None, timeout=1.0)
+    except Exception:  # noqa: BLE001 - whatever a client says that finds none
+        return False
+    return True
+
+
 def node_id_of(node: Any) -> str:  # noqa: ANN401 - a Node of Ray
     """Give the hex id of a node object that `Cluster.add_node` returned."""
     return str(node.node_id)
+
+
+def is_head(row: dict[str, Any]) -> bool:
+    """Say whether a row of `ray.nodes()` is the head's: Ray gives that node a resource."""
+    return "node:__internal_head__" in row.get("Resources", {})
 
 
 # -- the control plane -------------------------------------------------------------------------
@@ -112,6 +149,16 @@ def draining_nodes() -> set[str]:
     import ray._private.state as private_state
 
     return set(private_state.state.get_draining_nodes())
+
+
+def job_of(handle: Any) -> str:  # noqa: ANN401 - an actor handle
+    """Give the job (hex) that an actor belongs to: actors' and groups' ids end with their job's."""
+    return str(handle._actor_id.hex())[-_JOB_DIGITS:]  # noqa: SLF001
+
+
+def is_of_job(identity: str, jobs: Collection[str]) -> bool:
+    """Say whether an actor or a placement group (hex id) belongs to one of these jobs."""
+    return identity[-_JOB_DIGITS:] in jobs
 
 
 def live_actors() -> dict[str, tuple[str, int]]:

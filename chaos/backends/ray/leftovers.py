@@ -18,23 +18,29 @@ from chaos.run.journal import Journal
 T = TypeVar("T")
 
 PATIENCE_S = 10.0
-OURS = ("NodeAgent", "ChaosActor")
+OURS = ("NodeAgent", "LeasedAgent", "ChaosActor")
 PLACES = ("processes", "placement groups", "actors")
 
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What was there before the run, so that only the run's own is counted."""
+    """What was there before the run, so that only the run's own is counted.
+
+    `jobs`: on a cluster that others use too, the Ray jobs (hex) that are the run's.
+    """
 
     token: str
     actors: frozenset[str]
     placement_groups: frozenset[str]
+    is_cluster_ours: bool = True
+    jobs: frozenset[str] = frozenset()
 
     @classmethod
-    def before(cls, token: str) -> "Leftovers":
+    def before(cls, token: str, *, is_cluster_ours: bool) -> "Leftovers":
         """Look around before the run begins."""
         return cls(
             token=token,
+            is_cluster_ours=is_cluster_ours,
             actors=frozenset(compat.live_actors()),
             placement_groups=frozenset(compat.open_placement_groups()),
         )
@@ -51,19 +57,26 @@ class Leftovers:
             compat.remove_placement_group(pg_id)
         for name, pid in _patiently(self._actors):
             journal.add(Leftover(kind="actor", what=f"{name}, pid {pid}"))
-            _end_process(pid)
+            if self.is_cluster_ours:  # else it may be a pid of another host
+                _end_process(pid)
         stored = search_storage(journal, seen, storage, is_watched=files)
         journal.add(LeftoversSearched(places=(*PLACES, *stored)))
 
     def _placement_groups(self) -> list[str]:
-        return [pg for pg in compat.open_placement_groups() if pg not in self.placement_groups]
+        return [pg for pg in compat.open_placement_groups() if self._is_new(pg)]
 
     def _actors(self) -> list[tuple[str, int]]:
         return [
             (name, pid)
             for actor_id, (name, pid) in compat.live_actors().items()
-            if actor_id not in self.actors and name not in OURS
+            if self._is_new(actor_id) and name not in OURS
         ]
+
+    def _is_new(self, identity: str) -> bool:
+        """Say whether an actor or a group is of this run: on a cluster of others, by its job."""
+        if identity in self.actors | self.placement_groups:
+            return False
+        return self.is_cluster_ours or compat.is_of_job(identity, self.jobs)
 
 
 def _patiently(look: Callable[[], list[T]]) -> list[T]:

@@ -22,6 +22,11 @@ class RayController:
         """Find the actor by its name, in the namespace `chaos`."""
         return cls(ray.get_actor(name, namespace=NAMESPACE))
 
+    def run_files(self) -> dict[str, bytes]:
+        """Give what a process needs of a run's directory that its host does not see."""
+        files: dict[str, bytes] = ray.get(self._actor.run_files.remote())
+        return files
+
     def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
         """Tell who holds each rank, and by which handle."""
         ray.get(self._actor.group_started.remote(dict(group)))

@@ -10,6 +10,8 @@ from chaos.declared import TOKEN_ENV
 from chaos.faults.order import Order
 from chaos.faults.world import Victim
 from chaos.model.event import Committed, FailureDecided
+from chaos.run.apart import folder_apart, sees, unpack
+from chaos.run.directory import RunDirectory
 
 DIRECTORY_ENV = "CHAOS_RUN_DIRECTORY"
 CONTROLLER_ENV = "CHAOS_CONTROLLER"
@@ -68,6 +70,21 @@ class RunAddress:
             TOKEN_ENV: self.token,
             CONTROLLER_ENV: self.controller,
         }
+
+    def run_directory(self) -> RunDirectory:
+        """Give where this process writes: the run's directory, or a folder of its host's own.
+
+        From the latter, node agents bring what is written to the harness.
+        """
+        kind, _, name = self.controller.partition(":")
+        if kind != "ray" or sees(self.directory, self.token):
+            return RunDirectory(self.directory)
+        import ray
+
+        from chaos.backends.ray.port import RayController
+
+        node_id = ray.get_runtime_context().get_node_id()
+        return unpack(RayController.connect(name).run_files(), folder_apart(self.token, node_id))
 
     def connect(self) -> ControllerPort:
         """Find the chaos controller, wherever its backend keeps it."""

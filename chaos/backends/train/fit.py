@@ -55,7 +55,7 @@ class Fit:
         if job.checkpoint is not None:
             for name, value in job.checkpoint.model_dump().items():
                 self._replace(run.checkpoint_config, name, value)
-        self._replace(run, "storage_path", _storage_path(run, part.directory))
+        self._replace(run, "storage_path", _storage_path(run, part))
         self._replace(run, "name", f"{part.plan.slug}-{os.environ[TOKEN_ENV]}")
         _wrap_storage(run, part)
         vars(run).pop("storage_context", None)  # cached from the path before ours (Ray 2.60)
@@ -111,11 +111,21 @@ def _refuse_tune() -> None:
     tune.run = tune.run_experiments = refuse
 
 
-def _storage_path(run: Any, directory: RunDirectory) -> str:  # noqa: ANN401
-    """Keep remote storage where it is, below a folder of this run's own."""
+def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401
+    """Keep remote storage where it is, or where the scenario wants it, in a folder of the run's."""
+    wanted, own = part.plan.shape.storage or "", f"chaos-{os.environ[TOKEN_ENV]}"
+    if "://" in wanted:
+        return f"{wanted.rstrip('/')}/{own}"
     if run.storage_filesystem is not None or "://" in str(run.storage_path):
-        return f"{str(run.storage_path).rstrip('/')}/chaos-{os.environ[TOKEN_ENV]}"
-    return str(directory.storage)
+        return f"{str(run.storage_path).rstrip('/')}/{own}"
+    apart = part.directory.path / "storage-apart"
+    if apart.exists():
+        raise ValueError(
+            f"the job keeps its checkpoints on a local disk ({run.storage_path}), and not all "
+            f"nodes ({apart.read_text(encoding='utf-8')}) see the run's directory. "
+            "Give cluster.storage, a folder or URI that every node reaches"
+        )
+    return str(part.directory.storage.resolve())
 
 
 def _wrap_storage(run: Any, part: RunPart) -> None:  # noqa: ANN401
@@ -143,6 +153,8 @@ def _mark_workers(run: Any, env: dict[str, str]) -> None:  # noqa: ANN401
 
 
 def _refuse_what_does_not_fit(scaling: Any, shape: Shape) -> None:  # noqa: ANN401
+    if shape.address is not None:
+        return  # what its nodes have is Ray's to find
     wants = compat.resources_per_worker(scaling)
     unheld = [name for name, n in wants.items() if n and name not in ("CPU", "memory")]
     if unheld:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from chaos.errors import InjectedError
-from chaos.faults.order import Hang, Order, Raise, Slow
+from chaos.faults.order import Exhaust, Hang, Order, Raise, Slow
 from chaos.run.clock import Clock, seconds_since
 
 FOR_EVER = timedelta(days=365)
+CHUNK = 2**24
 
 
 class Obedience:
@@ -20,9 +21,10 @@ class Obedience:
         self._clock = clock
         self._slow: list[_Slowness] = []
         self._since_ns: int | None = None
+        self._held: list[bytearray] = []
 
     def obey(self, order: Order | None) -> None:
-        """Raise, hang, or be slow from now on."""
+        """Raise, hang, take memory, or be slow from now on."""
         match order:
             case Raise():
                 raise InjectedError(order.message)
@@ -34,6 +36,10 @@ class Obedience:
                 _hang_in_python()
             case Hang():
                 self._hang_in_native_code(order)
+            case Exhaust():
+                self._held = [bytearray(b"\1" * size) for size in _chunks(order.bytes)]
+                self._tell(order.token)
+                _hang_in_python()
             case None:
                 pass
 
@@ -81,6 +87,11 @@ class _Slowness:
     def is_over(self) -> bool:
         """Whether enough steps were slow."""
         return self.order.steps is not None and self.made >= self.order.steps
+
+
+def _chunks(count: int) -> list[int]:
+    whole, rest = divmod(count, CHUNK)
+    return [CHUNK] * whole + [rest] * bool(rest)
 
 
 def _hang_in_python() -> None:

@@ -25,7 +25,6 @@ from chaos.model.plan import Plan
 from chaos.model.trigger import AtState
 from chaos.plan.due import holds_polls
 from chaos.run.clock import SystemClock
-from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_journal
 
 
@@ -53,7 +52,7 @@ class Observer:
     @classmethod
     def start(cls, address: RunAddress) -> "Observer":
         """Open the journal and find the chaos controller."""
-        directory = RunDirectory(address.directory)
+        directory = address.run_directory()
         attempts, epochs = numbered_before(directory.journals)
         journal = Journal(
             directory.journals, f"controller-{os.getpid()}", role="controller", clock=SystemClock()

@@ -73,7 +73,7 @@ class Probe:
     @classmethod
     def start(cls, address: RunAddress, lineage: dict[str, Any]) -> "Probe":
         """Open the journal, record the start, and hook into torch."""
-        directory = RunDirectory(address.directory)
+        directory = address.run_directory()
         pid = os.getpid()
         journal = Journal(directory.journals, f"worker-{pid}", role="worker", clock=SystemClock())
         context = compat.train_context()

@@ -28,7 +28,7 @@ def search_storage(
     Where files are watched, what storage holds is recorded as well. Storage
     that is not below the run's own folder (a bucket) is not looked at.
     """
-    if not any(isinstance(e, FitCalled) and e.storage_path == str(storage) for e in seen):
+    if not any(isinstance(e, FitCalled) and e.storage_path == str(storage.resolve()) for e in seen):
         return ()
     held = storage_seen(storage, op=None) if is_watched else None
     if held is not None:

@@ -66,6 +66,16 @@ class Leftover(Event, frozen=True, kw_only=True):
     what: str
 
 
+class JournalCut(Event, frozen=True, kw_only=True):
+    """A node was lost, or out of reach, before all of a journal had come from there.
+
+    What is missing is unknown: it may hold steps, reports, or nothing.
+    """
+
+    source: str
+    node_id: str
+
+
 class RunEnded(Event, frozen=True, kw_only=True):
     """The harness has stopped watching; nothing of the run is recorded after this."""
 

@@ -50,8 +50,9 @@ class Late(Through):
     def __init__(self, *args: Any, delay_s: float) -> None:  # noqa: ANN401 - as `Through`
         super().__init__(*args)
         if self._desk.begins(self._op):
+            # Before the wait: a worker that is ended in the midst of it has waited too.
+            self._desk.record(self._op, self._path, "delayed", f"waits {delay_s:g} s")
             self._desk.clock.sleep(delay_s)
-            self._desk.record(self._op, self._path, "delayed", f"waited {delay_s:g} s")
 
 
 _ONE_LINE = threading.Lock()  # all files of an upload share its bandwidth
@@ -66,6 +67,8 @@ class Narrow(Through):
 
     def write(self, content: bytes) -> int:
         """Write a slice, wait as long as it takes, and go on."""
+        what = f"takes {self._bytes_per_s} bytes a second"
+        self._desk.record(self._op, self._path, "delayed", what)
         view = memoryview(content)
         size = max(1, self._bytes_per_s // SLICES_PER_S)
         with _ONE_LINE:
@@ -73,8 +76,6 @@ class Narrow(Through):
                 part = view[start : start + size]
                 self._file.write(part)
                 self._desk.clock.sleep(len(part) / self._bytes_per_s)
-        what = f"took {self._bytes_per_s} bytes a second"
-        self._desk.record(self._op, self._path, "delayed", what)
         return len(view)
 
 

@@ -1,0 +1,53 @@
+"""What a run needs of the cluster that it runs on, whoever started it."""
+
+from typing import Any, Protocol
+
+from chaos.backends.ray.cluster import LocalCluster
+from chaos.backends.ray.existing.cluster import ExistingCluster
+from chaos.backends.ray.existing.terms import Terms
+from chaos.model.plan import Plan, Shape
+from chaos.plan.permitted import Permissions
+from chaos.run.directory import RunDirectory
+
+
+class RayCluster(Protocol):
+    """`agents` are the hands that are there before a run, by node."""
+
+    shape: Shape
+    agents: dict[str, Any]
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether chaos has started the cluster, and ends it."""
+
+    @property
+    def address(self) -> str:
+        """The GCS address."""
+
+    def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> Terms | None:
+        """See that a plan can be carried out; gives the terms of a cluster that is not ours.
+
+        Raises `ClusterError` where it cannot, or must not.
+        """
+
+    def heal(self, lost: set[str]) -> None:
+        """Bring the cluster back to its shape after a run, where it is ours."""
+
+    def grow(self, count: int) -> dict[str, Any]:
+        """Add nodes in the course of a run; gives their agents, by node."""
+
+    def end_gcs(self) -> int:
+        """Kill the GCS in the course of a run; gives its pid."""
+
+    def start_gcs(self) -> int:
+        """Start the GCS again with what it had stored; gives the new pid once it answers."""
+
+    def close(self) -> None:
+        """End what chaos has started, or disconnect."""
+
+
+def cluster_of(shape: Shape, permissions: Permissions) -> RayCluster:
+    """Give the cluster that a shape names, or a local one of that shape."""
+    if shape.address is not None:
+        return ExistingCluster.connect(shape, permissions)
+    return LocalCluster.start(shape)

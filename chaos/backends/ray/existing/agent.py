@@ -1,0 +1,201 @@
+"""The agent of one node that is not ours: leased, and healing by itself.
+
+It is detached, so that the end of the harness's Ray job does not end it before
+it has healed. When nobody has renewed its lease, it lets go on what it has
+stopped, removes what the run wrote on its host, and ends.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+
+from chaos.backends.ray.agent import NodeHands, is_running
+from chaos.backends.ray.existing.terms import LEASE_S
+from chaos.backends.ray.settings import NAMESPACE
+from chaos.declared import TOKEN_ENV
+from chaos.faults.world import RefusedError
+from chaos.run.apart import folder_apart
+from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.collected import Known, Piece, news
+from chaos.run.lease import Lease
+
+POLL_S = 0.2
+END_WITHIN_S = 10.0
+
+
+@ray.remote(num_cpus=0, max_concurrency=16, max_restarts=0)
+class LeasedAgent(NodeHands):
+    """One per node that holds the job's workers, for one run."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token
+        self._folder = folder_apart(token, ray.get_runtime_context().get_node_id())
+        self._lease = Lease(LEASE_S, SystemClock())
+        self._stopped: list[int] = []
+        self._below: set[psutil.Process] = set()
+        threading.Thread(target=self._await_lapse, daemon=True).start()
+
+    # -- the lease ---------------------------------------------------------------------------
+
+    def renew(self) -> None:
+        """Hold the lease from now on again; remembers which processes of the run are here."""
+        self._lease.renew()
+        self._below.update(p for p in self._others() if _token_of(p) == self._token)
+
+    def retire(self) -> None:
+        """Heal what is left to heal, and remove what the run wrote on this host."""
+        self.thaw_node()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # -- harm ------------------------------------------------------------------------------------
+
+    def send_signal(self, pid: int, signal_name: str) -> None:
+        """Send a signal to a process of the run on this node; remembers which it has stopped."""
+        process = self._own(pid)
+        try:
+            token = process.environ().get(TOKEN_ENV)
+        except psutil.NoSuchProcess as error:
+            raise ProcessLookupError(f"pid {pid}") from error
+        if token != self._token:
+            raise RefusedError(f"pid {pid} is no process of this run")
+        if signal_name == "STOP":
+            self._stopped.append(pid)
+        process.send_signal(signal.Signals[f"SIG{signal_name}"])
+        if signal_name == "CONT" and pid in self._stopped:
+            self._stopped.remove(pid)
+
+    def freeze_node(self) -> tuple[int, ...]:
+        """Stop this node's raylet and all below it but this agent; gives the pids."""
+        self._stopped.append(self._raylet.pid)
+        self._raylet.suspend()  # first, so that it starts nothing while we look
+        frozen = [self._raylet.pid]
+        for process in self._others():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._stopped.append(process.pid)
+                process.suspend()
+                frozen.append(process.pid)
+        return tuple(frozen)
+
+    def thaw_node(self) -> None:
+        """Let all go on that this agent has stopped, the raylet last."""
+        while self._stopped:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                psutil.Process(self._stopped.pop()).resume()
+
+    def end_workers(self) -> tuple[int, ...]:
+        """Stop the raylet, end all below it but this agent; gives the pids that are gone.
+
+        Nobody but this agent could tell afterwards. `end_node` must follow.
+        """
+        self._raylet.suspend()
+        self._stopped.append(self._raylet.pid)
+        ended = self._others()
+        for process in ended:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        start = self._clock.now_ns()
+        while any(is_running(p.pid) for p in ended):
+            if seconds_since(start, self._clock) > END_WITHIN_S:
+                break
+            self._clock.sleep(0.01)
+        return tuple(p.pid for p in ended if not is_running(p.pid))
+
+    def end_node(self) -> None:
+        """End the raylet, and this agent. Does not return."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._raylet.kill()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def cut_off(self, address: str, for_s: float) -> str:
+        """Take the network interface of an address down, for so long; gives its name.
+
+        A process of its own does it and puts it up again, whatever becomes of
+        this agent. `RefusedError` where that cannot be done here.
+        """
+        interface = self._interface(address)
+        self._lease.extend(for_s)  # nobody can renew it meanwhile
+        module = "chaos.backends.ray.existing.link"
+        subprocess.run([sys.executable, "-m", module, interface, str(for_s)], check=True)
+        return interface
+
+    # -- what was written here -----------------------------------------------------------------
+
+    def clock(self) -> tuple[int, str]:
+        """Give this host's monotonic time, and which boot of which machine it counts from."""
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        return self._clock.now_ns(), boot.strip()
+
+    def new_pieces(self, known: Known) -> list[Piece]:
+        """Give what the run's processes on this host have written since."""
+        return news(self._folder, known)
+
+    def end_leftovers(self, within_s: float) -> list[str]:
+        """Wait for the run's processes on this host to end, end those that have not; names them."""
+        start = self._clock.now_ns()
+        while self.processes_of(self._token) and seconds_since(start, self._clock) < within_s:
+            self._clock.sleep(0.1)
+        left = self.processes_of(self._token)
+        for pid, _ in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                psutil.Process(pid).kill()
+        return [f"pid {pid}: {command}" for pid, command in left]
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _await_lapse(self) -> None:
+        while not self._lease.has_lapsed:
+            self._clock.sleep(POLL_S)
+        self.retire()
+        if not is_running(self._raylet.pid):  # Ray ends its workers; where it is gone, nobody does
+            for process in filter(psutil.Process.is_running, self._below):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _others(self) -> list[psutil.Process]:
+        """Give all processes below the raylet but this one and its own children."""
+        mine = {os.getpid(), *(p.pid for p in psutil.Process().children(recursive=True))}
+        return [p for p in self._raylet.children(recursive=True) if p.pid not in mine]
+
+    def _interface(self, address: str) -> str:
+        if os.geteuid() != 0:
+            raise RefusedError("the node's agent does not run as root")
+        if shutil.which("ip") is None:
+            raise RefusedError("the node has no `ip` (iproute2)")
+        found = [
+            name
+            for name, addresses in psutil.net_if_addrs().items()
+            if any(a.address == address for a in addresses)
+        ]
+        if not found or address.startswith("127."):
+            raise RefusedError(f"no interface of the node has its address {address}")
+        return found[0]
+
+
+def _token_of(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get(TOKEN_ENV)
+    except psutil.Error:
+        return None
+
+
+def start_agent(node_id: str, token: str) -> Any:  # noqa: ANN401 - an actor handle
+    """Start an agent on a node; gives its handle, not yet waited for."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return LeasedAgent.options(  # type: ignore[attr-defined]
+        name=f"chaos-agent-{token}-{node_id}",
+        lifetime="detached",
+        namespace=NAMESPACE,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+    ).remote(token)

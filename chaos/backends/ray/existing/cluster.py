@@ -1,0 +1,158 @@
+"""A cluster that runs already: connected to, looked at, and left as it was."""
+
+import logging
+import shutil
+import socket
+from pathlib import Path
+from typing import Any, Self
+
+import ray
+
+from chaos.backends.ray import compat
+from chaos.backends.ray.existing.survey import blind_nodes, nodes
+from chaos.backends.ray.existing.terms import Terms
+from chaos.backends.ray.settings import NAMESPACE
+from chaos.errors import ClusterError
+from chaos.faults.armed import STORAGE_FAULTS
+from chaos.model.plan import Plan, Shape
+from chaos.plan.permitted import Guard, NodeFacts, Permissions, needs_permission, refusals
+from chaos.run.apart import leave_mark, remove_mark
+from chaos.run.directory import RunDirectory
+
+CONNECT_S = 5.0
+
+
+class ExistingCluster:
+    """Somebody else's cluster, for the time of one connection."""
+
+    is_ours = False
+
+    def __init__(self, shape: Shape, permissions: Permissions) -> None:
+        self.shape = shape
+        self.agents: dict[str, Any] = {}
+        self._permissions = permissions
+
+    @classmethod
+    def connect(cls, shape: Shape, permissions: Permissions) -> Self:
+        """Connect; nothing is started or changed there."""
+        connect(shape.address or "")
+        return cls(shape, permissions)
+
+    @property
+    def address(self) -> str:
+        """The address that the user gave."""
+        assert self.shape.address is not None
+        return self.shape.address
+
+    def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> Terms:
+        """See whether a plan may and can be carried out here; raises `ClusterError` if not."""
+        missing = needs_permission(plan, self._permissions)
+        refused = [missing] if missing else [*map(str, refusals(plan, self._permissions))]
+        if refused:
+            raise ClusterError("; ".join(refused), "Nothing was done to the cluster.")
+        known = nodes()
+        _refuse_without_room(known, self.address)
+        leave_mark(directory.path, token)
+        apart = blind_nodes(known, directory.path, token)
+        if self.shape.storage is not None or apart:
+            self._place_storage(plan, directory, token, known)
+        if apart:
+            _refuse_storage_faults(plan, apart)
+        return Terms(
+            token=token,
+            guard=Guard.over(known, self._permissions),
+            own=next(node.address for node in known if node.is_own),
+            apart=frozenset(node.node_id for node in apart),
+        )
+
+    def heal(self, lost: set[str]) -> None:
+        """Do nothing: nodes that were lost are for others to replace."""
+
+    def grow(self, count: int) -> dict[str, Any]:
+        """Refuse: chaos starts no nodes here."""
+        raise AssertionError(count)  # refused in `prepare`
+
+    def end_gcs(self) -> int:
+        """Refuse: it is not ours."""
+        raise AssertionError  # refused in `prepare`
+
+    def start_gcs(self) -> int:
+        """Refuse: it is not ours."""
+        raise AssertionError  # refused in `prepare`
+
+    def close(self) -> None:
+        """Disconnect."""
+        if ray.is_initialized():
+            ray.shutdown()
+
+    def _place_storage(
+        self, plan: Plan, directory: RunDirectory, token: str, known: list[NodeFacts]
+    ) -> None:
+        """Have the job keep its checkpoints where every node reaches them.
+
+        A folder is linked from the run's directory. Without one the job must
+        keep them in a remote place itself; the driver refuses it otherwise.
+        """
+        storage = self.shape.storage
+        if storage is None:
+            names = ", ".join(node.address for node in known if node.cpus > 0)
+            directory.write("storage-apart", names)
+        elif "://" not in storage:
+            folder = Path(storage) / f"chaos-{plan.slug}-{token}"
+            try:
+                leave_mark(folder, token)
+            except OSError as error:
+                raise ClusterError(f"cluster.storage {storage}: {error.strerror}") from error
+            blind = blind_nodes(known, folder, token)
+            remove_mark(folder)
+            if blind:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise ClusterError(
+                    f"cluster.storage {storage} is not the same on all nodes: "
+                    f"{', '.join(node.address for node in blind)} does not see what is written "
+                    "here",
+                    "Give a folder on a file system that all nodes share, or a URI (s3://...).",
+                )
+            directory.storage.symlink_to(folder)
+
+
+def connect(address: str) -> None:
+    """Connect this process to a cluster that runs; `ClusterError` says why it cannot."""
+    if ray.is_initialized():
+        raise ClusterError(
+            "this process is connected to a Ray cluster already",
+            "Run chaos in a process that has not called ray.init().",
+        )
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
+    except OSError as error:
+        raise ClusterError(
+            f"no Ray cluster answers at {address}: {error}",
+            "Give the address that `ray start --head` printed, on a machine of the cluster.",
+        ) from error
+    try:
+        ray.init(
+            address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR
+        )
+    except (RuntimeError, ConnectionError, ValueError) as error:
+        raise ClusterError(
+            f"the cluster at {address} cannot be joined: {str(error).strip().splitlines()[0]}",
+            "chaos must run on a node of the cluster, with its versions of Ray and Python.",
+        ) from error
+    compat.keep_messages_off_the_terminal()
+
+
+def _refuse_without_room(known: list[NodeFacts], address: str) -> None:
+    if not any(node.cpus > 0 for node in known):
+        raise ClusterError(f"no node of the cluster at {address} has CPUs for workers")
+
+
+def _refuse_storage_faults(plan: Plan, apart: list[NodeFacts]) -> None:
+    found = next((op for op in plan.ops if op.kind in STORAGE_FAULTS), None)
+    if found is not None:
+        raise ClusterError(
+            f"{found.kind} needs a run directory that every node sees; node "
+            f"{apart[0].node_id[:8]} ({apart[0].address}) does not see it",
+            "Give --reports a folder on a file system that all nodes share.",
+        )

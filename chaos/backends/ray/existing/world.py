@@ -1,0 +1,163 @@
+"""Harm on a cluster that is not ours: every strike asks the guard first."""
+
+import errno
+import os
+import signal
+import socket
+
+import ray
+
+from chaos.backends.ray.agent import is_running
+from chaos.backends.ray.existing.crew import Crew
+from chaos.backends.ray.existing.terms import LEASE_S, Terms
+from chaos.backends.ray.world import CALL_S, POLL_S, RayWorld, call
+from chaos.faults.world import RefusedError, Victim
+from chaos.plan.permitted import OWN
+from chaos.run.armed import ArmedFaults
+from chaos.run.clock import seconds_since
+
+CONNECT_S = 1.0
+
+
+class ExistingWorld(RayWorld):
+    """Strikes through the crew's agents, and never where the guard refuses."""
+
+    def __init__(self, address: str, crew: Crew, terms: Terms, armed: ArmedFaults) -> None:
+        super().__init__(address, crew.agents, armed)
+        self._crew = crew
+        self._terms = terms
+        self._announced: set[str] = set()
+        self._ended: set[tuple[str, int]] = set()
+
+    def signal_worker(self, victim: Victim, signal_name: str) -> None:
+        """Have the victim's node agent send a signal; word of what it did so far comes first.
+
+        What heals is never refused.
+        """
+        if signal_name != "CONT":
+            self._refuse(victim.node_id, is_workers_own=True)
+        self._crew.collect(victim.node_id)
+        super().signal_worker(victim, signal_name)
+
+    def end_worker_actor(self, victim: Victim) -> None:
+        """Call `ray.kill` on the worker's actor handle."""
+        self._refuse(victim.node_id, is_workers_own=True)
+        super().end_worker_actor(victim)
+
+    def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
+        """Ask the agent of the victim's node; of a lost one its last word counts."""
+        if (victim.node_id, victim.pid) in self._ended:
+            return True
+        agent = self._agents[victim.node_id]
+        return bool(call(agent.is_gone.remote(victim.pid, within_s), more_s=within_s))
+
+    def give_notice(self, node_id: str, *, notice_s: float) -> int:
+        """Drain the node for preemption."""
+        self._refuse(node_id, costs_node=True)
+        self._announced.add(node_id)
+        return super().give_notice(node_id, notice_s=notice_s)
+
+    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+        """Have the node's agent end all on the node, tell that it is gone, and then end it."""
+        self._refuse(node_id, costs_node=True)
+        if raylet_only:
+            raise RefusedError("with the raylet alone gone nobody could tell that its workers are")
+        agent = self._agents[node_id]
+        try:
+            gone = call(agent.end_workers.remote())
+        except ray.exceptions.RayError as error:
+            raise ProcessLookupError(f"node {node_id[:8]} is dead already") from error
+        self._ended.update((node_id, pid) for pid in gone)
+        if self._crew.collect(node_id):
+            self._crew.is_all_there(node_id)
+        agent.end_node.remote()
+
+    def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
+        """Have the node's agent stop the raylet and all below it but itself."""
+        self._refuse(node_id, costs_node=True)
+        self._crew.collect(node_id)
+        agent = self._agents[node_id]
+        pids = call(agent.freeze_node.remote())
+        stopped = call(agent.are_stopped.remote(pids, within_s), more_s=within_s)
+        return len(pids) if stopped else None
+
+    def thaw_node(self, node_id: str) -> None:
+        """Have the agent continue what it stopped; where it is cut off, its lease does that."""
+        try:
+            call(self._agents[node_id].thaw_node.remote())
+        except ray.exceptions.RayError as error:
+            why = f"its agent cannot be reached, and lets it go on within {LEASE_S:g} s"
+            raise RuntimeError(why) from error
+
+    def cut_off_node(self, node_id: str, *, for_s: float) -> None:
+        """Have the node's agent take the node's own network interface down."""
+        self._refuse(node_id, costs_node=True)
+        address, _ = self._place(node_id)
+        if address == self._terms.own:
+            raise RefusedError(f"the node shares the address {address} with chaos's own")
+        self._crew.collect(node_id)
+        call(self._agents[node_id].cut_off.remote(address, for_s))
+
+    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+        """Knock at the raylet's port until nobody answers."""
+        return self._knock(node_id, within_s, answers=False)
+
+    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+        """Knock at the raylet's port until the host answers, be it that nobody listens there."""
+        return self._knock(node_id, within_s, answers=True)
+
+    def idle_nodes(self) -> list[str]:
+        """Refuse: a node without the job's workers is never struck."""
+        raise RefusedError("a node that holds none of the job's workers is never struck")
+
+    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
+        """Refuse: chaos starts no nodes there."""
+        del count, within_s
+        raise RefusedError("chaos starts no nodes on a cluster that it did not start")
+
+    def end_controller(self) -> int:
+        """Refuse: Ray Train keeps its controller on the driver's node, which is chaos's own."""
+        raise RefusedError(f"Ray's controller runs beside chaos: {OWN}")
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _end(self, pid: int) -> int:
+        """Kill the driver, which is a process of this host and the harness's own child."""
+        os.kill(pid, signal.SIGKILL)
+        start = self._clock.now_ns()
+        while is_running(pid):
+            if seconds_since(start, self._clock) > CALL_S:
+                raise RuntimeError(f"pid {pid} still runs after {CALL_S:g} s")
+            self._clock.sleep(POLL_S)
+        return pid
+
+    def _refuse(
+        self, node_id: str, *, costs_node: bool = False, is_workers_own: bool = False
+    ) -> None:
+        """Ask the guard; a worker that is struck itself holds its node in use."""
+        used = {victim.node_id for victim in self.group().values()} | self._announced
+        used |= {node_id} if is_workers_own else set()
+        why = self._terms.guard.refuses(node_id, used=used, costs_node=costs_node)
+        if why is not None:
+            raise RefusedError(f"node {node_id[:8]}: {why}")
+
+    def _place(self, node_id: str) -> tuple[str, int]:
+        row = next((n for n in ray.nodes() if n["NodeID"] == node_id), None)
+        if row is None:
+            raise ProcessLookupError(f"node {node_id[:8]}")
+        return str(row["NodeManagerAddress"]), int(row["NodeManagerPort"])
+
+    def _knock(self, node_id: str, within_s: float, *, answers: bool) -> bool:
+        place, start = self._place(node_id), self._clock.now_ns()
+        while _answers(place) is not answers:
+            if seconds_since(start, self._clock) > within_s:
+                return False
+            self._clock.sleep(POLL_S)
+        return True
+
+
+def _answers(place: tuple[str, int]) -> bool:
+    with socket.socket() as knock:
+        knock.settimeout(CONNECT_S)
+        code = knock.connect_ex(place)
+    return code in (0, errno.ECONNREFUSED)

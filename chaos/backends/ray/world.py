@@ -1,0 +1,159 @@
+"""Harm on a Ray cluster: through node agents, and through Ray's own calls."""
+
+import os
+import signal
+from typing import Any
+
+import ray
+
+from chaos.backends.ray import compat
+from chaos.backends.ray.errands import Capacity, Gcs
+from chaos.faults.world import RefusedError, Victim
+from chaos.run.armed import ArmedFaults
+from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.world import RunWorld
+
+POLL_S = 0.05
+CALL_S = 30.0
+HEAD = "head"
+
+
+class RayWorld(RunWorld):
+    """Does harm through node agents and Ray's own calls."""
+
+    def __init__(self, address: str, agents: dict[str, Any], armed: ArmedFaults) -> None:
+        super().__init__(SystemClock(), armed)
+        self._address = address
+        self._agents = agents
+        self.handles: dict[tuple[int, int], Any] = {}
+        self.capacity, self.gcs = Capacity(self._clock), Gcs()
+        self._frozen: dict[str, tuple[int, ...]] = {}
+
+    def signal_worker(self, victim: Victim, signal_name: str) -> None:
+        """Have the victim's node agent send a signal."""
+        call(self._agents[victim.node_id].send_signal.remote(victim.pid, signal_name))
+
+    def end_worker_actor(self, victim: Victim) -> None:
+        """Call `ray.kill` on the worker's actor handle."""
+        if self.worker_is_gone(victim, within_s=0.0):
+            raise ProcessLookupError(f"pid {victim.pid}")
+        ray.kill(self.handles[victim.attempt, victim.rank], no_restart=True)
+
+    def blame_memory(self, victim: Victim) -> None:
+        """Refuse: only a raylet's own memory monitor can say so, and it looks at the machine's."""
+        raise RefusedError(
+            f"a raylet ends workers by the machine's memory, and not pid {victim.pid} by its own"
+        )
+
+    def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
+        """Ask the agent of the victim's node, or the head's where that node is dead."""
+        agent = self._agents[victim.node_id if self._is_alive(victim.node_id) else HEAD]
+        return bool(call(agent.is_gone.remote(victim.pid, within_s), more_s=within_s))
+
+    def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
+        """Ask the agent of the victim's node."""
+        agent = self._agents[victim.node_id]
+        return bool(call(agent.is_stopped.remote(victim.pid, within_s), more_s=within_s))
+
+    def give_notice(self, node_id: str, *, notice_s: float) -> int:
+        """Drain the node for preemption, as a cloud's handler does on a spot notice."""
+        deadline_ns = self._clock.now_ns() + int(notice_s * 1e9)
+        unix_ms = (self._clock.wall_ns() + int(notice_s * 1e9)) // 1_000_000
+        accepted, why = compat.drain_for_preemption(self._address, node_id, unix_ms)
+        if not accepted:
+            raise RuntimeError(f"the drain was refused: {why}")
+        return deadline_ns
+
+    def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
+        """Have the node's agent end the node and itself."""
+        agent = self._agents[node_id]
+        try:
+            call(agent.ready.remote())  # the GCS learns of a death later than its agent dies
+        except ray.exceptions.RayError as error:
+            raise ProcessLookupError(f"node {node_id[:8]} is dead already") from error
+        (agent.lose_raylet if raylet_only else agent.lose_node).remote()
+
+    def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
+        """Have the head's agent stop a raylet of this host and all below it."""
+        raylet = call(self._agents[node_id].ready.remote())
+        self._frozen[node_id] = pids = call(self._agents[HEAD].freeze.remote(raylet))
+        stopped = call(self._agents[HEAD].are_stopped.remote(pids, within_s), more_s=within_s)
+        return len(pids) if stopped else None
+
+    def thaw_node(self, node_id: str) -> None:
+        """Have the head's agent continue what it stopped."""
+        call(self._agents[HEAD].thaw.remote(self._frozen.pop(node_id)))
+
+    def cut_off_node(self, node_id: str, *, for_s: float) -> None:
+        """Refuse: the raylets of a local cluster are processes of one host."""
+        del node_id, for_s
+        raise RefusedError("the nodes of a local cluster share one host and its network")
+
+    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+        """Say no: no node of a local cluster is ever cut off."""
+        del node_id, within_s
+        return False
+
+    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+        """Say yes: no node of a local cluster is ever cut off."""
+        del node_id, within_s
+        return True
+
+    def idle_nodes(self) -> list[str]:
+        """Give the nodes with an agent of ours that hold no worker and are not draining."""
+        used = {victim.node_id for victim in self.group().values()} | compat.draining_nodes()
+        alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+        return [node_id for node_id in alive if node_id in self._agents and node_id not in used]
+
+    def add_nodes(self, count: int, *, within_s: float) -> list[str]:
+        """Ask the harness for nodes: only its main thread may start them."""
+        fresh = self.capacity.ask(count, within_s=within_s)
+        self._agents.update(fresh)
+        return [n for n in fresh if self._is_alive(n)]
+
+    def end_driver(self) -> int:
+        """Kill the driver, a process of the head's host."""
+        if self.driver is None:
+            raise ProcessLookupError("there is no driver")
+        return self._end(self.driver)
+
+    def end_controller(self) -> int:
+        """Kill the process of Ray Train's controller actor, a process of this host."""
+        pids = [pid for name, pid in compat.live_actors().values() if name == compat.CONTROLLER]
+        if not pids:
+            raise ProcessLookupError("there is no controller")
+        return self._end(pids[0])
+
+    def end_gcs(self) -> int:
+        """Have the harness end the GCS."""
+        pid = self.gcs.ask("end", within_s=CALL_S)
+        if pid is None:
+            raise RuntimeError(f"the GCS was not ended within {CALL_S:g} s")
+        return pid
+
+    def start_gcs(self, *, within_s: float) -> int | None:
+        """Have the harness start the GCS again; it says so once the new one answers."""
+        return self.gcs.ask("start", within_s=within_s)
+
+    def _end(self, pid: int) -> int:
+        os.kill(pid, signal.SIGKILL)
+        if not call(self._agents[HEAD].is_gone.remote(pid, CALL_S), more_s=CALL_S):
+            raise RuntimeError(f"pid {pid} still runs after {CALL_S:g} s")
+        return pid
+
+    def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
+        """Ask the GCS until it counts the node as dead."""
+        start = self._clock.now_ns()
+        while self._is_alive(node_id):
+            if seconds_since(start, self._clock) > within_s:
+                return False
+            self._clock.sleep(POLL_S)
+        return True
+
+    def _is_alive(self, node_id: str) -> bool:
+        return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
+
+
+def call(reference: Any, *, more_s: float = 0.0) -> Any:  # noqa: ANN401 - whatever the agent gives
+    """Wait for an agent's answer, no longer than `CALL_S` and what its work may take."""
+    return ray.get(reference, timeout=CALL_S + more_s)

@@ -1,0 +1,85 @@
+"""Short runs that measure what a job costs: one left alone, and some struck at drawn places."""
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from chaos.audit.base import base_plan, with_own_workers
+from chaos.audit.extent import Extent, extent
+from chaos.backends.open import open_backend
+from chaos.check.trial import Trial
+from chaos.errors import UsageError
+from chaos.faults.kill_worker import KillWorker
+from chaos.harness import Harness
+from chaos.model.plan import BackendName, Op, Plan
+from chaos.model.scenario import FailureBudget
+from chaos.model.trigger import AtStep
+from chaos.plan.make import make_plan
+from chaos.report.outcome import FinishedRun
+from chaos.run.clock import SystemClock
+from chaos.scenario_file.load import SUFFIX, load_scenario
+
+RETRIES = 3
+STRUCK: dict[BackendName, int] = {"fork": 6, "ray": 2}  # a restart differs from the next
+
+
+def calibration_runs(
+    subject: Path,
+    words: Sequence[str],
+    reports: Path,
+    console: Console,
+    *,
+    backend: BackendName = "fork",
+    seed: int = 0,
+) -> tuple[Trial, ...]:
+    """Run a script or a scenario clean and struck; gives the struck runs, each with its baseline.
+
+    Faults, times and processes are real; machines and network are this one's.
+    """
+    with open_backend(backend, console) as opened:
+        harness = Harness(reports, console, Path.cwd(), opened, SystemClock())
+        alone = harness.run_plan(job_alone(subject, words, backend))
+        plan = with_own_workers(alone.plan, extent(alone.history))
+        ops = struck_places(extent(alone.history), count=STRUCK[backend], seed=seed)
+        return tuple(_trial(harness.run_plan(_struck(plan, op))) for op in ops)
+
+
+def job_alone(subject: Path, words: Sequence[str], backend: BackendName) -> Plan:
+    """Give the plan of a script's or a scenario's job with nothing done to it."""
+    if subject.is_dir():
+        raise UsageError("a folder is measured already", "Leave --calibrate out.")
+    if subject.name.endswith(SUFFIX):
+        scenario = load_scenario(subject)
+        plan = make_plan(scenario, file=subject.resolve(), seed=0, cwd=Path.cwd())
+        plan = plan.model_copy(update={"ops": ()})
+    else:
+        plan = base_plan(subject, words, cwd=Path.cwd(), seed=0)
+    title = f"calibration of {subject.name}"
+    return plan.model_copy(update={"backend": backend, "scenario": title})
+
+
+def struck_places(job: Extent, *, count: int, seed: int) -> Iterator[Op]:
+    """Draw steps behind the first commit, and ranks, at which a worker is to be killed."""
+    later = [(epoch, rank) for epoch, rank in job.steps if epoch > 0]
+    if not later:
+        raise UsageError(
+            "the job reports only once, so that no restart can be measured",
+            "Let it run for more epochs; a script's own arguments go after --.",
+        )
+    draws = random.Random(seed)  # noqa: S311  repeatable is what it must be
+    for _ in range(count):
+        epoch, rank = draws.choice(later)
+        step = draws.randint(1, job.steps[epoch, rank])
+        yield Op(index=0, at=AtStep(epoch=epoch, step=step, rank=rank), kill_worker=KillWorker())
+
+
+def _struck(plan: Plan, op: Op) -> Plan:
+    failure = plan.job.failure or FailureBudget(max_failures=RETRIES)
+    job = plan.job.model_copy(update={"failure": failure})
+    return plan.model_copy(update={"ops": (op,), "job": job})
+
+
+def _trial(run: FinishedRun) -> Trial:
+    return Trial(run.plan, run.history, run.baseline)

@@ -1,0 +1,79 @@
+"""The part of the command line that speaks of clusters which chaos did not start."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from chaos.backends.open import nodes_at
+from chaos.errors import UsageError
+from chaos.harness import plan_of
+from chaos.model.plan import BackendName
+from chaos.plan.permitted import Elsewhere
+from chaos.report.dry_run import dry_run
+
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="Use the Ray cluster that runs there, in place of one of chaos's own.",
+    ),
+]
+Storage = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        metavar="PATH",
+        help="With --address: a folder or URI that all nodes reach, for checkpoints.",
+    ),
+]
+AllowFaultsOn = Annotated[
+    str | None,
+    typer.Option(
+        "--allow-faults-on",
+        metavar="HOST:PORT",
+        help="Allow faults on the cluster that runs there; the same address once more.",
+    ),
+]
+AllowNodeLoss = Annotated[
+    bool,
+    typer.Option(
+        "--allow-node-loss",
+        help="Allow faults there that may cost a node, which chaos cannot bring back.",
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show who would be struck, and strike nobody.")
+]
+
+
+def refuse_contradictions(
+    address: str | None, storage: str | None, *, backend: BackendName
+) -> None:
+    """Raise `UsageError` where options exclude each other, or an address is none."""
+    if address is not None and backend == "fork":
+        raise UsageError("--address goes with `--backend ray`; the embedded one has no cluster")
+    if storage is not None and address is None:
+        raise UsageError("--storage goes with --address")
+    host, _, port = (address or "localhost:1").rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        raise UsageError(
+            f"--address {address} is no address",
+            "Give host:port, as `ray start --head` prints it; never `auto`.",
+        )
+
+
+def show_dry_run(
+    files: Sequence[Path], elsewhere: Elsewhere, console: Console, *, seed: int
+) -> None:
+    """Print what each plan would do, looking at clusters and changing nothing there."""
+    made = [plan_of(file, cwd=Path.cwd(), seed=seed, backend="ray") for file in files]
+    plans = [elsewhere.over(plan) for plan in made]
+    known = {address: nodes_at(address) for address in {p.shape.address for p in plans} if address}
+    for plan in plans:
+        nodes = known.get(plan.shape.address or "", [])
+        console.print(dry_run(plan, nodes, elsewhere.permissions))
+        console.print()

@@ -1,0 +1,52 @@
+"""A worker takes more memory than there is, and is ended for it."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from chaos.faults.order import Exhaust
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+PROOF_WITHIN_S = 60.0
+
+
+class ExhaustMemory(Record):
+    """Have the worker take so much memory at the place, and end it with SIGKILL once it holds it.
+
+    The memory is really taken; that there is no more is emulated, so that the
+    machine is in no danger: refused where less than twice as much is free.
+    `by: kernel`: it ends as by the kernel's out-of-memory killer. `by: raylet`:
+    its death reads as one by Ray's memory monitor, `OutOfMemoryError`; on the
+    embedded backend alone, for the monitors of a cluster on one machine look at
+    that machine's memory, and would end other nodes' workers and the controller.
+    Landed when the worker has said that it holds it all, and its pid is gone.
+    """
+
+    bytes: int = Field(default=2**30, gt=0, le=2**36, description="what the worker takes")
+    by: Literal["kernel", "raylet"] = "kernel"
+    rank: ClassVar[None] = None
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Let the worker go with the order to take memory, and end it when it has."""
+        name, free = f"pid {victim.pid} of rank {victim.rank}", world.free_memory()
+        if free < 2 * self.bytes:
+            return Outcome("fail", f"{_mib(free)} are free, not twice {_mib(self.bytes)}")
+        if self.by == "raylet":
+            world.blame_memory(victim)
+        order = Exhaust(self.bytes)
+        release(order=order)
+        if not world.has_obeyed(order, within_s=PROOF_WITHIN_S):
+            return Outcome("info", f"{name} was told to take {_mib(self.bytes)}, and did not")
+        world.signal_worker(victim, "KILL")
+        if not world.worker_is_gone(victim, within_s=PROOF_WITHIN_S):
+            return Outcome("fail", f"{name} still runs after SIGKILL")
+        return Outcome("ok", f"{name} held {_mib(self.bytes)} more, and is gone")
+
+    def __str__(self) -> str:
+        how = "" if self.by == "kernel" else ", ended by the raylet"
+        return f"exhaust_memory ({_mib(self.bytes)}{how})"
+
+
+def _mib(count: int) -> str:
+    return f"{count / 2**20:,.0f} MiB"

@@ -1,0 +1,37 @@
+"""Ray's control service dies, and is started again with what it had stored."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+PROOF_WITHIN_S = 30.0
+
+
+class KillGcs(Record):
+    """End the head's GCS server, and start another on the same port and storage.
+
+    A plan with this fault has a cluster of its own, whose GCS keeps what it
+    knows in RocksDB (Ray 2.60; `RAY_gcs_storage`). Training goes on while it is
+    down. Landed when its process is gone and the new one answers. The embedded
+    backend has none to end.
+    """
+
+    down_s: float = Field(default=3.0, ge=0, le=50, description="seconds until the next one starts")
+    rank: ClassVar[None] = None
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """End it while a worker is held, let training go on, and start the next one in time."""
+        del victim
+        ended = world.end_gcs()
+        release(None)
+        world.let_pass(self.down_s)  # where the run ends meanwhile it is started at once
+        started = world.start_gcs(within_s=PROOF_WITHIN_S)
+        if started is None:
+            return Outcome("info", f"GCS {ended} was killed, and none answers in its place")
+        return Outcome("ok", f"GCS {ended} is gone, and GCS {started} answers in its place")
+
+    def __str__(self) -> str:
+        return f"kill_gcs (down for {self.down_s:g} s)"

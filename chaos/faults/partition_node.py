@@ -1,0 +1,50 @@
+"""A machine is cut off: it runs on, and nobody hears from it."""
+
+from pydantic import Field, NonNegativeInt
+
+from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.record import Record
+
+PROOF_WITHIN_S = 10.0
+BACK_WITHIN_S = 15.0
+
+
+class PartitionNode(Record):
+    """Take the network of the worker's node down, and up again after a time.
+
+    A short cut is a blip that connections outlive; after a long one the
+    cluster has given the node up. Landed when the node's address no longer
+    answers. The node itself puts its network up again, by a timer of its own.
+    It takes a cluster whose nodes have addresses of their own.
+    """
+
+    for_s: float = Field(gt=0, le=600, description="seconds that the node is cut off")
+    rank: NonNegativeInt | None = Field(
+        default=None,
+        description="cut this rank's node off; left out: the node of the trigger's rank",
+    )
+
+    @property
+    def nodes_lost(self) -> int:
+        """The cluster may give a node up that is silent for long."""
+        return 1
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Cut the node off while the worker is held; word of its release comes once it is back."""
+        del release
+        name = f"node {victim.node_id[:8]}"
+        world.cut_off_node(victim.node_id, for_s=self.for_s)
+        if world.node_is_silent(victim.node_id, within_s=min(PROOF_WITHIN_S, self.for_s)):
+            return Outcome("ok", f"{name} does not answer, with rank {victim.rank} on it")
+        return Outcome("fail", f"{name} still answers")
+
+    def heal(self, world: World, victim: Victim) -> str:
+        """Wait until the node has put its network up again; it needs no help from here."""
+        name = f"node {victim.node_id[:8]}"
+        world.let_pass(self.for_s)
+        if world.node_is_back(victim.node_id, within_s=self.for_s + BACK_WITHIN_S):
+            return f"{name} answers again"
+        return f"{name} does not answer after {self.for_s + BACK_WITHIN_S:g} s more"
+
+    def __str__(self) -> str:
+        return f"partition_node ({self.for_s:g} s)"

@@ -1,0 +1,167 @@
+"""What may be done to a cluster that chaos did not start: pure rules, asked before and at a strike.
+
+Three rules. Nothing happens to a cluster that the user has not named twice.
+What may cost a node, which nobody here can bring back, takes a word of its
+own. And neither the head, nor chaos's own node, nor a node that holds no
+worker of the job is ever struck.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from chaos.faults.armed import STORAGE_FAULTS
+from chaos.model.plan import Op, Plan
+
+Standing: TypeAlias = Literal["may be struck", "never struck", "holds no worker"]
+
+COSTS_A_NODE = {
+    "kill_node": "the node is lost, and chaos cannot start another",
+    "preempt_node": "Ray has no undrain, and the node may be lost",
+    "freeze_node": "Ray gives a node up that is silent for long",
+    "partition_node": "Ray gives a node up that is silent for long",
+}
+SPARES_NODES = (
+    "kill_worker",
+    "raise_in_worker",
+    "pause_worker",
+    "slow_worker",
+    "hang_worker",
+    "poison_step",
+    "kill_driver",
+    *STORAGE_FAULTS,
+)
+NEVER_THERE = {
+    "kill_gcs": "it strikes the head, which is never struck",
+    "exhaust_memory": "the memory of the node is that of others as well",
+    "withhold_capacity": "it takes nodes that hold none of the job's workers",
+    "return_capacity": "chaos starts no nodes there",
+    "kill_gcs": "it runs on the head node, which is never struck",
+    "exhaust_memory": "what is free on a host that others use is not chaos's to take",
+    "kill_controller": "Ray's controller runs on chaos's own node, which is never struck",
+}
+HEAD = "the head node is never struck"
+OWN = "chaos itself runs on this node"
+UNUSED = "no worker of this job runs on this node"
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What the user has allowed, on the command line and nowhere else."""
+
+    faults_on: str | None = None
+    node_loss: bool = False
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """What the command line says of a cluster that chaos did not start."""
+
+    address: str | None = None
+    storage: str | None = None
+    permissions: Permissions = Permissions()
+
+    def over(self, plan: Plan) -> Plan:
+        """Give a plan for the cluster named here, where one is: it wins over the file's."""
+        address, storage = plan.shape.address, plan.shape.storage
+        if self.address is not None:
+            address, storage = self.address, self.storage or storage
+        if plan.backend == "fork":  # it needs no cluster, and has none
+            address, storage = None, None
+        shape = plan.shape.model_copy(update={"address": address, "storage": storage})
+        return plan.model_copy(update={"shape": shape})
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """One node of a cluster. `is_own`: the harness runs there."""
+
+    node_id: str
+    address: str
+    cpus: float
+    is_head: bool = False
+    is_own: bool = False
+
+    @property
+    def protection(self) -> str | None:
+        """Say why the node is never struck, None where it may be."""
+        if self.is_head:
+            return HEAD
+        return OWN if self.is_own else None
+
+    @property
+    def standing(self) -> Standing:
+        """Say whether the node may be struck, as far as that is known before a run."""
+        if self.protection is not None:
+            return "never struck"
+        return "may be struck" if self.cpus > 0 else "holds no worker"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An op that will not be carried out, and why."""
+
+    op: Op
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.op.kind} (fault {self.op.index}): {self.why}"
+
+
+def needs_permission(plan: Plan, permissions: Permissions) -> str | None:
+    """Say what is missing before anything may be done to the plan's cluster; None: nothing is."""
+    address = plan.shape.address
+    if address is None or plan.backend != "ray" or permissions.faults_on == address:
+        return None
+    if permissions.faults_on is None:
+        return f"chaos did not start the cluster at {address}, and faults are not allowed on it"
+    return f"faults are allowed on {permissions.faults_on}, and the scenario's cluster is {address}"
+
+
+def refusals(plan: Plan, permissions: Permissions) -> tuple[Refusal, ...]:
+    """Give the ops that cannot, or must not, be carried out on a cluster that runs already."""
+    if plan.shape.address is None:
+        return ()
+    found = ((op, _refused(op, permissions)) for op in plan.ops)
+    return tuple(Refusal(op, why) for op, why in found if why is not None)
+
+
+def _refused(op: Op, permissions: Permissions) -> str | None:
+    if op.kind in NEVER_THERE:
+        return f"not on a cluster that chaos did not start: {NEVER_THERE[op.kind]}"
+    if op.kind in COSTS_A_NODE and not permissions.node_loss:
+        return f"needs --allow-node-loss: {COSTS_A_NODE[op.kind]}"
+    if op.kind not in COSTS_A_NODE and op.kind not in SPARES_NODES:
+        return "what it does to nodes of others has not been thought through"  # a newer fault
+    if op.kill_node is not None and op.kill_node.raylet_only:
+        return "not without its workers: with the raylet gone nobody could tell that they ended"
+    return None
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Asked at every strike, with what is known then."""
+
+    protected: Mapping[str, str]
+    node_loss: bool
+
+    @classmethod
+    def over(cls, nodes: Sequence[NodeFacts], permissions: Permissions) -> "Guard":
+        """Give the guard of a cluster with these nodes."""
+        protected = {n.node_id: n.protection for n in nodes if n.protection is not None}
+        return cls(protected=protected, node_loss=permissions.node_loss)
+
+    def refuses(
+        self, node_id: str, *, used: Collection[str], costs_node: bool = False
+    ) -> str | None:
+        """Say why a node must not be struck; None where it may be.
+
+        `used` are the nodes that hold the job's workers now.
+        """
+        if node_id in self.protected:
+            return self.protected[node_id]
+        if node_id not in used:
+            return UNUSED
+        if costs_node and not self.node_loss:
+            return "the node may be lost by it, and --allow-node-loss was not given"
+        return None

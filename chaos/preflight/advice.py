@@ -1,0 +1,217 @@
+"""Which settings are wrong, in the order of what they cost; and what is not the lever.
+
+Each proposal is simulated with the same draws as the question itself, so that
+a difference is the setting's and not the luck's.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chaos.preflight.change import changed
+from chaos.preflight.curve import Curve, Simulate
+from chaos.preflight.forecast import costs_of, goodput, met_goals
+from chaos.preflight.question import Question
+from chaos.preflight.simulate import Outcomes
+from chaos.preflight.words import in_s
+
+LEVER = 0.5  # how much smaller a cost is made, to see whether it is the lever
+_SHORT = 0.001
+_DEARER = 0.005
+ENOUGH = 0.999
+SLACK = 1.2  # on the retries that were needed, because a market may be worse than its fit
+BUDGETS = ("settings.max_failures", "settings.max_preemption_failures")
+_LIMITS = set(BUDGETS)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A difference of means over the same runs, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the interval is on one side of nothing."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One change of values, and what it buys.
+
+    `chance`: of meeting every goal. `cost` is the price as a share of
+    on-demand: below 0 it is cheaper.
+    """
+
+    what: str
+    values: dict[str, Any]
+    chance: Gain
+    goodput: Gain
+    cost: Gain
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether it surely buys something: a goal, or goodput without losing a goal."""
+        return self.chance.low > _SHORT or (self.goodput.low > _SHORT and self.chance.high >= 0)
+
+    @property
+    def is_dearer(self) -> bool:
+        """Whether the training costs more with it."""
+        return self.cost.value > _DEARER
+
+
+@dataclass(frozen=True)
+class Counsel:
+    """Proposals for settings, best first; levers say what halving a cost would buy."""
+
+    settings: tuple[Advice, ...]
+    levers: tuple[Advice, ...]
+
+    @property
+    def stages(self) -> tuple[dict[str, Any], ...]:
+        """What is worth it, together, without budgets: nothing, what costs no more, all of it."""
+        worth = [one for one in self.settings if one.is_worth_it and not set(one.values) & _LIMITS]
+        free = _together([one for one in worth if not one.is_dearer])
+        return ({}, free, _together(worth))
+
+
+def _together(advice: Sequence[Advice]) -> dict[str, Any]:
+    """Join changes; where two set the same value, the better one's stands."""
+    values: dict[str, Any] = {}
+    for one in advice:
+        values = {**one.values, **values}
+    return values
+
+
+def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
+    """Try what could be better, each by itself, on the same draws.
+
+    Where retries run out nothing else can be seen, so all but the budgets
+    themselves are judged with retries without limit.
+    """
+    free = changed(question, dict.fromkeys(BUDGETS, -1))
+    base, free_base = simulate([question, free])
+    budgets = [
+        (f"{place.partition('.')[2]} {value}", {place: value})
+        for place, value in enough_retries(question, free_base).items()
+    ]
+    proposals, levers = list(_proposals(question, curve)), list(_levers(question))
+    rows = [(question, base, *row) for row in budgets]
+    rows += [(free, free_base, *row) for row in (*proposals, *levers)]
+    others = simulate([changed(asked, values) for asked, _, _, values in rows])
+    tried = [_advice(*row, outcomes) for row, outcomes in zip(rows, others, strict=True)]
+    count = len(budgets) + len(proposals)
+    return Counsel(
+        tuple(sorted(tried[:count], key=_worth)), tuple(sorted(tried[count:], key=_worth))
+    )
+
+
+def _worth(advice: Advice) -> tuple[float, float]:
+    return -round(advice.chance.value, 3), -advice.goodput.value
+
+
+def _advice(
+    question: Question, base: Outcomes, what: str, values: Mapping[str, Any], outcomes: Outcomes
+) -> Advice:
+    """Set a changed question's outcomes against what it comes to as it is."""
+    other = changed(question, values)
+    price, price_other = costs_of(question, base), costs_of(other, outcomes)
+    finite = np.isfinite(price) & np.isfinite(price_other)
+    return Advice(
+        what,
+        dict(values),
+        _gain(_all_met(other, outcomes) - _all_met(question, base)),
+        _gain(goodput(outcomes) - goodput(base)),
+        _gain(price_other[finite] - price[finite]),
+    )
+
+
+def _all_met(question: Question, outcomes: Outcomes) -> np.ndarray:
+    met = np.ones(len(outcomes), dtype=bool)
+    for one in met_goals(question, outcomes).values():
+        met &= one
+    return met.astype(float)
+
+
+def _gain(differences: np.ndarray) -> Gain:
+    if not len(differences):
+        return Gain(0.0, 0.0, 0.0)
+    mean = float(differences.mean())
+    half = 1.96 * float(differences.std()) / math.sqrt(len(differences))
+    return Gain(mean, mean - half, mean + half)
+
+
+def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
+    """Give the budgets that last in 999 of 1000 runs, where those that are set do not."""
+    settings, values = question.settings, {}
+    for name, limit, used in (
+        ("max_failures", settings.max_failures, unlimited.failures),
+        ("max_preemption_failures", settings.max_preemption_failures, unlimited.preemptions),
+    ):
+        needed = math.ceil(float(np.quantile(used, ENOUGH)))
+        if 0 <= limit < needed:
+            values[f"settings.{name}"] = math.ceil(SLACK * needed) + 1
+    return values
+
+
+def _proposals(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str, Any]]]:
+    job, notice = question.job, question.market.notice
+    here = next(p for p in curve.points if p.steps == job.checkpoint_every_steps)
+    if curve.best.simulated - here.simulated > _SHORT:
+        text = f"a checkpoint every {curve.best_steps} steps instead of {here.steps}"
+        yield text, {"job.checkpoint_every_steps": curve.best_steps}
+    if notice.seconds:
+        yield from _of_notices(question)
+    for spares in (1, max(2, math.ceil(job.nodes / 16))):
+        if question.market.away_h and spares > job.spare_nodes:
+            yield f"{spares} spare nodes instead of {job.spare_nodes}", {"job.spare_nodes": spares}
+    if question.market.away_h and job.min_nodes is None and job.nodes > 1:
+        least = max(1, math.ceil(0.75 * job.nodes))
+        if least < job.nodes:
+            yield f"elastic: go on with {least} to {job.nodes} nodes", {"job.min_nodes": least}
+
+
+def _of_notices(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
+    settings, costs = question.settings, question.costs
+    assert costs is not None
+    watch: dict[str, Any] = {"settings.preemption_watcher": True}
+    if not question.job.saves_on_notice:
+        yield "save on notice", {**watch, "job.saves_on_notice": True}
+    need_s = settings.preemption_poll_s + costs.step_s + costs.save_s + costs.upload_s
+    short_s = need_s - question.market.notice.seconds
+    is_relaxed = settings.relax_collectives_on_preemption
+    if short_s > 0 and (settings.preemption_grace_s < short_s or not is_relaxed):
+        grace_s = float(math.ceil(short_s))
+        text = f"save on notice, with preemption_grace_s {grace_s:g} and relaxed collectives"
+        yield (
+            text,
+            {
+                **watch,
+                "job.saves_on_notice": True,
+                "settings.preemption_grace_s": grace_s,
+                "settings.relax_collectives_on_preemption": True,
+            },
+        )
+
+
+def _levers(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
+    costs = question.costs
+    assert costs is not None
+    names = ("detect_s", "teardown_s", "schedule_s", "start_s", "restore_s")
+    halved = {f"costs.{name}": getattr(costs, name) * LEVER for name in names}
+    yield f"half the restart ({in_s(costs.restart_s)} → {in_s(costs.restart_s / 2)})", halved
+    if costs.save_s:
+        text = f"half the save ({in_s(costs.save_s)} → {in_s(costs.save_s * LEVER)})"
+        yield text, {"costs.save_s": costs.save_s * LEVER}
+    if costs.upload_s:
+        text = f"half the upload ({in_s(costs.upload_s)} → {in_s(costs.upload_s * LEVER)})"
+        yield text, {"costs.upload_s": costs.upload_s * LEVER}
+    if question.market.away_h:
+        text = f"replacements in half the time ({question.market.away_h * 60:.0f} min now)"
+        yield text, {"market.away_h": question.market.away_h * LEVER}

@@ -1,0 +1,172 @@
+"""What a trace says of a market, and how sure that is."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from chaos.errors import UsageError
+from chaos.preflight.capacity import Floats
+from chaos.preflight.estimate import Estimate
+from chaos.preflight.market import Exponential, Market, Notice, Shock, Weibull
+from chaos.preflight.trace import Trace
+
+RESAMPLES = 1_000
+_INSTANT = 2  # nodes lost together from here on are a shock
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A market fitted to a trace.
+
+    `mtbf_h`: node-hours per node lost. `loss_every_h`: hours between events
+    that took at least one. `together`: the share of events that took more than
+    one. `away_h`: hours that a missing node stayed away.
+    """
+
+    market: Market
+    mtbf_h: Estimate
+    loss_every_h: Estimate
+    together: Estimate
+    away_h: Estimate
+    drops: int
+    notes: tuple[str, ...]
+
+
+def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> Fit:
+    """Fit nodes that go up and down, and shocks that take several, to a trace.
+
+    A Markov model: single losses at a rate per node, shocks at a rate of their
+    own that take each node with one probability, and returns at a rate per
+    missing node. Each rate is events over exposure, the likelihood's maximum;
+    intervals come from resampling stretches of the trace. Raises `UsageError`
+    where nothing was lost.
+    """
+    if not trace.drops:
+        raise UsageError(
+            "no node is lost in it",
+            "A market cannot be learnt from it: give a longer trace, or a --market by name.",
+            place=trace.name,
+        )
+    rows = _stretches(trace)
+    figures = _figures(rows.sum(axis=0))
+    rng = np.random.Generator(np.random.PCG64(seed))
+    picks = rng.integers(0, len(rows), (RESAMPLES, len(rows)))
+    again = np.array([_figures(rows[pick].sum(axis=0)) for pick in picks])
+    mtbf, every, together, away = (
+        Estimate(float(value), *_middle95(column))
+        for value, column in zip(figures, again.T, strict=True)
+    )
+    market = Market(
+        name=f"fitted to {trace.name.rsplit('/', maxsplit=1)[-1]}",
+        lifetime=Exponential(mtbf_h=_single_mtbf_h(trace)),
+        shock=_shock(trace),
+        away_h=round(away.value, 6),
+        notice=notice,
+        price_ratio=price_ratio,
+        source=f"fitted to {len(trace.drops)} losses in {trace.span_s / 3600:.1f} h",
+    )
+    return Fit(market, mtbf, every, together, away, len(trace.drops), _notes(trace))
+
+
+def replayed(trace: Trace, *, notice: Notice, price_ratio: float) -> Market:
+    """Give the market that repeats a trace as it was, from a random moment on."""
+    return Market(
+        name=f"replay of {trace.name.rsplit('/', maxsplit=1)[-1]}",
+        replay=trace.replay(),
+        notice=notice,
+        price_ratio=price_ratio,
+        source=f"{trace.format}, {trace.span_s / 3600:.1f} h, {trace.peak} nodes at most",
+    )
+
+
+def fit_weibull(lives_h: Floats, *, is_over: Floats | None = None) -> Weibull:
+    """Give the most likely Weibull for lives in hours; `is_over` is 0 where one was cut off.
+
+    The shape is the zero of the profile likelihood's slope, which falls
+    steadily; it is looked for between 0.05 and 50.
+    """
+    over = np.ones(len(lives_h)) if is_over is None else np.asarray(is_over, dtype=float)
+    lives = np.asarray(lives_h, dtype=float)
+    if over.sum() < _INSTANT or (lives <= 0).any():
+        raise UsageError("a Weibull needs at least two lives that ended, all above 0 h")
+    logs = np.log(lives / lives.max())
+    mean_log = (logs * over).sum() / over.sum()
+
+    def slope(shape: float) -> float:
+        powers = np.exp(shape * logs)
+        return float(1 / shape + mean_log - (powers * logs).sum() / powers.sum())
+
+    low, high = 0.05, 50.0
+    for _ in range(100):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+    scale = lives.max() * float(np.exp(low * logs).sum() / over.sum()) ** (1 / low)
+    return Weibull(scale_h=scale, shape=low)
+
+
+def _stretches(trace: Trace) -> Floats:
+    """Cut a trace into equal parts: node-hours, nodes lost, drops, wide drops, hours away, back."""
+    parts = max(4, min(40, len(trace.drops) // 2))
+    width_s = trace.span_s / parts
+    rows = np.zeros((parts, 7))
+    rows[:, 6] = width_s / 3600
+    ends = [*(change.at_s for change in trace.changes[1:]), trace.span_s]
+    for n, (change, end_s) in enumerate(zip(trace.changes, ends, strict=True)):
+        part = min(parts - 1, int(change.at_s / width_s))
+        if n:
+            rows[part, 1] += change.lost
+            rows[part, 2] += change.lost > 0
+            rows[part, 3] += change.lost >= _INSTANT
+            rows[part, 5] += change.added
+        at_s = change.at_s
+        while at_s < end_s - 1e-9:
+            part = min(parts - 1, int((at_s + 1e-9) / width_s))
+            until_s = end_s if part == parts - 1 else min(end_s, (part + 1) * width_s)
+            hours = (until_s - at_s) / 3600
+            rows[part, 0] += change.up * hours
+            rows[part, 4] += (trace.peak - change.up) * hours
+            at_s = until_s
+    return rows
+
+
+def _figures(sums: Floats) -> tuple[float, float, float, float]:
+    node_h, lost, drops, wide, away_h, back, hours = (float(value) for value in sums)
+    return (
+        node_h / lost if lost else math.inf,
+        hours / drops if drops else math.inf,
+        wide / drops if drops else 0.0,
+        away_h / back if back else math.inf,
+    )
+
+
+def _middle95(values: Floats) -> tuple[float, float]:
+    low, high = np.quantile(values, [0.025, 0.975], method="inverted_cdf")
+    return float(low), float(high)
+
+
+def _single_mtbf_h(trace: Trace) -> float:
+    singles = sum(1 for lost in trace.drops if lost == 1)
+    return trace.node_h / max(singles, 0.5)
+
+
+def _shock(trace: Trace) -> Shock | None:
+    """Give the shock that fits drops of more than one: so many, of that mean size."""
+    wide = [lost for lost in trace.drops if lost >= _INSTANT]
+    if not wide:
+        return None
+    held = trace.node_h / (trace.span_s / 3600)
+    share = min(1.0, max(1e-3, sum(wide) / len(wide) / held))
+    return Shock(every_h=trace.span_s / 3600 / len(wide), share=share)
+
+
+def _notes(trace: Trace) -> tuple[str, ...]:
+    notes = [*trace.repairs]
+    if trace.kind == "probes":
+        notes.append(
+            "these are probes of what could be had, not nodes that were held: losses of held "
+            "nodes may be fewer, and the time until capacity is back is what they show best"
+        )
+    if len(trace.drops) < 10:  # noqa: PLR2004
+        notes.append(f"only {len(trace.drops)} losses: the intervals are wide")
+    return tuple(notes)

@@ -1,0 +1,143 @@
+"""What the simulated runs say together: distributions and probabilities, not means alone."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from chaos.preflight.capacity import Floats
+from chaos.preflight.question import Goal, Question
+from chaos.preflight.simulate import Outcomes
+
+WILSON_Z = 1.96  # 95 % intervals
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A distribution in three numbers: 5, 50 and 95 %."""
+
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Chance:
+    """A probability from `n` runs with its 95 % interval (Wilson)."""
+
+    share: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is to be expected of one question.
+
+    Times are hours and count only runs that finished; `None` where none did.
+    `ledger` says where the time went, as shares of all runs' time. `cost` is the
+    price of a run as a share of the same training on on-demand nodes.
+    """
+
+    runs: int
+    goodput: Spread
+    finish_h: Spread | None
+    restarts: Spread
+    lost_steps: Spread
+    lost_share: float
+    cost: Spread
+    finishes: Chance
+    spent: Chance
+    cut_off: Chance
+    meets: dict[str, Chance]
+    rescued: Chance
+    ledger: dict[str, float]
+    mean_goodput: float
+
+
+def goodput(outcomes: Outcomes) -> Floats:
+    """Give each run's share of time that became surviving work on all nodes."""
+    return outcomes.work_s / np.maximum(outcomes.end_s, 1e-9)
+
+
+def on_demand_s(question: Question) -> float:
+    """Give the node-seconds of the same training with no loss."""
+    assert question.costs is not None
+    saves = math.ceil(question.job.steps / question.job.checkpoint_every_steps)
+    costs = question.costs
+    hours = question.work_s + saves * costs.save_s + costs.upload_s + costs.begin_s
+    return hours * question.job.nodes
+
+
+def forecast(question: Question, outcomes: Outcomes) -> Forecast:
+    """Sum up what became of all runs."""
+    assert question.costs is not None
+    good, done = goodput(outcomes), outcomes.finished > 0
+    spent = outcomes.spent > 0
+    all_s = float(outcomes.end_s.sum())
+    parts = ("useful", "save", "lost", "restart", "wait")
+    shares = {part: float(getattr(outcomes, f"{part}_s").sum()) / all_s for part in parts}
+    shares["shrunk"] = shares["useful"] - float(outcomes.work_s.sum()) / all_s
+    shares["useful"] -= shares["shrunk"]
+    noticed = int(outcomes.noticed.sum())
+    return Forecast(
+        runs=len(outcomes),
+        goodput=spread(good),
+        finish_h=spread(outcomes.end_s[done] / 3600) if done.any() else None,
+        restarts=spread(outcomes.restarts),
+        lost_steps=spread(outcomes.lost_steps),
+        lost_share=shares["lost"],
+        cost=spread(costs_of(question, outcomes)),
+        finishes=chance(int(done.sum()), len(done)),
+        spent=chance(int(spent.sum()), len(done)),
+        cut_off=chance(int((~done & ~spent).sum()), len(done)),
+        meets={
+            name: chance(int(met.sum()), len(met))
+            for name, met in met_goals(question, outcomes).items()
+        },
+        rescued=chance(int(outcomes.rescued.sum()), noticed),
+        ledger=shares,
+        mean_goodput=float(outcomes.work_s.sum()) / all_s,
+    )
+
+
+def costs_of(question: Question, outcomes: Outcomes) -> Floats:
+    """Give each run's price as a share of the on-demand price of the whole training.
+
+    A run that did not finish has bought less; its price is set against the
+    part of the work that it did, and is infinite where it did none.
+    """
+    part = outcomes.work_s / question.work_s
+    paid = question.market.price_ratio * outcomes.node_s / on_demand_s(question)
+    return np.where(part > 0, paid / np.maximum(part, 1e-12), np.inf)
+
+
+def met_goals(question: Question, outcomes: Outcomes) -> dict[str, np.ndarray]:
+    """Give, for each goal, which runs meet it; to finish is always one."""
+    goal: Goal = question.goal
+    done = outcomes.finished > 0
+    met = {"finish": done}
+    if goal.deadline_h is not None:
+        met["deadline"] = done & (outcomes.end_s <= goal.deadline_h * 3600)
+    if goal.budget is not None:
+        met["budget"] = done & (costs_of(question, outcomes) <= goal.budget)
+    if goal.goodput is not None:
+        met["goodput"] = done & (goodput(outcomes) >= goal.goodput)
+    return met
+
+
+def spread(values: Floats) -> Spread:
+    """Give 5, 50 and 95 %; infinite values stay what they are."""
+    ranked = np.quantile(values, [0.05, 0.5, 0.95], method="inverted_cdf")
+    return Spread(*(float(value) for value in ranked))
+
+
+def chance(hits: int, n: int) -> Chance:
+    """Give a share with its Wilson interval; nothing seen says nothing (0 to 1)."""
+    if n == 0:
+        return Chance(0.0, 0.0, 1.0, 0)
+    share, z2 = hits / n, WILSON_Z**2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = WILSON_Z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    return Chance(share, max(0.0, middle - half), min(1.0, middle + half), n)

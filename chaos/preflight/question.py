@@ -1,0 +1,124 @@
+"""What a person asks: this job, these settings, these costs, that market, this goal.
+
+The YAML of a `*.preflight.yaml` file is these records, spelled out.
+"""
+
+from typing import Literal, Self
+
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from chaos.preflight.costs import Costs
+from chaos.preflight.market import Market
+from chaos.record import Record
+
+HOUR_S = 3600.0
+
+
+class JobShape(Record):
+    """How long the training is, and on how many nodes."""
+
+    nodes: PositiveInt
+    min_nodes: PositiveInt | None = Field(
+        default=None, description="the job is elastic: it goes on with as few nodes as this"
+    )
+    spare_nodes: NonNegativeInt = Field(default=0, description="held beside the job, idle")
+    workers_per_node: PositiveInt = 1
+    steps: PositiveInt = Field(description="optimizer steps of the whole training")
+    checkpoint_every_steps: PositiveInt
+    saves_on_notice: bool = Field(
+        default=False,
+        description="the train function asks `ray.train.get_preemption_info()` and saves",
+    )
+    reports_every_steps: PositiveInt | None = Field(
+        default=None, description="left out: it reports with each checkpoint"
+    )
+
+    @model_validator(mode="after")
+    def _has_room_below(self) -> Self:
+        if self.min_nodes is not None and self.min_nodes >= self.nodes:
+            raise ValueError("job.min_nodes must be below job.nodes")
+        return self
+
+    @property
+    def pool(self) -> int:
+        """All nodes that are held: the job's and the spares."""
+        return self.nodes + self.spare_nodes
+
+
+class RaySettings(Record):
+    """What the job sets in Ray Train 2.60; what is left out has Ray's default."""
+
+    max_failures: int = Field(default=0, ge=-1)
+    max_preemption_failures: int = Field(default=-1, ge=-1)
+    preemption_watcher: bool = Field(
+        default=True, description="RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"
+    )
+    preemption_poll_s: PositiveFloat = Field(
+        default=5.0, description="RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S"
+    )
+    preemption_grace_s: NonNegativeFloat = 0.0
+    relax_collectives_on_preemption: bool = False
+    num_to_keep: PositiveInt | None = None
+    checkpoint_score_attribute: str | None = None
+    storage_path: str | None = None
+    storage_is_shared: bool | None = Field(
+        default=None, description="every node sees it, and it outlives them; left out: by its form"
+    )
+    run_name: str | None = Field(
+        default=None, description="`{time}` or `{uuid}` in it: it changes at every start"
+    )
+    health_check_interval_s: PositiveFloat = Field(
+        default=2.0, description="RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"
+    )
+    health_check_timeout_s: PositiveFloat = Field(
+        default=600.0, description="RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S"
+    )
+    collective_timeout_s: PositiveFloat = Field(
+        default=1800.0, description="TorchConfig(timeout_s)"
+    )
+    group_start_timeout_s: PositiveFloat = Field(
+        default=60.0, description="RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
+    )
+    workers_on_head: bool = False
+    launched_by: Literal["script", "rayjob"] = "script"
+
+
+class Goal(Record):
+    """What must hold with probability `confidence`; without any goal it must finish."""
+
+    deadline_h: PositiveFloat | None = None
+    budget: PositiveFloat | None = Field(
+        default=None, description="cost as a share of the same training on on-demand nodes"
+    )
+    goodput: float | None = Field(default=None, gt=0, le=1)
+    confidence: float = Field(default=0.95, gt=0, lt=1)
+
+
+class Question(Record):
+    """One file `*.preflight.yaml`. Without `costs` the answer is unknown."""
+
+    preflight: str = Field(min_length=1, description="what is asked, in a sentence")
+    job: JobShape
+    settings: RaySettings = RaySettings()
+    costs: Costs | None = None
+    market: Market
+    goal: Goal = Goal()
+
+    @property
+    def interval_s(self) -> float:
+        """Training between two checkpoints, the checkpoint itself not included."""
+        assert self.costs is not None
+        return self.job.checkpoint_every_steps * self.costs.step_s
+
+    @property
+    def work_s(self) -> float:
+        """Training from beginning to end on all nodes, with no checkpoint and no loss."""
+        assert self.costs is not None
+        return self.job.steps * self.costs.step_s

@@ -1,0 +1,47 @@
+"""A question in which no rule finds anything: the ground on which rules show their examples."""
+
+from chaos.preflight.costs import Costs
+from chaos.preflight.market import Exponential, Market, Notice
+from chaos.preflight.question import Goal, JobShape, Question, RaySettings
+
+
+def sound_question() -> Question:
+    """Give a job of eight nodes whose settings fit its market."""
+    return Question(
+        preflight="sound settings on a calm market",
+        job=JobShape(
+            nodes=8,
+            min_nodes=6,
+            spare_nodes=1,
+            steps=40_000,
+            checkpoint_every_steps=900,
+            saves_on_notice=True,
+        ),
+        settings=RaySettings(
+            max_failures=200,
+            num_to_keep=3,
+            storage_path="s3://bucket/runs",
+            run_name="big-run",
+            health_check_timeout_s=120,
+            collective_timeout_s=200,
+            group_start_timeout_s=180,
+        ),
+        costs=Costs(
+            step_s=1.0,
+            save_s=8.0,
+            upload_s=20.0,
+            detect_s=3.0,
+            teardown_s=6.0,
+            schedule_s=10.0,
+            start_s=15.0,
+            restore_s=12.0,
+        ),
+        market=Market(
+            name="sound",
+            lifetime=Exponential(mtbf_h=100.0),
+            away_h=0.2,
+            notice=Notice(seconds=120.0, reliability=0.9),
+            price_ratio=0.35,
+        ),
+        goal=Goal(deadline_h=24.0),
+    )

@@ -1,0 +1,142 @@
+"""A job on a market, many runs side by side: attempts, commits, notices, waiting, budgets.
+
+Time goes from one change of the pool to the next; what the job does in between
+is computed, not stepped through, so a month of training costs as many rounds as
+it has changes. Runs go in blocks of fixed size, each with generators of its own:
+memory is bounded, and the same seed gives the same bits on any number of cores.
+"""
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, fields
+from multiprocessing import get_context
+
+import numpy as np
+
+from chaos.errors import UsageError
+from chaos.preflight.capacity import Floats, capacity
+from chaos.preflight.market import Market, loss_interval_s
+from chaos.preflight.question import Question
+from chaos.preflight.runs import Runs
+
+BLOCK = 5_000
+DAY_S = 86_400.0
+CHANGES_MAX = 200_000
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What became of every run, in seconds unless the name says otherwise.
+
+    useful + save + lost + restart + wait = end. `work_s` counts training as on
+    all nodes; with fewer, a second of training is worth less. `node_s` is what
+    is paid for. `finished`, `spent`: reached its last step; ran out of retries.
+    Runs that are neither were cut off at the horizon.
+    """
+
+    end_s: Floats
+    work_s: Floats
+    useful_s: Floats
+    save_s: Floats
+    lost_s: Floats
+    lost_steps: Floats
+    restart_s: Floats
+    wait_s: Floats
+    node_s: Floats
+    restarts: Floats
+    failures: Floats
+    preemptions: Floats
+    noticed: Floats
+    rescued: Floats
+    finished: Floats
+    spent: Floats
+
+    def __len__(self) -> int:
+        return len(self.end_s)
+
+
+def simulate(
+    question: Question, *, runs: int, seed: int, horizon_s: float | None = None, jobs: int = 2
+) -> Outcomes:
+    """Give what becomes of `runs` runs of a job that has its costs.
+
+    Raises `UsageError` where the market changes so often, or the training is
+    so long, that no figure would come of it.
+    """
+    horizon = horizon_s or default_horizon_s(question)
+    return _simulated([(question, horizon)], runs=runs, seed=seed, jobs=jobs)[0]
+
+
+def simulate_each(
+    questions: Sequence[Question], *, runs: int, seed: int, jobs: int = 2
+) -> list[Outcomes]:
+    """Simulate several questions, each on the same draws, side by side."""
+    asked = [(question, default_horizon_s(question)) for question in questions]
+    return _simulated(asked, runs=runs, seed=seed, jobs=jobs)
+
+
+def _simulated(
+    asked: Sequence[tuple[Question, float]], *, runs: int, seed: int, jobs: int
+) -> list[Outcomes]:
+    """Give the outcomes of each question; blocks go side by side where that is safe.
+
+    A process that has threads is not forked: what a thread holds stays held.
+    """
+    for question, horizon_s in asked:
+        _refuse_endless(question, horizon_s)
+    sizes = [min(BLOCK, runs - start) for start in range(0, runs, BLOCK)]
+    seeds = np.random.SeedSequence(seed).spawn(len(sizes))
+    parts = [
+        (q, horizon_s, *part) for q, horizon_s in asked for part in zip(sizes, seeds, strict=True)
+    ]
+    if min(jobs, len(parts)) < 2 or threading.active_count() > 1:  # noqa: PLR2004
+        blocks = [_block(*part) for part in parts]
+    else:
+        processes = ProcessPoolExecutor(min(jobs, len(parts)), mp_context=get_context("fork"))
+        with processes as pool:
+            blocks = list(pool.map(_block, *zip(*parts, strict=True)))
+    each = len(sizes)
+    return [_joined(blocks[n : n + each]) for n in range(0, len(blocks), each)]
+
+
+def default_horizon_s(question: Question) -> float:
+    """Give how long a run is watched: half as long again as the deadline, or ten times the work."""
+    deadline_h = question.goal.deadline_h
+    return 10 * question.work_s + DAY_S if deadline_h is None else 1.5 * deadline_h * 3600
+
+
+def _block(
+    question: Question, horizon_s: float, runs: int, seed: np.random.SeedSequence
+) -> Outcomes:
+    # `spawn` counts on: a copy gives the same children however often the seed was used before.
+    seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
+    of_market, of_job = (np.random.Generator(np.random.SFC64(s)) for s in seed.spawn(2))
+    pool = capacity(question.market, question.job.pool, runs, of_market)
+    state = Runs(question, pool.up, horizon_s)
+    while state.going.any():
+        now_s = np.minimum(pool.next_s, horizon_s)
+        before = pool.up.copy()
+        state.train_until(now_s, before)
+        lost = pool.change()
+        state.meet(now_s, before, pool.up, lost, of_job.random((4, runs)))
+    return Outcomes(**{f.name: getattr(state, f.name).astype(np.float64) for f in fields(Outcomes)})
+
+
+def _joined(blocks: list[Outcomes]) -> Outcomes:
+    names = [f.name for f in fields(Outcomes)]
+    return Outcomes(**{n: np.concatenate([getattr(b, n) for b in blocks]) for n in names})
+
+
+def _refuse_endless(question: Question, horizon_s: float) -> None:
+    changes = horizon_s / _interval_s(question.market, question.job.pool)
+    if changes > CHANGES_MAX:
+        raise UsageError(
+            f"{changes:.0f} losses are to be expected until {horizon_s / DAY_S:.0f} days: "
+            "more than can be simulated",
+            "Are the units right? mtbf_h counts hours per node, *_s seconds.",
+        )
+
+
+def _interval_s(market: Market, pool: int) -> float:
+    return max(1e-9, loss_interval_s(market, pool))

@@ -1,0 +1,194 @@
+"""The answer in a terminal, 80 columns wide."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from chaos.preflight.advice import Advice, Counsel
+from chaos.preflight.answer import Answer, Word
+from chaos.preflight.comparison import Validation
+from chaos.preflight.estimate import Estimate
+from chaos.preflight.figures import figure_rows, goal_rows
+from chaos.preflight.forecast import Forecast
+from chaos.preflight.rules.rule import Finding
+from chaos.preflight.words import in_s
+
+SHOWN = 5
+LEAST_SHOWN = 0.0005
+_LOOKS: dict[Word, tuple[str, str]] = {
+    "go": ("✓", "green"),
+    "go with changes": ("✗", "bold red"),
+    "no-go": ("✗", "bold red"),
+    "unknown": ("?", "yellow"),
+}
+_WEIGHTS = {"stops": ("✗", "red"), "costs": ("!", "yellow"), "advice": ("·", "dim")}
+
+
+def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
+    """Give the verdict, its figures, what is wrong, what to change, and what it rests on."""
+    mark, style = _LOOKS[answer.word]
+    lines: list[RenderableType] = [
+        Text(f"{mark} {answer.word}: {answer.why}", style=style),
+        Text(""),
+    ]
+    if answer.forecast is not None:
+        lines += [figures(answer), Text("")]
+    if answer.findings:
+        lines += [_findings(answer.findings), Text("")]
+    if answer.counsel is not None:
+        lines += [*_advice(answer.counsel), Text("")]
+    for held in answer.validation:
+        lines += [*_validation(held), Text("")]
+    lines.append(_labelled([*_tail(answer, page)]))
+    return Lines(*lines)
+
+
+def figures(answer: Answer) -> Table:
+    """Give the forecast as rows of 5, 50 and 95 %, and beside it the middle with all changes.
+
+    For goals met the columns are the share of runs, and its 95 % interval.
+    """
+    table = _table("", "5 %", "50 %", "95 %")
+    if answer.after is not None:
+        table.add_column("changed", justify="right", no_wrap=True)
+    width = 4 if answer.after is None else 5
+    for row in (*figure_rows(answer), *goal_rows(answer)):
+        table.add_row(Text(row[0]), *row[1:width])
+    return table
+
+
+def where_time_goes(seen: Forecast) -> str:
+    """Give the ledger in one line, the largest part first; what is nothing is left out."""
+    words = {
+        "useful": "training",
+        "save": "saving",
+        "lost": "done again",
+        "restart": "restarting",
+        "wait": "waiting for nodes",
+        "shrunk": "fewer nodes",
+    }
+    parts = sorted(seen.ledger.items(), key=lambda part: -part[1])
+    return ", ".join(f"{words[name]} {share:.1%}" for name, share in parts if share >= LEAST_SHOWN)
+
+
+def _validation(held: Validation) -> Iterator[RenderableType]:
+    yield Text(f"held against {held.what}", style="bold")
+    table = _table("", "predicted", "measured", "off by", "inside")
+    for row in held.rows:
+        style = "" if row.agrees else "yellow"
+        inside = "" if row.inside is None else f"{row.inside:.0%}"
+        cells = (interval(row.predicted), interval(row.measured), f"{row.difference:+.1%}", inside)
+        name = f"{row.figure}, {row.unit}" if row.unit else row.figure
+        mark = "✓" if row.agrees else "✗"
+        table.add_row(Text(f"{mark} {name}", style=style), *cells)
+    yield table
+    for note in held.notes:
+        yield Text(note, style="yellow")
+
+
+def interval(estimate: Estimate) -> str:
+    """Give a mean and its 95 % interval."""
+    return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
+
+
+def _findings(findings: Sequence[Finding]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for finding in findings:
+        mark, style = _WEIGHTS[finding.weight]
+        grid.add_row(Text(f"{mark} {finding.rule}", style=style), Text(finding.text))
+    return grid
+
+
+def _advice(counsel: Counsel) -> Iterator[RenderableType]:
+    shown = [one for one in counsel.settings if one.is_worth_it][:SHOWN]
+    if shown:
+        yield _gains("change", shown)
+    if counsel.levers:
+        if shown:
+            yield Text("")
+        yield _gains("what a cost is worth", counsel.levers[:3])
+
+
+def _gains(head: str, rows: Sequence[Advice]) -> Table:
+    table = _table(head, "goals met", "goodput", "cost")
+    for one in rows:
+        cells = (points(gain.value) for gain in (one.chance, one.goodput, one.cost))
+        table.add_row(Text(one.what), *cells)
+    return table
+
+
+def points(value: float) -> str:
+    """Give a difference of shares in percentage points; what rounds to nothing is 0."""
+    text = signed(value)
+    return text if text == "0" else f"{text} pt"
+
+
+def signed(value: float) -> str:
+    """Give a difference of shares in percentage points, without the unit."""
+    text = f"{100 * value:+.1f}"
+    return "0" if text in ("+0.0", "-0.0") else text
+
+
+def _tail(answer: Answer, page: str | None) -> Iterator[tuple[str, str, str]]:
+    seen, curve = answer.forecast, answer.curve
+    if seen is not None:
+        yield "time goes", "dim", where_time_goes(seen)
+    if curve is not None:
+        low, high = curve.flat_s
+        text = f"any interval from {in_s(low)} to {in_s(high)} is within 1 pt of the best"
+        if low == high:
+            text = f"of those tried, only {in_s(low)} is within 1 pt of the best"
+        yield "interval", "dim", text
+    if answer.changes:
+        yield "set", "dim", spelled(answer.changes)
+    yield from _ground(answer)
+    if seen is not None:
+        yield "rests on", "dim", f"{seen.runs} simulated runs, seed {answer.effort.seed}"
+    if page is not None:
+        yield "report", "dim", page
+
+
+def _ground(answer: Answer) -> Iterator[tuple[str, str, str]]:
+    market, costs = answer.question.market, answer.question.costs
+    every = ""
+    if answer.loss_every_s is not None:
+        every = f", the job struck every {in_s(answer.loss_every_s)}"
+    yield "market", "dim", f"{market.name}: {market.mtbf_h:.1f} h per node{every} ({market.source})"
+    if costs is not None:
+        yield "costs", "dim", costs.source
+    if answer.ignored:
+        yield "ignored", "yellow", ", ".join(answer.ignored)
+    for note in answer.notes:
+        yield "note", "yellow", note
+
+
+def spelled(changes: dict[str, Any]) -> str:
+    """Give changes as they are written on the command line."""
+    return " ".join(f"--set {place}={_value(value)}" for place, value in changes.items())
+
+
+def _value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _table(head: str, *columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(head, overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _labelled(rows: Sequence[tuple[str, str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, style, text in rows:
+        grid.add_row(Text(label, style=style), Text(text))
+    return grid

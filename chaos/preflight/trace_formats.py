@@ -1,0 +1,199 @@
+"""The public formats of traces, each as a reader of lines.
+
+A reader raises `TraceError` at a line for what no one can repair, and gives
+what it put right as `repairs`. None of these files is part of chaos.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+
+from chaos.errors import UsageError
+from chaos.preflight.resemblance import KNOWN, resembled
+from chaos.preflight.trace import Kind, Trace, trace_of_counts
+
+COUNT_MAX = 1_000_000
+GAP_FACTOR = 20
+_COUNT_ROW = re.compile(r"\d{4}-\d\d-\d\d, *\d\d:\d\d:\d\d, *-?\d+")
+_EVENT_ROW = re.compile(r"-?\d+(\.\d+)?, *(add|remove), *\S+")
+
+
+class TraceError(UsageError):
+    """A trace is wrong at a line."""
+
+    def __init__(self, name: str, line: int, problem: str, hint: str = "") -> None:
+        super().__init__(problem, hint, place=f"{name}:{line}")
+
+
+def bamboo_events(name: str, lines: Sequence[str]) -> Trace:
+    """Read `milliseconds,add|remove,node`, the format of Bamboo's node traces."""
+    rows = []
+    for number, line in _rows(lines):
+        if not _EVENT_ROW.fullmatch(line):
+            raise TraceError(
+                name, number, f"not `milliseconds,add|remove,node`: {line[:60]}", resembled(line)
+            )
+        at, what, node = (part.strip() for part in line.split(",", 2))
+        rows.append((float(at) / 1000, number, what, [node]))
+    return _from_events(name, rows, "Bamboo events")
+
+
+def parcae(name: str, lines: Sequence[str]) -> Trace:
+    """Read one JSON list per line, `[milliseconds, "add|remove|no-op", {"nodes": [...]}]`."""
+    rows, last_ms = [], 0.0
+    for number, line in _rows(lines):
+        try:
+            at, what, rest = json.loads(line)
+            nodes = [str(node) for node in rest["nodes"]]
+            last_ms = max(last_ms, float(at) + float(rest.get("duration", 0)))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise TraceError(
+                name, number, f"not a line of a Parcae trace: {line[:60]}", resembled(line)
+            ) from None
+        rows.append((float(at) / 1000, number, what if nodes else "no-op", nodes))
+    return _from_events(name, rows, "Parcae", span_s=last_ms / 1000)
+
+
+def count_series(name: str, lines: Sequence[str]) -> Trace:
+    """Read `YYYY-MM-DD, HH:MM:SS, count`, Bamboo's series of how many nodes were held."""
+    counts = []
+    for number, line in _rows(lines):
+        if not _COUNT_ROW.fullmatch(line):
+            raise TraceError(name, number, f"not `date, time, count`: {line[:60]}", resembled(line))
+        day, clock, count = (part.strip() for part in line.split(","))
+        try:
+            at = datetime.fromisoformat(f"{day}T{clock}+00:00").timestamp()
+        except ValueError:
+            raise TraceError(
+                name, number, f"there is no such moment: {day} {clock}", "Mend or delete the row."
+            ) from None
+        counts.append((at, _count(name, number, int(count))))
+    return _from_counts(name, counts, "count series")
+
+
+def skypilot(name: str, text: str) -> Trace:
+    """Read `{"metadata": {"gap_seconds": N}, "data": [count, ...]}`.
+
+    SkyPilot's folders `availability/` hold probes, `preemption/` held nodes;
+    the path decides, and where it says neither they count as probes.
+    """
+    value = json.loads(text)
+    try:
+        gap_s, counts = float(value["metadata"]["gap_seconds"]), list(value["data"])
+    except (KeyError, TypeError, ValueError):
+        raise TraceError(
+            name, 1, "neither metadata.gap_seconds nor data as SkyPilot has", KNOWN
+        ) from None
+    if gap_s <= 0 or not counts:
+        raise TraceError(
+            name,
+            1,
+            "gap_seconds must be above 0 and data not empty",
+            "It is the time between two counts, in seconds.",
+        )
+    rows = [(n * gap_s, _count(name, 1, count)) for n, count in enumerate(counts)]
+    kind: Kind = "held" if "preemption" in name.lower() else "probes"
+    span_s = gap_s * len(rows)
+    return trace_of_counts(name, rows, format_="SkyPilot", kind=kind, span_s=span_s)
+
+
+Row = tuple[float, int, str, list[str]]
+
+
+def _from_events(name: str, rows: list[Row], format_: str, *, span_s: float | None = None) -> Trace:
+    rows, repairs = _in_order(rows)
+    live: set[str] = set()
+    counts: list[tuple[float, int]] = []
+    for at_s, number, what, nodes in rows:
+        if at_s < 0:
+            raise TraceError(
+                name,
+                number,
+                f"a time of {at_s:g} s lies before the beginning",
+                "Times count from 0.",
+            )
+        for node in nodes:
+            if what == "remove" and node not in live:
+                raise TraceError(
+                    name,
+                    number,
+                    f"{node} is removed and was never added",
+                    "Add it in a row before, at 0 if it was there from the beginning.",
+                )
+            if what == "add" and node in live:
+                raise TraceError(
+                    name,
+                    number,
+                    f"{node} is added and was there already",
+                    "Delete the row, or put its removal before it.",
+                )
+            (live.add if what == "add" else live.discard)(node)
+        if counts and counts[-1][0] == at_s:
+            counts.pop()
+        counts.append((at_s, len(live)))
+    return _from_counts(name, counts, format_, repairs=repairs, span_s=span_s)
+
+
+def _from_counts(
+    name: str,
+    counts: list[tuple[float, int]],
+    format_: str,
+    *,
+    repairs: tuple[str, ...] = (),
+    span_s: float | None = None,
+) -> Trace:
+    ordered = sorted(counts, key=lambda row: row[0])
+    if ordered != counts:
+        moved = sum(b[0] < a[0] for a, b in pairwise(counts))
+        repairs = (*repairs, f"{moved} rows stand out of order and were sorted")
+    if not any(up for _, up in ordered):
+        raise TraceError(name, 1, "no node is ever up in it", "A trace needs nodes that were held.")
+    gaps = _gaps(ordered) if format_ == "count series" else 0
+    if gaps:
+        text = f"{gaps} gaps of more than {GAP_FACTOR} times the usual distance between rows"
+        repairs = (*repairs, f"{text}: what happened in them is not known")
+    return trace_of_counts(
+        name, ordered, format_=format_, kind="held", repairs=repairs, span_s=span_s
+    )
+
+
+def _in_order(rows: list[Row]) -> tuple[list[Row], tuple[str, ...]]:
+    moved = sum(b[0] < a[0] for a, b in pairwise(rows))
+    if not moved:
+        return rows, ()
+    text = f"{moved} rows stand out of order and were sorted"
+    return sorted(rows, key=lambda row: row[0]), (text,)
+
+
+def _gaps(counts: list[tuple[float, int]]) -> int:
+    apart = sorted(b[0] - a[0] for a, b in pairwise(counts))
+    usual = apart[len(apart) // 2] if apart else 0.0
+    return sum(distance > GAP_FACTOR * usual for distance in apart) if usual else 0
+
+
+def _count(name: str, line: int, count: object) -> int:
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise TraceError(
+            name,
+            line,
+            f"a number of nodes must be whole, got {count!r}",
+            "Round it, or delete the row.",
+        )
+    if count < 0:
+        raise TraceError(
+            name,
+            line,
+            f"a number of nodes cannot be negative, got {count}",
+            "Mend or delete the row.",
+        )
+    if count > COUNT_MAX:
+        raise TraceError(
+            name, line, f"{count} nodes at once", "Is that a time in the wrong column?"
+        )
+    return count
+
+
+def _rows(lines: Sequence[str]) -> list[tuple[int, str]]:
+    return [(n, line.strip()) for n, line in enumerate(lines, 1) if line.strip()]

@@ -1,0 +1,280 @@
+"""`chaos preflight`: will this job, with these settings, finish on that spot market?"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from chaos.calibration import calibration_runs
+from chaos.check.trial import Trial
+from chaos.errors import UsageError
+from chaos.model.plan import BackendName
+from chaos.preflight.answer import Answer, Effort, answer
+from chaos.preflight.ask import (
+    MarketChoice,
+    chosen_market,
+    question_of_runs,
+    settled,
+    with_costs_of,
+)
+from chaos.preflight.comparison import Validation
+from chaos.preflight.load import SUFFIX, load_question
+from chaos.preflight.page import render_answer
+from chaos.preflight.presets import MARKETS
+from chaos.preflight.question import Question
+from chaos.preflight.recorded import trials_in
+from chaos.preflight.rules.every import RULES, refuse_unknown
+from chaos.preflight.summary import render_summary
+from chaos.preflight.terminal import show_answer
+from chaos.preflight.validation import validated
+from chaos.run.clock import SystemClock, stamp
+from chaos.validation_runs import Trying, validation
+
+RUNS = 10_000
+VALIDATION_RUNS: dict[BackendName, int] = {"fork": 24, "ray": 6}
+
+Subject = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A question (*.preflight.yaml), the folder of a run or an audit, or, with "
+        "--calibrate, a script or a scenario."
+    ),
+]
+Words = Annotated[list[str] | None, typer.Argument(help="A script's own arguments, after --.")]
+MarketName = Annotated[str | None, typer.Option("--market", help="A preset; see --list.")]
+TraceFile = Annotated[Path | None, typer.Option("--trace", help="Fit the market to this trace.")]
+ReplayIt = Annotated[bool, typer.Option("--replay", help="Repeat the trace instead of fitting it.")]
+AdvisorRow = Annotated[
+    str | None, typer.Option("--advisor", help="FILE:REGION:TYPE of AWS Spot Advisor's JSON.")
+]
+CostsFrom = Annotated[
+    Path | None, typer.Option("--costs", help="Take the costs from this run or audit.")
+]
+Calibrate = Annotated[
+    bool, typer.Option("--calibrate", help="Run the job clean and struck to measure its costs.")
+]
+BackendOption = Annotated[
+    BackendName, typer.Option("--backend", help="Where --calibrate and --validate run the job.")
+]
+Validate = Annotated[
+    bool,
+    typer.Option(
+        "--validate",
+        help="Run the job many times, struck by the market in fast motion, and compare. "
+        "The costs are measured before, in other runs.",
+    ),
+]
+ValidationRuns = Annotated[
+    int | None, typer.Option("--validation-runs", min=2, help="Default: 24; on Ray 6.")
+]
+Scale = Annotated[
+    float | None,
+    typer.Option(
+        "--scale", min=1, help="How much faster the market runs; left out: a few losses per run."
+    ),
+]
+Recorded = Annotated[
+    Path | None, typer.Option("--recorded", help="Compare the model with this run or audit.")
+]
+Deadline = Annotated[float | None, typer.Option("--deadline", help="Hours.")]
+BudgetShare = Annotated[
+    float | None, typer.Option("--budget", help="Cost as a share of on-demand, such as 0.5.")
+]
+GoodputGoal = Annotated[float | None, typer.Option("--goodput", help="Such as 0.8.")]
+Values = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="PLACE=VALUE, such as job.nodes=64; may be repeated."),
+]
+Ignore = Annotated[list[str] | None, typer.Option("--ignore", help="A rule's id.")]
+Runs = Annotated[int, typer.Option("--runs", min=100, help="Simulated runs.")]
+Seed = Annotated[int, typer.Option("--seed", min=0)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the whole answer for machines.")]
+Listing = Annotated[bool, typer.Option("--list", help="List the markets and the rules.")]
+
+
+def preflight(  # noqa: PLR0913 - one parameter per option
+    subject: Subject = None,
+    arguments: Words = None,
+    *,
+    market: MarketName = None,
+    trace: TraceFile = None,
+    replay: ReplayIt = False,
+    advisor: AdvisorRow = None,
+    costs: CostsFrom = None,
+    calibrate: Calibrate = False,
+    backend: BackendOption = "fork",
+    validate: Validate = False,
+    validation_runs: ValidationRuns = None,
+    scale: Scale = None,
+    recorded: Recorded = None,
+    deadline: Deadline = None,
+    budget: BudgetShare = None,
+    goodput: GoodputGoal = None,
+    values: Values = None,
+    ignore: Ignore = None,
+    runs: Runs = RUNS,
+    seed: Seed = 0,
+    reports: Annotated[Path, typer.Option("--reports")] = Path("reports"),
+    as_json: AsJson = False,
+    listing: Listing = False,
+) -> None:
+    """Say whether a job will finish on a spot market, and which setting is wrong.
+
+    Exit codes: 0 go, 1 go with changes or no-go, 2 unknown, 3 usage.
+
+    Example: chaos preflight big.preflight.yaml --market busy-16h --deadline 72
+    """
+    console = Console(stderr=as_json, highlight=False)
+    if listing:
+        _list(Console(highlight=False))
+        return
+    job = _job(subject, ignore or ())
+    words, choice = arguments or (), MarketChoice(market, trace, replay, advisor)
+    count = validation_runs or VALIDATION_RUNS[backend]
+    trying = Trying(reports, console, backend, count, scale=scale, seed=seed)
+    trials = _calibrated(trying, job, words) if calibrate or validate else ()
+    question, notes = _question(job, choice, costs, trials)
+    question = settled(question, _goals(deadline, budget, goodput) | assigned(values or ()))
+    effort = Effort(runs=runs, seed=seed, jobs=os.cpu_count() or 1)
+    found = answer(question, effort, ignore=ignore or (), notes=notes)
+    held = [] if recorded is None else [_recorded(recorded, found.question)]
+    held += [validation(trying, trials, question.market)] if validate else []
+    _tell(replace(found, validation=tuple(held)), reports, console, as_json=as_json)
+    raise typer.Exit(found.exit_code)
+
+
+def _job(subject: Path | None, ignore: Sequence[str]) -> Path:
+    if subject is None:
+        raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
+    refuse_unknown(ignore)
+    return subject
+
+
+def _calibrated(trying: Trying, job: Path, words: Sequence[str]) -> tuple[Trial, ...]:
+    if job.name.endswith(SUFFIX):
+        raise UsageError(
+            "a question cannot be run",
+            "Give the script or the scenario; what the file sets goes into --set.",
+            place=str(job),
+        )
+    return calibration_runs(
+        job, words, trying.reports, trying.console, backend=trying.backend, seed=trying.seed
+    )
+
+
+def append_summary(text: str, file: str | None) -> None:
+    """Add Markdown to the file that GitHub Actions names, where it names one."""
+    if not file:
+        return
+    try:
+        with Path(file).open("a", encoding="utf-8") as summary:
+            summary.write(text)
+    except OSError as error:
+        raise UsageError(
+            f"the summary cannot be written: {error.strerror}",
+            "GITHUB_STEP_SUMMARY names a file; unset it to do without.",
+            place=file,
+        ) from error
+
+
+def _goals(
+    deadline_h: float | None, budget: float | None, goodput: float | None
+) -> dict[str, float]:
+    goals = {"goal.deadline_h": deadline_h, "goal.budget": budget, "goal.goodput": goodput}
+    return {place: value for place, value in goals.items() if value is not None}
+
+
+def _tell(found: Answer, reports: Path, console: Console, *, as_json: bool) -> None:
+    page = _write(found, reports)
+    append_summary(render_summary(found), os.environ.get("GITHUB_STEP_SUMMARY"))
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2, default=str))
+    else:
+        console.print(show_answer(found, page=str(page)))
+
+
+def _question(
+    subject: Path, choice: MarketChoice, costs: Path | None, trials: Sequence[Trial]
+) -> tuple[Question, tuple[str, ...]]:
+    market, notes = chosen_market(choice) if choice.is_given else (None, ())
+    source = f"{len(trials)} struck runs of {subject}"
+    if subject.name.endswith(SUFFIX):
+        own = None if market is None else market.model_dump(mode="json")
+        question = load_question(subject, market=own)
+        if costs is not None:
+            question = with_costs_of(question, trials_in(costs), source=str(costs))
+        return question, notes
+    if not trials:
+        folder = subject if subject.is_dir() else costs
+        if folder is None:
+            raise UsageError(
+                "what this job costs to save and to restart is not known",
+                "Add --calibrate to measure it here, or --costs with the folder of a run.",
+                place=str(subject),
+            )
+        trials, source = trials_in(folder), str(folder)
+    if market is None:
+        market, notes = chosen_market(choice)
+        notes = (*notes, f"no market was given: {market.name} is taken")
+    return question_of_runs(trials, source=source, market=market), notes
+
+
+def _recorded(folder: Path, question: Question) -> Validation:
+    """Compare with the job that was recorded there, whatever the question makes of it."""
+    trials = trials_in(folder)
+    own = question_of_runs(trials, source=str(folder), market=question.market)
+    return validated(own, trials)
+
+
+def assigned(words: list[str] | tuple[()]) -> dict[str, Any]:
+    """Read `place=value`; a value is JSON where it can be, else text."""
+    values: dict[str, Any] = {}
+    for word in words:
+        place, sign, text = word.partition("=")
+        if not sign or not place:
+            raise UsageError(f"--set is PLACE=VALUE, got {word}", "Such as --set job.nodes=64.")
+        try:
+            values[place.strip()] = json.loads(text)
+        except ValueError:
+            values[place.strip()] = text
+    return values
+
+
+def _write(found: Answer, reports: Path) -> Path:
+    folder = reports / "preflight" / stamp(SystemClock().wall_ns())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        page = folder / "preflight.html"
+        page.write_text(render_answer(found), encoding="utf-8")
+        plain = json.dumps(found.to_json(), indent=2, default=str)
+        (folder / "preflight.json").write_text(plain, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"cannot write there: {error.strerror}",
+            "Choose a folder that can be written with --reports.",
+            place=str(reports),
+        ) from error
+    return page
+
+
+def _list(console: Console) -> None:
+    markets = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("market", "h per node", "shocks", "away", "notice", "price"):
+        markets.add_column(column)
+    for one in MARKETS:
+        shock = "-" if one.shock is None else f"{one.shock.share:.0%} per {one.shock.every_h:g} h"
+        notice = "none" if not one.notice.seconds else f"{one.notice.seconds:g} s"
+        away = f"{one.away_h * 60:.0f} min"
+        markets.add_row(one.name, f"{one.mtbf_h:.1f}", shock, away, notice, f"{one.price_ratio:g}")
+    console.print(markets)
+    console.print()
+    rules = Table.grid(padding=(0, 2, 0, 0))
+    for rule in RULES:
+        rules.add_row(rule.id, rule.weight, rule.reason)
+    console.print(rules)

@@ -1,0 +1,159 @@
+"""The pytest plugin: `*.chaos.yaml` files and `@chaos.scenario` functions are tests.
+
+pytest loads this file in every project that has chaos installed, so it holds
+the hooks and nothing heavy: what runs a job is imported once a test of ours
+has been collected.
+"""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from chaos.pytest_plugin.keys import GROUP, JOB_MARK, RUNS, SCENARIO_MARK, Option
+from chaos.pytest_plugin.seeds import parse_seeds
+from chaos.pytest_plugin.suite import Suite, attach_rows
+
+if TYPE_CHECKING:
+    from chaos.pytest_plugin.ask import RunScenario
+    from chaos.pytest_plugin.result import Result
+    from chaos.run.ports import Backend
+
+_SUFFIX = ".chaos.yaml"
+_MARKERS = (
+    "chaos: a scenario of chaos's, from a file or a decorated function",
+    f"{JOB_MARK}(script=..., workers=...): what @chaos.scenario of these tests leaves out",
+    f"{SCENARIO_MARK}(...): what @chaos.scenario was given; not for use by hand",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options; `pytest --help` lists them under chaos."""
+    group = parser.getgroup("chaos", "chaos: training jobs are struck, and judged")
+    group.addoption(
+        Option.BACKEND,
+        choices=("ray", "fork"),
+        default="ray",
+        help="a local Ray cluster (the default), or forked workers without one, in seconds",
+    )
+    group.addoption(
+        Option.SEEDS,
+        type=parse_seeds,
+        default=parse_seeds("1"),
+        metavar="N",
+        help="run every scenario with the seeds 0 to N-1, or with a range such as 5-7: a seed "
+        "draws what a scenario leaves open (default: seed 0 alone)",
+    )
+    group.addoption(
+        Option.REPORT,
+        metavar="DIR",
+        default=None,
+        help="where runs, baselines and reports are kept (default: reports/ in pytest's rootdir)",
+    )
+    group.addoption(
+        Option.KEEP_STORAGE,
+        action="store_true",
+        help="keep the checkpoints of valid runs as well",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marks, and begin the suite that this session's runs make up."""
+    for marker in _MARKERS:
+        config.addinivalue_line("markers", marker)
+    config.pluginmanager.register(Suite(config), "chaos-suite")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the cluster, or the processes, that runs had kept warm."""
+    runs = config.stash.get(RUNS, None)
+    if runs is not None:
+        runs.close()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Take a scenario file for a test file."""
+    if not file_path.name.endswith(_SUFFIX):
+        return None
+    from chaos.pytest_plugin.file import ScenarioFile
+
+    return ScenarioFile.from_parent(parent, path=file_path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Check what decorated functions say before anything starts."""
+    made = yield
+    if isinstance(made, list) and made and made[0].get_closest_marker(SCENARIO_MARK):
+        from chaos.pytest_plugin.function import prepare
+
+        prepare(collector, made)
+    return made
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make one test per seed, where several are asked for."""
+    seeds = metafunc.config.getoption(Option.SEEDS.dest)
+    own = any("chaos_seed" in m.args[0] for m in metafunc.definition.iter_markers("parametrize"))
+    if "chaos_seed" in metafunc.fixturenames and len(seeds) > 1 and not own:
+        metafunc.parametrize("chaos_seed", seeds, ids=[f"seed-{seed}" for seed in seeds])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Lay scenarios for one cluster side by side, in the places that scenarios have."""
+    places = [n for n, item in enumerate(items) if GROUP in item.stash and _is_file(item)]
+    groups = list(dict.fromkeys(items[n].stash[GROUP] for n in places))
+    ordered = sorted((items[n] for n in places), key=lambda i: groups.index(i.stash[GROUP]))
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what was found instead of a traceback through chaos, and pass the rows on."""
+    report = yield
+    return attach_rows(item, call, report)
+
+
+@pytest.fixture(scope="session")
+def chaos_cluster(request: pytest.FixtureRequest) -> "Backend":
+    """Give the open backend, a Ray cluster unless --chaos-backend says otherwise; kept warm."""
+    from chaos.pytest_plugin.runs import runs_of
+
+    return runs_of(request.config).backend
+
+
+@pytest.fixture
+def chaos_seed(request: pytest.FixtureRequest) -> int:
+    """Give the seed that draws what scenarios leave open; one test for each of --chaos-seeds."""
+    seed: int = request.config.getoption(Option.SEEDS.dest)[0]
+    return seed
+
+
+@pytest.fixture
+def chaos_run(request: pytest.FixtureRequest, chaos_seed: int) -> "RunScenario":
+    """Give a function that runs a scenario file, or what keywords describe.
+
+    `chaos_run("x.chaos.yaml")` or `chaos_run(script=..., faults=[...])` gives a
+    `chaos.Result`, or fails the test where the verdict is not the one that the
+    scenario expects. Paths are relative to the test's file.
+    """
+    from chaos.pytest_plugin.ask import RunScenario
+
+    return RunScenario(request.node, chaos_seed)
+
+
+@pytest.fixture
+def chaos_result(request: pytest.FixtureRequest, chaos_seed: int) -> "Result":
+    """Give what the run of a @chaos.scenario test came to; the test knows it as `result`."""
+    from chaos.pytest_plugin.function import run_decorated
+
+    return run_decorated(request.node, chaos_seed)
+
+
+def _is_file(item: pytest.Item) -> bool:
+    return item.path.name.endswith(_SUFFIX)

@@ -1,0 +1,89 @@
+"""`@chaos.scenario`: a test function and the run that it makes claims about."""
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, Signature, signature
+from typing import Any, TypeAlias
+
+import pytest
+
+from chaos.model.fault_entry import FaultEntry
+from chaos.model.scenario import (
+    ClusterShape,
+    Expect,
+    FailureBudget,
+    Limits,
+    Retention,
+    Watch,
+)
+from chaos.pytest_plugin.keys import SCENARIO_MARK
+from chaos.pytest_plugin.result import Result
+from chaos.python_first.written import train_loop_name
+
+Test: TypeAlias = Callable[..., object]
+Keys: TypeAlias = Mapping[str, Any]
+
+
+def scenario(  # noqa: PLR0913 - one for each key of a scenario
+    *,
+    script: str | os.PathLike[str] | None = None,
+    train_loop: str | Callable[..., object] | None = None,
+    args: Keys | None = None,
+    workers: int | None = None,
+    faults: Sequence[FaultEntry | Keys] = (),
+    expect: Expect | Keys | None = None,
+    min_workers: int | None = None,
+    failure: FailureBudget | Keys | None = None,
+    checkpoint: Retention | Keys | None = None,
+    env: Mapping[str, str] | None = None,
+    inputs: Sequence[str | os.PathLike[str]] | None = None,
+    epoch_metric: str | None = None,
+    cluster: ClusterShape | Keys | None = None,
+    watch: Watch | Keys | None = None,
+    limits: Limits | Keys | None = None,
+    name: str | None = None,
+) -> Callable[[Test], Test]:
+    """Run a job with faults before the test, which may take what came of it as `result`.
+
+    The keywords are the keys of a scenario file, those of `job` among them;
+    paths are relative to the test's file. `name` is the scenario's sentence:
+    left out, the first line of the test's docstring. What is left out here may
+    stand in a `pytest.mark.chaos_job(...)` of the function, class or module.
+
+    The test fails, and is not called, where the verdict is not the one that
+    `expect` names, `valid` unless it says otherwise. A run that could not be
+    judged is an error.
+
+        @chaos.scenario(script="train.py", workers=2, faults=[kill_worker(epoch=2, step=5)])
+        def test_survives(result):
+            assert result.lost_steps <= 8
+    """
+    given = {key: value for key, value in locals().items() if value not in (None, ())}
+    if train_loop is not None:
+        given["train_loop"] = train_loop_name(train_loop)
+    return functools.partial(_judged, given=given)
+
+
+def _judged(test: Test, *, given: Keys) -> Test:
+    """Give the test as pytest is to call it: with a run's result, if it is as expected."""
+    takes_result = "result" in signature(test).parameters
+
+    @functools.wraps(test)
+    def judged(*rest: object, chaos_result: Result, **fixtures: object) -> object:
+        __tracebackhide__ = True
+        from chaos.pytest_plugin.failure import require_expected
+
+        require_expected(chaos_result)
+        return test(*rest, **fixtures, **({"result": chaos_result} if takes_result else {}))
+
+    judged.__signature__ = asking(signature(test))  # type: ignore[attr-defined] # for pytest
+    marked: Test = getattr(pytest.mark, SCENARIO_MARK)(**given)(judged)
+    return marked
+
+
+def asking(own: Signature) -> Signature:
+    """Give the test's own parameters, with the fixture `chaos_result` in place of `result`."""
+    kept = [parameter for name, parameter in own.parameters.items() if name != "result"]
+    asked = Parameter("chaos_result", Parameter.KEYWORD_ONLY)
+    return own.replace(parameters=[*kept, asked])

@@ -1,0 +1,79 @@
+"""A scenario file as a test file: one test for each seed."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.errors import ChaosError, ScenarioError
+from chaos.harness import refuse_unknown_check
+from chaos.model.plan import Plan
+from chaos.model.scenario import Scenario
+from chaos.pytest_plugin.failure import require_expected
+from chaos.pytest_plugin.keys import Option
+from chaos.pytest_plugin.result import Result
+from chaos.pytest_plugin.runs import runs_of
+from chaos.pytest_plugin.tagged import tag
+from chaos.scenario_file.load import load_scenario
+
+
+class ScenarioFile(pytest.File):
+    """A `*.chaos.yaml`; one that is wrong is an error of collection, with its lines."""
+
+    def collect(self) -> "Iterator[ScenarioItem]":
+        """Give one item for each seed."""
+        path = Path(os.path.relpath(self.path))
+        scenario = load_scenario(path)
+        refuse_unknown_check(path, scenario)
+        for seed in self.config.getoption(Option.SEEDS.dest):
+            plan = runs_of(self.config).plan(scenario, file=self.path, seed=seed)
+            item = ScenarioItem.from_parent(self, name=f"seed-{seed}", plan=plan)
+            tag(item, plan)
+            self._add_marks(item, scenario, path)
+            yield item
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Show what is wrong with the file, and where."""
+        del style  # collectors have one way to show it
+        if isinstance(excinfo.value, ChaosError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+    def _add_marks(self, item: "ScenarioItem", scenario: Scenario, path: Path) -> None:
+        for mark in scenario.marks:
+            try:
+                item.add_marker(mark)
+            except pytest.fail.Exception:  # with --strict-markers
+                lines = self.path.read_text(encoding="utf-8").splitlines()
+                line = next((n for n, text in enumerate(lines, 1) if text.startswith("marks")), 1)
+                hint = "Add it to `markers` in pytest's configuration."
+                raise ScenarioError(path, line, f"pytest knows no mark {mark!r}", hint) from None
+
+
+class ScenarioItem(pytest.Item):
+    """One scenario with one seed. The run is its setup, so what cannot be judged is an error."""
+
+    def __init__(self, *, plan: Plan, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.plan = plan
+        self._result: Result | None = None
+
+    def setup(self) -> None:
+        """Run the plan."""
+        if not self.config.getoption("setupplan", default=False):
+            self._result = runs_of(self.config).execute(self, self.plan)
+
+    def runtest(self) -> None:
+        """Pass if the verdict is what the scenario expects."""
+        assert self._result is not None
+        require_expected(self._result)
+
+    def teardown(self) -> None:
+        """Let the history go."""
+        self._result = None
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Give what stands above a failure."""
+        return self.path, 0, f"{self.plan.scenario} (seed {self.plan.seed})"

@@ -1,0 +1,65 @@
+"""Decorated functions as tests: their scenarios are checked when they are collected."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.errors import ChaosError
+from chaos.harness import refuse_unknown_check
+from chaos.model.plan import Plan
+from chaos.model.scenario import Scenario
+from chaos.plan.make import slug
+from chaos.pytest_plugin.keys import JOB_MARK, SCENARIO, SCENARIO_MARK
+from chaos.pytest_plugin.result import Result
+from chaos.pytest_plugin.runs import runs_of
+from chaos.pytest_plugin.suite import shown
+from chaos.pytest_plugin.tagged import tag
+from chaos.python_first.written import scenario_of
+
+
+def prepare(collector: pytest.Collector, items: Sequence[pytest.Function]) -> None:
+    """Read the scenario of a decorated function's tests; a wrong one is an error of collection."""
+    for item in items:
+        mark = item.get_closest_marker(SCENARIO_MARK)
+        assert mark is not None
+        try:
+            scenario = scenario_for(item, mark.kwargs)
+        except ChaosError as error:
+            raise collector.CollectError(str(error)) from None
+        item.stash[SCENARIO] = scenario
+        tag(item, plan_for(item, scenario, seed=0))
+
+
+def scenario_for(item: pytest.Item, given: Mapping[str, Any]) -> Scenario:
+    """Give the scenario that a test describes; what it leaves out, `chaos_job` marks may say."""
+    value: dict[str, Any] = {}
+    for mark in reversed([*item.iter_markers(JOB_MARK)]):  # the closest has the last word
+        value |= mark.kwargs
+    value |= {key: what for key, what in given.items() if what is not None}
+    name = value.pop("name", None) or _first_line(item) or item.name
+    line = (item.location[1] or 0) + 1
+    path = Path(shown(item.path))
+    scenario = scenario_of(value, name=name, path=path, line=line)
+    refuse_unknown_check(path, scenario, line=line)
+    return scenario
+
+
+def plan_for(item: pytest.Item, scenario: Scenario, *, seed: int) -> Plan:
+    """Give the plan of a test's scenario; its folder is named after the test."""
+    plan = runs_of(item.config).plan(scenario, file=item.path, seed=seed)
+    name = slug(Path(f"{item.path.stem}-{item.name.partition('[')[0]}"))
+    return plan.model_copy(update={"slug": name})
+
+
+def run_decorated(item: pytest.Item, seed: int) -> Result:
+    """Run the scenario of a decorated test."""
+    if SCENARIO not in item.stash:
+        raise pytest.UsageError("chaos_result is for functions decorated with @chaos.scenario")
+    return runs_of(item.config).execute(item, plan_for(item, item.stash[SCENARIO], seed=seed))
+
+
+def _first_line(item: pytest.Item) -> str:
+    words = (getattr(getattr(item, "obj", None), "__doc__", None) or "").strip()
+    return words.partition("\n")[0].rstrip(".")

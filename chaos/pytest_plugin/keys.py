@@ -1,0 +1,34 @@
+"""What hooks leave for each other, and how the options are called."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from chaos.model.scenario import Scenario
+    from chaos.pytest_plugin.runs import Runs
+    from chaos.report.outcome import FinishedRun, SuiteRow
+
+SCENARIO_MARK = "chaos_scenario"
+JOB_MARK = "chaos_job"
+
+RUNS: "pytest.StashKey[Runs]" = pytest.StashKey()
+GROUP: pytest.StashKey[str] = pytest.StashKey()
+SCENARIO: "pytest.StashKey[Scenario]" = pytest.StashKey()
+FINISHED: "pytest.StashKey[list[FinishedRun]]" = pytest.StashKey()
+ROWS: "pytest.StashKey[list[SuiteRow]]" = pytest.StashKey()
+
+
+class Option(StrEnum):
+    """The command line's options."""
+
+    BACKEND = "--chaos-backend"
+    SEEDS = "--chaos-seeds"
+    REPORT = "--chaos-report"
+    KEEP_STORAGE = "--chaos-keep-storage"
+
+    @property
+    def dest(self) -> str:
+        """The name that `config.getoption` knows it by."""
+        return self.value.removeprefix("--").replace("-", "_")

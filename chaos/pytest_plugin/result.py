@@ -1,0 +1,129 @@
+"""What a run came to, for a test to make claims about."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from chaos.check.result import plural
+from chaos.model.history import History
+from chaos.model.plan import Plan
+from chaos.model.verdict import Verdict
+from chaos.report.brief import line_of
+from chaos.report.outcome import FinishedRun, in_words, row_of
+
+LINE_MAX = 120
+
+
+class Finding(NamedTuple):
+    """One broken promise: which check found it, what it says, the events that show it."""
+
+    check: str
+    message: str
+    events: tuple[int, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """One judged run. Exactly one of `valid`, `invalid` and `unknown` is true."""
+
+    run: FinishedRun
+
+    @property
+    def valid(self) -> bool:
+        """Every check has evidence, and found nothing."""
+        return self.verdict.validity == "valid"
+
+    @property
+    def invalid(self) -> bool:
+        """A promise is broken."""
+        return self.verdict.validity == "invalid"
+
+    @property
+    def unknown(self) -> bool:
+        """It cannot be told."""
+        return self.verdict.validity == "unknown"
+
+    @property
+    def as_expected(self) -> bool:
+        """The verdict is what the scenario's `expect` says."""
+        return self.verdict.as_expected
+
+    @property
+    def verdict(self) -> Verdict:
+        """The judgement, check by check, with the diagnosis."""
+        return self.run.verdict
+
+    @property
+    def headline(self) -> str:
+        """The verdict in a sentence."""
+        return self.verdict.headline
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The checks that found something, the most specific first."""
+        return tuple(result.check for result in self.verdict.broken)
+
+    @property
+    def anomalies(self) -> tuple[Finding, ...]:
+        """All broken promises, those of the most specific check first."""
+        return tuple(
+            Finding(result.check, anomaly.message, anomaly.events)
+            for result in self.verdict.broken
+            for anomaly in result.anomalies
+        )
+
+    @property
+    def attempts(self) -> int:
+        """Worker groups in all; 1 where nothing restarted."""
+        return len(self.run.trial.run.attempts)
+
+    @property
+    def lost_steps(self) -> int:
+        """Finished steps that restarts threw away, of the rank that lost most."""
+        return row_of(self.run).lost_steps or 0
+
+    @property
+    def recovery_s(self) -> float | None:
+        """The slowest recovery: from a fault to the next attempt's first step; None without one."""
+        return row_of(self.run).recovery_s
+
+    @property
+    def losses(self) -> dict[int, tuple[float | str, ...]]:
+        """Every rank's losses in the surviving lineage, in order ("nan" and "inf" as text)."""
+        lineage = self.run.trial.run.lineage
+        return {
+            rank: tuple(
+                loss
+                for epoch in lineage.epochs[rank]
+                for step in lineage.steps[rank, epoch]
+                for loss in step.losses or ()
+            )
+            for rank in lineage.ranks
+        }
+
+    @property
+    def history(self) -> History:
+        """Everything that was seen, in order; `history.of(StepDone)` gives events of one kind."""
+        return self.run.history
+
+    @property
+    def plan(self) -> Plan:
+        """What was executed: the scenario with every choice made."""
+        return self.run.plan
+
+    @property
+    def directory(self) -> Path:
+        """The run's folder."""
+        return Path(self.run.directory)
+
+    @property
+    def report(self) -> Path:
+        """The run's page, `report.html`."""
+        return self.directory / "report.html"
+
+    def __repr__(self) -> str:
+        if self.valid:
+            cost = f"{plural(self.attempts, 'attempt')}, {plural(self.lost_steps, 'step')} lost"
+            return f"<{in_words(self.verdict)}: {cost}>"
+        line = line_of(self.verdict)
+        return f"<{line if len(line) <= LINE_MAX else line[:LINE_MAX] + '…'}>"

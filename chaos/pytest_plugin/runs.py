@@ -1,0 +1,130 @@
+"""Executes plans for a pytest session, on one backend that is opened when it is first needed."""
+
+import contextlib
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from _pytest.outcomes import Failed
+from rich.console import Console
+
+from chaos.backends.open import open_backend
+from chaos.errors import ChaosError
+from chaos.harness import Harness
+from chaos.model.plan import Plan
+from chaos.model.scenario import Scenario
+from chaos.plan.make import make_plan
+from chaos.pytest_plugin.failure import broken_off, could_not_run, undecided
+from chaos.pytest_plugin.keys import FINISHED, ROWS, RUNS, Option
+from chaos.pytest_plugin.result import Result
+from chaos.pytest_plugin.suite import Suite, reports_folder, shown
+from chaos.report.junit import properties
+from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
+from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.ports import Backend, OpenBackend
+
+
+class UntestedVersionWarning(UserWarning):
+    """The installed Ray is not the one that chaos was tested with."""
+
+
+class Runs:
+    """What the tests of one session share: the backend, the reports' folder, the clock."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._clock = SystemClock()
+        self._open = contextlib.ExitStack()
+        self._backend: OpenBackend | None = None
+
+    @property
+    def backend(self) -> Backend:
+        """The session's backend; it starts what a plan needs when the plan comes."""
+        if self._backend is None:
+            said = Console(quiet=True, record=True)
+            name = self._config.getoption(Option.BACKEND.dest)
+            self._backend = self._open.enter_context(open_backend(name, said))
+            if warning := said.export_text().strip():
+                warnings.warn(warning, UntestedVersionWarning, stacklevel=2)
+        return self._backend
+
+    def close(self) -> None:
+        """End what the backend kept warm."""
+        self._open.close()
+        if self._backend is not None and self._config.getoption(Option.BACKEND.dest) == "fork":
+            from chaos.backends.fork.root_handle import end_roots
+
+            end_roots()
+        self._backend = None
+
+    def plan(self, scenario: Scenario, *, file: Path, seed: int) -> Plan:
+        """Give the plan of a scenario on this session's backend; jobs run in pytest's rootdir."""
+        plan = make_plan(scenario, file=file, seed=seed, cwd=self._config.rootpath)
+        return plan.model_copy(update={"backend": self._config.getoption(Option.BACKEND.dest)})
+
+    def execute(self, item: pytest.Item, plan: Plan) -> Result:
+        """Run a plan for a test, and give what can be judged.
+
+        Raises `NotRun`, `Undecided` where nothing else was expected, and
+        `BrokenOff` for a time-out. The test gets a row and its properties.
+        """
+        item.stash.setdefault(ROWS, [])
+        seen: list[FinishedRun] = []
+        start = self._clock.now_ns()
+        try:
+            run = self._harness(seen).run_plan(plan)
+        except ChaosError as error:
+            words = str(error)
+            seconds = seconds_since(start, self._clock)
+            row = not_run(scenario=plan.scenario, file=plan.file, error=words, duration_s=seconds)
+            _keep(item, row)
+            raise could_not_run(error) from None
+        except Failed as ended:  # pytest-timeout's, from its signal
+            if seen:
+                _keep(item, row_of(seen[-1]))
+            where = shown(reports_folder(self._config) / plan.slug)
+            raise broken_off(str(ended), seen[-1] if seen else None, where=where) from None
+        except KeyboardInterrupt:
+            self._note_interruption(seen)
+            raise
+        _keep(item, row_of(run))
+        item.stash.setdefault(FINISHED, []).append(run)
+        if run.verdict.validity == "unknown" and not run.verdict.as_expected:
+            raise undecided(run)
+        return Result(run)
+
+    def _harness(self, seen: list[FinishedRun]) -> Harness:
+        config = self._config
+        is_live = config.getoption("capture") == "no"
+        return Harness(
+            reports_folder(config),
+            Console(file=sys.stdout, highlight=False, quiet=not is_live),
+            config.rootpath,
+            self.backend,
+            self._clock,
+            keep_storage=config.getoption(Option.KEEP_STORAGE.dest),
+            tell=seen.append,
+        )
+
+    def _note_interruption(self, seen: list[FinishedRun]) -> None:
+        suite = self._config.pluginmanager.get_plugin("chaos-suite")
+        if seen and isinstance(suite, Suite):
+            suite.interrupted(seen[-1].directory)
+
+
+def runs_of(config: pytest.Config) -> Runs:
+    """Give the session's runs, made when they are first asked for."""
+    return config.stash.setdefault(RUNS, Runs(config))
+
+
+def group_of(plan: Plan) -> str:
+    """Name what plans can share while it is warm: a cluster of a shape, or a loaded job."""
+    if plan.backend == "ray":
+        return f"chaos-{plan.shape.nodes}x{plan.shape.cpus_per_node}"
+    return f"chaos-{plan.job.source}"
+
+
+def _keep(item: pytest.Item, row: SuiteRow) -> None:
+    item.stash[ROWS].append(row)
+    item.user_properties.extend(properties(row).items())

@@ -1,0 +1,113 @@
+"""All runs of one pytest session, as the page of a suite.
+
+Rows travel on the tests' reports, as JSON: pytest-xdist carries those from
+its workers to the process that writes the page.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from chaos.pytest_plugin.keys import FINISHED, ROWS, Option
+
+if TYPE_CHECKING:
+    from chaos.report.outcome import SuiteRow
+
+_ATTRIBUTE = "chaos_rows"
+REPORTS = "reports"
+
+
+class Suite:
+    """Gathers what runs came to, writes the suite's page at the end, and says where it is."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._rows: list[str] = []
+        self._lines: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the rows off a report."""
+        self._rows += getattr(report, _ATTRIBUTE, ())
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Write the suite's page and JUnit file, where anything ran."""
+        if not self._rows or hasattr(self._config, "workerinput"):
+            return
+        from chaos.harness import write_suite
+        from chaos.report.terminal import closing_line
+        from chaos.run.clock import SystemClock
+
+        rows = [_row(text) for text in self._rows]
+        page = write_suite(reports_folder(self._config), rows, SystemClock())
+        self._lines = [*_news(rows), closing_line(rows).plain, f"report: {shown(page)}"]
+
+    def interrupted(self, directory: str) -> None:
+        """Note where a run that was broken off left what was seen of it."""
+        self._lines.append(f"interrupted; what was seen is in {directory}")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Count the scenarios and name the suite's report, at the very end."""
+        if self._lines:
+            terminalreporter.ensure_newline()
+            terminalreporter.section("chaos", sep="-")
+            for line in self._lines:
+                terminalreporter.write_line(line)
+
+
+def attach_rows(
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> pytest.TestReport:
+    """Lay what a test's runs came to on its report."""
+    rows = item.stash.get(ROWS, None)
+    if rows is None:
+        return report
+    from chaos.pytest_plugin.failure import explain_on
+
+    setattr(report, _ATTRIBUTE, [_text(row) for row in rows])
+    rows.clear()
+    explain_on(report, item, call)
+    if report.when == "teardown":
+        item.stash.setdefault(FINISHED, []).clear()  # histories are large
+    return report
+
+
+def reports_folder(config: pytest.Config) -> Path:
+    """Give the folder of all reports, absolute."""
+    chosen = config.getoption(Option.REPORT.dest)
+    if chosen is None:
+        return config.rootpath / REPORTS
+    return Path(config.invocation_params.dir, chosen)
+
+
+def shown(path: Path) -> str:
+    """Give a path as people would type it: relative where it lies below where they are."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _news(rows: "list[SuiteRow]") -> list[str]:
+    return [
+        f"{row.scenario}: {row.verdict.expectation}"
+        for row in rows
+        if row.verdict is not None and row.verdict.is_news
+    ]
+
+
+def _text(row: "SuiteRow") -> str:
+    from pydantic import TypeAdapter
+
+    from chaos.report.outcome import SuiteRow
+
+    return TypeAdapter(SuiteRow).dump_json(row).decode()
+
+
+def _row(text: str) -> "SuiteRow":
+    from pydantic import TypeAdapter
+
+    from chaos.report.outcome import SuiteRow
+
+    return TypeAdapter(SuiteRow).validate_json(text)

@@ -1,0 +1,143 @@
+"""How a fault is written as a call: from the fault's record, for any fault there is."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from inspect import Parameter, Signature, cleandoc
+from operator import or_
+from types import GenericAlias, UnionType
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from chaos.model.fault_entry import FAULTS, FaultEntry
+from chaos.model.trigger import (
+    KINDS,
+    AtMoment,
+    AtRecovery,
+    AtStart,
+    AtState,
+    AtStep,
+    AtTime,
+    Moment,
+    State,
+)
+from chaos.record import Record
+from chaos.scenario_file.source import Lines
+from chaos.scenario_file.wording import reworded
+
+Construct: TypeAlias = Callable[..., FaultEntry]
+
+PLACE: dict[str, Any] = {
+    "at": AtStep | AtMoment | AtRecovery | AtStart | AtState | AtTime | Mapping[str, Any] | None,
+    "epoch": int | None,
+    "step": int | None,
+    "moment": Moment | None,
+    "attempt": int | None,
+    "recovering_from": int | None,
+    "starting": int | None,
+    "state": State | None,
+    "visit": int | None,
+    "seconds": float | None,
+    "rank": int | None,
+}
+PLACE_DOC = """\
+The place is `epoch` with `step` or `moment`, in one `attempt` or the first that
+comes there; or `recovering_from`, `starting`, a `state` and its `visit`, or
+`seconds`; on `rank` (left out: drawn from the seed). Where it is given as
+`at={...}` instead, `rank` is the fault's own: it strikes another rank than the
+one that stands there.\
+"""
+
+
+def record_of(fault: str) -> type[Record]:
+    """Give the record that a fault's key holds."""
+    options = get_args(FaultEntry.model_fields[fault].annotation)
+    record: type[Record] = next(option for option in options if option is not type(None))
+    return record
+
+
+def settings_of(fault: str) -> Mapping[str, FieldInfo]:
+    """Give a fault's own settings by name, without those that name the place."""
+    fields = record_of(fault).model_fields
+    return {name: field for name, field in fields.items() if name not in PLACE}
+
+
+def signature_of(fault: str) -> Signature:
+    """Give what a fault's function is called with; everything by name."""
+    return Signature(list(_parameters(fault)), return_annotation=FaultEntry)
+
+
+def _parameters(fault: str) -> Iterator[Parameter]:
+    for name, kind in PLACE.items():
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    for name, field in settings_of(fault).items():
+        default = Parameter.empty if field.is_required() else field.get_default()
+        kind = without_bounds(field.annotation)
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def without_bounds(kind: Any) -> Any:  # noqa: ANN401 - a type, of which Python has many kinds
+    """Give a type as people would write it: `Annotated` is for pydantic."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return without_bounds(args[0])
+    if origin in {Union, UnionType}:
+        return reduce(or_, map(without_bounds, args))
+    if origin is tuple:
+        return GenericAlias(tuple, tuple(map(without_bounds, args)))
+    return kind
+
+
+def _function(fault: str) -> Construct:
+    signature = signature_of(fault)
+
+    def construct(**given: Any) -> FaultEntry:  # noqa: ANN401 - as the signature says
+        try:
+            signature.bind(**given)
+        except TypeError as error:
+            raise TypeError(f"{fault}() {error}") from None
+        return _entry(fault, given)
+
+    construct.__name__ = construct.__qualname__ = fault
+    construct.__doc__ = f"{cleandoc(record_of(fault).__doc__ or '')}\n\n{PLACE_DOC}"
+    construct.__signature__ = signature  # type: ignore[attr-defined] # what inspect looks for
+    return construct
+
+
+def _entry(fault: str, given: Mapping[str, Any]) -> FaultEntry:
+    known = {name: value for name, value in given.items() if value is not None}
+    own = {name: value for name, value in known.items() if name not in PLACE}
+    if "at" in known and "rank" in known:
+        own["rank"] = known["rank"]
+    value = {"at": _place(fault, known), fault: own}
+    try:
+        return FaultEntry.model_validate_json(json.dumps(value))
+    except ValidationError as error:
+        # The schema that the words come from is a scenario's: the entry is its first.
+        details = error.errors(include_url=False)
+        for detail in details:
+            detail["loc"] = ("faults", 0, *detail["loc"])
+        problems = [problem.said for problem in reworded(details, Lines())]
+        raise ValueError(f"{fault}(): {'; '.join(problems)}") from None
+
+
+def _place(fault: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    named = [kind for kind in KINDS if kind in given]
+    at = given.get("at")
+    if at is not None:
+        if named or "epoch" in given:
+            raise TypeError(f"{fault}() has either at or {(*named, 'epoch')[0]}")
+        return at.model_dump(exclude_none=True) if isinstance(at, Record) else dict(at)
+    if len(named) != 1:
+        given_both = f"; it has {' and '.join(named)}" if named else ""
+        raise TypeError(
+            f"{fault}() needs one place: epoch and step, epoch and moment, recovering_from, "
+            f"starting, state, seconds, or at{given_both}"
+        )
+    beside = ("epoch", *named, "attempt", "visit", "rank")
+    return {name: given[name] for name in beside if name in given}
+
+
+BY_NAME: dict[str, Construct] = {fault: _function(fault) for fault in FAULTS}

@@ -1,0 +1,10 @@
+"""One function for each fault: `kill_worker(rank=1, epoch=2, step=5)` is an entry of `faults`.
+
+They are made from the records in `FaultEntry`, so a new fault is here by
+itself; `faults.pyi` tells editors and type checkers (`signatures` writes it).
+"""
+
+from chaos.python_first.construct import BY_NAME
+
+globals().update(BY_NAME)
+__all__ = list(BY_NAME)

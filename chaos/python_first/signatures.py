@@ -1,0 +1,59 @@
+"""The stub of `faults`, for editors and type checkers.
+
+It is made by `python -m chaos.python_first.signatures > chaos/python_first/faults.pyi`.
+"""
+
+import sys
+from collections.abc import Iterator
+from inspect import Parameter
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from chaos.python_first.construct import BY_NAME, signature_of
+
+_HEAD = """\
+# What each fault's function takes. Written by `python -m chaos.python_first.signatures`.
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from chaos.model.fault_entry import FaultEntry
+from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
+
+"""
+
+
+def stub() -> str:
+    """Give the stub's text."""
+    return "".join([_HEAD, *(line for name in BY_NAME for line in _function(name))])
+
+
+def _function(fault: str) -> Iterator[str]:
+    yield f"def {fault}(\n    *,\n"
+    for parameter in signature_of(fault).parameters.values():
+        default = "" if parameter.default is Parameter.empty else f" = {_value(parameter.default)}"
+        yield f"    {parameter.name}: {spelled(parameter.annotation)}{default},\n"
+    yield ") -> FaultEntry: ...\n"
+
+
+def spelled(kind: Any) -> str:  # noqa: ANN401 - a type, of which Python has many kinds
+    """Give a type as source text."""
+    origin, args = get_origin(kind), get_args(kind)
+    if kind is NoneType:
+        return "None"
+    if kind is Ellipsis:
+        return "..."
+    if origin in {Union, UnionType}:
+        return " | ".join(map(spelled, args))
+    if origin is Literal:
+        return f"Literal[{', '.join(map(_value, args))}]"
+    name = getattr(kind, "__name__", str(kind))
+    return f"{name}[{', '.join(map(spelled, args))}]" if args else name
+
+
+def _value(value: Any) -> str:  # noqa: ANN401 - a default, of any type
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(stub())

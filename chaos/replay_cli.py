@@ -1,0 +1,147 @@
+"""`chaos replay-trace`: a spot trace in fast motion, as a scenario that `chaos run` executes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from chaos.audit.base import with_own_workers
+from chaos.audit.extent import Extent, extent
+from chaos.audit.repro import scenario_text
+from chaos.backends.open import open_backend
+from chaos.calibration import job_alone
+from chaos.errors import UsageError
+from chaos.harness import Harness
+from chaos.model.plan import Plan
+from chaos.model.scenario import FailureBudget, Limits
+from chaos.preflight.compression import LOSSES
+from chaos.preflight.measured import step_s
+from chaos.preflight.replaying import Pace, Replaying
+from chaos.preflight.slots import Followed, followed
+from chaos.preflight.trace import Trace
+from chaos.preflight.traces import read_trace
+from chaos.run.clock import SystemClock
+
+TraceFile = Annotated[Path, typer.Argument(help="Nodes that somebody held, or probes.")]
+Subject = Annotated[Path, typer.Argument(help="A script, or a scenario whose job is taken.")]
+Words = Annotated[list[str] | None, typer.Argument(help="A script's own arguments, after --.")]
+Scale = Annotated[
+    float | None,
+    typer.Option("--scale", min=1, help="How much faster time runs; left out: a few losses."),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, help="Draws where in the trace to begin, nodes and ranks.")
+]
+Spares = Annotated[int, typer.Option("--spares", min=0, help="Nodes beside the workers'.")]
+StepTime = Annotated[
+    float | None,
+    typer.Option("--step-s", help="Seconds of a step; left out: as the clean run measured it."),
+]
+Reports = Annotated[Path, typer.Option("--reports", help="Where the clean run is kept.")]
+
+
+def replay_trace(  # noqa: PLR0913 - one parameter per option
+    trace: TraceFile,
+    subject: Subject,
+    arguments: Words = None,
+    *,
+    scale: Scale = None,
+    seed: Seed = 0,
+    spares: Spares = 1,
+    own_step_s: StepTime = None,
+    reports: Reports = Path("reports"),
+) -> None:
+    """Print a scenario in which a job meets the losses and returns of a trace, in fast motion.
+
+    The job runs once clean, on fork, which shows its steps and their time.
+
+    Example: chaos replay-trace p3.csv train.py --seed 7 -- --epochs 12 > p3.chaos.yaml
+    """
+    read, console = read_trace(trace), Console(stderr=True, highlight=False)
+    plan, job = _clean(subject, arguments or (), reports, console)
+    seen, measured_s = job
+    pace = pace_of(plan, seen, own_step_s or measured_s)
+    factor = scale or default_scale(read, pace)
+    start = followed(read, pool=pace.workers + spares, least=pace.workers, seed=seed)
+    walk = Replaying(pace, seed)
+    walk.walk(start, scale=factor)
+    if not walk.ops:
+        raise UsageError(
+            "nothing happens to this job in that part of the trace",
+            "Try another --seed, a larger --scale, or a longer job.",
+            place=str(trace),
+        )
+    words = _told(read, walk, (factor, start.since_s))
+    replayed = _replayed(plan, walk, start, title=f"{trace.name} in fast motion, seed {seed}")
+    typer.echo(
+        scenario_text(replayed, folder=Path.cwd(), comment=words, expect=_expected(walk)), nl=False
+    )
+
+
+def _clean(
+    subject: Path, words: Sequence[str], reports: Path, console: Console
+) -> tuple[Plan, tuple[Extent, float]]:
+    with open_backend("fork", console) as backend:
+        harness = Harness(reports, console, Path.cwd(), backend, SystemClock())
+        run = harness.run_plan(job_alone(subject, words, "fork"))
+    attempts = run.trial.run.attempts
+    seen = extent(run.history)
+    return with_own_workers(run.plan, seen), (
+        seen,
+        step_s([(run.history, attempt) for attempt in attempts]),
+    )
+
+
+def pace_of(plan: Plan, seen: Extent, seconds: float) -> Pace:
+    """Give what the walk must know of a job, by its clean run."""
+    epochs = sorted({epoch for epoch, _ in seen.steps if epoch in seen.epochs})
+    steps = tuple(min(n for (e, _), n in seen.steps.items() if e == epoch) for epoch in epochs)
+    return Pace(plan.job.workers, plan.job.min_workers, steps, frozenset(seen.saved), seconds)
+
+
+def default_scale(trace: Trace, pace: Pace) -> float:
+    """Give the factor at which the job's own nodes are lost a few times."""
+    lost = sum(trace.drops)
+    if not lost:
+        raise UsageError("no node is lost in it", "There is nothing to replay.", place=trace.name)
+    every_s = trace.node_h * 3600 / lost / pace.workers
+    return max(1.0, every_s * 2 * LOSSES / (sum(pace.steps) * pace.step_s))
+
+
+def _replayed(plan: Plan, walk: Replaying, start: Followed, *, title: str) -> Plan:
+    job = plan.job.model_copy(update={"failure": FailureBudget(max_failures=max(1, walk.losses))})
+    shape = plan.shape.model_copy(update={"nodes": start.up, "cpus_per_node": 1})
+    limits = plan.limits.model_copy(update={"run_s": Limits().run_s + round(4 * walk.waited_s)})
+    return plan.model_copy(
+        update={
+            "scenario": title,
+            "ops": tuple(walk.ops),
+            "job": job,
+            "shape": shape,
+            "limits": limits,
+        }
+    )
+
+
+def _expected(walk: Replaying) -> dict[str, Any]:
+    if walk.waited_s < 1:
+        return {}
+    return {"recovery_s": {"max": round(120 + walk.waited_s)}}
+
+
+def _told(trace: Trace, walk: Replaying, drawn: tuple[float, float]) -> list[str]:
+    scale, since_s = drawn
+    told = [
+        (
+            f"{trace.name} ({trace.format}, {trace.kind}), from {since_s / 3600:.2f} h on, "
+            f"{scale:,.0f} times as fast, a step in {walk.pace.step_s * 1000:.3g} ms: "
+            f"{walk.losses} losses that take workers."
+        ),
+        "Save it where this command was run: the paths are relative to that folder.",
+    ]
+    if walk.moved:
+        told.append(f"{walk.moved} fault(s) stand later than in the trace, behind an earlier one.")
+    told += [f"{repair}." for repair in trace.repairs]
+    return told

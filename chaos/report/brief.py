@@ -1,0 +1,134 @@
+"""Why a run is as it is, in the few lines that a busy person reads; the page has the rest."""
+
+import io
+from collections.abc import Iterable, Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from chaos.check.result import plural
+from chaos.model.diagnosis import Resume
+from chaos.model.verdict import CheckResult, Verdict
+from chaos.report.came_back import lost
+from chaos.report.outcome import FinishedRun, in_words
+from chaos.report.progress import Progress, advance_all
+
+ANOMALIES_SHOWN = 3
+PARTS_SHOWN = 8
+AS_ABOVE = "as said above"
+
+
+def explanation(run: FinishedRun, *, page: str) -> RenderableType:
+    """Give the verdict, what is broken, what did not come back, and where to go on.
+
+    What the headline says already is not said again.
+    """
+    verdict = run.verdict
+    parts: list[RenderableType] = [Text(verdict.expectation, style="bold"), _in(verdict.headline)]
+    rows = [*_broken(verdict), *_undecided(verdict)]
+    if rows:
+        parts += [Text(""), _table(rows)]
+    for resume in verdict.diagnosis:
+        parts += _not_back(resume)
+    ways = [("report", page), ("replay", f"chaos replay {run.directory}")]
+    return Group(*parts, Text(""), _table(ways))
+
+
+def broken_off(run: FinishedRun, why: str, *, page: str) -> RenderableType:
+    """Give how far a run had come when it was ended from outside, and what was broken by then.
+
+    What cannot be told of it is not listed: nearly nothing can.
+    """
+    parts: list[RenderableType] = [Text(why, style="bold"), _in(_how_far(run))]
+    if run.verdict.broken:
+        parts += [Text(""), _table(_broken(run.verdict))]
+    return Group(*parts, Text(""), _table([("report", page)]))
+
+
+def _how_far(run: FinishedRun) -> str:
+    reached = advance_all(Progress(), run.history)
+    alone = "" if run.plan.ops else "the job was running without faults, to be compared with; "
+    if reached.place is None or reached.attempt is None:
+        return f"{alone}training had not begun".capitalize()
+    epoch, step = reached.place
+    landed = f"; {plural(len(reached.strikes), 'fault')} had struck" if reached.strikes else ""
+    where = f"training stood at epoch {epoch}, step {step} of attempt {reached.attempt}"
+    return f"{alone}{where}, after {reached.elapsed_s:.1f} s{landed}".capitalize()
+
+
+def line_of(verdict: Verdict) -> str:
+    """Give the finding on one line: the check that names it and what it found."""
+    if verdict.broken:
+        first = verdict.broken[0]
+        found = first.anomalies[0].message if first.anomalies else first.summary
+        return f"{in_words(verdict)}, {first.check}: {found}"
+    if verdict.undecided:
+        first = verdict.undecided[0]
+        return f"{in_words(verdict)}, {first.check}: {first.summary}"
+    return f"{in_words(verdict)}: {verdict.headline}"
+
+
+def plain_text(words: RenderableType, *, width: int) -> str:
+    """Give text without colours, wrapped."""
+    page = io.StringIO()
+    Console(file=page, width=width, color_system=None, highlight=False).print(words)
+    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+
+
+def _broken(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    for result in verdict.broken:
+        yield from zip(_first(result.check), _anomalies(result, verdict.headline), strict=False)
+
+
+def _anomalies(result: CheckResult, headline: str) -> list[str]:
+    said = headline.lower()
+    messages = [anomaly.message for anomaly in result.anomalies]
+    fresh = [message for message in messages if message.lower() not in said]
+    shown, more = fresh[:ANOMALIES_SHOWN], len(fresh) - ANOMALIES_SHOWN
+    return [*shown, *([f"and {more} more, in the report"] if more > 0 else [])] or [AS_ABOVE]
+
+
+def _undecided(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """Name the checks that cannot tell, those with one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for result in verdict.undecided:
+        reasons.setdefault(result.summary, []).append(result.check)
+    said = verdict.headline.lower()
+    told = (
+        f"{', '.join(checks)}: {AS_ABOVE if why.lower() in said else why}"
+        for why, checks in reasons.items()
+    )
+    yield from zip(_first("unknown"), told, strict=False)
+
+
+def _not_back(resume: Resume) -> list[RenderableType]:
+    gone = lost(resume)[:PARTS_SHOWN]
+    if not gone:
+        return []
+    head = Text(f"not back in attempt {resume.attempt}, at epoch {resume.epoch}")
+    rows = []
+    for row in gone:
+        values = f": {row.ours} instead of {row.baseline}" if row.ours and row.baseline else ""
+        rows.append((row.component, f"{row.standing} ({row.who}){values}"))
+    return [Text(""), Padding(head, (0, 0, 0, 2)), Padding(_table(rows), (0, 0, 0, 2))]
+
+
+def _first(word: str) -> Iterator[str]:
+    yield word
+    while True:
+        yield ""
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> RenderableType:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, what in rows:
+        table.add_row(Text(name, style="bold"), Text(what))
+    return _in(table)
+
+
+def _in(words: RenderableType) -> Padding:
+    return Padding(Text(words) if isinstance(words, str) else words, (0, 0, 0, 2))

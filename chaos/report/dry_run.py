@@ -1,0 +1,82 @@
+"""What a plan would do to whom, before anything is done."""
+
+from collections.abc import Sequence
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from chaos.model.plan import Plan
+from chaos.plan.permitted import (
+    COSTS_A_NODE,
+    NEVER_THERE,
+    NodeFacts,
+    Permissions,
+    needs_permission,
+    refusals,
+)
+
+_STYLES = {"may be struck": "yellow", "never struck": "green", "holds no worker": "dim"}
+
+
+def dry_run(plan: Plan, nodes: Sequence[NodeFacts], permissions: Permissions) -> Group:
+    """Give the faults of a plan with what each needs, and the cluster's nodes.
+
+    Which node holds which rank is known once the job runs: any that may be
+    struck may be it.
+    """
+    parts: list[Text | Table] = [Text(plan.scenario, style="bold"), _faults(plan, permissions)]
+    missing = needs_permission(plan, permissions)
+    if missing is not None:
+        line = f"not allowed: {missing}; it needs --allow-faults-on {plan.shape.address}"
+        parts.append(Text(line, style="red"))
+    if plan.shape.address is None:
+        shape = plan.shape
+        line = f"on a local cluster of {shape.nodes} nodes that chaos starts and ends"
+        parts.append(Text(line, style="dim"))
+    else:
+        parts += [Text(f"nodes of the cluster at {plan.shape.address}"), _nodes(nodes)]
+    return Group(*parts, Text("nothing was done", style="dim"))
+
+
+def _faults(plan: Plan, permissions: Permissions) -> Table | Text:
+    if not plan.ops:
+        return Text("no fault is planned")
+    refused = {refusal.op.index: refusal.why for refusal in refusals(plan, permissions)}
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("fault", "place", "would strike", "needs"):
+        table.add_column(title, overflow="fold")
+    for op in plan.ops:
+        if op.index in refused:
+            whom, needs = "nobody", refused[op.index]
+        else:
+            whom, needs = _whom(op.kind, op.victim_rank), _needs(plan, op.kind)
+        table.add_row(str(op.fault), str(op.at), whom, Text(needs))
+    return table
+
+
+def _whom(kind: str, rank: int | None) -> str:
+    if kind in {"kill_driver", "kill_controller"}:
+        return f"the job's own {kind.removeprefix('kill_')}"
+    if kind in COSTS_A_NODE:
+        return f"the node of rank {rank}, and all that runs on it"
+    if kind in NEVER_THERE:
+        return "nodes without workers" if kind == "withhold_capacity" else "nobody"
+    return f"the worker of rank {rank}"
+
+
+def _needs(plan: Plan, kind: str) -> str:
+    if plan.shape.address is None:
+        return "nothing"
+    return "--allow-faults-on" + (" and --allow-node-loss" if kind in COSTS_A_NODE else "")
+
+
+def _nodes(nodes: Sequence[NodeFacts]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("node", "address", "CPUs", "", "why"):
+        table.add_column(title)
+    for node in sorted(nodes, key=lambda n: (n.standing, n.address, n.node_id)):
+        standing = Text(node.standing, style=_STYLES[node.standing])
+        why = node.protection or ""
+        table.add_row(node.node_id[:8], node.address, f"{node.cpus:g}", standing, why)
+    return table

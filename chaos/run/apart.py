@@ -1,0 +1,65 @@
+"""A run's files on a host that does not see the run's directory.
+
+The harness leaves a mark with the run's token in its directory. A process
+that finds the mark there writes there. Another one, on a host of its own,
+writes into a folder below /tmp, from where its lines are collected.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from chaos.run.directory import RunDirectory
+from chaos.run.whole_file import write_text
+
+_MARK = ".token"
+_FOLDERS = ("journals", "logs", "saves")
+
+
+def leave_mark(folder: Path, token: str) -> None:
+    """Let every process that sees the folder know that it is the run's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / _MARK, token)
+
+
+def sees(folder: Path, token: str) -> bool:
+    """Say whether this host sees the folder where a mark was left."""
+    try:
+        return (folder / _MARK).read_text(encoding="utf-8") == token
+    except OSError:
+        return False
+
+
+def remove_mark(folder: Path) -> None:
+    """Take the mark away again."""
+    (folder / _MARK).unlink(missing_ok=True)
+
+
+def folder_apart(token: str, node_id: str) -> Path:
+    """Give where a run's files are on a node that does not see its directory.
+
+    Never by TMPDIR: an agent must find what a worker with another environment wrote.
+    """
+    return Path("/tmp") / f"chaos-run-{token}-{node_id[:8]}"  # noqa: S108 - the token is random
+
+
+def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
+    """Write a run's files, by their paths in it, into a folder; gives it as the run's directory.
+
+    What is there already is not older, and stays.
+    """
+    for name in _FOLDERS:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        if (folder / name).exists():
+            continue
+        draft = folder / f"{name}.{os.getpid()}"
+        draft.write_bytes(content)
+        draft.replace(folder / name)
+    return RunDirectory(folder)
+
+
+def pack(directory: RunDirectory) -> dict[str, bytes]:
+    """Give what a process apart needs of a run's directory: its plan, and word of earlier saves."""
+    files = [directory.path / "plan.json", *directory.saves.glob("*.json")]
+    return {str(f.relative_to(directory.path)): f.read_bytes() for f in files if f.is_file()}

@@ -1,0 +1,174 @@
+"""Do the parts of a scenario fit together, and do its files exist?
+
+Each question is asked of what is there, so that a mistake elsewhere in the
+file does not hide an answer.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from chaos.model.fault_entry import BY_ITSELF, FAULTS
+from chaos.plan.make import NODE_FAULTS, nodes_for
+from chaos.scenario_file.problem import Loc, Problem
+from chaos.scenario_file.source import Lines, Plain
+from chaos.scenario_file.spelling import quoted
+
+NO_WORKER = ("state", "seconds")  # places at which no worker is held
+
+
+def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
+    """Give what does not fit; paths are relative to `folder`, the scenario file's."""
+    yield from _missing_script(value, lines, folder)
+    yield from _missing_inputs(value, lines, folder)
+    yield from _misspelt_train_loop(value, lines)
+    yield from _too_few_cpus(value, lines)
+    yield from _ranks_out_of_range(value, lines)
+    yield from _recoveries_from_nothing(value, lines)
+    yield from _orders_without_a_worker(value, lines)
+
+
+def _missing_script(value: Plain, lines: Lines, folder: Path) -> Iterator[Problem]:
+    loc = ("job", "script")
+    script = _pick(value, loc)
+    if not isinstance(script, str):
+        return
+    if _is_folder(folder / script):
+        text = f"the script {quoted(script)} is a folder"
+        yield Problem(lines.value(loc), text, "Name the file to run.", loc)
+    elif not _exists(folder / script):
+        hint = "The path is relative to the scenario file."
+        yield Problem(lines.value(loc), f"there is no script {quoted(script)}", hint, loc)
+
+
+def _missing_inputs(value: Plain, lines: Lines, folder: Path) -> Iterator[Problem]:
+    inputs = _pick(value, ("job", "inputs"))
+    for number, name in enumerate(inputs if isinstance(inputs, list) else ()):
+        if isinstance(name, str) and not _exists(folder / name):
+            loc = ("job", "inputs", number)
+            hint = "The path is relative to the scenario file."
+            yield Problem(lines.value(loc), f"there is no input {quoted(name)}", hint, loc)
+
+
+def _misspelt_train_loop(value: Plain, lines: Lines) -> Iterator[Problem]:
+    loc = ("job", "train_loop")
+    train_loop = _pick(value, loc)
+    if not isinstance(train_loop, str):
+        return
+    module, _, function = train_loop.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), function)):
+        text = f"train_loop must be module:function, got {quoted(train_loop)}"
+        yield Problem(lines.value(loc), text, "Write it like `mypackage.train:train_loop`.", loc)
+
+
+def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
+    workers = _whole(value, ("job", "workers"), default=None)
+    least_workers = _whole(value, ("job", "min_workers"), default=workers)
+    nodes = _whole(value, ("cluster", "nodes"), default=None)
+    cpus = _whole(value, ("cluster", "cpus_per_node"), default=1)
+    if workers is None or nodes is None or cpus is None or least_workers is None:
+        return
+    losses = _nodes_lost(value)
+    left = max(0, nodes - losses + _nodes_returned(value)) * cpus
+    # An elastic job begins with all its workers and goes on with those that there is room for.
+    if left >= least_workers and nodes * cpus >= workers:
+        return
+    loc = ("cluster", "nodes")
+    text = f"the cluster holds {left} of {workers} workers (nodes x cpus_per_node)"
+    if nodes * cpus >= workers:
+        faults = "its node fault" if losses == 1 else f"its {losses} node faults"
+        text = f"after {faults} {text}: nodes are not replaced during a run"
+    least = nodes_for(workers, cpus, spares=losses)
+    usual = nodes_for(workers, cpus, spares=max(1, losses))
+    hint = f"It takes {least} nodes; left out, there are {usual}."
+    yield Problem(lines.value(loc), text, hint, loc)
+
+
+def _nodes_lost(value: Plain) -> int:
+    """Count the nodes that faults take for good, without those that the file leaves unclear."""
+    lost = 0
+    for entry in _entries(value):
+        fault = next((entry[key] for key in NODE_FAULTS if entry.get(key) is not None), None)
+        ranks = _pick(fault, ("ranks",))
+        lost += 0 if fault is None else len(ranks) if isinstance(ranks, list) and ranks else 1
+        if _pick(entry, ("withhold_capacity", "for_s")) is None:
+            lost += _whole(entry, ("withhold_capacity", "nodes"), default=0) or 0
+    return lost
+
+
+def _nodes_returned(value: Plain) -> int:
+    loc = ("return_capacity", "nodes")
+    return sum(_whole(entry, loc, default=0) or 0 for entry in _entries(value))
+
+
+def _entries(value: Plain) -> list[dict[str, Plain]]:
+    faults = _pick(value, ("faults",))
+    return [e for e in faults if isinstance(e, dict)] if isinstance(faults, list) else []
+
+
+def _ranks_out_of_range(value: Plain, lines: Lines) -> Iterator[Problem]:
+    workers = _whole(value, ("job", "workers"), default=None)
+    faults = _pick(value, ("faults",))
+    if workers is None or not isinstance(faults, list):
+        return
+    for number in range(len(faults)):
+        for key in ("at", *FAULTS):
+            loc = ("faults", number, key, "rank")
+            rank = _whole(value, loc, default=None, least=0)
+            if rank is not None and rank >= workers:
+                text = f"rank must be below job.workers ({workers}), got {rank}"
+                yield Problem(lines.value(loc), text, "Ranks count from 0.", loc)
+
+
+def _recoveries_from_nothing(value: Plain, lines: Lines) -> Iterator[Problem]:
+    faults = _pick(value, ("faults",))
+    for number in range(len(faults) if isinstance(faults, list) else 0):
+        loc = ("faults", number, "at", "recovering_from")
+        other = _whole(value, loc, default=None, least=0)
+        if other is not None and other >= number:
+            text = f"recovering_from must name an earlier entry of faults, got {other}"
+            hint = f"This is entry {number}; the first is 0."
+            yield Problem(lines.value(loc), text, hint, loc)
+
+
+def _orders_without_a_worker(value: Plain, lines: Lines) -> Iterator[Problem]:
+    for number, entry in enumerate(_entries(value)):
+        at = entry.get("at")
+        key = next((key for key in NO_WORKER if isinstance(at, dict) and key in at), None)
+        fault = next((fault for fault in BY_ITSELF if entry.get(fault) is not None), None)
+        if key is None or fault is None:
+            continue
+        loc = ("faults", number, "at", key)
+        text = f"{fault} needs a worker that is held at its place, and {key} holds none"
+        hint = "Give it an epoch with a step or a moment, starting, or recovering_from."
+        yield Problem(lines.key(loc), text, hint, loc)
+
+
+def _whole(value: Plain, loc: Loc, *, default: int | None, least: int = 1) -> int | None:
+    """Give the number at `loc`, the default where nothing is, None where it is no such number."""
+    given = _pick(value, loc)
+    if given is None:
+        return default
+    is_whole = isinstance(given, int) and not isinstance(given, bool)
+    return given if is_whole and given >= least else None
+
+
+def _pick(value: Plain, loc: Loc) -> Plain:
+    for part in loc:
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+        else:
+            return None
+    return value
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that the file system cannot hold
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    return _exists(path) and path.is_dir()

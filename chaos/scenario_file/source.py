@@ -1,0 +1,205 @@
+"""YAML text as plain values, each with its line.
+
+Nothing is constructed from tags: the nodes are read as JSON has them, and
+what JSON lacks is a problem at its line.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, StringMark, YAMLError
+from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+
+from chaos.scenario_file.problem import Loc, Problem
+from chaos.scenario_file.scalar import TAG, NotPlainError, plain, spelled
+
+Plain: TypeAlias = Any  # what JSON has: None, bool, int, float, str, list, dict with str keys
+
+MAX_DEPTH = 40
+MAX_VALUES = 20_000
+
+
+@dataclass
+class Lines:
+    """Where keys and values stand; lines count from 1."""
+
+    keys: dict[Loc, int] = field(default_factory=dict)
+    values: dict[Loc, int] = field(default_factory=dict)
+
+    def key(self, loc: Loc) -> int:
+        """Give the line of a key; of what holds it where there is no such key."""
+        return self.keys[loc] if loc in self.keys else self.value(loc)
+
+    def value(self, loc: Loc) -> int:
+        """Give the line of a value; of what holds it where there is no such value."""
+        while loc and loc not in self.values:
+            loc = loc[:-1]
+        return self.values.get(loc, 1)
+
+
+@dataclass
+class Source:
+    """What a file says, where it says it, and what cannot be read."""
+
+    value: Plain = None
+    lines: Lines = field(default_factory=Lines)
+    problems: list[Problem] = field(default_factory=list)
+    count: int = 0
+
+
+def read_source(text: str) -> Source:
+    """Read one YAML 1.2 document; what is wrong with it is in `problems`."""
+    source = Source()
+    try:
+        documents = list(YAML(typ="safe", pure=True).compose_all(text))
+    except RecursionError:
+        source.problems.append(Problem(1, "the file is nested too deeply to be read"))
+    except (YAMLError, ValueError, OverflowError) as error:
+        source.problems.append(_syntax(error, text))
+    else:
+        _take_documents(source, documents)
+    return source
+
+
+def _take_documents(source: Source, documents: list[Node | None]) -> None:
+    if len(documents) > 1:
+        second = documents[1]
+        line = 1 if second is None else _line(second)
+        problem = Problem(line, "a second document begins", "Keep one scenario per file.")
+        source.problems.append(problem)
+    elif not documents or documents[0] is None:
+        hint = "A scenario begins with `scenario:` and `job:`."
+        source.problems.append(Problem(1, "the file is empty", hint))
+    else:
+        value = _Reader(source).read(documents[0], ())
+        if source.count > MAX_VALUES:
+            text = f"the file holds more than {MAX_VALUES} values, aliases counted"
+            source.problems = [Problem(_line(documents[0]), text)]
+        else:
+            source.value = value
+
+
+def _syntax(error: Exception, text: str) -> Problem:
+    if isinstance(error, ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        return Problem(line, f"the character {error.character!r} is not allowed in YAML")
+    if not isinstance(error, MarkedYAMLError):
+        return Problem(1, f"this is not YAML: {error}")
+    mark = error.problem_mark or error.context_mark
+    last_line = text.rstrip().count("\n") + 1
+    if isinstance(mark, StringMark) and mark.index >= len(text.rstrip()) and error.context:
+        begin = error.context_mark or mark  # where it was opened, not where the file ends
+        line = min(begin.line + 1, last_line)
+        what = "quote" if "quoted" in error.context else "bracket"
+        return Problem(line, f"this is not YAML: a {what} is never closed")
+    problem = error.problem or error.context or "it cannot be read"
+    hint = next((hint for sign, hint in _SYNTAX_HINTS.items() if sign in problem), "")
+    return Problem(mark.line + 1 if mark else 1, f"this is not YAML: {problem}", hint)
+
+
+_SYNTAX_HINTS = {
+    r"'\t'": "Indent with spaces; YAML does not take tabs.",
+    "mapping values are not allowed": "Quote a text that contains `: `.",
+    "undefined alias": "Quote a text that begins with `*`.",
+}
+
+
+class _Reader:
+    """One walk over the nodes, which fills a source."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.above: list[Node] = []
+
+    def read(self, node: Node, loc: Loc) -> Plain:
+        """Give a node's value; None where it has none, with the problem noted."""
+        self.source.count += 1
+        if self.source.count > MAX_VALUES:
+            return None
+        lines = self.source.lines
+        has_line = isinstance(node, ScalarNode) and node.start_mark.index < node.end_mark.index
+        lines.values[loc] = _line(node) if has_line else lines.keys.get(loc, _line(node))
+        if (refusal := self._refusal(node)) is not None:
+            self._note(node, loc, *refusal)
+            return None
+        self.above.append(node)
+        try:
+            return self._content(node, loc)
+        except NotPlainError as error:
+            self._note(node, loc, error.problem, error.hint)
+            return None
+        finally:
+            self.above.pop()
+
+    def _refusal(self, node: Node) -> tuple[str, str] | None:
+        if any(node is above for above in self.above):
+            return f"the alias *{node.anchor} stands inside what it names", ""
+        if len(self.above) >= MAX_DEPTH:
+            return f"this is nested deeper than {MAX_DEPTH} levels", ""
+        is_foreign = isinstance(node, CollectionNode) and _tag(node) not in {
+            f"{TAG}map",
+            f"{TAG}seq",
+        }
+        return (
+            (f"the tag {spelled(_tag(node))} is not allowed", "Leave it out.")
+            if is_foreign
+            else None
+        )
+
+    def _content(self, node: Node, loc: Loc) -> Plain:
+        if isinstance(node, MappingNode):
+            return self._mapping(node, loc)
+        if isinstance(node, SequenceNode):
+            return [self.read(item, (*loc, n)) for n, item in enumerate(node.value)]
+        return plain(_tag(node), node.value)
+
+    def _mapping(self, node: MappingNode, loc: Loc) -> dict[str, Plain]:
+        mapping: dict[str, Plain] = {}
+        for key_node, value_node in node.value:
+            key = self._key(key_node, loc)
+            if key is None:
+                continue
+            place = (*loc, key)
+            if key in mapping:
+                first = self.source.lines.keys[place]
+                hint = f"It stands on line {first} already; keep one of them."
+                self._note(key_node, loc, f"the key {key!r} is given twice", hint)
+                continue
+            self.source.lines.keys[place] = _line(key_node)
+            mapping[key] = self.read(value_node, place)
+        return mapping
+
+    def _key(self, node: Node, loc: Loc) -> str | None:
+        kind = _tag(node).removeprefix(TAG)
+        if kind == "str" and isinstance(node, ScalarNode):
+            return self._text_key(node, loc)
+        if kind == "merge":
+            hint = "Write the keys out."
+            self._note(node, loc, "`<<` is not part of YAML 1.2: mappings are not merged", hint)
+        elif isinstance(node, ScalarNode):
+            hint = f'Quote it: "{node.value}".'
+            self._note(node, loc, f"the key {node.value or '(empty)'} is not text", hint)
+        else:
+            self._note(node, loc, "a key must be text, got a list or a mapping")
+        return None
+
+    def _text_key(self, node: ScalarNode, loc: Loc) -> str | None:
+        try:
+            return str(plain(_tag(node), node.value))
+        except NotPlainError as error:
+            self._note(node, loc, error.problem, error.hint)
+            return None
+
+    def _note(self, node: Node, loc: Loc, text: str, hint: str = "") -> None:
+        self.source.problems.append(Problem(_line(node), text, hint, loc))
+
+
+def _tag(node: Node) -> str:
+    return str(node.tag)
+
+
+def _line(node: Node) -> int:
+    line: int = node.start_mark.line + 1
+    return line

@@ -1,0 +1,164 @@
+"""pydantic's errors in the words of a scenario file.
+
+What a value must be is read from the JSON Schema, so that a message, an
+editor and the records say the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from chaos.scenario_file.problem import Loc, Problem
+from chaos.scenario_file.schema import JsonSchema, json_schema
+from chaos.scenario_file.source import Lines, Plain
+from chaos.scenario_file.spelling import nearest, quoted
+
+_SAID_OTHERWISE = {"on": "at", "when": "at", "trigger": "at"}
+
+
+def reworded(errors: Sequence[ErrorDetails], lines: Lines) -> Iterator[Problem]:
+    """Give one problem per error; a misspelt key is not also a missing one."""
+    schema = _schema()
+    unknown = [e["loc"] for e in errors if e["type"] == "extra_forbidden"]
+    meant = {(*loc[:-1], _meant(loc, _record(schema, loc[:-1]))) for loc in unknown}
+    for error in errors:
+        kind, loc = error["type"], error["loc"]
+        if kind == "extra_forbidden":
+            yield _unknown_key(loc, _record(schema, loc[:-1]), lines)
+        elif kind == "value_error":
+            yield _broken_rule(error, lines)
+        elif kind != "missing":
+            yield _wrong_value(error, _record(schema, loc), lines)
+        elif loc not in meant:
+            yield _missing_key(loc, _record(schema, loc), lines)
+
+
+@cache
+def _schema() -> JsonSchema:
+    return json_schema()
+
+
+def _unknown_key(loc: Loc, record: JsonSchema, lines: Lines) -> Problem:
+    key, place = str(loc[-1]), untagged(loc)
+    meant = _meant(loc, record)
+    if key == "on" and meant:
+        hint = "A trigger is spelled `at:`."
+    elif meant:
+        hint = f"Did you mean {meant}?"
+    else:
+        hint = f"Known here: {', '.join(record['properties'])}."
+    return Problem(lines.key(place), f"unknown key {key!r}{_inside(place)}", hint, place)
+
+
+def _missing_key(loc: Loc, value: JsonSchema, lines: Lines) -> Problem:
+    place = untagged(loc)
+    hint = f"Add `{place[-1]}:`, {expectation(value)}."
+    text = f"{_owner(place)} needs {place[-1]}"
+    return Problem(lines.value(place[:-1]), text, hint, place)
+
+
+def _wrong_value(error: ErrorDetails, value: JsonSchema, lines: Lines) -> Problem:
+    place = untagged(error["loc"])
+    name = next((part for part in reversed(place) if isinstance(part, str)), "a scenario")
+    if place and isinstance(place[-1], int):
+        name = f"each of {name}"
+    given = error["input"]
+    text = f"{name} must be {expectation(value)}, got {quoted(given)}"
+    return Problem(lines.value(place), text, _value_hint(value, given), place)
+
+
+def _value_hint(value: JsonSchema, given: Plain) -> str:
+    if isinstance(given, str) and (meant := nearest(given, value.get("enum", ()))):
+        return f"Did you mean {meant}?"
+    kind = value.get("type")
+    if isinstance(given, str) and kind in {"integer", "number"} and given.strip().isdecimal():
+        return "Write it without quotes."
+    is_text = kind == "string" and "enum" not in value
+    if is_text and isinstance(given, bool | int | float):
+        return f'Quote it: "{quoted(given)}".'
+    return ""
+
+
+def _broken_rule(error: ErrorDetails, lines: Lines) -> Problem:
+    place = untagged(error["loc"])
+    text = error["msg"].removeprefix("Value error, ")
+    if place == ("expect",):
+        hint = "Add that, or leave check out."
+        return Problem(lines.key((*place, "check")), text, hint, place)
+    return Problem(lines.value(place), text, "", place)
+
+
+def expectation(value: JsonSchema) -> str:
+    """Say in words what a schema asks of one value."""
+    if "enum" in value:
+        return f"one of {', '.join(str(choice) for choice in value['enum'])}"
+    if "oneOf" in value and "type" not in value:
+        return "such as {epoch: 2, step: 5}"
+    kind = value.get("type", "")
+    words = {"array": "a list", "object": "a mapping", "boolean": "true or false"}
+    if kind == "string":
+        return "text that is not empty" if value.get("minLength") else "text"
+    if kind not in {"integer", "number"}:
+        return words.get(kind, "a value")
+    return " ".join(["a whole number" if kind == "integer" else "a number", *_bounds(value)])
+
+
+def _bounds(value: JsonSchema) -> Iterator[str]:
+    above, least, most = (value.get(k) for k in ("exclusiveMinimum", "minimum", "maximum"))
+    if above is not None:
+        yield f">= {above + 1}" if value["type"] == "integer" else f"> {above}"
+    if least is not None:
+        yield f">= {least}"
+    if most is not None:
+        yield f"and <= {most}"
+
+
+def _record(schema: JsonSchema, loc: Loc) -> JsonSchema:
+    """Give the part of the schema that speaks of `loc`, with references followed."""
+    node = schema
+    for part in loc:
+        if "oneOf" in node and "properties" not in node:
+            kinds = [_followed(schema, kind) for kind in node["oneOf"]]
+            node = next(kind for kind in kinds if part in kind["required"])
+        else:
+            node = _followed(schema, _below(node, part))
+    return node
+
+
+def _below(node: JsonSchema, part: str | int) -> JsonSchema:
+    below: Any = node.get("items", {})
+    if isinstance(part, str):
+        below = node.get("properties", {}).get(part, node.get("additionalProperties", {}))
+    return below if isinstance(below, dict) else {}
+
+
+def _followed(schema: JsonSchema, node: JsonSchema) -> JsonSchema:
+    if "$ref" not in node:
+        return node
+    kind: JsonSchema = schema["$defs"][node["$ref"].rpartition("/")[2]]
+    return kind
+
+
+def _meant(loc: Loc, record: JsonSchema) -> str | None:
+    key, known = str(loc[-1]), list(record["properties"])
+    other = _SAID_OTHERWISE.get(key)
+    return other if other in known else nearest(key, known)
+
+
+def untagged(loc: Loc) -> Loc:
+    """Give the place in the file: pydantic inserts the trigger's kind after `at`."""
+    is_in_trigger = loc[:1] == ("faults",) and loc[2:3] == ("at",)
+    return (*loc[:3], *loc[4:]) if is_in_trigger else loc
+
+
+def _owner(place: Loc) -> str:
+    above = place[:-1]
+    if not above:
+        return "a scenario"
+    return f"an entry of {above[-2]}" if isinstance(above[-1], int) else str(above[-1])
+
+
+def _inside(place: Loc) -> str:
+    return f" in {_owner(place)}" if place[:-1] else ""

@@ -1,0 +1,66 @@
+"""Real runs behind `chaos preflight`: costs are measured, a market strikes, a trace is replayed."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos import calibration, cli
+from chaos.scenario_file.load import load_scenario
+
+DIGITS = str(Path(__file__).parents[2] / "scenarios/jobs/digits_ddp.py")
+SHORT = ("--", "--epochs", "3")
+
+
+def ran(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | str | None:
+    monkeypatch.setattr(sys, "argv", ["chaos", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+def test_a_job_is_calibrated_struck_by_the_clock_and_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(calibration.STRUCK, "fork", 1)
+    words = ("--validate", "--validation-runs", "2", "--runs", "200", "--json")
+
+    code = ran(
+        monkeypatch,
+        *("preflight", DIGITS, "--market", "hot-4h", "--reports", str(tmp_path)),
+        *words,
+        *SHORT,
+    )
+
+    found = json.loads(capsys.readouterr().out)
+    assert code == found["exit_code"]
+    assert found["question"]["costs"]["detect_s"] > 0
+    (held,) = found["validation"]
+    assert [row["figure"] for row in held["figures"]] == [
+        "attempts",
+        "steps lost",
+        "finish",
+        "goodput",
+    ]
+    assert "from 1 other runs" in held["what"]
+
+
+def test_a_trace_becomes_a_scenario_that_runs_and_is_valid(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(0, "add", "a"), (0, "add", "b"), (0, "add", "c")]
+    rows += [(600_000, "remove", "a"), (600_000, "remove", "b"), (900_000, "add", "d")]
+    rows += [(1_000_000, "add", "e"), (1_200_000, "remove", "c"), (1_300_000, "add", "f")]
+    trace = tmp_path / "trace.csv"
+    trace.write_text("".join(f"{ms},{what},{node}\n" for ms, what, node in rows), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    replay = ("replay-trace", str(trace), DIGITS, "--seed", "1", "--step-s", "0.01")
+    assert ran(monkeypatch, *replay, "--scale", "1500", *SHORT) == 0
+    file = tmp_path / "replayed.chaos.yaml"
+    file.write_text(capsys.readouterr().out, encoding="utf-8")
+
+    scenario = load_scenario(file)
+    assert {"kill_node", "return_capacity"} <= {entry.kind for entry in scenario.faults}
+    assert ran(monkeypatch, "run", str(file), "--backend", "fork") == 0

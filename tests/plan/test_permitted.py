@@ -1,0 +1,167 @@
+"""Nothing is struck on a cluster of somebody else's that was not allowed, op by op."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.model.fault_entry import FaultEntry
+from chaos.model.plan import Plan
+from chaos.model.scenario import ClusterShape, Job, Scenario
+from chaos.plan import permitted
+from chaos.plan.make import make_plan
+from chaos.plan.permitted import (
+    HEAD,
+    OWN,
+    UNUSED,
+    Guard,
+    NodeFacts,
+    Permissions,
+    needs_permission,
+    refusals,
+)
+
+HERE = "10.0.0.1:6379"
+ALL = Permissions(faults_on=HERE, node_loss=True)
+FAULTS: dict[str, dict[str, object]] = {
+    "kill_worker": {},
+    "pause_worker": {"for_s": 1},
+    "slow_worker": {"factor": 2},
+    "raise_in_worker": {},
+    "kill_driver": {},
+    "kill_controller": {},
+    "kill_node": {},
+    "preempt_node": {"notice_s": 1},
+    "freeze_node": {"for_s": 1},
+    "partition_node": {"for_s": 1},
+    "withhold_capacity": {"nodes": 1},
+    "return_capacity": {"nodes": 1},
+}
+LOSES_NODES = {"kill_node", "preempt_node", "freeze_node", "partition_node"}
+NEVER = {"withhold_capacity", "return_capacity", "kill_controller"}
+ids = st.sampled_from(["a", "b", "c", "d"])
+nodes = st.lists(
+    st.builds(
+        NodeFacts,
+        node_id=ids,
+        address=st.just("10.0.0.2"),
+        cpus=st.sampled_from([0.0, 4.0]),
+        is_head=st.booleans(),
+        is_own=st.booleans(),
+    ),
+    unique_by=lambda node: node.node_id,
+)
+
+
+def plan_of(*kinds: str, address: str | None = HERE, **fields: object) -> Plan:
+    entries = tuple(
+        FaultEntry.model_validate(
+            {"at": {"epoch": 1, "step": 1, "rank": 0}, kind: {**FAULTS[kind], **fields}}
+        )
+        for kind in kinds
+    )
+    scenario = Scenario(
+        scenario="x",
+        job=Job(script="train.py", workers=2),
+        cluster=ClusterShape(address=address),
+        faults=entries,
+    )
+    return make_plan(scenario, file=Path("x.chaos.yaml"), seed=0, cwd=Path("/home/me"))
+
+
+def test_a_cluster_that_was_not_named_twice_is_left_alone() -> None:
+    missing = needs_permission(plan_of(), Permissions())
+
+    assert missing is not None
+    assert "faults are not allowed on it" in missing
+
+
+def test_a_permission_for_another_address_is_none_for_this() -> None:
+    missing = needs_permission(plan_of(), Permissions(faults_on="10.0.0.9:6379", node_loss=True))
+
+    assert missing is not None
+    assert "10.0.0.9:6379" in missing
+
+
+def test_the_same_address_is_permission() -> None:
+    assert needs_permission(plan_of(), Permissions(faults_on=HERE)) is None
+
+
+def test_a_cluster_of_chaoss_own_needs_no_permission() -> None:
+    plan = plan_of("kill_node", "withhold_capacity", address=None)
+
+    assert needs_permission(plan, Permissions()) is None
+    assert refusals(plan, Permissions()) == ()
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_what_costs_a_node_needs_a_word_of_its_own(kind: str) -> None:
+    refused = refusals(plan_of(kind), Permissions(faults_on=HERE))
+
+    assert bool(refused) is (kind in LOSES_NODES | NEVER)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_what_takes_or_starts_foreign_nodes_is_refused_whatever_is_allowed(kind: str) -> None:
+    refused = refusals(plan_of(kind), ALL)
+
+    assert bool(refused) is (kind in NEVER)
+
+
+def test_a_fault_that_nobody_has_thought_through_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(permitted, "SPARES_NODES", ())
+
+    (refused,) = refusals(plan_of("kill_worker"), ALL)
+
+    assert "not been thought through" in str(refused)
+
+
+def test_a_raylet_alone_is_refused_because_nobody_could_tell() -> None:
+    (refused,) = refusals(plan_of("kill_node", raylet_only=True), ALL)
+
+    assert "nobody could tell" in str(refused)
+
+
+def test_a_refusal_names_the_fault_and_what_would_allow_it() -> None:
+    (refused,) = refusals(plan_of("kill_worker", "kill_node"), Permissions(faults_on=HERE))
+
+    assert str(refused).startswith("kill_node (fault 1): needs --allow-node-loss: ")
+
+
+@given(nodes, ids, st.sets(ids), st.booleans(), st.booleans())
+def test_only_a_node_that_holds_a_worker_and_is_nobody_elses_is_struck(
+    known: list[NodeFacts], struck: str, used: set[str], node_loss: bool, costs_node: bool
+) -> None:
+    guard = Guard.over(known, Permissions(faults_on=HERE, node_loss=node_loss))
+
+    refused = guard.refuses(struck, used=used, costs_node=costs_node)
+
+    protected = {node.node_id for node in known if node.is_head or node.is_own}
+    may_be = struck in used and struck not in protected and (node_loss or not costs_node)
+    assert (refused is None) is may_be
+
+
+def test_a_refused_strike_says_whose_node_it_was() -> None:
+    guard = Guard.over(
+        [NodeFacts("h", "10.0.0.1", 4, is_head=True), NodeFacts("m", "10.0.0.2", 4, is_own=True)],
+        ALL,
+    )
+
+    told = [guard.refuses(node, used={"h", "m"}) for node in ("h", "m", "w")]
+    assert told == [HEAD, OWN, UNUSED]
+
+
+@pytest.mark.parametrize(
+    ("facts", "standing"),
+    [
+        (NodeFacts("h", "a", 4, is_head=True), "never struck"),
+        (NodeFacts("m", "a", 4, is_own=True), "never struck"),
+        (NodeFacts("w", "a", 4), "may be struck"),
+        (NodeFacts("z", "a", 0), "holds no worker"),
+    ],
+)
+def test_what_may_become_of_a_node_is_known_before_a_run(facts: NodeFacts, standing: str) -> None:
+    assert facts.standing == standing

@@ -1,0 +1,185 @@
+"""The verdict follows from goals, findings and figures; advice buys what it says."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from chaos.errors import UsageError
+from chaos.preflight.advice import counsel
+from chaos.preflight.answer import Answer, Effort, answer, verdict
+from chaos.preflight.change import changed
+from chaos.preflight.curve import interval_curve
+from chaos.preflight.forecast import chance, forecast
+from chaos.preflight.grace import grace_sweep
+from chaos.preflight.page import render_answer
+from chaos.preflight.presets import preset
+from chaos.preflight.question import Question
+from chaos.preflight.rules.sound import sound_question
+from chaos.preflight.simulate import Outcomes, simulate, simulate_each
+from chaos.preflight.terminal import show_answer
+from tests.preflight.questions import memoryless
+
+FEW = Effort(runs=400, jobs=1)
+
+
+def on(market: str, **values: object) -> Question:
+    places = {name.replace("__", "."): value for name, value in values.items()}
+    named = {"market": preset(market).model_dump(mode="json")}
+    return changed(sound_question(), {**named, **places})
+
+
+def shown(found: Answer) -> str:
+    written = StringIO()
+    console = Console(file=written, width=80, highlight=False)
+    console.print(show_answer(found, page="reports/p.html"))
+    return written.getvalue()
+
+
+def test_sound_settings_on_a_calm_market_are_a_go() -> None:
+    found = answer(on("calm-500h"), FEW)
+
+    assert (found.word, found.exit_code) == ("go", 0)
+    assert found.findings == ()
+
+
+def test_no_retries_on_a_hot_market_is_a_go_with_them() -> None:
+    found = answer(on("hot-4h", settings__max_failures=0), FEW)
+
+    assert (found.word, found.exit_code) == ("go with changes", 1)
+    assert "use up their retries" in found.why
+    assert found.changes["settings.max_failures"] > 10
+    assert found.after is not None
+    assert found.after.finishes.low > 0.95
+
+
+def test_what_no_setting_mends_is_a_no_go_that_names_the_waste() -> None:
+    question = on("hot-4h", goal__goodput=0.9, job__min_nodes=None, job__nodes=64)
+
+    found = answer(question, FEW)
+
+    assert (found.word, found.exit_code) == ("no-go", 1)
+    assert "goes into" in found.why
+
+
+def test_without_costs_the_answer_is_unknown_and_never_green() -> None:
+    bare = on("calm-500h").model_copy(update={"costs": None})
+
+    found = answer(bare, FEW)
+
+    assert (found.word, found.exit_code) == ("unknown", 2)
+    assert "calibrate" in found.why
+    assert found.forecast is None
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        ("goal.deadline_h", 5.0, "without any loss; the deadline is 5 h"),
+        ("goal.budget", 0.1, "the budget is 10%"),
+        ("goal.goodput", 0.999, "the goal is 99.9%"),
+    ],
+)
+def test_an_impossible_goal_is_named_as_such(place: str, value: float, reason: str) -> None:
+    found = answer(changed(on("calm-500h"), {place: value}), FEW)
+
+    assert found.word == "no-go"
+    assert reason in found.why
+
+
+def test_too_near_to_tell_is_unknown() -> None:
+    question = on("calm-500h")
+    seen = forecast(question, simulate(question, runs=200, seed=0))
+    near = replace(seen, meets={"finish": chance(190, 200)})
+
+    assert verdict(question, near, (), None)[0] == "unknown"
+    assert (
+        verdict(question, replace(near, meets={"finish": chance(20, 200)}), (), None)[0] == "no-go"
+    )
+
+
+def test_a_setting_that_stops_training_is_no_go_as_it_is_even_with_good_figures() -> None:
+    found = answer(on("calm-500h", settings__storage_path=None), FEW)
+
+    assert found.word == "go with changes"
+    assert "no-storage-path" in found.why
+    assert (
+        answer(on("calm-500h", settings__storage_path=None), FEW, ignore=["no-storage-path"]).word
+        == "go"
+    )
+
+
+def test_advice_names_the_lever() -> None:
+    # Restarts of 180 s with a loss every four minutes: the interval is not the lever.
+    question = memoryless(loss_every_s=236, every=69, nodes=64, commits=60)
+
+    def again(others: Sequence[Question]) -> list[Outcomes]:
+        return simulate_each(others, runs=300, seed=0)
+
+    curve = interval_curve(question, again)
+    found = counsel(question, curve, again)
+
+    assert found.levers[0].what.startswith("half the restart")
+    assert found.levers[0].goodput.low > 0.1
+    assert all(not one.is_worth_it or one.goodput.value < 0.02 for one in found.settings)
+
+
+def test_the_curve_is_highest_where_theory_puts_it_and_flat_around() -> None:
+    question = memoryless(loss_every_s=5000, every=2000, restart_s=60, commits=100)
+
+    curve = interval_curve(question, lambda others: simulate_each(others, runs=1000, seed=0))
+
+    exact = next(one for one in curve.theory if one.name == "exact")
+    low, high = curve.flat_s
+    assert low <= exact.seconds <= high
+    assert low < curve.best.seconds < high
+    for point in curve.points:
+        assert point.simulated == pytest.approx(point.theory, abs=0.02)
+
+
+def test_longer_notices_and_shorter_uploads_never_commit_less() -> None:
+    cells = {(c.notice_s, c.upload_s): c for c in grace_sweep(sound_question())}
+    notices, uploads = sorted({n for n, _ in cells}), sorted({u for _, u in cells})
+
+    for upload in uploads:
+        row = [cells[n, upload].commits for n in notices]
+        assert row == sorted(row)
+    for notice in notices:
+        column = [cells[notice, u].commits for u in uploads]
+        assert column == sorted(column, reverse=True)
+    assert cells[0, uploads[0]].commits == 0
+    assert cells[120, uploads[0]].commits == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("market", ["calm-500h", "hot-4h", "bathtub-24h-cap"])
+def test_terminal_page_and_json_say_the_same(market: str) -> None:
+    found = answer(on(market, settings__max_failures=0), FEW, notes=["a <note>"])
+
+    text, page = shown(found), render_answer(found)
+    plain = json.loads(json.dumps(found.to_json()))
+
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert found.word in text
+    assert found.word.capitalize() in page
+    assert plain["word"] == found.word
+    assert plain["forecast"]["goodput"]["middle"] == found.forecast.goodput.middle  # type: ignore[union-attr]
+    assert "a &lt;note&gt;" in page
+    written = page.partition("<script")[0].replace("http://www.w3.org", "")
+    assert "http://" not in written
+    assert "https://" not in written
+
+
+def test_an_answer_without_figures_has_a_page_as_well() -> None:
+    bare = on("calm-500h").model_copy(update={"costs": None})
+    found = answer(bare, FEW)
+
+    assert "Unknown" in render_answer(found)
+    assert "unknown" in shown(found)
+
+
+def test_a_market_that_is_not_there_is_named_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="Did you mean busy-16h"):
+        preset("busy-16")

@@ -1,0 +1,149 @@
+"""`chaos preflight`: from words on the command line to an exit code."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos import cli
+from chaos.errors import UsageError
+from chaos.model import event as ev
+from chaos.preflight.ask import question_of_runs
+from chaos.preflight.measured import measured
+from chaos.preflight.presets import preset
+from chaos.preflight_cli import assigned
+from tests.check.story import Story, Strike
+from tests.check.tamper import trial_of, without
+
+QUESTION = """\
+preflight: a model on eight nodes
+job: {nodes: 8, steps: 20000, checkpoint_every_steps: 500, spare_nodes: 2}
+settings: {max_failures: 30, storage_path: "s3://bucket", run_name: r, health_check_timeout_s: 100,
+  collective_timeout_s: 100}
+costs: {step_s: 1, save_s: 8, schedule_s: 20, start_s: 10}
+market: calm-500h
+"""
+
+
+def ran(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, *words: str, text: str = QUESTION
+) -> int | str | None:
+    file = folder / "a.preflight.yaml"
+    file.write_text(text, encoding="utf-8")
+    line = ["chaos", "preflight", str(file), "--reports", str(folder), "--runs", "300", *words]
+    monkeypatch.setattr(sys, "argv", line)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+def test_two_markets_give_a_go_and_a_no_go(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ran(monkeypatch, tmp_path, "--deadline", "8") == 0
+    assert "✓ go" in capsys.readouterr().out
+    assert ran(monkeypatch, tmp_path, "--market", "hot-4h", "--goodput", "0.97") == 1
+    assert "✗ no-go: goodput" in capsys.readouterr().out
+
+
+def test_json_goes_to_stdout_alone_and_the_page_is_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = ran(monkeypatch, tmp_path, "--json", "--set", "job.nodes=4")
+
+    plain = json.loads(capsys.readouterr().out)
+    assert code == plain["exit_code"]
+    assert plain["question"]["job"]["nodes"] == 4
+    assert len([*tmp_path.glob("preflight/*/preflight.html")]) == 1
+
+
+def test_missing_costs_are_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = "\n".join(line for line in QUESTION.splitlines() if not line.startswith("costs"))
+
+    assert ran(monkeypatch, tmp_path, text=text) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--market", "nope"),
+        ("--set", "job.nodes"),
+        ("--set", "job.nope=1"),
+        ("--ignore", "nope"),
+        ("--trace", "not/there"),
+        ("--market", "hot-4h", "--trace", "x"),
+        ("--costs", "not/there"),
+        ("--deadline", "-1"),
+        ("--validate",),
+    ],
+)
+def test_mistakes_are_usage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    assert ran(monkeypatch, tmp_path, *words) == 3
+
+
+def test_values_are_json_where_they_can_be() -> None:
+    assert assigned(["job.nodes=64", "settings.run_name=big run", "job.min_nodes=null"]) == {
+        "job.nodes": 64,
+        "settings.run_name": "big run",
+        "job.min_nodes": None,
+    }
+
+
+KILLED = Story((Strike(2, 3, 1),))
+
+
+def test_costs_are_read_from_a_struck_run_and_its_baseline() -> None:
+    trial = trial_of(KILLED)
+    found = measured([trial], source="a story")
+    phases = trial.restarts[0].phases.seconds
+
+    assert found.costs.detect_s == phases["detect_s"]
+    group_s = found.costs.teardown_s + found.costs.schedule_s
+    assert group_s == pytest.approx(phases["group_s"])
+    assert found.costs.start_s == phases["start_s"]
+    assert found.workers == 2
+    assert found.steps == trial.reference.lineage.steps[0, 0].__len__() * 4  # type: ignore[union-attr]
+    assert found.costs.source == "a story"
+
+
+def test_a_run_without_a_restart_or_a_clean_run_measures_nothing() -> None:
+    clean = trial_of(Story(()))
+    with pytest.raises(UsageError, match="no restart"):
+        measured([clean], source="a story")
+
+    bare = trial_of(KILLED, without(KILLED.history(), ev.RunEnded))
+    with pytest.raises(UsageError, match="no clean run"):
+        measured([type(bare)(bare.plan, bare.history, None)], source="a story")
+
+
+def test_recorded_runs_pose_a_question_of_their_own() -> None:
+    question = question_of_runs([trial_of(KILLED)], source="a story", market=preset("hot-4h"))
+
+    assert question.job.nodes == 2
+    assert question.job.checkpoint_every_steps <= question.job.steps
+    assert question.costs is not None
+
+
+def test_the_summary_is_added_to_githubs_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n", encoding="utf-8")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+
+    assert ran(monkeypatch, tmp_path, "--deadline", "8") == 0
+
+    text = summary.read_text(encoding="utf-8")
+    assert text.startswith("before\n### ✅ preflight: go")
+    assert "| goodput |" in text
+
+
+def test_a_summary_that_cannot_be_written_is_said_and_no_crash(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "no" / "folder.md"))
+
+    assert ran(monkeypatch, tmp_path, "--deadline", "8") == 3

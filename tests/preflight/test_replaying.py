@@ -1,0 +1,200 @@
+"""A trace becomes faults at places: losses, waits and returns of the nodes that a job holds."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaos.audit.extent import extent
+from chaos.audit.repro import scenario_text
+from chaos.calibration import struck_places
+from chaos.errors import UsageError
+from chaos.model.plan import Op, Plan, Shape
+from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.trigger import AtStep
+from chaos.preflight.replaying import Pace, Replaying
+from chaos.preflight.slots import Followed, PoolChange, followed
+from chaos.preflight.trace import Trace, trace_of_counts
+from chaos.scenario_file.load import load_scenario
+from tests.check.story import Story
+
+PACE = Pace(workers=2, min_workers=None, steps=(10,) * 6, saved=frozenset(range(6)), step_s=1.0)
+
+
+def walked(
+    *changes: tuple[float, int, int], up: int = 3, pace: Pace = PACE, seed: int = 0
+) -> Replaying:
+    """Walk a job of sixty steps of a second through (second, lost, back)."""
+    walk = Replaying(pace, seed)
+    walk.walk(Followed(0.0, up, tuple(PoolChange(*change) for change in changes)), scale=1)
+    return walk
+
+
+def said(walk: Replaying) -> list[str]:
+    return [
+        f"{epoch}.{step} {op.kind}"
+        for (epoch, step), op in zip(places(walk), walk.ops, strict=True)
+    ]
+
+
+def places(walk: Replaying) -> list[tuple[int, int]]:
+    steps = [op.at for op in walk.ops if isinstance(op.at, AtStep)]
+    return [(at.epoch, at.step) for at in steps]
+
+
+def test_a_lost_worker_is_struck_where_training_is_and_a_lost_spare_is_withheld() -> None:
+    kinds = {tuple(said(walked((25, 1, 0), up=3, seed=seed))) for seed in range(20)}
+
+    assert kinds == {("2.5 kill_node",), ("2.5 withhold_capacity",)}
+
+
+def test_after_a_loss_training_goes_on_from_the_last_commit() -> None:
+    alone = Pace(workers=1, min_workers=None, steps=(10,) * 6, saved=PACE.saved, step_s=1.0)
+    walks = (walked((25, 1, 0), (33, 0, 1), up=2, pace=alone, seed=seed) for seed in range(20))
+
+    # Eight seconds after a strike it is eight steps into the epoch that was begun again.
+    assert {tuple(said(walk)) for walk in walks} == {
+        ("2.5 kill_node", "2.8 return_capacity"),
+        ("2.5 withhold_capacity", "3.3 return_capacity"),
+    }
+
+
+def test_a_job_without_a_spare_waits_until_the_trace_has_nodes_again() -> None:
+    (back, loss) = walked((25, 1, 0), (29, 0, 1), up=2).ops
+
+    assert (back.kind, loss.kind) == ("return_capacity", "kill_node")
+    assert back.return_capacity is not None
+    assert (back.return_capacity.nodes, back.return_capacity.after_s) == (1, 4.0)
+
+
+def test_nodes_that_go_while_it_waits_are_taken_off_those_that_come() -> None:
+    walk = walked((25, 2, 0), (26, 0, 1), (27, 1, 0), (28, 0, 3), up=2)
+
+    returned = [op.return_capacity for op in walk.ops if op.return_capacity is not None]
+    assert [(one.nodes, one.after_s) for one in returned] == [(1, 1.0), (2, 3.0)]
+    assert walk.ops[-1].kill_node is not None
+    assert walk.ops[-1].kill_node.ranks == (0, 1)
+
+
+def test_a_place_that_an_earlier_attempt_would_meet_is_moved_behind_it() -> None:
+    walk = walked((28, 1, 1), (31, 1, 1), up=2)
+
+    # Three seconds after the first loss it would be at 2.3, where the first attempt was as well.
+    assert said(walk) == [
+        "2.8 return_capacity",
+        "2.9 kill_node",
+        "2.10 return_capacity",
+        "3.1 kill_node",
+    ]
+    assert walk.moved > 0
+
+
+def test_an_elastic_job_goes_on_with_fewer() -> None:
+    elastic = Pace(2, 1, (10,) * 6, frozenset(range(6)), 1.0)
+
+    assert [op.kind for op in walked((25, 1, 0), up=2, pace=elastic).ops] == ["kill_node"]
+
+
+def test_a_scale_that_does_not_fit_is_refused() -> None:
+    many = tuple((1.0 + n / 10, 1, 1) for n in range(100))
+    with pytest.raises(UsageError, match="more than 40 faults"):
+        walked(*many, pace=Pace(2, None, (1000,), frozenset({0}), 1.0))
+    with pytest.raises(UsageError, match="wait 9000 s"):
+        walked((25, 1, 0), (9025, 0, 1), up=2)
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    steps = draw(
+        st.lists(st.tuples(st.integers(1, 30), st.integers(0, 8)), min_size=3, max_size=12)
+    )
+    at_s, counts = 0.0, [(0.0, 8)]
+    for apart, up in steps:
+        at_s += apart
+        counts.append((at_s, up))
+    return trace_of_counts("drawn", counts, format_="test", kind="held", span_s=at_s + 1)
+
+
+@settings(max_examples=150, deadline=None)
+@given(traces(), st.integers(0, 5), st.sampled_from([None, 1]))
+def test_what_comes_of_any_trace_can_be_run(
+    tmp_path_factory: pytest.TempPathFactory, trace: Trace, seed: int, least: int | None
+) -> None:
+    pace = Pace(2, least, (10,) * 6, frozenset(range(6)), 0.5)
+    start = followed(trace, pool=3, least=2, seed=seed)
+    walk = Replaying(pace, seed)
+    walk.walk(start, scale=1)
+
+    assert places(walk) == sorted(set(places(walk)))
+    assert all(1 <= step <= 10 for _, step in places(walk))
+    folder = tmp_path_factory.mktemp("replayed")
+    (folder / "job.py").write_text("", encoding="utf-8")
+    path = folder / "a.chaos.yaml"
+    plan = plan_of(folder, walk.ops, nodes=start.up, least=least)
+    text = scenario_text(plan, folder=folder, comment=["a trace"], expect={})
+    path.write_text(text, encoding="utf-8")
+    loaded = load_scenario(path)
+    assert [entry.fault for entry in loaded.faults] == [op.fault for op in walk.ops]
+
+
+def plan_of(folder: Path, ops: list[Op], *, nodes: int, least: int | None) -> Plan:
+    return Plan(
+        scenario="a trace",
+        slug="a",
+        file=str(folder / "job.py"),
+        seed=0,
+        cwd=str(folder),
+        job=Job(script=str(folder / "job.py"), workers=2, min_workers=least),
+        shape=Shape(nodes=nodes, cpus_per_node=1),
+        ops=tuple(ops),
+        expect=Expect(),
+        limits=Limits(),
+    )
+
+
+def test_nodes_of_a_trace_are_lost_together_where_the_trace_lost_them_together() -> None:
+    trace = trace_of_counts(
+        "zone", [(0, 32), (60, 0), (120, 32)], format_="test", kind="held", span_s=180
+    )
+
+    start = followed(trace, pool=3, least=2, seed=1)
+
+    assert [(change.lost, change.back) for change in start.changes] == [(3, 0), (0, 3)]
+
+
+def test_the_same_seed_follows_the_same_nodes() -> None:
+    counts = [(float(n), 8 - n % 5) for n in range(40)]
+    trace = trace_of_counts("t", counts, format_="test", kind="held")
+
+    first, again, other = (followed(trace, pool=4, least=2, seed=s) for s in (1, 1, 2))
+
+    assert first == again != other
+
+
+def test_a_trace_of_too_few_nodes_is_refused() -> None:
+    trace = trace_of_counts("t", [(0, 2), (1, 1)], format_="test", kind="held")
+
+    with pytest.raises(UsageError, match="2 nodes at most, and 3"):
+        followed(trace, pool=3, least=2, seed=0)
+    short = trace_of_counts("t", [(0, 1), (1, 0), (2, 1)], format_="t", kind="held")
+    with pytest.raises(UsageError, match="never 2 are up"):
+        followed(short, pool=1, least=2, seed=0)
+
+
+def test_calibration_strikes_behind_the_first_commit() -> None:
+    job = extent(Story(()).history())
+
+    ops = list(struck_places(job, count=8, seed=1))
+
+    assert all(isinstance(op.at, AtStep) and op.at.epoch > 0 for op in ops)
+    assert len({str(op.at) for op in ops}) > 2
+    assert ops == list(struck_places(job, count=8, seed=1))
+
+
+def test_a_job_that_reports_once_cannot_be_calibrated() -> None:
+    job = replace(extent(Story(()).history()), steps={(0, 0): 5, (0, 1): 5})
+
+    with pytest.raises(UsageError, match="reports only once"):
+        list(struck_places(job, count=1, seed=0))

@@ -1,0 +1,261 @@
+"""Every public format is read, and every mistake in a trace has its line."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from chaos.errors import UsageError
+from chaos.preflight.capacity import capacity
+from chaos.preflight.fit import fit, fit_weibull, replayed
+from chaos.preflight.market import Exponential, Market, Notice, Shock
+from chaos.preflight.question import Question
+from chaos.preflight.rules.sound import sound_question
+from chaos.preflight.simulate import simulate
+from chaos.preflight.trace import Trace, trace_of_counts
+from chaos.preflight.traces import read_advisor, read_trace
+
+BAMBOO = (
+    "0,add,a\n0,add,b\n0,add,c\n60000,remove,b\n120000,add,d\n180000,remove,a\n180000,remove,c\n"
+)
+PARCAE = (
+    '[0, "add", {"nodes": ["a", "b", "c"], "duration": 60000}]\n'
+    '[60000, "remove", {"nodes": ["b"], "duration": 60000}]\n'
+    '[120000, "no-op", {"nodes": [], "duration": 60000}]\n'
+)
+COUNTS = "2021-12-11, 11:11:30, 5\n2021-12-11, 11:12:30, 3\n2021-12-11, 11:13:30, 5\n"
+TRACES = Path(os.environ.get("CHAOS_TRACES", Path(__file__).parents[2] / "../shared/traces"))
+NO_NOTICE = Notice()
+
+
+def written(folder: Path, text: str, name: str = "trace.txt") -> Path:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_bamboos_events_become_counts(tmp_path: Path) -> None:
+    trace = read_trace(written(tmp_path, BAMBOO))
+
+    assert [(c.at_s, c.up) for c in trace.changes] == [(0, 3), (60, 2), (120, 3), (180, 1)]
+    assert trace.drops == (1, 2)
+    assert trace.node_h == pytest.approx((3 + 2 + 3) / 60)
+    assert trace.kind == "held"
+
+
+def test_parcaes_lines_become_counts(tmp_path: Path) -> None:
+    trace = read_trace(written(tmp_path, PARCAE))
+
+    assert [(c.at_s, c.up) for c in trace.changes] == [(0, 3), (60, 2)]
+    assert trace.span_s == 180
+
+
+def test_series_of_counts_are_read(tmp_path: Path) -> None:
+    trace = read_trace(written(tmp_path, COUNTS))
+
+    assert [(c.at_s, c.up, c.lost, c.added) for c in trace.changes] == [
+        (0, 5, 0, 0),
+        (60, 3, 2, 0),
+        (120, 5, 0, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"), [("preemption", "held"), ("availability", "probes"), ("x", "probes")]
+)
+def test_skypilots_json_is_read_and_probes_are_not_taken_for_nodes_held(
+    tmp_path: Path, folder: str, kind: str
+) -> None:
+    text = json.dumps({"metadata": {"gap_seconds": 300}, "data": [4, 4, 2, 4]})
+    trace = read_trace(written(tmp_path / folder, text, "us-east-1a.json"))
+
+    assert (trace.kind, trace.drops, trace.span_s) == (kind, (2,), 1200)
+    said = fit(trace, notice=NO_NOTICE, price_ratio=0.3).notes
+    assert any("probes" in note for note in said) is (kind == "probes")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "problem"),
+    [
+        ("", ":1", "the trace is empty"),
+        ("\n \n", ":1", "the trace is empty"),
+        ("0,add,a\n999999999999999999,remove,a\n", ":2", "years. Are its times"),
+        ('{"metadata": {"gap_seconds": 3e12}, "data": [4, 2]}', ":1", "years. Are its times"),
+        ("2021-12-11 11:11:30,5\n", ":1", "resembles a count series: write the date"),
+        ("1639221090,4\n1639221150,3\n", ":1", "count series with times since 1970"),
+        ("0;add;a\n", ":1", "Bamboo's events with another separator"),
+        ("2021-12-11; 11:11:30; 5\n", ":1", "another separator"),
+        ("time,event,node\n0,add,a\n", ":1", "row of headings"),
+        ("[1, 2, 3]\n", ":1", "resembles Parcae's lines"),
+        ("MIT License\n", ":1", "no known format"),
+        ("0,add,a\n5,remove,b\n", ":2", "b is removed and was never added"),
+        ("0,add,a\n5,add,a\n", ":2", "a is added and was there already"),
+        ("0,add,a\n-5,remove,a\n", ":2", "lies before the beginning"),
+        ("0,add,a\n5,moved,a\n", ":2", "not `milliseconds,add|remove,node`"),
+        ("2021-12-11, 11:11:30, 5\n2021-12-11, 11:12:30, -3\n", ":2", "cannot be negative"),
+        ("2021-12-11, 11:11:30, 5\n2021-13-11, 11:12:30, 3\n", ":2", "no such moment"),
+        ("2021-12-11, 11:11:30, 5\n2021-12-11, 3\n", ":2", "not `date, time, count`"),
+        ("2021-12-11, 11:11:30, 1639221090\n", ":1", "wrong column"),
+        ('[0, "add", {"nodes": ["a"]}]\n[1, 2]\n', ":2", "not a line of a Parcae trace"),
+        ('{"metadata": {}, "data": [1]}', ":1", "neither metadata.gap_seconds"),
+        ('{"metadata": {"gap_seconds": 0}, "data": [1]}', ":1", "above 0"),
+        ('{"metadata": {"gap_seconds": 9}, "data": [1.5, 1]}', ":1", "must be whole"),
+        ('{"rows": []}', ":1", "no trace that chaos knows"),
+        ('{"data": [1,', ":1", "this is not JSON"),
+        ("2021-12-11, 11:11:30, 5\n2021-12-11, 11:12:30, 5\n", ":2", "nothing ever changes"),
+    ],
+)
+def test_a_wrong_trace_is_refused_at_its_line(
+    tmp_path: Path, text: str, place: str, problem: str
+) -> None:
+    path = written(tmp_path, text)
+
+    with pytest.raises(UsageError) as refused:
+        read_trace(path)
+
+    assert str(refused.value).startswith(f"{path}{place}: ")
+    assert problem in str(refused.value)
+    assert refused.value.hint  # what to do
+
+
+def test_a_trace_in_seconds_is_read_as_milliseconds_and_said_to_be_short(tmp_path: Path) -> None:
+    trace = read_trace(written(tmp_path, "0,add,a\n3600,remove,a\n"))
+
+    assert any("if its times are seconds" in repair for repair in trace.repairs)
+
+
+def test_a_file_of_no_known_format_is_told_what_is_known(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"Bamboo.*Parcae.*SkyPilot"):
+        read_trace(written(tmp_path, "hello\n"))
+
+
+def test_rows_out_of_order_are_sorted_and_said_to_be(tmp_path: Path) -> None:
+    rows = COUNTS.splitlines()
+    trace = read_trace(written(tmp_path, "\n".join([rows[1], rows[0], rows[2]])))
+
+    assert trace.drops == (2,)
+    assert trace.repairs == ("1 rows stand out of order and were sorted",)
+
+
+def test_gaps_are_said_and_not_filled(tmp_path: Path) -> None:
+    rows = [f"2021-12-11, 11:{minute:02}:00, {5 - minute % 2}" for minute in range(10)]
+    rows.append("2021-12-11, 20:00:00, 5")
+
+    trace = read_trace(written(tmp_path, "\n".join(rows)))
+
+    assert any("gap" in repair for repair in trace.repairs)
+
+
+def advisor(folder: Path) -> Path:
+    table = {"us-east-1": {"Linux": {"p3.2xlarge": {"r": 3, "s": 64}}}}
+    return written(folder, json.dumps({"spot_advisor": table}), "advisor.json")
+
+
+def test_spot_advisors_bucket_is_a_monthly_hazard(tmp_path: Path) -> None:
+    row = read_advisor(advisor(tmp_path), "us-east-1", "p3.2xlarge")
+
+    assert row.mtbf_h() == pytest.approx((730 / 0.20, 730 / 0.15))
+    assert row.savings == 0.64
+
+
+def test_spot_advisors_table_is_no_trace_and_a_missing_row_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--advisor"):
+        read_trace(advisor(tmp_path))
+    with pytest.raises(UsageError, match="no p9"):
+        read_advisor(advisor(tmp_path), "us-east-1", "p9")
+
+
+def drawn(market: Market, *, nodes: int, hours: float, seed: int = 1) -> Trace:
+    """Give a trace that a market made."""
+    engine = capacity(market, nodes, 1, np.random.Generator(np.random.PCG64(seed)))
+    counts = [(0.0, nodes)]
+    while engine.next_s[0] < hours * 3600:
+        at_s = float(engine.next_s[0])
+        engine.change()
+        counts.append((at_s, int(engine.up[0])))
+    return trace_of_counts("drawn", counts, format_="test", kind="held", span_s=hours * 3600)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_made_a_trace_is_found_again_in_its_intervals(seed: int) -> None:
+    made = Market(lifetime=Exponential(mtbf_h=10), shock=Shock(every_h=20, share=0.5), away_h=0.5)
+    found = fit(drawn(made, nodes=16, hours=2000, seed=seed), notice=NO_NOTICE, price_ratio=0.3)
+
+    assert found.mtbf_h.low <= found.mtbf_h.value <= found.mtbf_h.high
+    assert found.mtbf_h.value == pytest.approx(made.mtbf_h, rel=0.15)
+    assert found.away_h.value == pytest.approx(0.5, rel=0.2)
+    assert found.market.mtbf_h == pytest.approx(found.mtbf_h.value, rel=0.05)
+    assert found.market.shock is not None
+    assert found.market.shock.every_h == pytest.approx(20, rel=0.3)
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+    made = Market(lifetime=Exponential(mtbf_h=10), away_h=0.2)
+    fits = [
+        fit(drawn(made, nodes=8, hours=300, seed=n), notice=NO_NOTICE, price_ratio=0.3)
+        for n in range(60)
+    ]
+    held = sum(found.mtbf_h.low <= 10 <= found.mtbf_h.high for found in fits)
+
+    assert 48 <= held <= 60  # 57 expected; resampling is known to be a little narrow
+
+
+def test_a_market_cannot_be_learnt_where_nothing_was_lost() -> None:
+    grows = trace_of_counts("grows", [(0, 1), (60, 2)], format_="test", kind="held")
+
+    with pytest.raises(UsageError, match="no node is lost"):
+        fit(grows, notice=NO_NOTICE, price_ratio=0.3)
+
+
+@pytest.mark.parametrize("shape", [0.6, 1.0, 2.5])
+def test_a_weibull_is_found_again_with_lives_that_were_cut_off(shape: float) -> None:
+    rng = np.random.Generator(np.random.PCG64(0))
+    lives = 12 * rng.weibull(shape, 4000)
+    seen, is_over = np.minimum(lives, 15), (lives < 15).astype(float)
+
+    found = fit_weibull(seen, is_over=is_over)
+
+    assert found.shape == pytest.approx(shape, rel=0.07)
+    assert found.scale_h == pytest.approx(12, rel=0.07)
+
+
+def test_a_replayed_trace_loses_what_the_trace_lost() -> None:
+    made = Market(lifetime=Exponential(mtbf_h=10), away_h=0.5)
+    trace = drawn(made, nodes=8, hours=300)
+    market = replayed(trace, notice=NO_NOTICE, price_ratio=0.3)
+
+    assert market.mtbf_h == pytest.approx(trace.node_h / sum(trace.drops))
+    base = sound_question()
+    question = Question(
+        **{**dict(base), "market": market, "job": base.job.model_copy(update={"spare_nodes": 0})}
+    )
+    assert simulate(question, runs=50, seed=0).restarts.sum() > 0
+
+
+def public_traces() -> list[Path]:
+    found = sorted(TRACES.glob("*")) if TRACES.is_dir() else []
+    return [path for path in found if path.suffix in {".csv", ".txt", ".json"}]
+
+
+@pytest.mark.skipif(
+    not public_traces(), reason="no public traces here; CHAOS_TRACES names a folder"
+)
+def test_public_traces_are_read_whole() -> None:
+    for path in public_traces():
+        trace = read_trace(path)
+        assert fit(trace, notice=NO_NOTICE, price_ratio=0.3).drops > 0
+
+
+@pytest.mark.skipif(
+    not (TRACES / "bamboo-p3-trace.csv").is_file(), reason="Bamboo's p3 trace is not here"
+)
+def test_bamboos_p3_trace_has_its_known_statistics() -> None:
+    trace = read_trace(TRACES / "bamboo-p3-trace.csv")
+    found = fit(trace, notice=NO_NOTICE, price_ratio=0.3)
+
+    assert trace.peak == 32
+    assert trace.span_s / 3600 == pytest.approx(11.4, abs=0.05)
+    assert found.mtbf_h.value == pytest.approx(1.64, abs=0.01)

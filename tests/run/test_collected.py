@@ -1,0 +1,150 @@
+"""What hosts apart write comes whole, once, and in the time of this host."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.model.event import StepDone
+from chaos.run.apart import folder_apart, leave_mark, pack, remove_mark, sees, unpack
+from chaos.run.clock import SystemClock
+from chaos.run.collected import Copies, Piece, news
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import Journal, read_history
+
+STEP = StepDone(attempt=0, rank=1, epoch=0, step=1, losses=None, inputs=None)
+
+
+def run_at(path: Path) -> RunDirectory:
+    """Make a run's folders."""
+    return unpack({"plan.json": b"{}"}, path)
+
+
+def journal_in(run: RunDirectory, *, steps: int) -> Journal:
+    journal = Journal(run.journals, "worker-7", role="worker", clock=SystemClock())
+    for _ in range(steps):
+        journal.add(STEP)
+    return journal
+
+
+def test_a_journal_comes_whole_under_its_hosts_name(tmp_path: Path) -> None:
+    there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
+    journal_in(there, steps=3)
+    copies = Copies(here, "0a1b2c3d", offset_ns=0)
+
+    copies.take(news(there.path, copies.known))
+
+    assert [e.what for e in read_history(here.journals)][1:] == [STEP] * 3
+    assert copies.sources == {"worker-7-0a1b2c3d"}
+    assert {e.source for e in read_history(here.journals)} == copies.sources
+
+
+def test_what_comes_later_is_added(tmp_path: Path) -> None:
+    there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
+    journal = journal_in(there, steps=1)
+    copies = Copies(here, "0a", offset_ns=0)
+    copies.take(news(there.path, copies.known))
+    journal.add(STEP)
+
+    copies.take(news(there.path, copies.known))
+
+    assert len(read_history(here.journals)) == 3
+    assert news(there.path, copies.known) == []
+
+
+def test_an_answer_that_comes_twice_is_taken_once(tmp_path: Path) -> None:
+    there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
+    journal_in(there, steps=2)
+    copies = Copies(here, "0a", offset_ns=0)
+    answer = news(there.path, copies.known)
+
+    copies.take(answer)
+    copies.take(answer)
+
+    assert len(read_history(here.journals)) == 3
+
+
+def test_a_line_that_is_half_written_waits_for_its_end(tmp_path: Path) -> None:
+    there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
+    journal = journal_in(there, steps=1)
+    whole = journal.path.read_bytes()
+    journal.path.write_bytes(whole[:-5])
+    copies = Copies(here, "0a", offset_ns=0)
+
+    copies.take(news(there.path, copies.known))
+    assert len(read_history(here.journals)) == 1
+
+    journal.path.write_bytes(whole)
+    copies.take(news(there.path, copies.known))
+    assert len(read_history(here.journals)) == 2
+
+
+@given(offset_ns=st.integers(-(10**18), 10**18))
+def test_times_are_told_by_the_clock_of_this_host(
+    tmp_path_factory: pytest.TempPathFactory, offset_ns: int
+) -> None:
+    folder = tmp_path_factory.mktemp("hosts")
+    there, here = run_at(folder / "there"), run_at(folder / "here")
+    journal_in(there, steps=1)
+    copies = Copies(here, "0a", offset_ns=offset_ns)
+
+    copies.take(news(there.path, copies.known))
+
+    told = [e.time_ns for e in read_history(here.journals)]
+    assert told == [e.time_ns + offset_ns for e in read_history(there.journals)]
+
+
+def test_saves_come_whole_and_again_when_they_changed(tmp_path: Path) -> None:
+    there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
+    copies = Copies(here, "0a", offset_ns=0)
+    (there.saves / "d.json").write_bytes(b"1")
+    copies.take(news(there.path, copies.known))
+    assert (here.saves / "d.json").read_bytes() == b"1"
+
+    copies.take([Piece("saves/d.json", copies.known["saves/d.json"], 99, b"2")])
+
+    assert (here.saves / "d.json").read_bytes() == b"2"
+
+
+def test_stacks_come_beside_the_other_logs(tmp_path: Path) -> None:
+    there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
+    (there.logs / "stacks-rank-1-7.txt").write_text("frame")
+    copies = Copies(here, "0a", offset_ns=0)
+
+    copies.take(news(there.path, copies.known))
+
+    assert (here.logs / "stacks-rank-1-7-0a.txt").read_text() == "frame"
+
+
+def test_a_host_without_a_folder_of_the_run_has_no_news(tmp_path: Path) -> None:
+    assert news(tmp_path / "nothing", {}) == []
+
+
+def test_a_folder_is_seen_by_the_mark_of_this_run_alone(tmp_path: Path) -> None:
+    assert not sees(tmp_path, "abc")
+    leave_mark(tmp_path / "run", "abc")
+
+    assert sees(tmp_path / "run", "abc")
+    assert not sees(tmp_path / "run", "abd")
+    remove_mark(tmp_path / "run")
+    assert not sees(tmp_path / "run", "abc")
+
+
+def test_a_process_apart_gets_the_plan_and_word_of_saves_and_keeps_its_own(tmp_path: Path) -> None:
+    here = run_at(tmp_path / "here")
+    (here.saves / "d.json").write_bytes(b"old")
+    (tmp_path / "there/saves").mkdir(parents=True)
+    (tmp_path / "there/saves/d.json").write_bytes(b"new")
+
+    there = unpack(pack(here), tmp_path / "there")
+
+    assert (there.path / "plan.json").read_bytes() == b"{}"
+    assert (there.saves / "d.json").read_bytes() == b"new"
+    assert there.journals.is_dir()
+
+
+def test_neither_runs_nor_nodes_share_a_folder() -> None:
+    folders = {folder_apart(token, node) for token in "ab" for node in ("n1", "n2")}
+
+    assert len(folders) == 4
