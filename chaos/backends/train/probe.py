@@ -94,6 +94,7 @@ class Probe:
                 node_id=node_id,
                 checkpoint=checkpoint,
                 epoch=epoch,
+                accelerators=compat.own_accelerators(),
             )
         )
         _answer_with_stacks(directory, f"rank-{rank}-{pid}")
