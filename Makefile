@@ -31,7 +31,7 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
-.PHONY: help setup demo bench matrix mutants nightly test check static clean
+.PHONY: help setup demo bench matrix pictures mutants nightly test check static clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p; s/^\([a-z]*\):  *## /  make \1\t/p' \
@@ -63,6 +63,9 @@ bench: $(READY)  ## the figures of the README, measured here (some minutes)
 
 matrix: $(READY)  ## which fault strikes where: write it into scenarios/README.md
 	@$(BIN)/python -m tests.tools.matrix
+
+pictures: $(READY)  ## the pictures in docs/, taken of reports made here (needs Chromium)
+	@$(BIN)/python -m tests.browser.pictures
 
 mutants: $(READY)  ## does a test notice when a check is wrong? a seeded sample (some ten minutes)
 	@$(BIN)/python -m tests.mutation.hunt $(MUTANTS)

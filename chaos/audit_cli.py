@@ -17,12 +17,14 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.group import chosen_groups
 from chaos.audit.lanes import lanes_for
 from chaos.audit.live import AuditDisplay
+from chaos.audit.markdown import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.terminal import show_card
 from chaos.backends.open import open_backend
 from chaos.harness import Harness
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
+from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import SystemClock, stamp
 from chaos.run.environment import environment
 
@@ -126,6 +128,7 @@ def _tell(
         typer.echo(card.to_json())
     else:
         console.print(show_card(card))
+    add_to_step_summary(os.environ, card_in_markdown(card))
 
 
 def _on_ray(reports: Path, console: Console) -> Callable[[Plan], Verdict]:

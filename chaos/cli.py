@@ -24,17 +24,26 @@ from chaos.cluster_cli import (
     refuse_contradictions,
     show_dry_run,
 )
-from chaos.errors import ChaosError, UsageError
-from chaos.harness import Harness, check_again, write_suite
+from chaos.compare_cli import compare
+from chaos.doctor_cli import doctor
+from chaos.errors import ChaosError, HistoryError, UsageError
+from chaos.harness import Harness, check_again, shown, write_suite
+from chaos.init_cli import init
+from chaos.list_cli import explain, list_
 from chaos.model.plan import BackendName
+from chaos.model.summary import SUITE
 from chaos.plan.permitted import Elsewhere, Permissions
 from chaos.preflight_cli import preflight
 from chaos.replay_cli import replay_trace
-from chaos.report.catalogue import Topic, catalogue
+from chaos.report.github import Place, annotations
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
-from chaos.report.terminal import closing_line, explain, verdict_table
+from chaos.report.terminal import closing_line, verdict_table
+from chaos.report.terminal import explain as explained
+from chaos.report_cli import report, trend
+from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
+from chaos.run.index import SuiteIndex
 from chaos.scenario_file.load import find_scenarios
 from chaos.scenario_file.schema import json_schema
 from chaos.selftest_cli import selftest
@@ -47,7 +56,6 @@ app = typer.Typer(
     help="Strikes a Ray Train job at exact places in training and proves whether it came out "
     "the same.\n\nExit codes: 0 as expected, 1 invalid, 2 unknown, 3 usage, 4 chaos itself failed.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -59,6 +67,9 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Draws what scenarios l
 KeepStorage = Annotated[
     bool, typer.Option("--keep-storage", help="Keep the checkpoints of valid runs as well.")
 ]
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing; the exit code tells.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write the suite as JSON to stdout.")]
 
 RandomPlans = Annotated[
     int | None,
@@ -86,6 +97,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     ] = None,
     plans: RandomPlans = None,
     keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
+    quiet: Quiet = False,  # noqa: FBT002 - likewise
+    as_json: AsJson = False,  # noqa: FBT002 - likewise
     address: Address = None,
     storage: Storage = None,
     allow_faults_on: AllowFaultsOn = None,
@@ -96,13 +109,12 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     Example: chaos run scenarios/smoke --seed 7
     """
-    console = Console(highlight=False)
+    console = Console(highlight=False, quiet=quiet, stderr=as_json)
     refuse_contradictions(address, storage, backend=backend)
     permissions = Permissions(allow_faults_on, allow_node_loss)
     files = find_scenarios(paths)
     console.print(f"chaos {__version__}, seed {seed}, {len(files)} scenario(s)")
-    if junit is not None:
-        junit.parent.mkdir(parents=True, exist_ok=True)
+    _make_room(junit)
     rows: list[SuiteRow] = []
     there = Elsewhere(address, storage, permissions)
     if dry_run:
@@ -116,23 +128,21 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 rows.append(row)  # noqa: PERF402 - what came before an interruption is kept
     finally:
         if rows:
-            _write(console, rows, reports, junit)
+            _write(console, rows, reports, junit, as_json=as_json)
     raise typer.Exit(exit_code(rows))
 
 
-@app.command(name="list")
-def list_(topic: Annotated[Topic, typer.Argument(help="faults, places or checks.")]) -> None:
-    """List what scenarios may name: faults, places in training, and checks.
-
-    Example: chaos list faults
-    """
-    Console(highlight=False).print(catalogue(topic))
-
-
+app.command(name="list")(list_)
+app.command()(explain)
+app.command()(doctor)
+app.command()(init)
 app.command()(audit)
 app.command()(preflight)
 app.command(name="replay-trace")(replay_trace)
 app.command()(selftest)
+app.command()(report)
+app.command()(trend)
+app.command()(compare)
 
 
 @app.command()
@@ -206,7 +216,7 @@ def exit_code(rows: list[SuiteRow]) -> int:
 def main() -> None:
     """Run the command line and turn what chaos raises into a message and a code."""
     try:
-        code = app(standalone_mode=False) or EXIT_VALID
+        code = app(prog_name="chaos", standalone_mode=False) or EXIT_VALID
     except UsageError as error:
         _complain(str(error))
         sys.exit(EXIT_USAGE)
@@ -238,20 +248,44 @@ def _rows(
     )
 
 
-def _write(console: Console, rows: list[SuiteRow], reports: Path, junit: Path | None) -> None:
+def _make_room(junit: Path | None) -> None:
+    """Find out before anything runs whether there will be a folder to write to."""
+    if junit is not None:
+        junit.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _write(
+    console: Console, rows: list[SuiteRow], reports: Path, junit: Path | None, *, as_json: bool
+) -> None:
     page = write_suite(reports, rows, SystemClock())
+    _tell_ci(console, rows, page)
     if junit is not None:
         junit.write_bytes(page.with_name("junit.xml").read_bytes())
     console.print()
     console.print(verdict_table(rows))
     console.print(closing_line(rows))
-    console.print(f"report: {page}", soft_wrap=True)
+    console.print(f"report: {shown(page)}", soft_wrap=True)
+    if as_json:
+        sys.stdout.write(page.with_name(SUITE).read_text(encoding="utf-8") + "\n")
+
+
+def _tell_ci(console: Console, rows: list[SuiteRow], page: Path) -> None:
+    """Keep the suite in the history, and show it where CI looks; no verdict depends on that."""
+    try:
+        SuiteIndex(page.parents[2]).refresh()
+    except HistoryError as error:
+        console.print(f"not in the history of suites: {error}", style="yellow", soft_wrap=True)
+    add_to_step_summary(os.environ, page.with_name("summary.md").read_text(encoding="utf-8"))
+    if on_github(os.environ):
+        places = [Place(*place_of_scenario(Path(row.file), os.environ)) for row in rows]
+        for command in annotations(rows, places):
+            console.file.write(f"{command}\n")
 
 
 def _show(console: Console, runs: list[FinishedRun]) -> None:
     for one in runs:
         if one.verdict.validity != "valid":
-            console.print(explain(one))
+            console.print(explained(one))
     console.print(verdict_table([row_of(one) for one in runs]))
     for one in runs:
         console.print(f"report: {one.directory}{os.sep}report.html", soft_wrap=True)

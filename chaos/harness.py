@@ -16,10 +16,11 @@ from chaos.check.band import RUNS_MIN
 from chaos.check.judge import CHECKS, judge
 from chaos.errors import ClusterError, JobError, ScenarioError, UsageError
 from chaos.job_failure import why_the_job_failed
-from chaos.model.event import Committed, StepDone
 from chaos.model.history import Baseline, History
 from chaos.model.plan import BackendName, Plan
 from chaos.model.scenario import Scenario
+from chaos.model.summary import SUITE, SUMMARY
+from chaos.plan.course import extent, steps_by_epoch
 from chaos.plan.digest import baseline_digest
 from chaos.plan.draw import random_plan
 from chaos.plan.make import make_plan
@@ -27,9 +28,11 @@ from chaos.plan.permitted import Elsewhere, Permissions, needs_permission, refus
 from chaos.report.html import render_run, render_suite
 from chaos.report.junit import render as render_junit
 from chaos.report.live import Display
+from chaos.report.markdown import suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
+from chaos.report.summary import suite_of, summary_of
 from chaos.run.clock import Clock, seconds_since, stamp
-from chaos.run.directory import RunDirectory, create
+from chaos.run.directory import RunDirectory, create, fresh
 from chaos.run.environment import decisive_versions, environment
 from chaos.run.job_code import digest_job_code
 from chaos.run.journal import read_history
@@ -81,7 +84,7 @@ class Harness:
         plan = self._plan(file, seed=0, backend=backend)
         refuse_unnamed_cluster(plan, self.elsewhere.permissions)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
-        steps = _steps_by_epoch(self._baseline(alike))
+        steps = steps_by_epoch(self._baseline(alike))
         for seed in seeds:
             yield self._row(random_plan(plan, seed=seed, steps=steps))
 
@@ -138,7 +141,7 @@ class Harness:
     ) -> FinishedRun:
         """Execute and judge; whatever breaks on the way, what was seen is written down."""
         start = self.clock.now_ns()
-        epochs, steps = _extent(baseline)
+        epochs, steps = extent(baseline)
         display = Display(
             self.console, title=plan.scenario, total_epochs=epochs, steps_per_epoch=steps
         )
@@ -183,11 +186,13 @@ def conclude(
         history=history,
         baseline=baseline,
         verdict=judge(plan, history, baseline),
-        directory=_shown(directory.path),
+        directory=shown(directory.path),
         duration_s=duration_s,
     )
     directory.save_verdict(run.verdict)
-    directory.write("junit.xml", render_junit([row_of(run)]))
+    row = row_of(run)
+    directory.write(SUMMARY, summary_of(row, folder=run.directory).model_dump_json(indent=2))
+    directory.write("junit.xml", render_junit([row]))
     directory.write("report.html", render_run(run))
     return run
 
@@ -195,13 +200,13 @@ def conclude(
 def check_again(path: Path) -> FinishedRun:
     """Judge an old run with today's checks; nothing is executed."""
     directory = RunDirectory(path.resolve())
-    plan, history = directory.load_plan(), _recorded(directory)
+    plan, history = directory.load_plan(), recorded(directory)
     baseline = directory.load_baseline()
     seconds = (history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0
     return conclude(directory, plan, history, baseline, duration_s=seconds)
 
 
-def _recorded(directory: RunDirectory) -> History:
+def recorded(directory: RunDirectory) -> History:
     """Give the merged history, or the journals where chaos died before it merged them."""
     if (directory.path / "history.jsonl").exists() or not directory.journals.is_dir():
         return directory.load_history()
@@ -255,14 +260,17 @@ def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
 
 
 def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
-    """Write a suite's page and JUnit file; gives the page's path."""
+    """Write a suite's page, JUnit file, Markdown and figures; gives the page's path."""
     started = stamp(clock.wall_ns())
-    folder = reports / "suites" / started
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "junit.xml").write_text(render_junit(rows), encoding="utf-8")
-    page = folder / "report.html"
-    text = render_suite(rows, title="chaos", started=started, folder=_shown(folder.resolve()))
-    page.write_text(text, encoding="utf-8")
+    suite = RunDirectory(fresh(reports / "suites", started))
+    folder = shown(suite.path)
+    suite.write("junit.xml", render_junit(rows))
+    suite.write("summary.md", suite_in_markdown(rows))
+    page = suite.write(
+        "report.html", render_suite(rows, title="chaos", started=started, folder=folder)
+    )
+    # Last: a suite that is read back is whole.
+    suite.write(SUITE, suite_of(rows, started=started, folder=folder).model_dump_json(indent=2))
     return page
 
 
@@ -270,24 +278,7 @@ def _size(plan: Plan) -> tuple[int, int]:
     return plan.shape.nodes, plan.shape.cpus_per_node
 
 
-def _extent(baseline: History | None) -> tuple[int | None, int | None]:
-    """Give how many epochs, and steps in the longest, a job has when left alone."""
-    if baseline is None:
-        return None, None
-    epochs = sum(1 for _ in baseline.of(Committed))
-    return epochs or None, max((e.step for _, e in baseline.of(StepDone)), default=None)
-
-
-def _steps_by_epoch(baseline: Baseline) -> list[int]:
-    """Give the steps that each epoch has on every rank, as far as epochs were committed."""
-    last: dict[int, dict[int, int]] = {}
-    for _, done in baseline.of(StepDone):
-        last.setdefault(done.epoch, {})[done.rank] = done.step
-    epochs = sum(1 for _ in baseline.of(Committed))
-    return [min(last.get(epoch, {0: 0}).values()) for epoch in range(epochs)]
-
-
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """Give a path as people would type it: relative where it lies below where they are."""
     try:
         return str(path.relative_to(Path.cwd()))

@@ -1,10 +1,14 @@
 """What the evidence comes to: valid, invalid or unknown, and why."""
 
+from typing import Literal, TypeAlias
+
 from pydantic import Field
 
 from chaos.model.diagnosis import Resume
 from chaos.model.scenario import Validity
 from chaos.record import Record
+
+Standing: TypeAlias = Literal["expected", "unexpected", "undecided", "not_run"]
 
 
 class Anomaly(Record):

@@ -36,8 +36,6 @@ NEVER_THERE = {
     "exhaust_memory": "the memory of the node is that of others as well",
     "withhold_capacity": "it takes nodes that hold none of the job's workers",
     "return_capacity": "chaos starts no nodes there",
-    "kill_gcs": "it runs on the head node, which is never struck",
-    "exhaust_memory": "what is free on a host that others use is not chaos's to take",
     "kill_controller": "Ray's controller runs on chaos's own node, which is never struck",
 }
 HEAD = "the head node is never struck"

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 from rich.table import Table
@@ -13,6 +14,7 @@ from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, AtStart, AtState,
 from chaos.record import Record
 
 Topic: TypeAlias = Literal["faults", "places", "checks"]
+NAME_MAX = 30
 TOPICS: tuple[Topic, ...] = get_args(Topic)
 
 # "`name`: what it is." up to the next name
@@ -22,8 +24,13 @@ _TOLD = re.compile(r"`(\w+)`: (.*?)(?=`\w+`: |$)")
 def catalogue(topic: Topic) -> Table:
     """Give a table that fits 80 columns: a name, and what it is."""
     rows = {"faults": fault_rows, "places": place_rows, "checks": check_rows}[topic]()
+    return table_of(topic.removesuffix("s"), rows)
+
+
+def table_of(head: str, rows: Sequence[tuple[str, str]]) -> Table:
+    """Give a table of names and what they are; a long name is folded."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(topic.removesuffix("s"), no_wrap=True)
+    table.add_column(head, no_wrap=all(len(name) <= NAME_MAX for name, _ in rows), overflow="fold")
     table.add_column("what it is", overflow="fold", ratio=1)
     for name, what in rows:
         table.add_row(Text(name), Text(what))
@@ -61,6 +68,36 @@ def check_rows() -> list[tuple[str, str]]:
     ]
 
 
+def names() -> list[str]:
+    """Give every fault and every check."""
+    return [*FAULTS, *(check.NAME for check in CHECKS)]
+
+
+def explained(name: str) -> str | None:
+    """Give the long text of a fault or a check, None where there is neither."""
+    if name in FAULTS:
+        return _fault_explained(name)
+    check = next((check for check in CHECKS if name == check.NAME), None)
+    if check is None:
+        return None
+    asks, promises = inspect.getdoc(inspect.getmodule(check)), inspect.getdoc(check.check)
+    return f"check {name}\n\n{_unwrapped(asks)}\n\n{_unwrapped(promises)}\n"
+
+
+def _fault_explained(name: str) -> str:
+    record = _record_of(name)
+    lines = [f"fault {name}", "", _unwrapped(inspect.getdoc(record))]
+    if record.model_fields:
+        lines += ["", "settings:"]
+    for setting, field in record.model_fields.items():
+        value = "needed" if field.is_required() else f"{_default(field.default)} unless given"
+        lines.append(f"  {setting}: {value}{f'; {field.description}' if field.description else ''}")
+    needed = [s for s, field in record.model_fields.items() if field.is_required()]
+    example = ", ".join(f"{setting}: …" for setting in needed)
+    where = "{epoch: 2, step: 5, rank: 1}"
+    return "\n".join([*lines, "", "faults:", f"  - at: {where}", f"    {name}: {{{example}}}", ""])
+
+
 def _record_of(fault: str) -> type[Record]:
     options = get_args(FaultEntry.model_fields[fault].annotation)
     found: type[Record] = next(kind for kind in options if kind is not type(None))
@@ -81,6 +118,11 @@ def _default(value: Any) -> str:  # noqa: ANN401 - any field's default
     if isinstance(value, bool):
         return str(value).lower()
     return "[]" if value == () else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _unwrapped(text: str | None) -> str:
+    """Give paragraphs without the line breaks that they have in the code."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in (text or "").split("\n\n"))
 
 
 def _paragraph(text: str, number: int) -> str:

@@ -1,5 +1,6 @@
 """The lines of a history that a reader of the page may want to see."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chaos.model.history import History
@@ -39,8 +40,8 @@ def lines_of(history: History, numbers: tuple[int, ...]) -> tuple[Line, ...]:
     )
 
 
-def excerpt(history: History, verdict: Verdict) -> tuple[Line | Gap, ...]:
-    """Give the notable events, and those that show an anomaly with what is around them."""
+def excerpt(history: History, verdict: Verdict, also: Iterable[int] = ()) -> tuple[Line | Gap, ...]:
+    """Give the notable events, those that show an anomaly with what is around them, and `also`."""
     shown = {
         number
         for result in verdict.results
@@ -49,7 +50,7 @@ def excerpt(history: History, verdict: Verdict) -> tuple[Line | Gap, ...]:
     }
     chosen = {near for n in shown for near in range(n - AROUND, n + AROUND + 1)}
     notable = [number for number, entry in enumerate(history) if is_notable(entry)]
-    chosen |= set(notable[:NOTABLE_EVENTS]) | {0, len(history) - 1}
+    chosen |= set(notable[:NOTABLE_EVENTS]) | {0, len(history) - 1, *also}
     rows: list[Line | Gap] = []
     before = -1
     for number in sorted(n for n in chosen if 0 <= n < len(history)):

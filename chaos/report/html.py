@@ -15,11 +15,14 @@ from chaos.report import page
 from chaos.report.came_back import resume_table
 from chaos.report.curve import curves
 from chaos.report.excerpt import excerpt
+from chaos.report.goodput import goodput
 from chaos.report.outcome import FinishedRun, SuiteRow, in_words
 from chaos.report.settings import settings
 from chaos.report.timeline import timeline
+from chaos.report.trend import Suites, trend
 
 PAGE_NAME = "report.html"
+FINDINGS_LINKED = 8  # in the banner; all of them stand with their checks
 
 _env = Environment(
     loader=PackageLoader("chaos.report"),
@@ -34,25 +37,36 @@ def render_run(run: FinishedRun) -> str:
     """Give the page of one run: the verdict first, then what it rests on."""
     in_time = timeline(run.trial)
     loss = curves(run.trial)
-    charts = [*loss, *([in_time] if in_time else [])]
+    spent = goodput(run.trial)
+    ops = page.op_rows(run)
+    checks = page.check_rows(run.history, run.verdict)
+    charts = [*loss, *([in_time] if in_time else []), *([spent.chart] if spent else [])]
     return _env.get_template("run.html.j2").render(
         run=run,
         verdict=run.verdict,
         word=in_words(run.verdict),
         tone=page.tone(run.verdict),
         facts=page.facts(run),
-        ops=page.op_rows(run),
+        ops=ops,
         loss=loss,
         timeline=in_time,
+        goodput=spent,
         restarts=page.restart_rows(run),
+        recovery=(*page.ENDED_IN, *page.BEGUN_WITH),
+        FINDINGS_LINKED=FINDINGS_LINKED,
         resumes=[resume_table(resume) for resume in run.verdict.diagnosis],
-        checks=page.check_rows(run.history, run.verdict),
-        excerpt=excerpt(run.history, run.verdict),
+        checks=checks,
+        findings=[anomaly for row in checks for anomaly in row.anomalies],
+        excerpt=excerpt(run.history, run.verdict, (n for op in ops for n in op.events)),
         settings=settings(run),
-        svg={chart.name: Markup(chart.svg) for chart in charts},  # noqa: S704 (Vega escapes it)
-        specs={chart.name: _as_script(chart.spec) for chart in charts},
-        bundle=Markup(ch.bundle()) if charts else None,  # noqa: S704 (a library)
+        **_drawings(charts),
     )
+
+
+def render_trend(suites: Suites) -> str:
+    """Give the page of the history of suites; links are relative to the folder of reports."""
+    found = trend(suites)
+    return _env.get_template("trend.html.j2").render(trend=found, **_drawings(found.charts))
 
 
 def render_suite(
@@ -72,6 +86,15 @@ def render_suite(
         counts=counts,
         total_s=sum(row.duration_s for row in rows),
     )
+
+
+def _drawings(charts: Sequence[ch.Chart]) -> dict[str, Any]:
+    """Give what a page needs to draw charts: as they stand, and to draw them anew."""
+    return {
+        "svg": {chart.name: Markup(chart.svg) for chart in charts},  # noqa: S704 (Vega escapes it)
+        "specs": {chart.name: _as_script(chart.spec) for chart in charts},
+        "bundle": Markup(ch.bundle()) if charts else None,  # noqa: S704 (a library)
+    }
 
 
 def _tone_of_all(rows: Sequence[SuiteRow]) -> page.Tone:

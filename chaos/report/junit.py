@@ -64,6 +64,7 @@ def properties(row: SuiteRow) -> dict[str, str]:
         "attempts": row.attempts,
         "lost_steps": row.lost_steps,
         "recovery_s": None if row.recovery_s is None else f"{row.recovery_s:.3f}",
+        "goodput": _goodput(row),
         "backend": row.backend,
         "run_directory": row.directory,
         **{f"version.{key}": value for key, value in row.versions.items()},
@@ -76,6 +77,11 @@ def _properties(row: SuiteRow) -> ET.Element:
     for key, value in properties(row).items():
         ET.SubElement(element, "property", name=_clean(key), value=value)
     return element
+
+
+def _goodput(row: SuiteRow) -> str | None:
+    wall_s = sum(row.phases_s.values())
+    return f"{row.phases_s['productive'] / wall_s:.3f}" if wall_s else None
 
 
 def _add(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None:

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
+from chaos.check.goodput import ledger_of
 from chaos.check.trial import Trial
 from chaos.model.history import History
 from chaos.model.plan import Plan
-from chaos.model.verdict import Verdict
-
-Standing: TypeAlias = Literal["expected", "unexpected", "undecided", "not_run"]
+from chaos.model.verdict import Standing, Verdict
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class SuiteRow:
     seed: int | None = None
     backend: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    phases_s: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def standing(self) -> Standing:
@@ -94,6 +94,7 @@ def row_of(run: FinishedRun) -> SuiteRow:
         seed=run.plan.seed,
         backend=run.plan.backend,
         versions=versions(run.env),
+        phases_s={str(phase): s for phase, s in ledger_of(run.trial).seconds().items()},
     )
 
 

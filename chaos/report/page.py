@@ -4,6 +4,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from chaos.check.goodput import Ledger, Phase, ledger_of
 from chaos.check.restarts import Restart
 from chaos.check.result import plural
 from chaos.check.strikes import Strike
@@ -12,6 +13,9 @@ from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult, Verdict
 from chaos.report.excerpt import EVENTS_PER_ANOMALY, Line, lines_of
 from chaos.report.outcome import FinishedRun, row_of
+
+ENDED_IN: tuple[Phase, ...] = ("detect", "teardown")  # of the attempt before
+BEGUN_WITH: tuple[Phase, ...] = ("schedule", "start", "restore")
 
 Tone: TypeAlias = Literal["good", "bad", "calm", "open"]
 
@@ -36,6 +40,7 @@ class OpRow:
     detail: str
     at: str
     took: str
+    events: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,12 @@ class RestartRow:
 
 @dataclass(frozen=True)
 class AnomalyRow:
-    """One broken promise with the events that show it, in words; `more` are not listed."""
+    """One broken promise with the events that show it, in words; `more` are not listed.
 
+    `name` is where it stands in the page.
+    """
+
+    name: str
     message: str
     lines: tuple[Line, ...]
     more: int
@@ -60,7 +69,7 @@ class AnomalyRow:
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One check's judgement, its anomalies spelled out."""
+    """One check's judgement, its anomalies spelled out, each with an id of its own in the page."""
 
     result: CheckResult
     anomalies: tuple[AnomalyRow, ...]
@@ -79,26 +88,27 @@ def facts(run: FinishedRun) -> tuple[Fact, ...]:
     """Give the figures people ask for first."""
     row = row_of(run)
     landed = sum(strike.landed for strike in run.trial.strikes)
-    watching = watch_cost(run.history)
+    watching, share = watch_cost(run.history), ledger_of(run.trial).goodput
     return (
         Fact("faults landed", f"{landed} of {len(run.plan.ops)}"),
         Fact("attempts", str(row.attempts)),
         Fact("steps lost", str(row.lost_steps)),
         Fact("slowest recovery", _seconds(row.recovery_s)),
+        *([] if share is None else [Fact("goodput", f"{share:.0%}")]),
         Fact("run took", _seconds(run.duration_s)),
         Fact("seed", str(run.plan.seed)),
         Fact("backend", run.plan.backend),
-        *([] if watching is None else [Fact("watching cost", watching)]),
+        *([] if watching is None else [Fact("watching a step", watching)]),
     )
 
 
 def watch_cost(history: History) -> str | None:
-    """Give what watching cost per optimizer step, the median over ranks and epochs."""
+    """Give what watching cost per optimizer step, the median over ranks and epochs, in words."""
     costs = [e for _, e in history.of(WatchCost) if e.steps]
     if not costs:
         return None
     each_us = statistics.median(cost.watch_ns / cost.steps / 1000 for cost in costs)
-    return f"{each_us:.0f} µs per step"
+    return f"{each_us:.0f} µs"
 
 
 def op_rows(run: FinishedRun) -> tuple[OpRow, ...]:
@@ -108,7 +118,8 @@ def op_rows(run: FinishedRun) -> tuple[OpRow, ...]:
 
 def restart_rows(run: FinishedRun) -> tuple[RestartRow, ...]:
     """Give one row per restart."""
-    return tuple(_restart_row(restart) for restart in run.trial.restarts)
+    spent = ledger_of(run.trial)
+    return tuple(_restart_row(restart, spent) for restart in run.trial.restarts)
 
 
 def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
@@ -116,7 +127,13 @@ def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
     order = ("invalid", "unknown", "valid")
     results = sorted(verdict.results, key=lambda result: order.index(result.validity))
     return tuple(
-        CheckRow(result, tuple(_anomaly_row(history, a) for a in result.anomalies))
+        CheckRow(
+            result,
+            tuple(
+                _anomaly_row(f"{result.check}-{number}", history, anomaly)
+                for number, anomaly in enumerate(result.anomalies, 1)
+            ),
+        )
         for result in results
     )
 
@@ -144,10 +161,13 @@ def _op_row(strike: Strike, history: History) -> OpRow:
         detail=detail,
         at=at,
         took=took,
+        events=strike.events,
     )
 
 
-def _restart_row(restart: Restart) -> RestartRow:
+def _restart_row(restart: Restart, spent: Ledger) -> RestartRow:
+    ended = spent.seconds(attempt=restart.ended.index) if restart.ended else {}
+    begun = spent.seconds(attempt=restart.attempt.index)
     handed = sorted({checkpoint or "no checkpoint" for checkpoint in restart.handed.values()})
     epoch = "" if restart.epoch is None else f", epoch {restart.epoch}"
     lost = max(restart.lost_steps.values(), default=0)
@@ -155,14 +175,17 @@ def _restart_row(restart: Restart) -> RestartRow:
         attempt=restart.attempt.index,
         start=(" and ".join(handed) or "not seen") + epoch,
         lost=plural(lost, "step"),
-        seconds=tuple(_seconds(value) for value in restart.phases.seconds.values()),
+        seconds=(
+            *(_seconds(ended.get(phase)) for phase in ENDED_IN),
+            *(_seconds(begun[phase]) for phase in BEGUN_WITH),
+        ),
         total=_seconds(restart.phases.total_s),
     )
 
 
-def _anomaly_row(history: History, anomaly: Anomaly) -> AnomalyRow:
+def _anomaly_row(name: str, history: History, anomaly: Anomaly) -> AnomalyRow:
     more = max(0, len(anomaly.events) - EVENTS_PER_ANOMALY)
-    return AnomalyRow(anomaly.message, lines_of(history, anomaly.events), more)
+    return AnomalyRow(name, anomaly.message, lines_of(history, anomaly.events), more)
 
 
 def _seconds(value: float | None) -> str:

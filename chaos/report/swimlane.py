@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from chaos.check.restarts import Restart
+from chaos.check.goodput import Phase, ledger_of
 from chaos.check.trial import Trial
 from chaos.report.life import Life, lives
 
@@ -12,6 +12,7 @@ LANES = 16
 STEP_TICKS = 1_500
 EPOCH_BARS = 1_000
 CONTROLLER = "controller"
+RECOVERY: tuple[Phase, ...] = ("detect", "teardown", "schedule", "start", "restore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,26 +135,11 @@ def _lost(rows: Sequence[Life], clock: _Clock) -> Iterator[Bar]:
 
 
 def _phases(trial: Trial, clock: _Clock) -> Iterator[Bar]:
-    for restart in trial.restarts:
-        yield from _phases_of(restart, clock)
-
-
-def _phases_of(restart: Restart, clock: _Clock) -> Iterator[Bar]:
-    """Give a recovery's phases end to end; one whose end was not seen counts to the next."""
-    seen = restart.phases
-    moments = {
-        "detection": seen.decided_ns,
-        "new worker group": seen.group_ns,
-        "worker start": seen.ready_ns,
-        "first step": seen.step_ns,
-    }
-    since_ns = seen.fault_ns
-    for kind, until_ns in moments.items():
-        if since_ns is not None and until_ns is not None and since_ns < until_ns:
-            what = f"{kind}, {(until_ns - since_ns) / 1e9:.2f} s"
-            yield Bar(CONTROLLER, kind, clock.s(since_ns), clock.s(until_ns), what)
-        known = [moment_ns for moment_ns in (since_ns, until_ns) if moment_ns is not None]
-        since_ns = max(known, default=None)
+    """Give what the controller's time went to while nobody trained."""
+    for span in ledger_of(trial).spans:
+        if span.phase in RECOVERY:
+            what = f"{span.phase}, {span.ns / 1e9:.2f} s, of attempt {span.attempt}"
+            yield Bar(CONTROLLER, span.phase, clock.s(span.since_ns), clock.s(span.until_ns), what)
 
 
 def _steps(rows: Sequence[Life], clock: _Clock) -> Iterator[Mark]:

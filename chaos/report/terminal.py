@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.model.diagnosis import Resume
-from chaos.model.verdict import CheckResult, Verdict
+from chaos.model.verdict import CheckResult, Standing, Verdict
 from chaos.report.came_back import PartRow, lost
-from chaos.report.outcome import FinishedRun, Standing, SuiteRow, in_words, standing
+from chaos.report.outcome import FinishedRun, SuiteRow, in_words, standing
 
 ANOMALIES_SHOWN = 5
 EVENTS_SHOWN = 8

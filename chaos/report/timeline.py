@@ -8,17 +8,13 @@ import altair as alt
 
 from chaos.check.trial import Trial
 from chaos.report import chart as ch
-from chaos.report.swimlane import Swimlane, swimlane
+from chaos.report.goodput import COLORS
+from chaos.report.swimlane import RECOVERY, Swimlane, swimlane
 
 LANE_HEIGHT = 46
 NARROWEST_NAMED = 0.03  # of the whole width
 
-_PHASES = {
-    "detection": "var(--detection)",
-    "new worker group": "var(--restart)",
-    "worker start": "var(--startup)",
-    "first step": "var(--first-step)",
-}
+_PHASES: dict[str, str] = {phase: COLORS[phase] for phase in RECOVERY}
 _EPOCHS = {"even epoch": "var(--epoch-even)", "odd epoch": "var(--epoch-odd)"}
 _LOST = {"lost work": ch.LOST}
 _PALETTE = {**_EPOCHS, **_LOST, **_PHASES}
@@ -161,7 +157,7 @@ def _caption(rows: Swimlane) -> str:
     hidden = f" {rows.hidden} more ranks are not drawn." if rows.hidden else ""
     return (
         "Each bar is one worker's life in one attempt, shaded by epoch; ticks below it are "
-        f"finished steps. The controller's lane shows commits and what each restart was spent on."
+        f"finished steps. The controller's lane shows commits and what each start was spent on."
         f"{hidden}"
     )
 
@@ -171,5 +167,5 @@ def _in_words(trial: Trial, rows: Swimlane) -> str:
     phases = [bar.what for bar in rows.bars if bar.kind in _PHASES]
     return (
         f"Timeline of {len(rows.lanes) - 1} ranks over {len(trial.run.attempts)} attempts. "
-        f"Faults: {'; '.join(faults) or 'none'}. Restart: {'; '.join(phases) or 'none'}."
+        f"Faults: {'; '.join(faults) or 'none'}. Starts: {'; '.join(phases) or 'none'}."
     )

@@ -3,6 +3,7 @@
 scenario.yaml  the file as it was          plan.json    every choice made
 env.json       versions and machine        history.jsonl  everything seen
 verdict.json   the judgement               report.html  junit.xml
+summary.json   the run in figures
 journals/      one per process             logs/        output and stacks
 storage/       where the job kept its checkpoints
 saves/         by whom and where in training each file that a job saved was saved
@@ -138,7 +139,7 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
     folder cannot be written.
     """
     try:
-        directory = RunDirectory(_fresh(parent, name))
+        directory = RunDirectory(fresh(parent, name))
         directory.journals.mkdir()
         directory.logs.mkdir()
         directory.saves.mkdir()
@@ -156,7 +157,8 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
     return directory
 
 
-def _fresh(parent: Path, name: str) -> Path:
+def fresh(parent: Path, name: str) -> Path:
+    """Make a folder that was not there, with a suffix where the name is taken."""
     parent.mkdir(parents=True, exist_ok=True)
     for suffix in ["", *(f"-{n}" for n in range(2, 1000))]:
         path = parent / f"{name}{suffix}"

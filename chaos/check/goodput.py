@@ -1,0 +1,242 @@
+"""Where the time of a run went: every nanosecond of it belongs to one attempt and one phase.
+
+The names are those of goodput measurement (badput by cause). Each phase ends
+with an event of the history; where that was not seen, its time counts to the
+phase that comes next, so that the phases always add up to the wall time.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+from weakref import WeakKeyDictionary
+
+from chaos.check.attempt import Attempt
+from chaos.check.marks import Mark, launched_ns, marks, scheduled_ns
+from chaos.check.strikes import Strike
+from chaos.check.trial import Course, Trial
+from chaos.model.event import DriverExited, JournalOpened
+from chaos.model.history import History
+
+Phase: TypeAlias = Literal[
+    "productive",
+    "checkpoint",
+    "replay",
+    "detect",
+    "teardown",
+    "schedule",
+    "start",
+    "restore",
+    "other",
+]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+MEANINGS: Mapping[Phase, str] = {
+    "productive": "led to a finished step, or the report, of work that survived",
+    "checkpoint": "a rank was inside report() and no step was finished: saving and uploading",
+    "replay": "led to work that a restart threw away: it has to be done a second time",
+    "detect": "from the harm (else the last sign of life) until Ray's controller decided",
+    "teardown": "from the decision until Ray schedules anew and the old workers are silent",
+    "schedule": "from SCHEDULING until the worker group is up: room, placement, processes",
+    "start": "from there until the train functions run; without a checkpoint, to the first step",
+    "restore": "from there until the first step is finished, with a checkpoint to go on from",
+    "other": "the script before the first scheduling and after the last report; chaos held a rank",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time in one phase; `attempt` is the index of the one it is charged to."""
+
+    attempt: int
+    phase: Phase
+    since_ns: int
+    until_ns: int
+
+    @property
+    def ns(self) -> int:
+        """How long it lasted."""
+        return self.until_ns - self.since_ns
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The spans of a job from its driver's start to its exit, end to end and without overlap."""
+
+    spans: tuple[Span, ...]
+
+    @property
+    def wall_ns(self) -> int:
+        """The time of the whole job; what chaos itself needs before and after is not in it."""
+        return self.spans[-1].until_ns - self.spans[0].since_ns if self.spans else 0
+
+    @property
+    def attempts(self) -> tuple[int, ...]:
+        """The attempts that time is charged to."""
+        return tuple(dict.fromkeys(span.attempt for span in self.spans))
+
+    def ns(self, *, attempt: int | None = None) -> dict[Phase, int]:
+        """Give the nanoseconds per phase, of one attempt or of all; together the wall time."""
+        total = dict.fromkeys(PHASES, 0)
+        for span in self.spans:
+            if attempt is None or span.attempt == attempt:
+                total[span.phase] += span.ns
+        return total
+
+    def seconds(self, *, attempt: int | None = None) -> dict[Phase, float]:
+        """Give the same in seconds."""
+        return {phase: ns / 1e9 for phase, ns in self.ns(attempt=attempt).items()}
+
+    @property
+    def goodput(self) -> float | None:
+        """The productive part of the wall time; None where no time was recorded."""
+        return self.ns()["productive"] / self.wall_ns if self.wall_ns else None
+
+
+# Several parts of a page ask for it, and it takes as long as a few checks.
+_known: WeakKeyDictionary[Trial, Ledger] = WeakKeyDictionary()
+
+
+def ledger_of(trial: Trial) -> Ledger:
+    """Give the ledger of the struck run; it is made once."""
+    if trial not in _known:
+        _known[trial] = ledger(trial.run, trial.hits, strikes=trial.strikes)
+    return _known[trial]
+
+
+def ledger(
+    course: Course,
+    hits: Mapping[int, Sequence[Strike]] | None = None,
+    *,
+    strikes: Sequence[Strike] = (),
+) -> Ledger:
+    """Charge the time of a run; `hits` are the strikes that ended attempts, by their index.
+
+    An attempt is charged with all from its own scheduling until the next one's,
+    the first also with what came before, the last with what came after.
+    """
+    history = course.history
+    if not len(history):
+        return Ledger(())
+    sweep = _Sweep(*bounds_ns(history))
+    found = marks(course, strikes)
+    rows = course.attempts
+    for place, attempt in enumerate(rows):
+        following = rows[place + 1] if place + 1 < len(rows) else None
+        harm_ns = _harm_ns(attempt, (hits or {}).get(attempt.index, ()))
+        _charge(sweep, course, attempt, found.get(attempt.index, ()), harm_ns, following)
+    sweep.to("other", sweep.end_ns)
+    return Ledger(tuple(_joined(sweep.spans)))
+
+
+def bounds_ns(history: History) -> tuple[int, int]:
+    """Give when the job began and ended: from its driver's first word to the driver's exit.
+
+    Where these were not seen, the history's own first and last event stand for them.
+    """
+    first_ns, last_ns = history.time_ns(0), history.time_ns(len(history) - 1)
+    opened = (history.time_ns(n) for n, e in history.of(JournalOpened) if e.role == "driver")
+    exited = [history.time_ns(n) for n, _ in history.of(DriverExited)]
+    since_ns = next(opened, first_ns)
+    return since_ns, max(since_ns, exited[-1] if exited else last_ns)
+
+
+@dataclass
+class _Sweep:
+    """Goes through a run once; a moment that lies behind, or was not seen, moves nothing."""
+
+    now_ns: int
+    end_ns: int
+    attempt: int = 0
+    spans: list[Span] = field(default_factory=list)
+
+    def to(self, phase: Phase, until_ns: int | None) -> None:
+        until_ns = self.now_ns if until_ns is None else min(until_ns, self.end_ns)
+        if until_ns > self.now_ns:
+            self.spans.append(Span(self.attempt, phase, self.now_ns, until_ns))
+            self.now_ns = until_ns
+
+
+def _charge(
+    sweep: _Sweep,
+    course: Course,
+    attempt: Attempt,
+    found: Sequence[Mark],
+    harm_ns: int | None,
+    following: Attempt | None,
+) -> None:
+    sweep.attempt = attempt.index
+    opened_ns = None if attempt.opened is None else course.history.time_ns(attempt.opened)
+    limit_ns = _until_ns(course, following, sweep.end_ns)
+    sweep.to("other", scheduled_ns(course.history, since_ns=sweep.now_ns, before_ns=opened_ns))
+    sweep.to("schedule", opened_ns)
+    sweep.to("start", launched_ns(course.history, attempt, before_ns=limit_ns))
+    _train(sweep, attempt, found, stop_ns=limit_ns if harm_ns is None else harm_ns)
+    _end(sweep, course, attempt, harm_ns=harm_ns, following=following)
+
+
+def _train(sweep: _Sweep, attempt: Attempt, found: Sequence[Mark], *, stop_ns: int) -> None:
+    """Charge what lies between an attempt's steps and reports, as far as it got on."""
+    resumed = any(start.checkpoint or start.path for start in attempt.starts.values())
+    first = next((mark for mark in found if mark.is_step), None)
+    begins_ns = sweep.now_ns if first is None else min(first.time_ns, stop_ns)
+    sweep.to("restore" if resumed else "start", begins_ns)
+    for mark in found:
+        if mark.time_ns > stop_ns:
+            break
+        sweep.to(mark.phase, mark.time_ns)
+
+
+def _end(
+    sweep: _Sweep,
+    course: Course,
+    attempt: Attempt,
+    *,
+    harm_ns: int | None,
+    following: Attempt | None,
+) -> None:
+    """Charge what lies between an attempt's last sign of life and the next one's scheduling."""
+    history = course.history
+    # What was begun and cut off is no step, and is done again where anything is.
+    sweep.to("replay", harm_ns)
+    decided = attempt.decisions[-1] if attempt.decisions else None
+    decided_ns = None if decided is None else history.time_ns(decided.number)
+    sweep.to("detect", decided_ns)
+    if following is None:
+        raised = course.ending.raised
+        sweep.to("teardown", history.time_ns(raised[0]) if raised and decided else None)
+        return
+    opened_ns = _until_ns(course, following, sweep.end_ns)
+    again_ns = scheduled_ns(history, since_ns=sweep.now_ns, before_ns=opened_ns)
+    lasted = decided is None and harm_ns is not None  # nobody decided, as when the driver is gone
+    sweep.to("detect" if lasted else "teardown", again_ns)
+    last_ns = max((history.time_ns(step.number) for step in attempt.steps[-1:]), default=0)
+    sweep.to("teardown", min(last_ns, opened_ns))
+
+
+def _until_ns(course: Course, following: Attempt | None, end_ns: int) -> int:
+    """Give when the next attempt's workers were first heard of, or the end of the run."""
+    if following is None:
+        return end_ns
+    firsts = [start.number for start in following.starts.values()]
+    firsts += [step.number for step in following.steps[:1]]
+    firsts += [] if following.opened is None else [following.opened]
+    return min((course.history.time_ns(number) for number in firsts), default=end_ns)
+
+
+def _harm_ns(attempt: Attempt, hits: Sequence[Strike]) -> int | None:
+    found = (strike.hits.get(attempt.index) for strike in hits)
+    return min((harm_ns for harm_ns in found if harm_ns is not None), default=None)
+
+
+def _joined(spans: Sequence[Span]) -> Iterator[Span]:
+    """Join neighbours of one attempt and phase."""
+    open_: Span | None = None
+    for span in spans:
+        if open_ and (open_.attempt, open_.phase) == (span.attempt, span.phase):
+            open_ = Span(span.attempt, span.phase, open_.since_ns, span.until_ns)
+            continue
+        if open_:
+            yield open_
+        open_ = span
+    if open_:
+        yield open_

@@ -1,0 +1,225 @@
+"""What became of each scenario from one side to the other, and whether noise can explain it."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from chaos.compare.rank_test import holm, rank_test
+from chaos.compare.shares import fewer_p
+from chaos.model.summary import RunSummary
+
+ALPHA = 0.05
+REPEATS_MIN = 3
+EXIT_NO_REGRESSION, EXIT_REGRESSION, EXIT_UNKNOWN = range(3)
+
+Told: TypeAlias = Literal["worse", "better", "same", "not shown", "cannot be told"]
+Fate: TypeAlias = Literal["same", "regression", "fixed", "unknown", "missing", "new", "varies"]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure of a run; more of it is worse, or less is."""
+
+    name: str
+    unit: str
+    of: Callable[[RunSummary], float | None]
+    more_is_worse: bool = True
+
+
+MEASURES = (
+    Measure("recovery", "s", lambda run: run.recovery_s),
+    Measure("lost steps", "", lambda run: run.lost_steps),
+    Measure("goodput", "%", lambda run: _percent(run.goodput), more_is_worse=False),
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One measure of one scenario: the values of both sides, and what can be told of them.
+
+    `p` is corrected for all measures that were tested together; None where a
+    side has fewer than three repeats, or all values are the same. `least_p` is
+    the lowest that so many repeats could have given: where that is above 0.05,
+    nothing can be shown.
+    """
+
+    measure: Measure
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    told: Told
+    p: float | None = None
+    least_p: float | None = None
+    delta: float | None = None
+
+    @property
+    def medians(self) -> tuple[float, float]:
+        """The middle of both sides."""
+        return statistics.median(self.before), statistics.median(self.after)
+
+
+@dataclass(frozen=True)
+class ScenarioChange:
+    """One scenario: how many of its runs stand, and its measures."""
+
+    scenario: str
+    before: tuple[RunSummary, ...]
+    after: tuple[RunSummary, ...]
+    fate: Fate
+    changes: tuple[Change, ...]
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether it is worse than before, beyond noise."""
+        return self.fate == "regression" or any(c.told == "worse" for c in self.changes)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All scenarios of both sides, and the settings in which the sides differ."""
+
+    scenarios: tuple[ScenarioChange, ...]
+    differences: Mapping[str, tuple[str, str]]
+
+    @property
+    def regressions(self) -> tuple[ScenarioChange, ...]:
+        """The scenarios that are worse than before."""
+        return tuple(s for s in self.scenarios if s.is_regression)
+
+    @property
+    def exit_code(self) -> int:
+        """1: a regression. 2: none, but something is missing or unknown. 0: neither."""
+        if self.regressions:
+            return EXIT_REGRESSION
+        open_ = any(s.fate in ("unknown", "missing") for s in self.scenarios)
+        return EXIT_UNKNOWN if open_ or not self.scenarios else EXIT_NO_REGRESSION
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in one line."""
+        if self.regressions:
+            return f"{len(self.regressions)} of {len(self.scenarios)} scenarios are worse"
+        if not any(s.before and s.after for s in self.scenarios):
+            return "the two sides have no scenario in common"
+        if self.exit_code == EXIT_UNKNOWN:
+            return "no regression was shown, and not every scenario could be compared"
+        return "no regression was shown"
+
+
+def compare(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Comparison:
+    """Lay two sets of runs side by side, scenario by scenario."""
+    names = dict.fromkeys(run.scenario for run in (*before, *after))
+    rows = [
+        _scenario(
+            name,
+            tuple(run for run in before if run.scenario == name),
+            tuple(run for run in after if run.scenario == name),
+        )
+        for name in names
+    ]
+    return Comparison(tuple(_corrected(rows)), _differences(before, after))
+
+
+def _scenario(
+    name: str, before: tuple[RunSummary, ...], after: tuple[RunSummary, ...]
+) -> ScenarioChange:
+    changes: list[Change] = []
+    for measure in MEASURES:
+        left, right = _values(measure, before), _values(measure, after)
+        if left and right:
+            changes.append(_change(measure, left, right))
+    return ScenarioChange(name, before, after, _fate(before, after), tuple(changes))
+
+
+def _values(measure: Measure, runs: Sequence[RunSummary]) -> tuple[float, ...]:
+    return tuple(value for run in runs if (value := measure.of(run)) is not None)
+
+
+def _change(measure: Measure, before: tuple[float, ...], after: tuple[float, ...]) -> Change:
+    """Test a measure; what it comes to is told once all tests are known."""
+    if len({*before, *after}) == 1:
+        return Change(measure, before, after, "same")  # nothing to test, nothing to correct for
+    if min(len(before), len(after)) < REPEATS_MIN:
+        return Change(measure, before, after, "cannot be told")
+    test = rank_test(before, after)
+    return Change(measure, before, after, "not shown", test.p, test.least_p, test.delta)
+
+
+def _corrected(rows: Sequence[ScenarioChange]) -> list[ScenarioChange]:
+    """Correct the p values of all tests for being several, and say what each comes to."""
+    tested = [c.p for row in rows for c in row.changes if c.p is not None]
+    corrected = iter(holm(tested))
+    return [
+        replace(
+            row,
+            changes=tuple(
+                c if c.p is None else _told(c, next(corrected), len(tested)) for c in row.changes
+            ),
+        )
+        for row in rows
+    ]
+
+
+def _told(change: Change, p: float, tests: int) -> Change:
+    assert change.least_p is not None
+    assert change.delta is not None
+    least_p = min(1.0, change.least_p * tests)
+    if p <= ALPHA:
+        is_worse = (change.delta > 0) == change.measure.more_is_worse
+        return replace(change, p=p, least_p=least_p, told="worse" if is_worse else "better")
+    told: Told = "cannot be told" if least_p > ALPHA else "not shown"
+    return replace(change, p=p, least_p=least_p, told=told)
+
+
+def _fate(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Fate:
+    """Say what became of the verdict.
+
+    Faults strike at the same places every time, so that a scenario that
+    always stood and falls once is a regression, whatever the number of
+    repeats. One that fell before is held to how often it did.
+    """
+    if not before or not after:
+        return "missing" if before else "new"
+    stood, stands = _standing(before), _standing(after)
+    if stands == len(after):
+        return "same" if stood == len(before) else "fixed"
+    if all(run.standing in ("expected", "undecided") for run in after):
+        return "unknown"
+    if stood == len(before):
+        return "regression"
+    if stood == 0:
+        return "same" if stands == 0 else "varies"
+    p = fewer_p(stood, len(before), stands, len(after))
+    return "regression" if p <= ALPHA else "varies"
+
+
+def _standing(runs: Sequence[RunSummary]) -> int:
+    return sum(run.standing == "expected" for run in runs)
+
+
+def _differences(
+    before: Sequence[RunSummary], after: Sequence[RunSummary]
+) -> dict[str, tuple[str, str]]:
+    """Name the versions and backends that are not the same on both sides."""
+    sides = _settings(before), _settings(after)
+    found = {
+        name: (_said(sides[0], name), _said(sides[1], name))
+        for name in sorted({*sides[0], *sides[1]})
+    }
+    return {name: values for name, values in found.items() if values[0] != values[1]}
+
+
+def _settings(runs: Sequence[RunSummary]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for run in runs:
+        for name, value in {**run.versions, "backend": run.backend or "-"}.items():
+            found.setdefault(name, set()).add(value)
+    return found
+
+
+def _said(settings: Mapping[str, set[str]], name: str) -> str:
+    return ", ".join(sorted(settings.get(name, {"-"})))
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share

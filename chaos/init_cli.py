@@ -1,0 +1,128 @@
+"""`chaos init`: a first scenario and a workflow, for a script that it is shown."""
+
+import json
+import os
+import re
+import shlex
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from chaos.errors import UsageError
+from chaos.harness import shown
+from chaos.scenario_file.load import load_scenario
+
+WORKFLOW = Path(".github") / "workflows" / "chaos.yml"
+
+_SCENARIO = """\
+scenario: {title}
+job:
+  script: {script}
+{args}  workers: {workers}
+  failure: {{max_failures: 2}}  # the retries that Ray Train may use; a script's own are replaced
+faults:
+  # After optimizer step {step} of epoch {epoch} (both counted: epochs from 0, steps from 1) on this
+  # rank. `chaos list places` and `chaos list faults` say what else there is.
+  - at: {{epoch: {epoch}, step: {step}, rank: {rank}}}
+    kill_worker: {{signal: KILL}}
+expect:
+  attempts: 2
+"""
+
+
+def init(
+    script: Annotated[Path, typer.Argument(help="A script that calls trainer.fit().")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="Its own arguments, after --: -- --epochs 4")
+    ] = None,
+    *,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Workers to train with.")] = 2,
+    folder: Annotated[Path, typer.Option("--in", help="Where the scenario is written.")] = Path(
+        "scenarios"
+    ),
+    workflow: Annotated[
+        bool, typer.Option("--workflow/--no-workflow", help="Write a workflow for GitHub as well.")
+    ] = True,
+) -> None:
+    """Write a first scenario for a script, and a workflow that runs it in CI.
+
+    Nothing that is there is written over.
+
+    Example: chaos init train.py -- --epochs 4
+    """
+    if not script.is_file():
+        raise UsageError("there is no such script", "Give the path of a script.", place=str(script))
+    name = re.sub(r"\W+", "_", script.stem)
+    scenario = folder / f"{name}_worker_killed.chaos.yaml"
+    text = first_scenario(
+        script=os.path.relpath(script, folder), arguments=arguments or [], workers=workers
+    )
+    files = {scenario: text}
+    if workflow:
+        files[WORKFLOW] = (
+            resources.files("chaos.scenario_file").joinpath("github.yml").read_text("utf-8")
+        )
+    for file in files:
+        if file.exists():
+            raise UsageError("it is there already", "Move it away, or give --in.", place=str(file))
+    console = Console(highlight=False)
+    for file, content in files.items():
+        _write(file, content)
+        console.print(Text(f"wrote {shown(file.resolve())}"), soft_wrap=True)
+    load_scenario(scenario)  # what we write, we can read
+    words = ["chaos", "run", str(scenario), "--backend", "fork"]
+    console.print(Text(f"try   {shlex.join(words)}"), soft_wrap=True)
+
+
+def first_scenario(*, script: str, arguments: list[str], workers: int) -> str:
+    """Give a scenario in which one worker of a script is killed in its second epoch."""
+    pairs = _pairs(arguments)
+    lines = [f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in pairs.items()]
+    return _SCENARIO.format(
+        title=json.dumps(f"a worker of {Path(script).name} is killed in its second epoch"),
+        script=json.dumps(script),
+        args="\n".join(["  args:", *lines, ""]) if lines else "",
+        workers=workers,
+        epoch=1,
+        step=1,
+        rank=workers - 1,
+    )
+
+
+def _pairs(arguments: list[str]) -> dict[str, str | int | float | bool]:
+    """Read `--epochs 4 --fast` as a scenario writes it; raises `UsageError` where it cannot."""
+    found: dict[str, str | int | float | bool] = {}
+    waiting: str | None = None
+    for word in arguments:
+        if word.startswith("--"):
+            waiting, equals, value = word[2:].partition("=")
+            found[waiting] = _value(value) if equals else True
+            waiting = None if equals else waiting
+        elif waiting is None:
+            raise UsageError(
+                f"'{word}' belongs to no --option", "Write it into the scenario by hand: job.args."
+            )
+        else:
+            found[waiting], waiting = _value(word), None
+    return found
+
+
+def _value(word: str) -> str | int | float:
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write there: {error.strerror}", place=str(file)) from error

@@ -1,0 +1,23 @@
+"""What a machine offers a run."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Plain values; sizes in GiB. A version is None where the package is not installed."""
+
+    system: str
+    python: tuple[int, int]
+    ray: str | None
+    torch: str | None
+    extras: dict[str, str | None]
+    cpus: int
+    memory_free: float
+    shm_free: float | None
+    disk_free: float
+    disk_used: float
+    can_write: bool
+    can_listen: bool
+    can_signal: bool
+    clock_back_ns: int

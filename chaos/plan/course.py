@@ -1,0 +1,21 @@
+"""How far a clean run came: what plans and displays need to know of it."""
+
+from chaos.model.event import Committed, StepDone
+from chaos.model.history import Baseline, History
+
+
+def extent(baseline: History | None) -> tuple[int | None, int | None]:
+    """Give how many epochs, and steps in the longest, a job has when left alone."""
+    if baseline is None:
+        return None, None
+    epochs = sum(1 for _ in baseline.of(Committed))
+    return epochs or None, max((e.step for _, e in baseline.of(StepDone)), default=None)
+
+
+def steps_by_epoch(baseline: Baseline) -> list[int]:
+    """Give the steps that each epoch has on every rank, as far as epochs were committed."""
+    last: dict[int, dict[int, int]] = {}
+    for _, done in baseline.of(StepDone):
+        last.setdefault(done.epoch, {})[done.rank] = done.step
+    epochs = sum(1 for _ in baseline.of(Committed))
+    return [min(last.get(epoch, {0: 0}).values()) for epoch in range(epochs)]

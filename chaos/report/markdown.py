@@ -1,0 +1,165 @@
+"""A run and a suite in Markdown: for a pull request, an issue, the summary of a CI step."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from chaos.check.goodput import ledger, ledger_of
+from chaos.check.result import plural
+from chaos.model.verdict import CheckResult
+from chaos.report import page
+from chaos.report.came_back import PartRow, lost
+from chaos.report.goodput import goodput_rows, sentence
+from chaos.report.outcome import FinishedRun, SuiteRow, in_words
+
+LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
+ANOMALIES_SHOWN = 10
+PARTS_SHOWN = 20
+REASONS_SHOWN = 50
+SIGNS = {"good": "✅", "bad": "❌", "open": "❔", "calm": "☑️"}
+_ACTIVE = re.compile(r"([\\`*_\[\]<>|~])")
+
+
+def run_in_markdown(run: FinishedRun) -> str:
+    """Give one run: verdict, proof that the fault landed, what was found, where the time went."""
+    verdict, facts = run.verdict, page.facts(run)
+    lines = [
+        f"# {SIGNS[page.tone(verdict)]} {in_words(verdict)}: {plain(run.plan.scenario)}",
+        "",
+        plain(verdict.headline),
+    ]
+    if not verdict.as_expected:
+        lines += ["", plain(verdict.expectation[:1].upper() + verdict.expectation[1:] + ".")]
+    lines += [
+        "",
+        *table([fact.name for fact in facts], [[plain(fact.value) for fact in facts]]),
+        "",
+    ]
+    lines += _ops(run)
+    for result in (*verdict.broken, *verdict.undecided):
+        lines += _finding(result)
+    lines += _not_back(run)
+    lines += _goodput(run)
+    lines += ["## Again", "", "```", f"chaos replay {run.directory}", "```", ""]
+    return fitted("\n".join(lines))
+
+
+def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
+    """Give a suite: a line per scenario, and why each that is not as it should be is not."""
+    good = sum(row.standing == "expected" for row in rows)
+    cells = [
+        (
+            f"{SIGNS[_tone(row)]} {plain(row.scenario)}",
+            plain(in_words(row.verdict) if row.verdict else "could not run"),
+            _count(row.attempts),
+            _count(row.lost_steps),
+            _seconds(row.recovery_s),
+            _share(row),
+            _seconds(row.duration_s),
+        )
+        for row in rows
+    ]
+    head = ("scenario", "verdict", "attempts", "lost steps", "recovery", "goodput", "time")
+    lines = [f"# {title}: {good} of {plural(len(rows), 'scenario')} as expected", ""]
+    lines += [*table(head, cells, numbers_from=2), ""]
+    amiss = [row for row in rows if row.standing != "expected"]
+    for row in amiss[:REASONS_SHOWN]:
+        lines += [f"### {SIGNS[_tone(row)]} {plain(row.scenario)}", ""]
+        lines += [plain(row.verdict.headline if row.verdict else (row.error or "")), ""]
+        if row.directory:
+            lines += [f"`chaos replay {row.directory}`", ""]
+    if len(amiss) > REASONS_SHOWN:
+        lines += [f"and {len(amiss) - REASONS_SHOWN} more", ""]
+    return fitted("\n".join(lines))
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers_from: int | None = None
+) -> list[str]:
+    """Give the lines of a table; the columns from `numbers_from` on are set to the right."""
+    since = len(head) if numbers_from is None else numbers_from
+    rule = ["---" if place < since else "---:" for place in range(len(head))]
+    return ["| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)]
+
+
+def plain(text: str) -> str:
+    """Give words that Markdown shows as they are, on one line."""
+    return _ACTIVE.sub(r"\\\1", " ".join(text.split()))
+
+
+def fitted(text: str, *, limit: int = LIMIT_BYTES) -> str:
+    """Give a text that is no longer than `limit` bytes, cut at a line and saying so."""
+    if len(text.encode()) <= limit:
+        return text
+    tail = "\n\n(cut here: the rest is in the report)\n"
+    kept = text.encode()[: limit - len(tail.encode())].decode(errors="ignore")
+    return kept.rpartition("\n")[0] + tail
+
+
+def _ops(run: FinishedRun) -> list[str]:
+    ops = page.op_rows(run)
+    if not ops:
+        return ["## What was done to the job", "", "Nothing: this plan has no fault.", ""]
+    cells = [
+        (
+            str(op.index),
+            *(plain(text) for text in (op.place, op.fault, op.victim, op.status, op.detail)),
+            ", ".join(str(number) for number in op.events),
+        )
+        for op in ops
+    ]
+    head = ("op", "place", "fault", "struck", "status", "what was seen", "events")
+    return ["## What was done to the job", "", *table(head, cells), ""]
+
+
+def _finding(result: CheckResult) -> list[str]:
+    lines = [f"## {result.validity}: {plain(result.check)}", "", plain(result.summary), ""]
+    for anomaly in result.anomalies[:ANOMALIES_SHOWN]:
+        numbers = ", ".join(str(number) for number in anomaly.events[:ANOMALIES_SHOWN])
+        lines.append(f"- {plain(anomaly.message)}" + (f" (events {numbers})" if numbers else ""))
+    more = len(result.anomalies) - ANOMALIES_SHOWN
+    return [*lines, *([f"- and {more} more"] if more > 0 else []), *([""] if lines[-1] else [])]
+
+
+def _not_back(run: FinishedRun) -> list[str]:
+    found = [(resume, lost(resume)) for resume in run.verdict.diagnosis]
+    lines: list[str] = []
+    for resume, parts in found:
+        if parts:
+            title = f"## Not back in attempt {resume.attempt}, epoch {resume.epoch}"
+            cells = [_part(part) for part in parts[:PARTS_SHOWN]]
+            lines += [title, "", *table(("part", "standing", "ranks", "here", "baseline"), cells)]
+            lines += [""]
+    return lines
+
+
+def _part(part: PartRow) -> tuple[str, ...]:
+    cells = (part.component, part.standing, part.who, part.ours, part.baseline)
+    return tuple(plain(cell) for cell in cells)
+
+
+def _goodput(run: FinishedRun) -> list[str]:
+    found = ledger_of(run.trial)
+    if not found.wall_ns:
+        return []
+    clean = ledger(run.trial.reference) if run.trial.reference else None
+    rows = goodput_rows(found, clean, ())
+    cells = [(row.phase, row.seconds, row.share, row.baseline or "-", row.meaning) for row in rows]
+    head = ("phase", "this run", "share", "baseline", "what it is")
+    return ["## Goodput", "", sentence(found, clean), "", *table(head, cells), ""]
+
+
+def _tone(row: SuiteRow) -> page.Tone:
+    return "bad" if row.verdict is None else page.tone(row.verdict)
+
+
+def _share(row: SuiteRow) -> str:
+    wall_s = sum(row.phases_s.values())
+    return f"{row.phases_s['productive'] / wall_s:.0%}" if wall_s else "-"
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"

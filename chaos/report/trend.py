@@ -1,0 +1,270 @@
+"""The history of suites as a page: which scenarios stood, and how their figures moved."""
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import altair as alt
+
+from chaos.check.result import plural
+from chaos.model.summary import RunSummary, SuiteSummary
+from chaos.model.verdict import Standing
+from chaos.report import chart as ch
+from chaos.report.page import Tone
+
+SCENARIOS_DRAWN = 8
+SUITES_IN_TABLE = 12
+
+Suites: TypeAlias = Sequence[tuple[str, SuiteSummary]]
+Figure: TypeAlias = Callable[[RunSummary], float | None]
+
+_STANDINGS: Mapping[Standing, tuple[str, str]] = {
+    "expected": ("as expected", "var(--productive)"),
+    "unexpected": ("not as expected", "var(--fault)"),
+    "undecided": ("unknown", "var(--schedule)"),
+    "not_run": ("could not run", "var(--other)"),
+}
+_TONES: Mapping[Standing, Tone] = {
+    "expected": "good",
+    "unexpected": "bad",
+    "undecided": "open",
+    "not_run": "bad",
+}
+_FIGURES: Mapping[str, tuple[str, str, Figure]] = {
+    "recovery": ("Slowest recovery", "seconds", lambda run: run.recovery_s),
+    "lost": ("Lost steps", "steps", lambda run: run.lost_steps),
+    "goodput": ("Goodput", "share of wall time", lambda run: run.goodput),
+}
+_LINES = [f"var(--line-{number})" for number in range(1, SCENARIOS_DRAWN + 1)]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """How a scenario stood in one suite; `runs` is how often it was run there."""
+
+    tone: Tone
+    word: str
+    link: str | None
+
+
+@dataclass(frozen=True)
+class TrendRow:
+    """A scenario over the newest suites; None where it was not part of one."""
+
+    scenario: str
+    cells: tuple[Cell | None, ...]
+    recovery: str
+    goodput: str
+
+
+@dataclass(frozen=True)
+class Trend:
+    """What stands on the page; suites from the oldest to the newest."""
+
+    sentence: str
+    tone: Tone
+    charts: tuple[ch.Chart, ...]
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[TrendRow, ...]
+    suites: int
+    runs: int
+    hidden: int
+
+
+def trend(suites: Suites) -> Trend:
+    """Give the page's parts; links are relative to the folder of reports."""
+    names = list(dict.fromkeys(run.scenario for _, suite in suites for run in suite.runs))
+    drawn = _most_run(suites, names)
+    charts = [_standings(suites)] if suites else []
+    for name, (title, unit, figure) in _FIGURES.items():
+        points = _points(suites, drawn, figure)
+        if points:
+            charts.append(_lines(name, points, _labels(suites), drawn, title=title, unit=unit))
+    shown = suites[-SUITES_IN_TABLE:]
+    newest = suites[-1][1] if suites else None
+    return Trend(
+        sentence=_sentence(suites),
+        tone=_tone(newest.runs) if newest else "open",
+        charts=tuple(charts),
+        columns=tuple((_when(suite.started), _page(f"suites/{name}")) for name, suite in shown),
+        rows=tuple(_row(name, shown) for name in names),
+        suites=len(suites),
+        runs=sum(len(suite.runs) for _, suite in suites),
+        hidden=len(names) - len(drawn),
+    )
+
+
+def _sentence(suites: Suites) -> str:
+    """Say how the newest suite stands, and since when all of them did."""
+    if not suites:
+        return "no suite was run yet"
+    runs = suites[-1][1].runs
+    stood = sum(run.standing == "expected" for run in runs)
+    clean = 0
+    for _, suite in reversed(suites):
+        if _tone(suite.runs) != "good":
+            break
+        clean += 1
+    tail = f", as in the {clean - 1} before it" if clean > 1 else ""
+    return f"newest suite: {stood} of {plural(len(runs), 'run')} as expected{tail}"
+
+
+def _tone(runs: Sequence[RunSummary]) -> Tone:
+    found = {run.standing for run in runs}
+    if found & {"unexpected", "not_run"}:
+        return "bad"
+    is_open = not runs or "undecided" in found or any(run.validity == "unknown" for run in runs)
+    return "open" if is_open else "good"
+
+
+def _row(scenario: str, shown: Suites) -> TrendRow:
+    runs = [[run for run in suite.runs if run.scenario == scenario] for _, suite in shown]
+    newest = next((of for of in reversed(runs) if of), [])
+    recovery = [run.recovery_s for run in newest if run.recovery_s is not None]
+    goodput = [run.goodput for run in newest if run.goodput is not None]
+    return TrendRow(
+        scenario=scenario,
+        cells=tuple(_cell(of) for of in runs),
+        recovery=f"{statistics.median(recovery):.1f} s" if recovery else "-",
+        goodput=f"{statistics.median(goodput):.0%}" if goodput else "-",
+    )
+
+
+def _cell(runs: Sequence[RunSummary]) -> Cell | None:
+    if not runs:
+        return None
+    gravest = next(kind for kind in reversed(_ORDER) if any(run.standing == kind for run in runs))
+    worst = next(run for run in runs if run.standing == gravest)
+    stood = sum(run.standing == "expected" for run in runs)
+    word = _STANDINGS[gravest][0] if len(runs) == 1 else f"{stood} of {len(runs)} as expected"
+    return Cell(_TONES[gravest], word, worst.directory and _page(worst.directory))
+
+
+_ORDER: tuple[Standing, ...] = ("expected", "undecided", "not_run", "unexpected")
+
+
+def _standings(suites: Suites) -> ch.Chart:
+    rows = [
+        {"suite": label, "standing": _STANDINGS[kind][0], "order": order, "runs": count}
+        for label, (_, suite) in zip(_labels(suites), suites, strict=True)
+        for order, kind in enumerate(_STANDINGS)
+        if (count := Counter(run.standing for run in suite.runs)[kind])
+    ]
+    scale = alt.Scale(
+        domain=[word for word, _ in _STANDINGS.values()],
+        range=[color for _, color in _STANDINGS.values()],
+    )
+    bars = ch.named("suites").mark_bar(
+        stroke="var(--bg)", strokeWidth=0.5, width={"band": min(1.0, len(suites) / 16)}
+    )
+    encoded = bars.encode(
+        x=_x(_labels(suites)),
+        y=alt.Y("runs:Q", title="runs", axis=alt.Axis(values=_whole(suites), format="d")),
+        color=alt.Color("standing:N", scale=scale, legend=None),
+        order="order:Q",
+        tooltip=["suite:N", "standing:N", "runs:Q"],
+    )
+    seen = {row["standing"] for row in rows}
+    newest = "; ".join(f"{row['suite']}: {row['runs']} {row['standing']}" for row in rows[-8:])
+    return ch.drawn(
+        "standings",
+        ch.Drawing(alt.layer(encoded).properties(height=160), {"suites": rows}),
+        title="Runs by how they stand",
+        label=f"Runs of {len(suites)} suites by how they stand. The newest: {newest}.",
+        caption="One bar per call of chaos run, the newest to the right.",
+        keys=[ch.Key(w, "box", color) for w, color in _STANDINGS.values() if w in seen],
+    )
+
+
+def _whole(suites: Suites) -> list[int]:
+    """Give the ticks of an axis of counts: whole numbers, and few of them."""
+    most = max((len(suite.runs) for _, suite in suites), default=0)
+    return list(range(0, most + 1, max(1, -(-most // 5))))
+
+
+def _lines(
+    name: str,
+    points: list[dict[str, Any]],
+    labels: Sequence[str],
+    drawn: Sequence[str],
+    *,
+    title: str,
+    unit: str,
+) -> ch.Chart:
+    scale = alt.Scale(domain=list(drawn), range=_LINES[: len(drawn)])
+    form = ".0%" if name == "goodput" else ",.3~f"
+    base = ch.named("points").encode(
+        x=_x(labels),
+        y=alt.Y("value:Q", title=unit, axis=alt.Axis(format=form), scale=alt.Scale(zero=True)),
+        color=alt.Color("scenario:N", scale=scale, legend=None),
+        tooltip=["scenario:N", "suite:N", alt.Tooltip("value:Q", format=form), "runs:Q"],
+    )
+    layers = alt.layer(
+        base.mark_line(strokeWidth=2), base.mark_point(filled=True, size=50, opacity=1)
+    )
+    seen = {point["scenario"] for point in points}
+    last = {point["scenario"]: point for point in points}
+    told = "; ".join(f"{scenario} {point['value']:.3g}" for scenario, point in last.items())
+    return ch.drawn(
+        name,
+        ch.Drawing(layers.properties(height=200), {"points": points}),
+        title=title,
+        label=f"{title} ({unit}) by suite. The newest: {told}.",
+        caption="The median where a scenario ran several times in a suite.",
+        keys=[
+            ch.Key(scenario, "line", color)
+            for scenario, color in zip(drawn, _LINES, strict=False)
+            if scenario in seen
+        ],
+    )
+
+
+def _points(suites: Suites, drawn: Sequence[str], figure: Figure) -> list[dict[str, Any]]:
+    points: list[dict[str, Any]] = []
+    for label, (_, suite) in zip(_labels(suites), suites, strict=True):
+        for scenario in drawn:
+            runs = [run for run in suite.runs if run.scenario == scenario]
+            values = [value for run in runs if (value := figure(run)) is not None]
+            if values:
+                middle = round(statistics.median(values), 4)
+                points.append(
+                    {"suite": label, "scenario": scenario, "value": middle, "runs": len(values)}
+                )
+    return points
+
+
+def _x(labels: Sequence[str]) -> alt.X:
+    axis = alt.Axis(labelAngle=-35, labelOverlap=True)
+    return alt.X(
+        "suite:N", title=None, sort=list(labels), axis=axis, scale=alt.Scale(domain=list(labels))
+    )
+
+
+def _most_run(suites: Suites, names: Sequence[str]) -> list[str]:
+    counts = Counter(run.scenario for _, suite in suites for run in suite.runs)
+    kept = set(sorted(names, key=lambda name: -counts[name])[:SCENARIOS_DRAWN])
+    return [name for name in names if name in kept]
+
+
+def _labels(suites: Suites) -> list[str]:
+    """Give a label per suite; two of one minute are numbered."""
+    labels: list[str] = []
+    for _, suite in suites:
+        plain = _when(suite.started)
+        same = sum(label.partition(" #")[0] == plain for label in labels)
+        labels.append(f"{plain} #{same + 1}" if same else plain)
+    return labels
+
+
+def _when(started: str) -> str:
+    """Give `20261121T014500` as people read it, to the minute."""
+    if len(started) != len("20261121T014500"):
+        return started
+    return f"{started[4:6]}-{started[6:8]} {started[9:11]}:{started[11:13]}"
+
+
+def _page(directory: str) -> str:
+    return quote(f"{directory}/report.html")

@@ -1,0 +1,47 @@
+"""What CI asks of a program by its environment: where a summary goes, whether GitHub listens."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+STEP_LIMIT_BYTES = 1_048_576
+
+
+def on_github(environ: Mapping[str, str]) -> bool:
+    """Say whether GitHub Actions reads what is printed."""
+    return environ.get("GITHUB_ACTIONS") == "true"
+
+
+def add_to_step_summary(environ: Mapping[str, str], text: str) -> bool:
+    """Append Markdown to the step's summary; says whether there is one and it was written.
+
+    A summary that would grow beyond what GitHub takes is left as it is: GitHub
+    would drop all of it.
+    """
+    path = environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return False
+    file = Path(path)
+    try:
+        there = file.stat().st_size if file.exists() else 0
+        if there + len(text.encode()) > STEP_LIMIT_BYTES:
+            return False
+        with file.open("a", encoding="utf-8") as summary:
+            summary.write(text + "\n")
+    except OSError:
+        return False  # a verdict does not depend on where it is shown
+    return True
+
+
+def place_of_scenario(file: Path, environ: Mapping[str, str]) -> tuple[str, int]:
+    """Give a scenario's file as GitHub knows it, and the line on which it is named."""
+    root = Path(environ.get("GITHUB_WORKSPACE", ".")).resolve()
+    try:
+        shown = str(file.resolve().relative_to(root))
+    except ValueError:
+        shown = str(file)
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = (number for number, line in enumerate(lines, 1) if line.startswith("scenario:"))
+    return shown, next(named, 1)

@@ -1,0 +1,103 @@
+"""What this machine offers a run: looked at once, judged elsewhere."""
+
+import os
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from importlib import metadata
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+
+from chaos.model.machine import Machine
+from chaos.run.clock import Clock
+
+GIB = 1024**3
+SHM = Path("/dev/shm")  # noqa: S108 - where Ray keeps its objects on Linux
+EXTRAS = {"scikit-learn": "examples", "lightning": "lightning"}
+_WAIT_S = 10.0
+
+
+def look(reports: Path, clock: Clock) -> Machine:
+    """Look at the machine, and at the folder that runs would be kept in."""
+    there = _nearest(reports)
+    disk = shutil.disk_usage(there)
+    return Machine(
+        system=platform.system(),
+        python=(sys.version_info.major, sys.version_info.minor),
+        ray=_version("ray"),
+        torch=_version("torch"),
+        extras={extra: _version(package) for package, extra in EXTRAS.items()},
+        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
+        memory_free=psutil.virtual_memory().available / GIB,
+        shm_free=shutil.disk_usage(SHM).free / GIB if SHM.is_dir() else None,
+        disk_free=disk.free / GIB,
+        disk_used=disk.used / disk.total if disk.total else 1.0,
+        can_write=_can_write(there),
+        can_listen=_can_listen(),
+        can_signal=_can_signal(),
+        clock_back_ns=_clock_back_ns(clock),
+    )
+
+
+def _nearest(path: Path) -> Path:
+    """Give the nearest folder that is there already: nothing is made for a look."""
+    path = path.resolve()
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _can_write(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x")
+    except OSError:
+        return False
+    return True
+
+
+def _can_listen() -> bool:
+    """Say whether two ports of this host can be listened on and reached, as Ray and gloo must."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            with socket.create_connection(server.getsockname(), timeout=_WAIT_S):
+                pass
+            with socket.create_server(("127.0.0.1", 0)):
+                pass
+    except OSError:
+        return False
+    return True
+
+
+def _can_signal() -> bool:
+    """Say whether a child of ours can be stopped and killed."""
+    child = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        os.kill(child.pid, signal.SIGSTOP)
+        os.kill(child.pid, signal.SIGKILL)
+        return child.wait(timeout=_WAIT_S) == -signal.SIGKILL
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    finally:
+        if child.poll() is None:
+            child.kill()
+        if child.stdin:
+            child.stdin.close()
+        child.wait()
+
+
+def _clock_back_ns(clock: Clock) -> int:
+    """Give by how much the clock that histories are ordered by ever went back in many readings."""
+    times = [clock.now_ns() for _ in range(10_000)]
+    return max(0, *(before - after for before, after in pairwise(times)))

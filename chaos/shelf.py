@@ -1,0 +1,184 @@
+"""What lies under `reports/`: runs, suites and audits, found and read back. Nothing is executed."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pydantic import ValidationError
+
+from chaos.check.judge import judge
+from chaos.errors import HistoryError
+from chaos.harness import recorded, shown
+from chaos.model.summary import SUITE, SUMMARY, RunSummary, SuiteSummary
+from chaos.model.verdict import Verdict
+from chaos.report.outcome import FinishedRun, SuiteRow, row_of
+from chaos.report.summary import summary_of
+from chaos.run.directory import RunDirectory
+
+Kind: TypeAlias = Literal["run", "suite", "audit"]
+AUDIT, PAGES = "audit.json", {"run": "report.html", "suite": "report.html", "audit": "card.html"}
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing on the shelf; `stamp` is when it began (UTC, as in folder names)."""
+
+    kind: Kind
+    path: Path
+    stamp: str
+
+    @property
+    def page(self) -> Path:
+        """Where its page lies."""
+        return self.path / PAGES[self.kind]
+
+
+def kind_of(path: Path) -> Kind | None:
+    """Say what a folder is, None where it is none of chaos's."""
+    if (path / AUDIT).is_file():
+        return "audit"
+    if (path / SUITE).is_file() or (
+        path.parent.name == "suites" and (path / "report.html").exists()
+    ):
+        return "suite"
+    return "run" if (path / "plan.json").is_file() else None
+
+
+def items(reports: Path) -> list[Item]:
+    """Give everything on the shelf, newest first."""
+    folders = [path for path in reports.glob("*/*") if path.is_dir() and not _is_hidden(path)]
+    found = [Item(kind, path, _stamp(path)) for path in folders if (kind := kind_of(path))]
+    return sorted(found, key=lambda item: (item.stamp, item.path.name), reverse=True)
+
+
+def item_at(path: Path) -> Item:
+    """Give what lies at a path, a file within it or the folder itself; or raise `HistoryError`."""
+    folder = path if path.is_dir() else path.parent
+    kind = kind_of(folder) if folder.is_dir() else None
+    if kind is None:
+        raise HistoryError(
+            "there is no run, suite or audit",
+            "`chaos report` lists what there is; give one of its folders.",
+            place=str(path),
+        )
+    return Item(kind, folder.resolve(), _stamp(folder))
+
+
+def came_to(item: Item) -> str:
+    """Say in a word or two what it came to, without reading a history."""
+    if item.kind == "run":
+        return _verdict_word(item.path)
+    try:
+        if item.kind == "suite":
+            runs = read_suite(item.path).runs
+            stood = sum(run.standing == "expected" for run in runs)
+            return f"{stood} of {len(runs)} as expected"
+        card = json.loads((item.path / AUDIT).read_bytes())
+        stood = sum(run["validity"] == "valid" for run in card["runs"])
+        return f"survives {stood} of {len(card['runs'])}"
+    except (HistoryError, OSError, ValueError, KeyError, TypeError):
+        return "-"
+
+
+def _verdict_word(path: Path) -> str:
+    try:
+        verdict = json.loads((path / "verdict.json").read_bytes())
+        expected = ", expected" if verdict["as_expected"] else ""
+        return f"{verdict['validity']}{'' if verdict['validity'] == 'valid' else expected}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "-"
+
+
+def read_run(path: Path) -> FinishedRun:
+    """Give an old run with the verdict that it was given; judged now where it has none."""
+    directory = RunDirectory(path.resolve())
+    plan, history = directory.load_plan(), recorded(directory)
+    baseline = directory.load_baseline()
+    try:
+        verdict = Verdict.model_validate_json((directory.path / "verdict.json").read_bytes())
+    except (OSError, ValidationError):
+        verdict = judge(plan, history, baseline)
+    seconds = (history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0
+    written = _written(directory.path)
+    return FinishedRun(
+        plan=plan,
+        env=directory.load_env(),
+        history=history,
+        baseline=baseline,
+        verdict=verdict,
+        directory=shown(directory.path),
+        duration_s=seconds if written is None else written.duration_s,
+    )
+
+
+def read_suite(path: Path) -> SuiteSummary:
+    """Give a suite in figures, or raise `HistoryError`."""
+    file = path / SUITE
+    try:
+        return SuiteSummary.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise HistoryError(
+            f"cannot read the suite: {error.strerror}",
+            "It is of an older chaos, which kept only its page.",
+            place=str(file),
+        ) from error
+    except ValidationError as error:
+        raise HistoryError("not a suite of this version", place=str(file)) from error
+
+
+def summary_at(path: Path) -> RunSummary:
+    """Give a run in figures: as it wrote them down, else from its history."""
+    return _written(path) or summary_of(row_of(read_run(path)))
+
+
+def runs_at(path: Path) -> Sequence[RunSummary]:
+    """Give the runs that a path stands for, in figures.
+
+    A run is itself, a suite its rows, and a folder of runs (`reports/<scenario>`)
+    all of them: repeats of one scenario.
+    """
+    kind = kind_of(path)
+    if kind == "suite":
+        return read_suite(path).runs
+    if kind == "run":
+        return [summary_at(path)]
+    found = sorted(p for p in path.glob("*") if kind_of(p) == "run") if path.is_dir() else []
+    if not found:
+        item_at(path)  # says what is wrong
+        raise HistoryError(
+            "an audit cannot be compared",
+            "Give runs, suites, or a folder of runs such as reports/<scenario>.",
+            place=str(path),
+        )
+    return [summary_at(folder) for folder in found]
+
+
+def rows_of(path: Path) -> Iterator[SuiteRow]:
+    """Give a suite's rows as they were, read back from the folders of its runs."""
+    for run in read_suite(path).runs:
+        folder = None if run.directory is None else (path / run.directory)
+        if folder is not None and folder.is_dir():
+            yield row_of(read_run(folder))
+        else:
+            why = run.error or f"{run.headline} (the run's folder is gone)"
+            yield SuiteRow(run.scenario, run.file, None, None, why, run.duration_s)
+
+
+def _written(path: Path) -> RunSummary | None:
+    """Give the figures that a run wrote down, None where it did not, or another version did."""
+    try:
+        return RunSummary.model_validate_json((path / SUMMARY).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _is_hidden(path: Path) -> bool:
+    return path.parent.name.startswith(".")
+
+
+def _stamp(path: Path) -> str:
+    """Give when something began, by its folder's name: the part that looks like a date."""
+    parts = (part for part in path.name.split("-") if len(part) == 15 and part[8] == "T")  # noqa: PLR2004 - 20261121T014500
+    return next(parts, "")

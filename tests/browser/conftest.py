@@ -1,0 +1,59 @@
+"""One browser for all tests of a session, and the pages that it is shown."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos.model.summary import RunSummary, SuiteSummary
+from chaos.report.html import render_run, render_suite, render_trend
+from chaos.report.outcome import not_run, row_of
+from chaos.report.summary import summary_of
+from tests.browser.chromium import Browser, Page, browser, find_browser
+from tests.report.conftest import clean_history, run_of, struck_history
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    path = find_browser()
+    if path is None:
+        pytest.skip("no Chromium on the PATH (Debian's package is `chromium`)")
+    with browser(path, tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Page:
+    tab = chromium.open()
+    tab.resize(1100, 900)
+    tab.prefer("light")
+    return tab
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Give every kind of page: `guilty` and `valid` of a run, `suite`, `trend`."""
+    folder = tmp_path_factory.mktemp("pages")
+    baseline = clean_history()
+    valid = run_of(struck_history(), baseline=baseline)
+    guilty = run_of(struck_history(defect=0.09), baseline=baseline)
+    rows = [row_of(valid), row_of(guilty), not_run(scenario="cannot be", file="f", error="why not")]
+    summaries = [summary_of(row) for row in rows]
+    texts = {
+        "valid": render_run(valid),
+        "guilty": render_run(guilty),
+        "suite": render_suite(rows, title="chaos", started="20261121T014500"),
+        "trend": render_trend([(f"s{n}", past(n, summaries)) for n in range(5)]),
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in texts}
+
+
+def past(number: int, runs: list[RunSummary]) -> SuiteSummary:
+    """Give a suite whose recovery was a little slower than the one's before."""
+    slower = [
+        run.model_copy(update={"recovery_s": run.recovery_s and run.recovery_s + number / 10})
+        for run in runs
+    ]
+    return SuiteSummary(started=f"20261121T0{number}4500", runs=tuple(slower))

@@ -1,0 +1,58 @@
+"""Makes the pictures of the documents: `make pictures`.
+
+A guilty job is struck on the embedded backend, and its pages are photographed;
+the comparison of its two runs is written as text.
+"""
+
+import base64
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.browser.chromium import Page, browser, find_browser
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+SCENARIO = "scenarios/guilty/optimizer_state_lost.chaos.yaml"
+WIDTH, HEIGHT = 1100, 1520
+PHONE = (390, 1520)
+
+
+def main() -> int:
+    """Make them, or say why not."""
+    path = find_browser()
+    if path is None:
+        sys.stderr.write("chaos: no Chromium on the PATH (Debian's package is `chromium`)\n")
+        return 1
+    with tempfile.TemporaryDirectory() as made, browser(path, Path(made) / "profile") as chromium:
+        reports = Path(made) / "reports"
+        for _ in range(2):
+            chaos("run", SCENARIO, "--backend", "fork", "--reports", str(reports), "--quiet")
+        chaos("trend", "--reports", str(reports))
+        run = min(reports.glob("optimizer_state_lost/*/report.html"))
+        page = chromium.open()
+        take(page, run, DOCS / "report.png", WIDTH, HEIGHT)
+        take(page, run, DOCS / "report-dark-phone.png", *PHONE, scheme="dark")
+        take(page, reports / "trend.html", DOCS / "trend.png", WIDTH, 1100)
+    return 0
+
+
+def chaos(*words: str) -> None:
+    """Run a command of chaos; a verdict of `invalid` is what this job is for."""
+    subprocess.run([sys.executable, "-m", "chaos", *words], cwd=ROOT, check=True)
+
+
+def take(page: Page, file: Path, to: Path, width: int, height: int, scheme: str = "light") -> None:
+    """Photograph the top of a page."""
+    page.resize(width, height)
+    page.prefer(scheme)
+    page.show(file)
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    shot = page.do("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+    to.write_bytes(base64.b64decode(shot["data"]))
+    sys.stdout.write(f"{to.relative_to(ROOT)}: {to.stat().st_size / 1000:.0f} kB\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""What a machine lacks is said with what it costs."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from chaos.model.machine import Machine
+from chaos.report.doctor import Sign, doctor_table, signs
+from chaos.run.clock import SystemClock
+from chaos.run.machine import look
+
+GOOD = Machine(
+    system="Linux",
+    python=(3, 11),
+    ray="2.60.0",
+    torch="2.13.0",
+    extras={"lightning": "2.5"},
+    cpus=4,
+    memory_free=8.0,
+    shm_free=4.0,
+    disk_free=50.0,
+    disk_used=0.4,
+    can_write=True,
+    can_listen=True,
+    can_signal=True,
+    clock_back_ns=0,
+)
+
+
+def amiss(machine: Machine) -> list[Sign]:
+    return [sign for sign in signs(machine) if sign.standing != "good"]
+
+
+def test_a_machine_that_has_everything_lacks_nothing() -> None:
+    assert amiss(GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("lack", "name", "standing"),
+    [
+        ({"system": "Darwin"}, "system", "bad"),
+        ({"python": (3, 13)}, "Python", "bad"),
+        ({"ray": None}, "Ray", "bad"),
+        ({"ray": "2.61.0"}, "Ray", "poor"),
+        ({"torch": None}, "torch", "bad"),
+        ({"extras": {"lightning": None}}, "[lightning]", "poor"),
+        ({"cpus": 1}, "processors", "poor"),
+        ({"memory_free": 1.0}, "memory", "poor"),
+        ({"shm_free": 0.06}, "shared memory", "poor"),
+        ({"shm_free": None}, "shared memory", "poor"),
+        ({"disk_used": 0.97}, "disk", "poor"),
+        ({"disk_free": 1.0}, "disk", "poor"),
+        ({"can_write": False}, "reports", "bad"),
+        ({"can_listen": False}, "ports", "bad"),
+        ({"can_signal": False}, "signals", "bad"),
+        ({"clock_back_ns": 5}, "clock", "bad"),
+    ],
+)
+def test_each_lack_is_named_with_what_it_costs(
+    lack: dict[str, Any], name: str, standing: str
+) -> None:
+    (sign,) = amiss(replace(GOOD, **lack))
+
+    assert (sign.name, sign.standing) == (name, standing)
+    assert sign.cost
+
+
+def test_the_table_fits_80_columns() -> None:
+    console = Console(width=80, file=None)
+    with console.capture() as captured:
+        console.print(doctor_table(signs(replace(GOOD, shm_free=None, can_listen=False))))
+
+    assert max(map(len, captured.get().splitlines())) <= 80
+
+
+def test_a_look_makes_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    found = look(tmp_path / "not" / "there", SystemClock())
+
+    assert list(tmp_path.iterdir()) == []
+    assert found.can_signal
+    assert found.can_listen
+    assert found.can_write
+    assert found.clock_back_ns == 0

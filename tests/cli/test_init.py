@@ -1,0 +1,85 @@
+"""`chaos init` writes what `chaos run` can read, and writes over nothing."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import cli
+from chaos.plan.make import make_plan
+from chaos.scenario_file.load import load_scenario
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "my train.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def code_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
+    monkeypatch.setattr(sys, "argv", ["chaos", "init", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+def test_a_first_scenario_loads_and_makes_a_plan(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [
+        "my train.py",
+        "--workers",
+        "3",
+        "--",
+        "--epochs",
+        "4",
+        "--lr=0.1",
+        "--fast",
+        "--to",
+        "x",
+    ]
+
+    assert code_of(monkeypatch, *words) == 0
+    file = folder / "scenarios" / "my_train_worker_killed.chaos.yaml"
+    scenario = load_scenario(file)
+    plan = make_plan(scenario, file=file, seed=0, cwd=folder)
+
+    assert scenario.job.args == {"epochs": 4, "lr": 0.1, "fast": True, "to": "x"}
+    assert scenario.job.workers == 3
+    assert plan.job.script == str(folder / "my train.py")
+    assert [str(op.at) for op in plan.ops] == ["epoch 1, step 1, rank 2"]
+
+
+def test_the_workflow_is_the_one_of_the_documents(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert code_of(monkeypatch, "my train.py") == 0
+
+    written = (folder / ".github" / "workflows" / "chaos.yml").read_text()
+    assert written == (ROOT / "docs" / "ci" / "github.yml").read_text()
+
+
+def test_nothing_is_written_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workflow = folder / ".github" / "workflows" / "chaos.yml"
+    workflow.parent.mkdir(parents=True)
+    workflow.write_text("mine")
+
+    assert code_of(monkeypatch, "my train.py") == 3
+    assert "it is there already" in capsys.readouterr().err
+    assert workflow.read_text() == "mine"
+    assert not (folder / "scenarios").exists()
+    assert code_of(monkeypatch, "my train.py", "--no-workflow") == 0
+
+
+@pytest.mark.parametrize("words", [["nope.py"], ["my train.py", "--", "alone"]])
+def test_what_it_cannot_write_down_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    assert code_of(monkeypatch, *words) == 3
+    assert not (folder / "scenarios").exists()

@@ -1,0 +1,83 @@
+"""`chaos list` and `chaos explain`."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import cli
+from chaos.report.catalogue import explained, names
+
+ROOT = Path(__file__).parents[2]
+
+
+def code_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "argv", ["chaos", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_fault_and_every_check_is_explained_at_length(name: str) -> None:
+    text = explained(name)
+
+    assert text is not None
+    assert len(text) > 100
+
+
+def test_a_fault_is_explained_with_its_settings_and_how_it_is_written() -> None:
+    text = explained("preempt_node") or ""
+
+    assert "notice_s: needed; seconds between the notice and the deadline" in text
+    assert "    preempt_node: {notice_s: …}" in text
+
+
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of(monkeypatch, "explain", "lost_work") == 3
+    assert "Did you mean lost-work?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("topic", "told"),
+    [
+        ("faults", "kill_worker"),
+        ("checks", "lost-work"),
+        ("places", "moment:"),
+        ("scenarios", "a node is lost without a word"),
+        ("jobs", "digits_ddp.py"),
+    ],
+)
+def test_lists_fit_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], topic: str, told: str
+) -> None:
+    monkeypatch.chdir(ROOT)
+
+    assert code_of(monkeypatch, "list", topic) == 0
+    said = capsys.readouterr().out
+    assert told in " ".join(said.split()) or told in said
+    assert max(map(len, said.splitlines())) <= 80
+
+
+def test_a_scenario_that_cannot_be_read_is_listed_as_such(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "x.chaos.yaml").write_text("nonsense: 1\n")
+    monkeypatch.chdir(tmp_path)
+
+    assert code_of(monkeypatch, "list", "scenarios", "--in", ".") == 0
+    assert "cannot be read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_can_complete(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shell: str
+) -> None:
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "true")
+
+    assert code_of(monkeypatch, "--show-completion", shell) == 0
+    assert "_CHAOS_COMPLETE" in capsys.readouterr().out

@@ -1,0 +1,96 @@
+"""What `chaos run` says, and to whom: people, machines, GitHub, nobody."""
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos import cli
+from chaos.report.outcome import not_run
+from chaos.run.index import SuiteIndex
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Give `chaos run` on a scenario that could not be run, without a backend."""
+    file = tmp_path / "x.chaos.yaml"
+    file.write_text("# first\nscenario: killed\njob: {script: x.py, workers: 1}\n")
+    row = not_run(scenario="killed", file=str(file), error="no cluster")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "open_backend", lambda *_: nullcontext())
+    monkeypatch.setattr(cli, "_rows", lambda *_, **__: iter([row]))
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def call(*words: str) -> Any:
+        monkeypatch.setattr(sys, "argv", ["chaos", "run", str(file), *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code
+
+    return call
+
+
+def test_people_get_a_table_and_where_the_report_is(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run() == 3
+    said = capsys.readouterr().out
+
+    assert "! could not run" in said
+    assert "report: reports/suites/" in said
+    assert "::error" not in said
+
+
+def test_machines_get_json_alone_on_stdout(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--json") == 3
+    said = capsys.readouterr()
+
+    assert json.loads(said.out)["runs"][0]["standing"] == "not_run"
+    assert "could not run" in said.err
+
+
+def test_quiet_says_nothing_and_still_writes_everything_down(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--quiet") == 3
+    said = capsys.readouterr()
+
+    assert (said.out, said.err) == ("", "")
+    assert [past.suite.runs[0].scenario for past in SuiteIndex(Path("reports")).newest(9)] == [
+        "killed"
+    ]
+
+
+def test_github_gets_a_summary_and_an_annotation_at_the_scenarios_line(
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+
+    assert run() == 3
+
+    wanted = "::error file=x.chaos.yaml,line=2,title=could not run%3A killed::no cluster"
+    assert wanted in capsys.readouterr().out.splitlines()
+    assert (tmp_path / "summary.md").read_text().startswith("# chaos: 0 of 1 scenario as expected")
+
+
+def test_a_history_that_cannot_be_written_takes_no_verdict_away(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "reports" / "history.sqlite").mkdir(parents=True)
+
+    assert run() == 3
+    said = capsys.readouterr().out
+    assert "not in the history of suites" in said
+    assert "could not run" in said

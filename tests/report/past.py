@@ -1,0 +1,29 @@
+"""Runs of the past in one line: what a summary tells of a scenario."""
+
+from typing import Any
+
+from chaos.model.scenario import Validity
+from chaos.model.summary import RunSummary, SuiteSummary
+
+
+def past_run(scenario: str = "killed", standing: Any = "expected", **figures: Any) -> RunSummary:
+    judged: dict[str, Validity] = {
+        "expected": "valid",
+        "unexpected": "invalid",
+        "undecided": "unknown",
+    }
+    goodput = figures.pop("goodput", None)
+    phases = {} if goodput is None else {"productive": goodput, "other": 1 - goodput}
+    return RunSummary(
+        scenario=scenario,
+        file=f"/jobs/{scenario}.chaos.yaml",
+        validity=judged.get(standing),
+        standing=standing,
+        headline=f"about {scenario}",
+        phases_s=phases,
+        **figures,
+    )
+
+
+def past_suite(*runs: RunSummary, started: str = "20261121T014500") -> SuiteSummary:
+    return SuiteSummary(started=started, runs=runs)

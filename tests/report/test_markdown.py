@@ -1,0 +1,175 @@
+"""Markdown that GitHub shows, and commands that it takes."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chaos.report.github import SHOWN, Place, annotations
+from chaos.report.goodput import goodput
+from chaos.report.markdown import (
+    LIMIT_BYTES,
+    fitted,
+    plain,
+    run_in_markdown,
+    suite_in_markdown,
+)
+from chaos.report.outcome import FinishedRun, not_run, row_of
+from chaos.run.ci import STEP_LIMIT_BYTES, add_to_step_summary, on_github, place_of_scenario
+
+
+def tables(text: str) -> list[list[str]]:
+    found: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if line.startswith("|"):
+            found[-1].append(line)
+        elif found[-1]:
+            found.append([])
+    return [table for table in found if table]
+
+
+def test_a_run_says_first_what_it_came_to_and_then_why(guilty_run: FinishedRun) -> None:
+    text = run_in_markdown(guilty_run)
+    at = [
+        text.index(part)
+        for part in (
+            "# ❌ invalid",
+            "loss differs",
+            "## What was done to the job",
+            "## invalid: trajectory",
+            "## Goodput",
+            "chaos replay",
+        )
+    ]
+
+    assert at == sorted(at)
+    assert "pid 201 of rank 1 is gone" in text
+    assert "(events 143)" in text
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(guilty_run: FinishedRun) -> None:
+    evil = guilty_run.plan.model_copy(update={"scenario": "a | b\n# c <img src=x> `d` [e](f)"})
+    run = replace(guilty_run, plan=evil)
+    for text in (run_in_markdown(run), suite_in_markdown([row_of(run)])):
+        for table in tables(text):
+            cells = {line.replace(r"\|", "").count("|") for line in table}
+            assert len(cells) == 1
+        assert "<img" not in text.replace(r"\<", "")
+        assert "\n# c" not in text
+
+
+def test_unknown_is_no_green_sign(unknown_run: FinishedRun) -> None:
+    assert run_in_markdown(unknown_run).startswith("# ❔ unknown")
+    assert "✅" not in run_in_markdown(unknown_run)
+
+
+def test_the_phases_of_a_run_stand_beside_the_baselines(valid_run: FinishedRun) -> None:
+    found = goodput(valid_run.trial)
+    assert found is not None
+    rows = {row.phase: row for row in found.rows}
+
+    assert found.sentence.startswith("42% of 13.27 s was productive (the baseline: 59%)")
+    assert rows["detect"].baseline == "0.00 s"
+    assert rows["replay"].by_attempt == ("0.33 s", "0.00 s")
+    assert found.chart.keys
+    assert "this run: productive" in found.chart.label
+
+
+def test_a_run_that_recorded_nothing_has_no_goodput(valid_run: FinishedRun) -> None:
+    nothing = replace(valid_run, history=type(valid_run.history)([]), baseline=None)
+
+    assert goodput(nothing.trial) is None
+    assert "## Goodput" not in run_in_markdown(nothing)
+
+
+def test_a_suite_names_what_is_amiss(valid_run: FinishedRun, guilty_run: FinishedRun) -> None:
+    text = suite_in_markdown(
+        [row_of(valid_run), row_of(guilty_run), not_run(scenario="s", file="f", error="bad | file")]
+    )
+
+    assert text.startswith("# chaos: 1 of 3 scenarios as expected")
+    assert "42%" in text
+    assert "bad \\| file" in text
+    assert text.count("### ❌") == 2
+
+
+def test_what_is_too_long_is_cut_at_a_line_and_says_so() -> None:
+    text = "\n".join(f"line {number} é" for number in range(1000))
+    short = fitted(text, limit=500)
+
+    assert len(short.encode()) <= 500
+    assert short.endswith("(cut here: the rest is in the report)\n")
+    assert short.splitlines()[10] == "line 10 é"
+    assert fitted(text, limit=LIMIT_BYTES) == text
+
+
+def test_a_large_suite_stays_below_githubs_limit(guilty_run: FinishedRun) -> None:
+    assert len(suite_in_markdown([row_of(guilty_run)] * 5000).encode()) < STEP_LIMIT_BYTES
+
+
+def test_plain_words_stay_as_they_are() -> None:
+    assert plain("a worker is killed\n at 5.2 s") == "a worker is killed at 5.2 s"
+
+
+def test_one_annotation_per_failed_scenario_at_its_line(
+    valid_run: FinishedRun, guilty_run: FinishedRun
+) -> None:
+    rows = [row_of(valid_run), row_of(guilty_run), not_run(scenario="a: b", file="g", error="1\n2")]
+    places = [Place("v.yaml", 1), Place("s/g,1.yaml", 3), Place("n.yaml", 2)]
+    guilty, broken = annotations(rows, places)
+
+    assert guilty.startswith("::error file=s/g%2C1.yaml,line=3,title=invalid%3A worker killed")
+    assert "10 %25" in guilty
+    assert "%0Achaos replay reports/" in guilty
+    assert broken == "::error file=n.yaml,line=2,title=could not run%3A a%3A b::1%0A2"
+
+
+def test_what_github_would_not_show_is_counted(guilty_run: FinishedRun) -> None:
+    rows, places = [row_of(guilty_run)] * 30, [Place("f", 1)] * 30
+    said = list(annotations(rows, places))
+
+    assert len(said) == SHOWN
+    assert "title=21 more scenarios" in said[-1]
+    assert len(list(annotations(rows[:SHOWN], places[:SHOWN]))) == SHOWN
+
+
+def test_a_step_summary_is_appended_to_and_never_grown_beyond_its_limit(tmp_path: Path) -> None:
+    file = tmp_path / "summary.md"
+    environ = {"GITHUB_STEP_SUMMARY": str(file)}
+
+    assert add_to_step_summary(environ, "one")
+    assert add_to_step_summary(environ, "two")
+    assert not add_to_step_summary(environ, "x" * STEP_LIMIT_BYTES)
+    assert file.read_text() == "one\ntwo\n"
+    assert not add_to_step_summary({}, "three")
+    assert not add_to_step_summary({"GITHUB_STEP_SUMMARY": str(tmp_path)}, "four")
+
+
+def test_github_is_known_by_its_own_word() -> None:
+    assert on_github({"GITHUB_ACTIONS": "true"})
+    assert not on_github({"GITHUB_ACTIONS": "false"})
+    assert not on_github({})
+
+
+def test_a_scenario_is_found_from_the_repositorys_root(tmp_path: Path) -> None:
+    file = tmp_path / "scenarios" / "a.chaos.yaml"
+    file.parent.mkdir()
+    file.write_text("# a comment\n\nscenario: killed\njob: {}\n")
+
+    assert place_of_scenario(file, {"GITHUB_WORKSPACE": str(tmp_path)}) == (
+        "scenarios/a.chaos.yaml",
+        3,
+    )
+    assert place_of_scenario(tmp_path / "gone.yaml", {"GITHUB_WORKSPACE": "/elsewhere"}) == (
+        str(tmp_path / "gone.yaml"),
+        1,
+    )
+
+
+@pytest.mark.parametrize("module", ["chaos.compare.comparison", "chaos.report.markdown"])
+def test_reading_old_runs_starts_neither_ray_nor_torch(module: str) -> None:
+    code = f"import sys, {module}; sys.exit(bool({{'ray', 'torch'}} & set(sys.modules)))"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
