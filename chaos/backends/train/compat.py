@@ -51,6 +51,14 @@ def own_node_id() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
+def own_accelerators() -> tuple[str, ...]:
+    """Name what Ray gave this worker beside CPUs, such as `GPU 0`."""
+    import ray
+
+    given: dict[str, list[str]] = ray.get_runtime_context().get_accelerator_ids()
+    return tuple(f"{kind} {number}" for kind, ids in sorted(given.items()) for number in ids)
+
+
 def handed_checkpoint() -> str | None:
     """Give the name of the checkpoint directory that this worker was started with."""
     return checkpoint_name(train_context().checkpoint)

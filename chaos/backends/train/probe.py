@@ -95,6 +95,7 @@ class Probe:
                 node_id=node_id,
                 checkpoint=checkpoint,
                 epoch=epoch,
+                accelerators=compat.own_accelerators(),
             )
         )
         _answer_with_stacks(directory, f"rank-{rank}-{pid}")
@@ -112,13 +113,14 @@ class Probe:
             was_handed_none=was_handed_none,
             strikes_in_save=self._strike_in_save if strikes else None,
         )
-        StepHook(
+        self._steps = StepHook(
             self.step_done,
             self.losses_resolved,
             self.failed,
             step_begins=self._watchers.step_begins,
             given=self._watchers.given,
-        ).install()
+        )
+        self._steps.install()
 
     def checkpoint_read(self, checkpoint: str | None) -> None:
         """Record that the train function asked for its checkpoint."""
@@ -202,7 +204,8 @@ class Probe:
             self._look(partial(self._arrive, index))
 
     def train_fn_begins(self) -> None:
-        """Stop where an op waits for this attempt to begin."""
+        """Watch a job that boosts trees; stop where an op waits for this attempt to begin."""
+        self._look(self._steps.install_rounds)
         for index in self._armed_starts:
             self._look(partial(self._arrive, index))
 
