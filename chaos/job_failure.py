@@ -9,7 +9,11 @@ from chaos.report.outcome import FinishedRun
 
 
 def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
-    """Give the error to raise, at the line of the scenario that names the job."""
+    """Give the error to raise, at the line of the scenario that names the job.
+
+    A script that failed before its `fit()` on the embedded backend had no driver yet.
+    """
+    log = log if log.exists() else log.with_name("zygote.log")
     source = plan.job.source
     problem = f"the job {Path(source).name} fails without any fault: {_reason(run)}"
     return JobError(problem, f"Its output is in {log}", place=_place(plan))

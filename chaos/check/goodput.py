@@ -39,7 +39,8 @@ MEANINGS: Mapping[Phase, str] = {
     "schedule": "from SCHEDULING until the worker group is up: room, placement, processes",
     "start": "from there until the train functions run; without a checkpoint, to the first step",
     "restore": "from there until the first step is finished, with a checkpoint to go on from",
-    "other": "the script before the first scheduling and after the last report; chaos held a rank",
+    "other": "the script before the first scheduling and after the last report; a rank was held "
+    "by chaos, or all stood still under a fault that spares them",
 }
 
 

@@ -104,7 +104,7 @@ def _elsewhere(at: AtRecovery | AtStart | AtState | AtTime) -> str:
         case AtRecovery():
             return "as it began to recover"
         case AtStart():
-            return f"as attempt {at.starting} began"
+            return f"as attempt {at.starting} {'was launched' if at.at_launch else 'began'}"
         case AtState():
             return f"as Ray's controller came to {at.state}"
         case AtTime():

@@ -16,6 +16,8 @@ _VERBS = {
 _FIXES = {
     "model": "`model.load_state_dict` was not called, matched no name (`strict=False`, a `module.` "
     "prefix), or came before the model was built anew",
+    "model.trees": "the checkpoint's booster was not given to the training as `xgb_model` "
+    "(LightGBM: `init_model`)",
     "optimizer": "`optimizer.load_state_dict` was not called, or came before the optimizer was "
     "given its parameters",
     "optimizer settings": "the optimizer's settings were set anew after its state was loaded, or "
@@ -37,7 +39,7 @@ def sentence(rows: Sequence[Row]) -> str:
     where = f"the resume at epoch {row.epoch}" + (f", step {row.step}" if row.step else "")
     who = ranks([of.rank for of in rows])
     verb = _VERBS[row.standing]
-    fix = _FIXES.get(row.group, _FIXES["declared"])
+    fix = _FIXES.get(row.component, _FIXES.get(row.group, _FIXES["declared"]))
     return f"{who}: {row.component} {verb} after {where}: {values(row)}; {fix}"
 
 
@@ -53,6 +55,8 @@ def value(part: Component | None, group: str) -> str:
     """Give a component's size as a person reads it; nothing where it has none."""
     if part is None or holds_nothing(part):
         return "empty" if part is not None else "missing"
+    if part.name == "model.trees":
+        return f"{part.count} rounds"
     if part.size is None:
         return ""
     size = part.size if isinstance(part.size, str) else f"{part.size:.4g}"

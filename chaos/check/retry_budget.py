@@ -10,6 +10,7 @@ from chaos.plan.make import NODE_FAULTS
 
 NAME = "retry-budget"
 START_TIMEOUT = "WorkerGroupStartupTimeoutError"
+START_FAILED = "WorkerGroupStartupFailedError"
 
 _SETTINGS = {"failures": "max_failures", "preemptions": "max_preemption_failures"}
 
@@ -72,7 +73,8 @@ class _Charges:
     def by_itself(self) -> Iterator[Anomaly]:
         """Give what Ray's controller failed in without anybody's doing."""
         for number, event in self.to("controller"):
-            if not self.trial.error_was_expected and not self._waits_for_room(event):
+            due = self._waits_for_room(event) or self._was_struck_in_its_start(event)
+            if not self.trial.error_was_expected and not due:
                 message = f"Ray's controller itself failed in attempt {event.attempt}"
                 yield Anomaly(message=f"{message}: {event.error}", events=(number,))
 
@@ -88,6 +90,15 @@ class _Charges:
             for strike in hits
         )
         return lost_nodes and event.decision == "RETRY" and START_TIMEOUT in event.error
+
+    def _was_struck_in_its_start(self, event: FailureDecided) -> bool:
+        """Say whether a fault took a worker while its group was still being started.
+
+        To Ray 2.60 a group that cannot be started is a failure of its
+        controller's, which costs none of the two budgets.
+        """
+        was_hit = event.attempt in self.trial.hits
+        return was_hit and event.decision == "RETRY" and START_FAILED in event.error
 
     def misplaced(self) -> Iterator[Anomaly]:
         """Give what was charged to the wrong one of the two budgets."""

@@ -100,10 +100,16 @@ class AtStart(Unplaced):
     """As the train function begins in one attempt, before its first step; the first is 0."""
 
     starting: NonNegativeInt = Field(description="the attempt, from 0")
+    at_launch: bool = Field(
+        default=False,
+        description="a moment earlier: while Ray's controller waits for the worker to start the "
+        "train function's thread",
+    )
     rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
 
     def __str__(self) -> str:
-        return f"the start of attempt {self.starting}, rank {self.rank}"
+        what = "launch" if self.at_launch else "start"
+        return f"the {what} of attempt {self.starting}, rank {self.rank}"
 
 
 class AtState(Unplaced):

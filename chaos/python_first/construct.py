@@ -37,6 +37,7 @@ PLACE: dict[str, Any] = {
     "attempt": int | None,
     "recovering_from": int | None,
     "starting": int | None,
+    "at_launch": bool | None,
     "state": State | None,
     "visit": int | None,
     "seconds": float | None,
@@ -136,7 +137,7 @@ def _place(fault: str, given: Mapping[str, Any]) -> dict[str, Any]:
             f"{fault}() needs one place: epoch and step, epoch and moment, recovering_from, "
             f"starting, state, seconds, or at{given_both}"
         )
-    beside = ("epoch", *named, "attempt", "visit", "rank")
+    beside = ("epoch", *named, "attempt", "at_launch", "visit", "rank")
     return {name: given[name] for name in beside if name in given}
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.model.event import FitCalled
+from chaos.model.event import FitCalled, WorkerStarted
+from chaos.model.history import History
 from chaos.report.outcome import FinishedRun
 
 
@@ -66,7 +67,18 @@ def _in_force(run: FinishedRun) -> Iterator[Setting]:
             yield Setting(row.name, row.value, replaced.pop(row.name, None))
         for name, before in replaced.items():
             yield Setting(name, "set by the scenario", before)
+        if devices := devices_of(run.history):
+            yield Setting("devices", devices)
         return  # a script that calls fit() twice is told of by its history
+
+
+def devices_of(history: History) -> str:
+    """Say on which device the ranks of the first attempt ran; empty where none started."""
+    first = {e.rank: e.accelerators for _, e in history.of(WorkerStarted) if e.attempt == 0}
+    named = {rank: ", ".join(given) or "CPU" for rank, given in sorted(first.items())}
+    if len(set(named.values())) == 1:
+        return named.popitem()[1]
+    return "; ".join(f"rank {rank}: {device}" for rank, device in named.items())
 
 
 def _flat(values: Mapping[str, Any], head: str = "") -> Iterator[Setting]:

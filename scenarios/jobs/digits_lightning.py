@@ -16,6 +16,7 @@ from ray.train.lightning import (
 from ray.train.torch import TorchTrainer
 from sklearn.datasets import load_digits
 from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, TensorDataset
 
 
@@ -35,6 +36,40 @@ class DigitsClassifier(pl.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=self.lr)
 
 
+class WeightAverage(pl.Callback):
+    """Keeps a moving average of the weights, and logs how well it names the images."""
+
+    def __init__(self, images, labels):
+        self.images, self.labels = images, labels
+
+    def setup(self, trainer, pl_module, stage):
+        self.average = AveragedModel(pl_module.net, multi_avg_fn=get_ema_multi_avg_fn(0.95))
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.average.update_parameters(pl_module.net)
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        with torch.no_grad():
+            loss = nn.functional.cross_entropy(self.average(self.images), self.labels)
+        pl_module.log("average_loss", loss, sync_dist=True)
+
+    def state_dict(self):
+        return self.average.state_dict()
+
+    def load_state_dict(self, state):
+        self.average.load_state_dict(state)
+
+
+class ForgetfulWeightAverage(WeightAverage):
+    """The same, by somebody who did not know that a callback saves its own state."""
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
 def train_loop(config):
     pl.seed_everything(config["seed"])
     digits = load_digits()
@@ -42,13 +77,14 @@ def train_loop(config):
     labels = torch.tensor(digits.target, dtype=torch.int64)
     loader = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)
 
+    average = ForgetfulWeightAverage if config["forget_average"] else WeightAverage
     trainer = pl.Trainer(
         max_epochs=config["epochs"],
         accelerator="cpu",
         devices="auto",
         strategy=RayDDPStrategy(),
         plugins=[RayLightningEnvironment()],
-        callbacks=[RayTrainReportCallback()],
+        callbacks=[average(images, labels), RayTrainReportCallback()],
         enable_checkpointing=False,
         enable_progress_bar=False,
         logger=False,
@@ -69,6 +105,9 @@ def main():
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--lr", type=float, default=0.003)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--forget-average", action="store_true", help="do not save the moving average"
+    )
     args = parser.parse_args()
 
     trainer = TorchTrainer(

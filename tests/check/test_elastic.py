@@ -107,10 +107,11 @@ def test_a_fault_before_anything_was_saved_leaves_nothing_to_compare_and_says_so
     [
         ("kill_node", "ControllerError: WorkerGroupStartupTimeoutError", "valid"),
         ("kill_worker", "ControllerError: WorkerGroupStartupTimeoutError", "invalid"),
+        ("kill_worker", "ControllerError: WorkerGroupStartupFailedError", "valid"),
         ("kill_node", "ControllerError: ValueError", "invalid"),
     ],
 )
-def test_waiting_for_room_after_a_lost_node_is_no_failure_of_the_controller(
+def test_a_start_that_a_fault_spoilt_is_no_failure_of_the_controller(
     kind: Literal["kill_node", "kill_worker"], error: str, validity: str
 ) -> None:
     story = Story(strikes=(Strike(epoch=2, step=3, rank=1, kind=kind),))

@@ -27,6 +27,14 @@ def test_waiting_too_long_is_rays_own_error() -> None:
         core.get(core.Ref(Future()), timeout=0.01)
 
 
+def test_of_several_none_is_waited_for_once_one_has_failed() -> None:
+    failed: Future[object] = Future()
+    failed.set_exception(OSError("gone"))
+
+    with pytest.raises(OSError, match="gone"):
+        core.get([core.Ref(Future()), core.Ref(failed)])
+
+
 def test_wait_tells_what_is_there_from_what_is_not() -> None:
     there, not_yet = core.put(1), core.Ref(Future())
 

@@ -14,7 +14,7 @@ from chaos.report.excerpt import EVENTS_PER_ANOMALY, Gap, Line, excerpt, lines_o
 from chaos.report.life import lives
 from chaos.report.outcome import FinishedRun, in_words, not_run, row_of, versions
 from chaos.report.page import op_rows, restart_rows
-from chaos.report.settings import settings
+from chaos.report.settings import devices_of, settings
 from chaos.report.swimlane import LANES, swimlane
 from chaos.report.timeline import timeline
 from chaos.report.track import track
@@ -236,6 +236,35 @@ def test_an_excerpt_of_many_anomalies_stays_readable(guilty_run: FinishedRun) ->
     everything = Anomaly(message="all", events=tuple(range(-5, 10_000)))
 
     assert len(lines_of(guilty_run.history, everything.events)) <= EVENTS_PER_ANOMALY
+
+
+def started(rank: int, *accelerators: str) -> Entry:
+    event = WorkerStarted(
+        attempt=0,
+        rank=rank,
+        world_size=2,
+        pid=1,
+        node_id="n",
+        checkpoint=None,
+        epoch=0,
+        accelerators=accelerators,
+    )
+    return Entry(time_ns=rank, source=f"worker-{rank}", seq=0, what=event)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ((), ""),
+        ((started(0), started(1)), "CPU"),
+        ((started(0, "GPU 0"), started(1, "GPU 1")), "rank 0: GPU 0; rank 1: GPU 1"),
+        ((started(0, "GPU 0"), started(1)), "rank 0: GPU 0; rank 1: CPU"),
+    ],
+)
+def test_the_settings_say_which_device_each_rank_ran_on(
+    entries: tuple[Entry, ...], said: str
+) -> None:
+    assert devices_of(History(entries)) == said
 
 
 def test_settings_say_what_was_replaced(valid_run: FinishedRun) -> None:

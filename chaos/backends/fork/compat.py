@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import ray
+import ray.exceptions
 
 from chaos.backends.fork import core
 from chaos.backends.train.address import CALLBACK
@@ -33,6 +35,18 @@ class NeedsClusterError(UsageError):
         )
 
 
+def named(error: BaseException) -> BaseException:
+    """Give an error that says what of Ray the job uses, where Ray complains that it is not there.
+
+    Ray Data, for one, asks Ray's core before it comes to a part that is replaced here.
+    """
+    if not isinstance(error, ray.exceptions.RaySystemError) or "not been started" not in str(error):
+        return error
+    modules = (f.f_globals.get("__name__", "") for f, _ in traceback.walk_tb(error.__traceback__))
+    module = next((name for name in modules if name.startswith("ray.")), "ray")
+    return NeedsClusterError("Ray Data" if module.startswith("ray.data") else f"`{module}`")
+
+
 class Context:
     """As much of `ray.get_runtime_context()` as Ray Train reads."""
 
@@ -47,6 +61,10 @@ class Context:
     def get_worker_id(self) -> str:
         """Give this process a name."""
         return f"{os.getpid():056x}"
+
+    def get_actor_id(self) -> str:
+        """Give this process, which is an actor's, a name."""
+        return f"{os.getpid():032x}"
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
         """Give no accelerator: the embedded backend runs on the CPU."""

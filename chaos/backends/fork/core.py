@@ -13,7 +13,7 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_EXCEPTION, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures import wait as wait_for_futures
 from typing import Any
@@ -73,7 +73,11 @@ def _unpickled(pickled: bytes) -> Ref:
 
 
 def get(refs: Any, *, timeout: float | None = None) -> Any:  # noqa: ANN401 - as `ray.get`
-    """Wait for one reference or for a list of them."""
+    """Wait for one reference or for a list of them, and no longer than until one has failed.
+
+    So does `ray.get`: a rank that waits for one that is dead would be waited
+    for as long as its process group's own time-out.
+    """
     if isinstance(refs, Ref):
         try:
             return refs.future.result(timeout)
@@ -81,7 +85,14 @@ def get(refs: Any, *, timeout: float | None = None) -> Any:  # noqa: ANN401 - as
             if refs.future.done():
                 raise  # the call itself raised a TimeoutError
             raise GetTimeoutError(f"no answer within {timeout} s") from error
-    return [get(ref, timeout=timeout) for ref in refs]
+    refs = list(refs)
+    done, _ = wait_for_futures(
+        [ref.future for ref in refs], timeout=timeout, return_when=FIRST_EXCEPTION
+    )
+    for future in done:
+        if (failure := future.exception()) is not None:
+            raise failure
+    return [get(ref, timeout=0 if timeout is not None else None) for ref in refs]
 
 
 def wait(

@@ -149,7 +149,8 @@ def _tell(harness: Wire, fit: Fit, error: BaseException) -> None:
     # Printed first: a harness that is told of it may end this process.
     sys.excepthook(type(error), error, error.__traceback__)
     sys.stderr.flush()
-    name, message = type(error).__name__, str(error)[:2000]
+    known = compat.named(error)
+    name, message = type(known).__name__, str(known)[:2000]
     if fit.run is None:
         harness.send(Failed(name, message))
     elif error is not fit.raised:

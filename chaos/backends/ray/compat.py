@@ -16,7 +16,15 @@ import ray
 READ_IN = "2.60.0"
 TESTED = ((2, 60), (2, 61))
 CONTROLLER = "TrainController"
-RAYS_OWN_ACTORS = ("_AutoscalingCoordinatorActor",)
+# One of each per cluster, named and detached: Ray keeps it for the jobs to come.
+RAYS_OWN_ACTORS = (
+    "ActorLocationTracker",
+    "AutoscalingRequester",
+    "_AutoscalingCoordinatorActor",
+    "_StatsActor",
+    "_StatsSummaryActor",
+    "_UsageCollectionActor",
+)
 _JOB_DIGITS = 8
 
 

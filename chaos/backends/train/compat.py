@@ -51,6 +51,14 @@ def own_node_id() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
+def own_accelerators() -> tuple[str, ...]:
+    """Name what Ray gave this worker beside CPUs, such as `GPU 0`."""
+    import ray
+
+    given: dict[str, list[str]] = ray.get_runtime_context().get_accelerator_ids()
+    return tuple(f"{kind} {number}" for kind, ids in sorted(given.items()) for number in ids)
+
+
 def handed_checkpoint() -> str | None:
     """Give the name of the checkpoint directory that this worker was started with."""
     return checkpoint_name(train_context().checkpoint)
@@ -97,13 +105,21 @@ def on_upload(tell: Callable[[Path, str], None]) -> None:
 
 
 def around_train_fn(
-    begin: Callable[[], None], tell: Callable[[BaseException | None], None]
+    launch: Callable[[], None],
+    begin: Callable[[], None],
+    tell: Callable[[BaseException | None], None],
 ) -> None:
-    """Call `begin` before the train function, `tell` when it returns, or with what it raises."""
+    """Call `launch` while Ray's controller waits for the train function's thread to be started.
+
+    Then `begin` in that thread, before the train function, and `tell` when it
+    returns, or with what it raises.
+    """
     runner = train_context().execution_context.training_thread_runner
     run = runner.run
 
     def run_and_tell(target: Callable[[], Any]) -> None:
+        launch()
+
         @functools.wraps(target)
         def told() -> Any:  # noqa: ANN401
             try:

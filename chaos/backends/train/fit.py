@@ -3,11 +3,12 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from chaos.backends.train import compat
 from chaos.backends.train.observer import plain_value
 from chaos.declared import TOKEN_ENV
+from chaos.errors import UsageError
 from chaos.faults.armed import STORAGE_FAULTS
 from chaos.model.event import FitCalled, FitRaised, FitReturned
 from chaos.model.plan import Plan, Shape
@@ -42,6 +43,7 @@ class Fit:
         base = compat.trainer_class()
         fit = base.fit
         base.fit = lambda trainer: self._fit(trainer, fit)
+        _refuse_tune()
 
     def _configure(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
         run, scaling, job = trainer.run_config, trainer.scaling_config, part.plan.job
@@ -92,6 +94,21 @@ class Fit:
         checkpoint = compat.checkpoint_name(result.checkpoint)
         part.journal.add(FitReturned(metrics=metrics, checkpoint=checkpoint))
         return result
+
+
+def _refuse_tune() -> None:
+    """Refuse by name what calls `fit()` elsewhere than in this process."""
+    from ray import tune
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise UsageError(
+            "the script runs trials of Ray Tune; chaos watches one `trainer.fit()`, in the "
+            "script's own process, and Tune calls it in actors",
+            "Give chaos a script that calls the trainer's fit() itself, with one trial's settings.",
+        )
+
+    tune.Tuner.fit = refuse
+    tune.run = tune.run_experiments = refuse
 
 
 def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401

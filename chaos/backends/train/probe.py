@@ -65,6 +65,7 @@ class Probe:
         self._reporting = 0
         self._holds: set[int] = set()
         self._armed_starts: list[int] = []
+        self._armed_launches: list[int] = []
         self._armed_steps: dict[tuple[int, int], list[int]] = {}
         self._armed_moments: dict[tuple[int, Moment], list[int]] = {}
         for op in plan.ops:
@@ -94,12 +95,13 @@ class Probe:
                 node_id=node_id,
                 checkpoint=checkpoint,
                 epoch=epoch,
+                accelerators=compat.own_accelerators(),
             )
         )
         _answer_with_stacks(directory, f"rank-{rank}-{pid}")
         compat.on_first_get_checkpoint(probe.checkpoint_read)
         compat.on_upload(probe.part_uploaded)
-        compat.around_train_fn(probe.train_fn_begins, probe.train_fn_ended)
+        compat.around_train_fn(probe.train_fn_launched, probe.train_fn_begins, probe.train_fn_ended)
         probe.install(directory, was_handed_none=checkpoint is None)
         return probe
 
@@ -111,13 +113,14 @@ class Probe:
             was_handed_none=was_handed_none,
             strikes_in_save=self._strike_in_save if strikes else None,
         )
-        StepHook(
+        self._steps = StepHook(
             self.step_done,
             self.losses_resolved,
             self.failed,
             step_begins=self._watchers.step_begins,
             given=self._watchers.given,
-        ).install()
+        )
+        self._steps.install()
 
     def checkpoint_read(self, checkpoint: str | None) -> None:
         """Record that the train function asked for its checkpoint."""
@@ -195,8 +198,14 @@ class Probe:
         if threading.get_ident() == self._reporting:
             self._look(lambda: self._watchers.part_uploaded(folder, checkpoint))
 
+    def train_fn_launched(self) -> None:
+        """Stop where an op waits for Ray's controller to wait for this worker."""
+        for index in self._armed_launches:
+            self._look(partial(self._arrive, index))
+
     def train_fn_begins(self) -> None:
-        """Stop where an op waits for this attempt to begin."""
+        """Watch a job that boosts trees; stop where an op waits for this attempt to begin."""
+        self._look(self._steps.install_rounds)
         for index in self._armed_starts:
             self._look(partial(self._arrive, index))
 
@@ -220,6 +229,8 @@ class Probe:
         if leads:
             self._holds.add(index)
         match place:
+            case AtStart(at_launch=True):
+                self._armed_launches.append(index)
             case AtRecovery() | AtStart():
                 self._armed_starts.append(index)
             case AtStep():

@@ -9,6 +9,7 @@ class WorkerStarted(Event, frozen=True, kw_only=True):
 
     `checkpoint` is the one that Ray hands it; `epoch` is where training must
     go on if it is loaded: one past the report that carried it, else 0.
+    `accelerators` are those that Ray gave it, such as `GPU 0`; none: the CPU.
     """
 
     attempt: int
@@ -18,6 +19,7 @@ class WorkerStarted(Event, frozen=True, kw_only=True):
     node_id: str
     checkpoint: str | None
     epoch: int
+    accelerators: tuple[str, ...] = ()
 
 
 class CheckpointRead(Event, frozen=True, kw_only=True):

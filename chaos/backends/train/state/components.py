@@ -4,7 +4,8 @@
 first call; parameters that an optimizer has and no such module are `model`
 where none was found, else `model.unowned`. `optimizer.<name>` is one entry of
 the state over all parameters, `optimizer.state` which parameter has which, and
-`optimizer.<setting>` one number of the parameter groups.
+`optimizer.<setting>` one number of the parameter groups. `model.trees` is
+what a job that boosts trees has instead.
 """
 
 import random
@@ -56,6 +57,20 @@ def unowned_part(optimizers: Sequence[Any], owned: set[int], *, full: bool) -> I
     ]
     if left:
         yield Part.of_entries("model.unowned" if owned else "model", left, with_size=full)
+
+
+def booster_parts(boosters: Sequence[Any]) -> Iterator[Part]:
+    """Take the trees of XGBoost's and LightGBM's boosters: `model.trees`, counted by rounds."""
+    for index, booster in enumerate(boosters):
+        if hasattr(booster, "num_boosted_rounds"):  # XGBoost
+            rounds = booster.num_boosted_rounds()
+            trees: str | bytes = bytes(booster.save_raw("ubj")) if rounds else b""
+        else:
+            rounds = booster.current_iteration()
+            # What follows are the parameters, with the number of rounds that were asked for.
+            trees = booster.model_to_string().partition("\nparameters:")[0]
+        encoded = Part.of(numbered("model.trees", index), trees, with_size=False)
+        yield Part(encoded.name, encoded.encoding, rounds, encoded.size)
 
 
 def averaged_parts(averaged: Sequence[Any]) -> Iterator[Part]:

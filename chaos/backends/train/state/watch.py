@@ -62,9 +62,9 @@ class StateWatch:
         self._roots = roots
         self.found.watch()
 
-    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - a torch Optimizer
+    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - a torch Optimizer, or a booster
         """Take the state that an epoch is entered with, before its first step."""
-        self.found.add("optimizer", optimizer)
+        self.found.add("optimizer" if hasattr(optimizer, "param_groups") else "booster", optimizer)
         if self._entered == self._cursor.epoch:
             return
         self._entered = self._cursor.epoch
@@ -135,6 +135,7 @@ class StateWatch:
         A scaler's state, for one, waits for the accelerator.
         """
         return [
+            ("model.trees", components.booster_parts(self.found.all("booster"))),
             ("ema", components.averaged_parts(self.found.all("ema"))),
             ("schedule", self._schedules()),
             ("scaler", self._scalers()),

@@ -1,0 +1,38 @@
+"""Boosting rounds: what optimizer steps are to a job of XGBoost or LightGBM.
+
+Both libraries make one round per call of `Booster.update`, on every rank, and
+hand it to their callbacks afterwards. So a round is counted when its trees
+are there and before `RayTrainReportCallback` reports it.
+"""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+LIBRARIES = ("xgboost", "lightgbm")
+
+
+def watch_rounds(begins: Callable[[Any], None], done: Callable[[], None]) -> None:
+    """Call `begins` with the booster before each round from now on, and `done` after it.
+
+    Only of libraries that the worker has imported: a train function that
+    boosts was unpickled by now, and Ray Train's backend for it imports its own.
+    """
+    for library in LIBRARIES:
+        booster = getattr(sys.modules.get(library), "Booster", None)
+        if booster is not None:
+            _watch(booster, begins, done)
+
+
+def _watch(booster: Any, begins: Callable[[Any], None], done: Callable[[], None]) -> None:  # noqa: ANN401 - a class
+    original: Callable[..., Any] = booster.update
+
+    @functools.wraps(original)
+    def update(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        begins(self)
+        result = original(self, *args, **kwargs)
+        done()
+        return result
+
+    booster.update = update

@@ -1,0 +1,107 @@
+"""Jobs of other frameworks, as their documentation writes them: each comes out as it should.
+
+Every file of `scenarios/frameworks` is run as a person runs it. What the development group does
+not install is skipped with its reason; what CI has no time for is marked nightly.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from chaos.backends.fork.backend import ForkBackend
+from chaos.harness import Harness
+from chaos.run.clock import SystemClock
+from tests.fork.conftest import ROOT
+
+SCENARIOS = sorted((ROOT / "scenarios/frameworks").glob("*.chaos.yaml"))
+JOBS = {
+    "digits_amp_ema": "amp",
+    "digits_lightning": "lightning",
+    "digits_resnet18": "resnet18",
+    "digits_transformers": "transformers",
+    "tumours_lightgbm": "lightgbm",
+    "tumours_xgboost": "xgboost",
+}
+IN_CI = {
+    "amp_ema_killed",
+    "lightgbm_killed",
+    "lightning_average_forgotten",
+    "lightning_killed",
+    "xgboost_booster_forgotten",
+    "xgboost_killed",
+}
+EXTRAS = ("lightning", "lightgbm", "transformers", "xgboost")
+pytestmark = pytest.mark.timeout(240)
+
+
+def name_of(file: Path) -> str:
+    return file.name.removesuffix(".chaos.yaml")
+
+
+def need(name: str) -> None:
+    """Skip where the framework that a name begins with is not installed."""
+    for extra in EXTRAS:
+        if name.startswith(extra):
+            pytest.importorskip(extra, reason=f"pip install ray-train-chaos[{extra}]")
+
+
+def chaos(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "chaos", *map(str, words)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def harness(backend: ForkBackend, tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    reports = tmp_path_factory.mktemp("frameworks")
+    return Harness(reports, Console(quiet=True), ROOT, backend, SystemClock())
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(
+            file, id=name_of(file), marks=() if name_of(file) in IN_CI else pytest.mark.nightly
+        )
+        for file in SCENARIOS
+        if not name_of(file).startswith("ray_data")  # which the embedded backend does not have
+    ],
+)
+def test_a_framework_comes_out_as_its_scenario_expects(file: Path, harness: Harness) -> None:
+    need(name_of(file))
+
+    (row,) = harness.run_suite([file], seed=0, backend="fork")
+
+    assert row.standing == "expected", row.error or (row.verdict and row.verdict.headline)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("job", JOBS)
+def test_a_right_job_of_a_framework_survives_an_audit(job: str, tmp_path: Path) -> None:
+    need(JOBS[job])
+    script = ROOT / f"scenarios/jobs/{job}.py"
+
+    ran = chaos("audit", script, "--runs", "12", "--no-confirm", "--reports", tmp_path)
+
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [("tunes", "runs trials of Ray Tune"), ("streams", "Ray Data, which the embedded backend")],
+)
+def test_what_cannot_be_watched_is_refused_by_name(job: str, words: str, tmp_path: Path) -> None:
+    script = ROOT / f"tests/fork/jobs/{job}.py"
+
+    ran = chaos("audit", script, "--runs", "1", "--no-confirm", "--reports", tmp_path)
+
+    assert ran.returncode == 3, ran.stdout
+    assert words in " ".join(ran.stdout.split())
