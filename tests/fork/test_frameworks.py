@@ -30,7 +30,6 @@ IN_CI = {
     "lightgbm_killed",
     "lightning_average_forgotten",
     "lightning_killed",
-    "xgboost_booster_forgotten",
     "xgboost_killed",
 }
 EXTRAS = ("lightning", "lightgbm", "transformers", "xgboost")

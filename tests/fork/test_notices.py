@@ -12,7 +12,7 @@ from chaos.model.fault_entry import FaultEntry
 from chaos.model.trigger import AtMoment, AtStep, Trigger
 from tests.fork.conftest import ROOT, Judged, RunJob
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(120)]  # two minutes in all
 
 SPOT: dict[str, Any] = {"script": ROOT / "scenarios/jobs/digits_spot.py", "workers": 2}
 BRIEF = {**SPOT, "steps": 20, "save-every": 8, "step-s": 0.2}

@@ -103,6 +103,7 @@ def test_a_fault_that_costs_a_node_is_not_carried_out_without_its_own_leave(
     assert len(cluster.raylets()) == 4
 
 
+@pytest.mark.nightly
 def test_when_the_harness_is_killed_nothing_stands_still_and_no_agent_stays(
     cluster: ForeignCluster, reports: Path, tmp_path: Path
 ) -> None:
@@ -125,6 +126,7 @@ def test_when_the_harness_is_killed_nothing_stands_still_and_no_agent_stays(
     assert len(cluster.raylets()) == 4
 
 
+@pytest.mark.nightly
 def test_a_node_is_lost_where_that_was_allowed_and_all_its_history_is_there(
     tmp_path: Path,
 ) -> None:
@@ -138,6 +140,7 @@ def test_a_node_is_lost_where_that_was_allowed_and_all_its_history_is_there(
         assert len(cluster.raylets()) == 3
 
 
+@pytest.mark.nightly
 def test_a_worker_on_the_head_is_never_struck(tmp_path: Path) -> None:
     with foreign_cluster(nodes=1, head_cpus=1) as cluster:
         killed = (
