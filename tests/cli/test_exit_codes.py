@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos import cli
+from chaos.cli import commands as cli
 
 
 def code_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:

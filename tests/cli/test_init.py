@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos import cli
+from chaos.cli import commands as cli
 from chaos.plan.make import make_plan
 from chaos.scenario_file.load import load_scenario
 

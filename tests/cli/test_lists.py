@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos import cli
+from chaos.cli import commands as cli
 from chaos.report.catalogue import explained, names
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chaos import cli
+from chaos.cli import commands as cli
 from chaos.report.outcome import not_run
 from chaos.run.index import SuiteIndex
 

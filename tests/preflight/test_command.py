@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from chaos import cli
+from chaos.cli import commands as cli
+from chaos.cli.preflight import assigned
 from chaos.errors import UsageError
 from chaos.model import event as ev
 from chaos.preflight.ask import question_of_runs
 from chaos.preflight.measured import measured
 from chaos.preflight.presets import preset
-from chaos.preflight_cli import assigned
 from tests.check.story import Story, Strike
 from tests.check.tamper import trial_of, without
 

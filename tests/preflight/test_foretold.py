@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from chaos.calibration.timed_strikes import TimedStrikes
 from chaos.errors import UsageError
 from chaos.model import event as ev
 from chaos.model.event import AnyEvent, WorkerPlace
@@ -18,7 +19,6 @@ from chaos.preflight.foretold import asked_of, compared
 from chaos.preflight.market import Bathtub, Exponential, Market, Notice, Replay, Shock
 from chaos.preflight.presets import MARKETS, preset
 from chaos.preflight.question import Question
-from chaos.timed_strikes import TimedStrikes
 from tests.check.story import Story, Strike
 from tests.check.tamper import trial_of
 from tests.preflight.questions import memoryless

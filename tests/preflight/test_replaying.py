@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from chaos.audit.extent import extent
 from chaos.audit.repro import scenario_text
-from chaos.calibration import struck_places
+from chaos.calibration.runs import struck_places
 from chaos.errors import UsageError
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits

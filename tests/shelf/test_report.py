@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from chaos import cli, shelf
+from chaos import shelf
+from chaos.cli import commands as cli
 from chaos.errors import HistoryError
 from chaos.harness import write_suite
 from tests.shelf.conftest import Shelf

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from chaos.backends.open import open_backend
+from chaos.calibration.timed_strikes import TimedStrikes
 from chaos.check.trial import Trial
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName, Plan
@@ -25,7 +26,6 @@ from chaos.run.directory import create
 from chaos.run.environment import environment
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
-from chaos.timed_strikes import TimedStrikes
 
 COSTS_DRAWN = 20
 LIMIT_S = 90.0  # on a run, at least: one that hangs is said to, and left out

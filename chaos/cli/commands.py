@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos import __version__
-from chaos.audit_cli import audit
 from chaos.backends.open import open_backend
-from chaos.cluster_cli import (
+from chaos.cli.audit import audit
+from chaos.cli.cluster import (
     Address,
     AllowFaultsOn,
     AllowNodeLoss,
@@ -24,29 +24,29 @@ from chaos.cluster_cli import (
     refuse_contradictions,
     show_dry_run,
 )
-from chaos.compare_cli import compare
-from chaos.doctor_cli import doctor
+from chaos.cli.compare import compare
+from chaos.cli.doctor import doctor
+from chaos.cli.init import init
+from chaos.cli.listing import explain, list_
+from chaos.cli.preflight import preflight
+from chaos.cli.replay import replay_trace
+from chaos.cli.report import report, trend
+from chaos.cli.selftest import selftest
 from chaos.errors import ChaosError, HistoryError, UsageError
 from chaos.harness import Harness, check_again, shown, write_suite
-from chaos.init_cli import init
-from chaos.list_cli import explain, list_
 from chaos.model.plan import BackendName
 from chaos.model.summary import SUITE
 from chaos.plan.permitted import Elsewhere, Permissions
-from chaos.preflight_cli import preflight
-from chaos.replay_cli import replay_trace
 from chaos.report.github import Place, annotations
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.terminal import closing_line, verdict_table
 from chaos.report.terminal import explain as explained
-from chaos.report_cli import report, trend
 from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.index import SuiteIndex
 from chaos.scenario_file.load import find_scenarios
 from chaos.scenario_file.schema import json_schema
-from chaos.selftest_cli import selftest
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_HARNESS = range(5)
 EXIT_INTERRUPTED = 130

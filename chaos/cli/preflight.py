@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from chaos.calibration import calibration_runs
+from chaos.calibration.runs import calibration_runs
+from chaos.calibration.validation import Trying, validation
 from chaos.check.trial import Trial
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName
@@ -34,7 +35,6 @@ from chaos.preflight.summary import render_summary
 from chaos.preflight.terminal import show_answer
 from chaos.preflight.validation import validated
 from chaos.run.clock import SystemClock, stamp
-from chaos.validation_runs import Trying, validation
 
 RUNS = 10_000
 VALIDATION_RUNS: dict[BackendName, int] = {"fork": 24, "ray": 6}

@@ -11,7 +11,7 @@ from chaos.audit.base import with_own_workers
 from chaos.audit.extent import Extent, extent
 from chaos.audit.repro import scenario_text
 from chaos.backends.open import open_backend
-from chaos.calibration import job_alone
+from chaos.calibration.runs import job_alone
 from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.model.plan import Plan
