@@ -1,10 +1,11 @@
 """Did Ray charge every failure to the right retry budget?"""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from chaos.check.result import conclude, plural
 from chaos.check.trial import Trial
-from chaos.model.event import FailureDecided
+from chaos.model.event import ControllerState, FailureDecided
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.plan.make import NODE_FAULTS
 
@@ -145,10 +146,26 @@ class _Charges:
         if not self.trial.run.ending.is_over:
             return
         charged = {event.attempt for _, event in self.rows}
-        for attempt in sorted(set(self.due) - charged):
+        for attempt in sorted(set(self.due) - charged - self._resized()):
             events = tuple(n for s in self.trial.hits[attempt] for n in s.events)
             message = f"a fault ended attempt {attempt}, and Ray charged it to no budget"
             yield Anomaly(message=message, events=events)
+
+    def _resized(self) -> set[int]:
+        """Give the attempts that Ray ended itself, to go on with another number of workers.
+
+        An elastic job's policy may find the room gone before anybody has heard
+        that a worker is: it resizes, and that costs no budget (Ray 2.60).
+        """
+        resizings = [n for n, e in self.trial.history.of(ControllerState) if e.state == "RESIZING"]
+        pairs = pairwise(self.trial.run.attempts)
+        return {
+            attempt.index
+            for attempt, after in pairs
+            if not attempt.decisions
+            and after.size != attempt.size
+            and any((attempt.opened or 0) < n < (after.opened or 0) for n in resizings)
+        }
 
     def differing(self, budget: str, due: int) -> Iterator[Anomaly]:
         """Compare one budget's total with what the plan expects."""

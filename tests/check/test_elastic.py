@@ -127,3 +127,22 @@ def test_a_start_that_a_fault_spoilt_is_no_failure_of_the_controller(
     verdict = judge(story.plan(), History(told), story.baseline())
 
     assert verdict.validity == validity, verdict.headline
+
+
+@pytest.mark.parametrize(("state", "validity"), [("RESIZING", "valid"), ("RUNNING", "invalid")])
+def test_a_group_that_ray_itself_made_smaller_is_charged_to_nothing(
+    state: str, validity: str
+) -> None:
+    story = Story(strikes=(Strike(epoch=1, step=2, rank=1, kind="kill_node"),))
+    moved = ev.ControllerState(previous="RUNNING", state=state)
+    told = [
+        msgspec.structs.replace(entry, what=moved)
+        if isinstance(entry.what, ev.FailureDecided)
+        else entry
+        for entry in shrunk(story.history())
+    ]
+
+    verdict = judge(story.plan(), History(told), story.baseline())
+
+    found = next(result for result in verdict.results if result.check == "retry-budget")
+    assert found.validity == validity, found.summary
