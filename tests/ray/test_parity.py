@@ -75,6 +75,7 @@ def test_verdict_attempts_charges_and_every_surviving_loss_are_equal(
     assert on_fork == on_ray
 
 
+@pytest.mark.nightly
 def test_an_elastic_job_shrinks_on_both_and_only_ray_waits_for_room(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
