@@ -13,6 +13,7 @@ from tests.ray.command import Ran, chaos
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
+SHRINKING = "scenarios/elastic/fewer_workers.chaos.yaml"
 CLOCKED = (
     "spot_notice_then_loss"  # its loss is timed by the clock: how far training came may differ
 )
@@ -83,7 +84,7 @@ def test_an_elastic_job_shrinks_on_both_and_only_ray_waits_for_room(
     on: dict[str, dict[str, Any]] = {}
     for backend in ("fork", "ray"):
         reports = tmp_path_factory.mktemp(backend)
-        ran = chaos("run", "scenarios/elastic", "--backend", backend, reports=reports)
+        ran = chaos("run", SHRINKING, "--backend", backend, reports=reports)
         assert ran.code == 0, ran.output
         on[backend] = outcome(by_scenario(ran)["fewer_workers"])
 
