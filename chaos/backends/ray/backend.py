@@ -81,7 +81,9 @@ class RayBackend:
         run.execute()
 
     def _cluster_for(self, plan: Plan) -> RayCluster:
-        if self._cluster is not None and self._cluster.shape != plan.shape:
+        if self._cluster is not None and (
+            self._cluster.shape != plan.shape or _needs_fresh_nodes(plan, self._cluster)
+        ):
             self.close()
         if self._cluster is None:
             self._cluster = cluster_of(plan.shape, self._permissions)
@@ -287,3 +289,12 @@ def _end(driver: "subprocess.Popen[bytes]") -> None:
                     process.kill()
         driver.kill()
     driver.wait()
+
+
+def _needs_fresh_nodes(plan: Plan, cluster: RayCluster) -> bool:
+    """Say whether an elastic job might begin with fewer workers than there is room for.
+
+    Ray 2.60's autoscaling coordinator learns of a node some seconds after it
+    has joined; until then an elastic job does without, and grows when it has.
+    """
+    return cluster.is_mended and plan.job.min_workers is not None

@@ -34,6 +34,7 @@ class LocalCluster:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.agents: dict[str, Any] = {}
+        self.is_mended = False
         self._clock = SystemClock()
         self._cluster: Any = None
         self._temp = ""
@@ -69,6 +70,7 @@ class LocalCluster:
             self._remove(node)
         missing = self.shape.nodes - len(self._cluster.worker_nodes)
         if missing > 0:
+            self.is_mended = True
             self._add_nodes(missing)
             self._settle()
 

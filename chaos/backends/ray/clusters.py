@@ -15,6 +15,7 @@ class RayCluster(Protocol):
 
     shape: Shape
     agents: dict[str, Any]
+    is_mended: bool  # nodes of it were replaced between two runs
 
     @property
     def is_ours(self) -> bool:

@@ -26,6 +26,7 @@ class ExistingCluster:
     """Somebody else's cluster, for the time of one connection."""
 
     is_ours = False
+    is_mended = False
 
     def __init__(self, shape: Shape, permissions: Permissions) -> None:
         self.shape = shape
