@@ -37,6 +37,7 @@ from chaos.run.environment import decisive_versions, environment
 from chaos.run.job_code import digest_job_code
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
+from chaos.run.shown import shown
 from chaos.scenario_file.load import load_scenario
 
 BASELINES = ".baselines"
@@ -276,11 +277,3 @@ def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
 
 def _size(plan: Plan) -> tuple[int, int]:
     return plan.shape.nodes, plan.shape.cpus_per_node
-
-
-def shown(path: Path) -> str:
-    """Give a path as people would type it: relative where it lies below where they are."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

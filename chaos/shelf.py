@@ -10,12 +10,13 @@ from pydantic import ValidationError
 
 from chaos.check.judge import judge
 from chaos.errors import HistoryError
-from chaos.harness import recorded, shown
+from chaos.harness import recorded
 from chaos.model.summary import SUITE, SUMMARY, RunSummary, SuiteSummary
 from chaos.model.verdict import Verdict
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.summary import summary_of
 from chaos.run.directory import RunDirectory
+from chaos.run.shown import shown
 
 Kind: TypeAlias = Literal["run", "suite", "audit"]
 AUDIT, PAGES = "audit.json", {"run": "report.html", "suite": "report.html", "audit": "card.html"}

@@ -23,6 +23,7 @@ from chaos.run.clock import Clock, seconds_since
 from chaos.run.directory import RunDirectory, create
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
+from chaos.run.shown import shown
 
 
 @dataclass(frozen=True)
@@ -131,14 +132,6 @@ class AuditFolder:
 def unseen(entries: Sequence[Entry]) -> None:
     """Show no event: an audit shows its own progress."""
     del entries
-
-
-def shown(path: Path) -> str:
-    """Give a path as short as it can be said from here."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
 
 
 def _forget(directory: RunDirectory, name: str) -> None:

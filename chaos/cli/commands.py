@@ -33,7 +33,7 @@ from chaos.cli.replay import replay_trace
 from chaos.cli.report import report, trend
 from chaos.cli.selftest import selftest
 from chaos.errors import ChaosError, HistoryError, UsageError
-from chaos.harness import Harness, check_again, shown, write_suite
+from chaos.harness import Harness, check_again, write_suite
 from chaos.model.plan import BackendName
 from chaos.model.summary import SUITE
 from chaos.plan.permitted import Elsewhere, Permissions
@@ -45,6 +45,7 @@ from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.index import SuiteIndex
+from chaos.run.shown import shown
 from chaos.scenario_file.load import find_scenarios
 from chaos.scenario_file.schema import json_schema
 

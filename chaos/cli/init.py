@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos.errors import UsageError
-from chaos.harness import shown
+from chaos.run.shown import shown
 from chaos.scenario_file.load import load_scenario
 
 WORKFLOW = Path(".github") / "workflows" / "chaos.yml"

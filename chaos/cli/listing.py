@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos.errors import ScenarioError, UsageError
-from chaos.harness import shown
 from chaos.report.catalogue import catalogue, explained, names, table_of
+from chaos.run.shown import shown
 from chaos.scenario_file.load import find_scenarios, load_scenario
 
 Listed: TypeAlias = Literal["faults", "places", "checks", "scenarios", "jobs"]

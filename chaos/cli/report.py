@@ -17,11 +17,11 @@ from chaos.audit.card import Card
 from chaos.audit.markdown import card_in_markdown
 from chaos.audit.page import render_card
 from chaos.errors import HistoryError, UsageError
-from chaos.harness import shown
 from chaos.report.document import run_in_json
 from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.run.index import SuiteIndex
+from chaos.run.shown import shown
 
 Format: TypeAlias = Literal["md", "json", "html"]
 TREND = "trend.html"

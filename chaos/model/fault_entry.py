@@ -1,6 +1,6 @@
 """One entry of a scenario's faults: where, and what. A new fault is a line here."""
 
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, get_args
 
 from pydantic import model_validator
 
@@ -132,6 +132,13 @@ class FaultEntry(Record):
     def holds_a_worker(self) -> bool:
         """Whether a worker is held at the place, and training with it."""
         return not isinstance(self.at, AtState | AtTime)
+
+
+def record_of(fault: str) -> type[Record]:
+    """Give the record that a fault's key holds."""
+    options = get_args(FaultEntry.model_fields[fault].annotation)
+    record: type[Record] = next(option for option in options if option is not type(None))
+    return record
 
 
 # What a worker that is held at its place is told to do to itself.

@@ -14,9 +14,9 @@ from chaos.plan.make import slug
 from chaos.pytest_plugin.keys import JOB_MARK, SCENARIO, SCENARIO_MARK
 from chaos.pytest_plugin.result import Result
 from chaos.pytest_plugin.runs import runs_of
-from chaos.pytest_plugin.suite import shown
 from chaos.pytest_plugin.tagged import tag
 from chaos.python_first.written import scenario_of
+from chaos.run.shown import shown
 
 
 def prepare(collector: pytest.Collector, items: Sequence[pytest.Function]) -> None:

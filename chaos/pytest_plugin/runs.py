@@ -18,11 +18,12 @@ from chaos.plan.make import make_plan
 from chaos.pytest_plugin.failure import broken_off, could_not_run, undecided
 from chaos.pytest_plugin.keys import FINISHED, ROWS, RUNS, Option
 from chaos.pytest_plugin.result import Result
-from chaos.pytest_plugin.suite import Suite, reports_folder, shown
+from chaos.pytest_plugin.suite import Suite, reports_folder
 from chaos.report.junit import properties
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.ports import Backend, OpenBackend
+from chaos.run.shown import shown
 
 
 class UntestedVersionWarning(UserWarning):

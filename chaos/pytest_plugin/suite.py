@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos.pytest_plugin.keys import FINISHED, ROWS, Option
+from chaos.run.shown import shown
 
 if TYPE_CHECKING:
     from chaos.report.outcome import SuiteRow
@@ -79,14 +80,6 @@ def reports_folder(config: pytest.Config) -> Path:
     if chosen is None:
         return config.rootpath / REPORTS
     return Path(config.invocation_params.dir, chosen)
-
-
-def shown(path: Path) -> str:
-    """Give a path as people would type it: relative where it lies below where they are."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
 
 
 def _news(rows: "list[SuiteRow]") -> list[str]:

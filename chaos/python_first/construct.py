@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from chaos.model.fault_entry import FAULTS, FaultEntry
+from chaos.model.fault_entry import FAULTS, FaultEntry, record_of
 from chaos.model.trigger import (
     KINDS,
     AtMoment,
@@ -50,13 +50,6 @@ comes there; or `recovering_from`, `starting`, a `state` and its `visit`, or
 `at={...}` instead, `rank` is the fault's own: it strikes another rank than the
 one that stands there.\
 """
-
-
-def record_of(fault: str) -> type[Record]:
-    """Give the record that a fault's key holds."""
-    options = get_args(FaultEntry.model_fields[fault].annotation)
-    record: type[Record] = next(option for option in options if option is not type(None))
-    return record
 
 
 def settings_of(fault: str) -> Mapping[str, FieldInfo]:

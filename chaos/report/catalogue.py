@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.check.judge import CHECKS
-from chaos.model.fault_entry import FAULTS, FaultEntry
+from chaos.model.fault_entry import FAULTS, record_of
 from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, AtStart, AtState, AtTime
 from chaos.record import Record
 
@@ -39,7 +39,7 @@ def table_of(head: str, rows: Sequence[tuple[str, str]]) -> Table:
 
 def fault_rows() -> list[tuple[str, str]]:
     """Give every fault with what it does, and its settings with their defaults."""
-    return [(name, _with_settings(_record_of(name))) for name in FAULTS]
+    return [(name, _with_settings(record_of(name))) for name in FAULTS]
 
 
 def place_rows() -> list[tuple[str, str]]:
@@ -85,7 +85,7 @@ def explained(name: str) -> str | None:
 
 
 def _fault_explained(name: str) -> str:
-    record = _record_of(name)
+    record = record_of(name)
     lines = [f"fault {name}", "", _unwrapped(inspect.getdoc(record))]
     if record.model_fields:
         lines += ["", "settings:"]
@@ -96,12 +96,6 @@ def _fault_explained(name: str) -> str:
     example = ", ".join(f"{setting}: …" for setting in needed)
     where = "{epoch: 2, step: 5, rank: 1}"
     return "\n".join([*lines, "", "faults:", f"  - at: {where}", f"    {name}: {{{example}}}", ""])
-
-
-def _record_of(fault: str) -> type[Record]:
-    options = get_args(FaultEntry.model_fields[fault].annotation)
-    found: type[Record] = next(kind for kind in options if kind is not type(None))
-    return found
 
 
 def _with_settings(record: type[Record]) -> str:

@@ -9,9 +9,9 @@ import pytest
 import chaos
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
-from chaos.model.fault_entry import FAULTS, FaultEntry
+from chaos.model.fault_entry import FAULTS, FaultEntry, record_of
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
-from chaos.python_first.construct import BY_NAME, PLACE, record_of, settings_of
+from chaos.python_first.construct import BY_NAME, PLACE, settings_of
 from chaos.python_first.faults import kill_worker, preempt_node
 from chaos.python_first.signatures import stub
 
