@@ -16,6 +16,15 @@ from chaos.scenario_file.source import Lines, Plain
 from chaos.scenario_file.spelling import nearest, quoted
 
 SOURCES = ("script", "train_loop")
+# What stands in for the value of a key that was misspelt, so that its place is known.
+_FOR: dict[str, dict[str, Any]] = {
+    "step": {"step": 1},
+    "moment": {"moment": "saving"},
+    "recovering_from": {"recovering_from": 0},
+    "starting": {"starting": 0},
+    "state": {"state": "RUNNING"},
+    "seconds": {"seconds": 1},
+}
 _EXAMPLE = "Write `at: {epoch: 2, step: 5}`"
 
 
@@ -79,7 +88,9 @@ def _trigger(at: Plain, loc: Loc, lines: Lines) -> tuple[dict[str, Any], Problem
     if not named:
         hint = f"{_EXAMPLE}, or one of the moments {', '.join(MOMENTS)}."
         problem = Problem(lines.value(loc), "at needs step or moment", hint, loc)
-        return {**at, "step": 1}, None if _is_misspelt(at, KINDS) else problem
+        meant = next((kind for key in at if (kind := nearest(key, KINDS))), None)
+        # A key that was probably meant is the mistake to report: the rest is judged as if it were.
+        return {**at, **_FOR[meant or "step"]}, None if meant else problem
     return at, None
 
 

@@ -275,6 +275,10 @@ ENTRIES = {
             "Did you mean RUNNING?"
         ),
     ),
+    "misspelt state": (
+        "  - at: {stat: RUNNING}\n    kill_node: {}\n",
+        "4: unknown key 'stat' in at. Did you mean state?",
+    ),
     "misspelt step": (
         "  - at: {epoch: 1, stp: 3}\n    kill_node: {}\n",
         "4: unknown key 'stp' in at. Did you mean step?",
