@@ -68,6 +68,7 @@ class FakeWorld:
         return self.workers
 
     def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
+        self.done.append(f"await the failure of attempt {victim.attempt}")
         return self.errors
 
     def has_obeyed(self, order: Order, *, within_s: float) -> bool:

@@ -13,21 +13,28 @@ Reclaim: TypeAlias = Literal["on_time", "early", "late", "never"]
 # When the node goes, in parts of its notice.
 _PARTS: dict[Reclaim, float] = {"on_time": 1.0, "early": 0.5, "late": 2.0}
 
+RULING_S = 1.0
+
 
 class PreemptNode(Record):
     """Announce the loss of the worker's node, let training go on, lose it at the deadline.
 
     The notice is Ray's own drain with reason PREEMPTION. Ray never ends a
     drained node (read in 2.60.0); the loss at the deadline is ours, as it is
-    the cloud's. Landed when the node is dead; a false alarm (`never`) when
-    the node outlives its deadline.
+    the cloud's. A cloud stops a machine when its deadline is over, not a
+    moment sooner, and Ray gives the attempt up by itself at that same moment:
+    `on_time` lets Ray do so first, for `RULING_S` at most, or it would be
+    chance which of the two the controller sees (2.60.0 charges the broken
+    connections of a node that went first to `max_failures`). A node that is
+    gone while Ray still counts on it is `early`, or had no notice. Landed when the node is dead;
+    a false alarm (`never`) when the node outlives its deadline.
     """
 
     notice_s: float = Field(ge=0, le=600, description="seconds between the notice and the deadline")
     reclaim: Reclaim = Field(
         default="on_time",
-        description="when the node goes: at the deadline; `early`: after half of the notice; "
-        "`late`: after twice the notice; `never`: a false alarm, and the node stays",
+        description="when the node goes: when its deadline is over; `early`: after half of the "
+        "notice; `late`: after twice the notice; `never`: a false alarm, and the node stays",
     )
     rank: NonNegativeInt | None = Field(
         default=None,
@@ -49,7 +56,11 @@ class PreemptNode(Record):
         deadline_ns = world.give_notice(victim.node_id, notice_s=self.notice_s)
         release(deadline_ns)
         loss_ns = self.loss_ns(deadline_ns)
-        if not world.wait_until(deadline_ns if loss_ns is None else loss_ns):
+        reached = world.wait_until(deadline_ns if loss_ns is None else loss_ns)
+        if reached and self.reclaim == "on_time" and self.notice_s:
+            world.failure_of(victim, within_s=RULING_S)
+            reached = world.let_pass(0.0)
+        if not reached:
             return Outcome("fail", "the job ended before the node's deadline; nothing was lost")
         if loss_ns is not None:
             world.lose_node(victim.node_id)

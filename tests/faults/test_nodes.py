@@ -83,6 +83,23 @@ def test_a_node_goes_when_its_reclaim_says(reclaim: str, loss_ns: int | None) ->
     assert fault.loss_ns(10) == loss_ns
 
 
+def test_a_node_that_goes_on_time_lets_ray_rule_first(strike: Strike, world: FakeWorld) -> None:
+    outcome = strike(PreemptNode(notice_s=1))
+
+    assert outcome.status == "ok"
+    assert world.done[-3:] == ["await the failure of attempt 0", "0 s pass", "lose node-b"]
+
+
+@pytest.mark.parametrize(
+    "fault", [PreemptNode(notice_s=1, reclaim="early"), PreemptNode(notice_s=0)], ids=str
+)
+def test_a_node_that_goes_unseen_or_early_waits_for_nobody(
+    strike: Strike, world: FakeWorld, fault: PreemptNode
+) -> None:
+    assert strike(fault).status == "ok"
+    assert "await the failure of attempt 0" not in world.done
+
+
 def test_a_false_alarm_takes_no_node(strike: Strike, world: FakeWorld) -> None:
     outcome = strike(PreemptNode(notice_s=1, reclaim="never"))
 

@@ -128,7 +128,7 @@ def test_a_poisoned_step_kills_or_raises(release: Release) -> None:
     world = FakeWorld(errors={1: "InjectedError: a poisoned step"})
 
     assert PoisonStep(by="raise").strike(world, RANK_1, release).status == "ok"
-    assert world.done == []
+    assert world.done == ["await the failure of attempt 0"]
     assert PoisonStep().strike(world, RANK_1, release).status == "ok"
     assert world.done == ["SIGKILL 71"]
 
