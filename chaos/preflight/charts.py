@@ -204,7 +204,8 @@ def availability_chart(answer: Answer) -> ch.Chart:
         "availability",
         drawing,
         title="Nodes that are up",
-        label=f"of {job.pool} nodes at the end {seen.low[-1]:.0f} to {seen.high[-1]:.0f} are up",
+        label=f"how many of {job.pool} nodes are up over time: "
+        f"{seen.low[-1]:.0f} to {seen.high[-1]:.0f} at the end",
         caption="The middle, and 5 to 95 % of runs. Below the dashed line the job stands still.",
         keys=[
             ch.Key("half of the runs", "line", ch.RUN),
@@ -231,11 +232,13 @@ def losses_chart(answer: Answer) -> ch.Chart:
         )
     )
     mean = sum(seen.losses_per_h[1:]) / max(1, len(seen.losses_per_h) - 1)
+    most = max(rows, key=lambda row: row["losses"])
     return ch.drawn(
         "losses",
         ch.Drawing(alt.layer(line).properties(height=HEIGHT // 2), {"losses": rows}),
         title="Losses over time",
-        label=f"{mean:.2f} nodes lost per hour on average",
+        label=f"{mean:.2f} nodes lost per hour on average, at most "
+        f"{most['losses']:.2f} after {most['h']:.0f} hours",
         caption=f"Mean over runs; {mean:.2f} nodes per hour on average.",
         keys=[ch.Key("nodes lost per hour", "line", ch.FAULT)],
     )

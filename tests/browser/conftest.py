@@ -5,10 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from chaos.audit.audit import Choice
+from chaos.audit.page import render_card
 from chaos.model.summary import RunSummary, SuiteSummary
+from chaos.preflight.answer import Effort, answer
+from chaos.preflight.change import changed
+from chaos.preflight.page import render_answer
+from chaos.preflight.presets import preset
+from chaos.preflight.rules.sound import sound_question
 from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.outcome import not_run, row_of
 from chaos.report.summary import summary_of
+from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 from tests.browser.chromium import Browser, Page, browser, find_browser
 from tests.report.conftest import clean_history, run_of, struck_history
 
@@ -32,18 +40,27 @@ def page(chromium: Browser) -> Page:
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Give every kind of page: `guilty` and `valid` of a run, `suite`, `trend`."""
+    """Give every kind of page; of a run there are two, `guilty` and `valid`."""
     folder = tmp_path_factory.mktemp("pages")
     baseline = clean_history()
     valid = run_of(struck_history(), baseline=baseline)
     guilty = run_of(struck_history(defect=0.09), baseline=baseline)
     rows = [row_of(valid), row_of(guilty), not_run(scenario="cannot be", file="f", error="why not")]
     summaries = [summary_of(row) for row in rows]
+    audited = audit_of(
+        tmp_path_factory.mktemp("audit"),
+        FakeBackend(epochs=20, defect=loses_momentum),
+        choice=Choice(limit=40),
+    )
+    market = {"market": preset("hot-4h").model_dump(mode="json"), "settings.max_failures": 0}
+    asked = answer(changed(sound_question(), market), Effort(runs=200, jobs=1))
     texts = {
         "valid": render_run(valid),
         "guilty": render_run(guilty),
         "suite": render_suite(rows, title="chaos", started="20261121T014500"),
         "trend": render_trend([(f"s{n}", past(n, summaries)) for n in range(5)]),
+        "audit": render_card(audited.run()),
+        "preflight": render_answer(asked),
     }
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")

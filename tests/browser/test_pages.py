@@ -14,7 +14,7 @@ from tests.browser.scripts import COLORS, FAINT, FOCUSED, IS_SHOWN, MARKS, OVERF
 
 PAGE_BYTES_MAX = 3_000_000
 PHONE = (390, 844)
-KINDS = ("guilty", "valid", "suite", "trend")
+KINDS = ("guilty", "valid", "suite", "trend", "audit", "preflight")
 every_page = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -36,7 +36,7 @@ def test_a_page_opens_without_a_word_on_the_console_and_asks_for_nothing(
     assert pages[kind].stat().st_size < PAGE_BYTES_MAX
 
 
-@pytest.mark.parametrize("kind", ["guilty", "valid", "trend"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "suite"])
 def test_every_chart_has_its_marks(page: Page, pages: dict[str, Path], kind: str) -> None:
     page.show(pages[kind])
     marks = page.js(MARKS)
@@ -47,6 +47,8 @@ def test_every_chart_has_its_marks(page: Page, pages: dict[str, Path], kind: str
             "guilty": {"loss", "divergence", "timeline", "goodput"},
             "valid": {"loss", "timeline", "goodput"},
             "trend": {"standings", "recovery", "lost", "goodput"},
+            "audit": {"heatmap"},
+            "preflight": {"interval", "finish", "availability", "losses", "grace", "ledger"},
         }[kind]
     )
     for groups in marks.values():
