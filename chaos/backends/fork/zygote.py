@@ -5,11 +5,9 @@ nothing but fork: a driver for each run that the harness asks for, a worker for
 each that a driver asks for.
 """
 
-import faulthandler
 import gc
 import os
 import selectors
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -36,6 +34,7 @@ from chaos.model.event import ScriptRaised
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import driver_journal
+from chaos.run.stacks import DRIVER_STACKS, answer_with_stacks
 
 POLL_S = 0.01
 
@@ -164,8 +163,7 @@ def _begin_run(request: StartRun, zygote: Wire) -> RunPart:
     os.environ.update(request.address.as_env())
     os.environ.update(request.env)
     write_to(log)
-    stacks = (directory.logs / "stacks-driver.txt").open("w")
-    faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
+    answer_with_stacks(directory.logs / DRIVER_STACKS)
     plan = directory.load_plan()
     journal = driver_journal(directory.journals, SystemClock())
     compat.Context.session = str(directory.storage / ".session")

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -21,23 +20,16 @@ from chaos.backends.ray.settings import NAMESPACE, TRAIN_ENV
 from chaos.backends.train.address import CALLBACK, RunAddress
 from chaos.backends.train.compat import CALLBACKS_ENV
 from chaos.model.event import (
-    AnyEvent,
-    DeadlinePassed,
-    DriverExited,
     NoticeGiven,
     ObserverFailed,
-    RunEnded,
-    RunStarted,
-    StackTaken,
-    WorkerStarted,
 )
 from chaos.model.plan import Plan
-from chaos.plan.again import driver_begins_again
 from chaos.plan.permitted import Permissions
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import seconds_since
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import Journal, Tail
 from chaos.run.ports import Show
+from chaos.run.stacks import STACK_SIGNAL
+from chaos.run.watch import RunWatch
 
 POLL_S = 0.1
 FINISH_S = 45.0
@@ -77,8 +69,7 @@ class RayBackend:
         had, and passes KeyboardInterrupt on after the run has been ended.
         """
         cluster = self._cluster_for(plan)
-        run = Run(plan=plan, directory=directory, cluster=cluster, show=show)
-        run.execute()
+        Run(plan, directory, show, cluster).execute()
 
     def _cluster_for(self, plan: Plan) -> RayCluster:
         if self._cluster is not None and (
@@ -91,54 +82,44 @@ class RayBackend:
 
 
 @dataclass
-class Run:
+class Run(RunWatch["subprocess.Popen[bytes]"]):
     """One execution of one plan, from the harness's side."""
 
-    plan: Plan
-    directory: RunDirectory
     cluster: RayCluster
-    show: Show
 
     def __post_init__(self) -> None:
-        self.clock = SystemClock()
+        super().__post_init__()
         token = os.urandom(4).hex()
         self.address = RunAddress(self.directory.path, token, f"ray:chaos-{token}")
-        self.journal = Journal(self.directory.journals, "harness", role="harness", clock=self.clock)
-        self.tail = Tail(self.directory.journals)
-        self.seen: list[AnyEvent] = []
         self.jobs: frozenset[str] = frozenset()
+        self.controller: Any = None  # an actor handle
 
     def execute(self) -> None:
         """Start controller and driver, watch, clean up; the history says how it went."""
         plan, token = self.plan, self.address.token
         terms = self.cluster.prepare(plan, self.directory, token)
-        self.journal.add(RunStarted(scenario=plan.scenario, seed=plan.seed, backend=plan.backend))
+        self.begin()
         leftovers = Leftovers.before(token, is_cluster_ours=self.cluster.is_ours)
-        controller = self._start_controller(terms)
+        self.controller = self._start_controller(terms)
         interrupted = True
-        with contextlib.nullcontext() if terms is None else LeaseKeeper(controller):
+        with contextlib.nullcontext() if terms is None else LeaseKeeper(self.controller):
             try:
-                self._watch(controller)
+                self.watch()
                 interrupted = False
             finally:
                 with contextlib.ExitStack() as closing:  # each step is taken, come what may
-                    closing.callback(self._close, interrupted=interrupted)
+                    closing.callback(self.end, interrupted=interrupted)
                     closing.callback(self._search, leftovers)
-                    closing.callback(self._finish, controller)
-        self.cluster.heal({e.node_id for e in self.seen if isinstance(e, NoticeGiven)})
+                    closing.callback(self._finish)
+        self.cluster.heal({e.node_id for e in self.seen() if isinstance(e, NoticeGiven)})
 
     def _search(self, leftovers: Leftovers) -> None:
         replace(leftovers, jobs=self.jobs).search(
             self.journal,
-            self._seen_so_far(),
+            self.seen(),
             self.directory.storage,
             files=self.plan.watch.files,
         )
-
-    def _close(self, *, interrupted: bool) -> None:
-        self.journal.add(RunEnded(interrupted=interrupted))
-        self.journal.close()
-        self._show_new()
 
     def _start_controller(self, terms: Terms | None) -> Any:  # noqa: ANN401 - an actor handle
         head = ray.get_runtime_context().get_node_id()
@@ -153,7 +134,8 @@ class Run:
         ray.get(controller.ready.remote(), timeout=60)
         return controller
 
-    def _start_driver(self) -> "subprocess.Popen[bytes]":
+    def start_driver(self) -> "subprocess.Popen[bytes]":
+        """Start the process that runs the user's script."""
         log = (self.directory.logs / "driver.log").open("ab")
         module, me = "chaos.backends.ray.driver", str(os.getpid())
         command = [sys.executable, "-m", module, str(self.directory.path), me]
@@ -180,88 +162,71 @@ class Run:
             **self.plan.job.env,
         }
 
-    def _watch(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
-        """Watch the driver, and its successor where a fault killed it, to the end of the run."""
-        start, again = self.clock.now_ns(), True
-        while again:
-            driver = self._start_driver()
-            is_over = False
-            try:
-                ray.get(controller.driver_started.remote(driver.pid))
-                is_over = self._watch_driver(driver, start, controller)
-            finally:
-                _end(driver)
-                again = is_over and driver_begins_again(self.plan, self._seen_so_far())
-                self.journal.add(DriverExited(code=driver.returncode))
+    def driver_started(self, driver: "subprocess.Popen[bytes]") -> None:
+        """Tell the chaos controller which process the driver is."""
+        ray.get(self.controller.driver_started.remote(driver.pid))
 
-    def _watch_driver(
-        self,
-        driver: "subprocess.Popen[bytes]",
-        start_ns: int,
-        controller: Any,  # noqa: ANN401 - an actor handle
-    ) -> bool:
-        """Say whether a driver ended before the run's limit."""
-        while driver.poll() is None:
-            self._show_new()
-            if seconds_since(start_ns, self.clock) > self.plan.limits.run_s:
-                self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
-                self._take_stacks(driver, controller)
-                return False
-            self._run_errands(controller)
-            self.clock.sleep(POLL_S)
-        return True
+    def exit_code(self, driver: "subprocess.Popen[bytes]") -> int | None:
+        """Give the driver's exit code, None while it runs."""
+        return driver.poll()
 
-    def _run_errands(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
-        if any(op.return_capacity or op.withhold_capacity for op in self.plan.ops):
-            self._deliver_nodes(controller)
-        if self.plan.shape.keeps_gcs:
-            self._mind_gcs(controller)
+    def end_driver(self, driver: "subprocess.Popen[bytes]") -> int:
+        """End the driver and what it forked; its Ray actors end with its connection."""
+        if driver.poll() is None:
+            with contextlib.suppress(psutil.Error):  # they may end while we look
+                for process in psutil.Process(driver.pid).children(recursive=True):
+                    with contextlib.suppress(psutil.Error):
+                        process.kill()
+            driver.kill()
+        return driver.wait()
 
-    def _mind_gcs(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
-        """End or start the GCS where a fault asks for it: that, too, is the main thread's."""
-        errand = ray.get(controller.gcs_errand.remote())
-        if errand is not None:
-            pid = self.cluster.end_gcs() if errand == "end" else self.cluster.start_gcs()
-            ray.get(controller.gcs_done.remote(pid))
+    def meanwhile(self) -> None:
+        """Run the errands of faults, and wait."""
+        self._run_errands()
+        self.clock.sleep(POLL_S)
 
-    def _deliver_nodes(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
-        """Start the nodes that a fault asks for: it must be done in this, the main thread."""
-        wanted = ray.get(controller.nodes_wanted.remote())
-        if wanted:
-            ray.get(controller.nodes_joined.remote(self.cluster.grow(wanted)))
-
-    def _show_new(self) -> None:
-        entries = self.tail.new_entries()
-        self.seen.extend(entry.what for entry in entries)
-        self.show(entries)
-
-    def _seen_so_far(self) -> list[AnyEvent]:
-        self._show_new()
-        return self.seen
-
-    def _take_stacks(self, driver: "subprocess.Popen[bytes]", controller: Any) -> None:  # noqa: ANN401
+    def take_stacks(self, driver: "subprocess.Popen[bytes]") -> None:
         """Ask all ranks and the driver for their stacks: faulthandler answers even from C++."""
         _ask_here(driver.pid)
-        self.journal.add(StackTaken(pid=driver.pid, rank=None, path="logs/stacks-driver.txt"))
-        for started in [e for e in self._seen_so_far() if isinstance(e, WorkerStarted)]:
-            pid, rank = started.pid, started.rank
+        self.stack_taken(driver.pid)
+        for started in self.workers():
+            pid, node_id = started.pid, started.node_id
             try:
                 if self.cluster.is_ours:
                     _ask_here(pid)
                 else:  # it may be a pid of another host
-                    ray.get(controller.ask_for_stack.remote(started.node_id, pid), timeout=STACKS_S)
+                    ray.get(self.controller.ask_for_stack.remote(node_id, pid), timeout=STACKS_S)
             except (psutil.Error, ray.exceptions.RayError):
                 continue
-            path = f"logs/stacks-rank-{rank}-{pid}.txt"
-            self.journal.add(StackTaken(pid=pid, rank=rank, path=path))
+            self.stack_taken(pid, started.rank)
         self.clock.sleep(STACKS_S)
 
-    def _finish(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
+    def _run_errands(self) -> None:
+        if any(op.return_capacity or op.withhold_capacity for op in self.plan.ops):
+            self._deliver_nodes()
+        if self.plan.shape.keeps_gcs:
+            self._mind_gcs()
+
+    def _mind_gcs(self) -> None:
+        """End or start the GCS where a fault asks for it: that, too, is the main thread's."""
+        errand = ray.get(self.controller.gcs_errand.remote())
+        if errand is not None:
+            pid = self.cluster.end_gcs() if errand == "end" else self.cluster.start_gcs()
+            ray.get(self.controller.gcs_done.remote(pid))
+
+    def _deliver_nodes(self) -> None:
+        """Start the nodes that a fault asks for: it must be done in this, the main thread."""
+        wanted = ray.get(self.controller.nodes_wanted.remote())
+        if wanted:
+            ray.get(self.controller.nodes_joined.remote(self.cluster.grow(wanted)))
+
+    def _finish(self) -> None:
         """Let strikes that are under way come to their end, then end the chaos controller."""
+        controller = self.controller
         try:
             finished, start = controller.finish.remote(FINISH_S), self.clock.now_ns()
             while not ray.wait([finished], timeout=POLL_S)[0]:
-                self._run_errands(controller)  # a strike that is under way may wait for one
+                self._run_errands()  # a strike that is under way may wait for one
                 if seconds_since(start, self.clock) > FINISH_S + 15:
                     break
             ray.get(finished, timeout=0)
@@ -277,18 +242,7 @@ class Run:
 
 
 def _ask_here(pid: int) -> None:
-    psutil.Process(pid).send_signal(signal.SIGUSR2)
-
-
-def _end(driver: "subprocess.Popen[bytes]") -> None:
-    """End the driver and what it forked; its Ray actors end with its connection."""
-    if driver.poll() is None:
-        with contextlib.suppress(psutil.Error):  # they may end while we look
-            for process in psutil.Process(driver.pid).children(recursive=True):
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
-        driver.kill()
-    driver.wait()
+    psutil.Process(pid).send_signal(STACK_SIGNAL)
 
 
 def _needs_fresh_nodes(plan: Plan, cluster: RayCluster) -> bool:

@@ -6,9 +6,7 @@ is changed where the script meets Ray: storage path and run name are unique
 per run, and what the scenario sets replaces what the script configures.
 """
 
-import faulthandler
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from chaos.model.event import ScriptRaised
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import driver_journal
+from chaos.run.stacks import DRIVER_STACKS, answer_with_stacks
 
 
 def main(run_directory: str, harness: int) -> int:
@@ -30,8 +29,7 @@ def main(run_directory: str, harness: int) -> int:
     directory = RunDirectory(Path(run_directory))
     plan = directory.load_plan()
     journal = driver_journal(directory.journals, SystemClock())
-    stacks = (directory.logs / "stacks-driver.txt").open("w")
-    faulthandler.register(signal.SIGUSR2, file=stacks, all_threads=True)
+    answer_with_stacks(directory.logs / DRIVER_STACKS)
     fit = Fit(lambda: RunPart(plan, directory, journal))
     fit.intercept()
     _keep_to_our_cluster()

@@ -5,9 +5,7 @@ step costs one journal line, and what `watchers` look at.
 """
 
 import contextlib
-import faulthandler
 import os
-import signal
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -40,8 +38,7 @@ from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, Moment
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
-
-STACK_SIGNAL = signal.SIGUSR2
+from chaos.run.stacks import answer_with_stacks, rank_stacks
 
 
 class Probe:
@@ -98,7 +95,7 @@ class Probe:
                 accelerators=compat.own_accelerators(),
             )
         )
-        _answer_with_stacks(directory, f"rank-{rank}-{pid}")
+        answer_with_stacks(directory.logs / rank_stacks(rank, pid))
         compat.on_first_get_checkpoint(probe.checkpoint_read)
         compat.on_upload(probe.part_uploaded)
         compat.around_train_fn(probe.train_fn_launched, probe.train_fn_begins, probe.train_fn_ended)
@@ -267,12 +264,6 @@ class Probe:
                 self._arrive(index)
 
         return lambda: self._look(arrive)
-
-
-def _answer_with_stacks(directory: RunDirectory, name: str) -> None:
-    """Let the harness ask for all stacks by signal, even while a rank hangs in C++."""
-    file = (directory.logs / f"stacks-{name}.txt").open("w")
-    faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
 
 
 def _named(error: BaseException | None) -> str | None:

@@ -1,0 +1,115 @@
+"""The harness's side of one run, on any backend: it watches drivers, reads along, writes down."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from chaos.model.event import (
+    AnyEvent,
+    DeadlinePassed,
+    DriverExited,
+    RunEnded,
+    RunStarted,
+    StackTaken,
+    WorkerStarted,
+)
+from chaos.model.plan import Plan
+from chaos.plan.again import driver_begins_again
+from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import Journal, Tail
+from chaos.run.ports import Show
+from chaos.run.stacks import DRIVER_STACKS, rank_stacks
+
+Driver = TypeVar("Driver")
+
+
+@dataclass
+class RunWatch(ABC, Generic[Driver]):
+    """One execution of one plan; a backend adds how drivers start, end and give their stacks."""
+
+    plan: Plan
+    directory: RunDirectory
+    show: Show
+
+    def __post_init__(self) -> None:
+        self.clock = SystemClock()
+        self.journal = Journal(self.directory.journals, "harness", role="harness", clock=self.clock)
+        self._tail = Tail(self.directory.journals)
+        self._seen: list[AnyEvent] = []
+
+    def begin(self) -> None:
+        """Write down which plan is carried out, and where."""
+        plan = self.plan
+        self.journal.add(RunStarted(scenario=plan.scenario, seed=plan.seed, backend=plan.backend))
+
+    def watch(self) -> None:
+        """Watch the driver, and its successor where a fault killed it, to the end of the run."""
+        start, again = self.clock.now_ns(), True
+        while again:
+            driver = self.start_driver()
+            code: int | None = None
+            try:
+                self.driver_started(driver)
+                code = self._watch_driver(driver, start)
+            finally:
+                ended = self.end_driver(driver) if code is None else code
+                again = code is not None and driver_begins_again(self.plan, self.seen())
+                self.journal.add(DriverExited(code=ended))
+
+    def end(self, *, interrupted: bool) -> None:
+        """Write down that the run is over, as the last that is written."""
+        self.journal.add(RunEnded(interrupted=interrupted))
+        self.journal.close()
+        self.seen()
+
+    def seen(self) -> list[AnyEvent]:
+        """Read what is new in all journals, show it, and give all that was seen."""
+        entries = self._tail.new_entries()
+        self._seen.extend(entry.what for entry in entries)
+        self.show(entries)
+        return self._seen
+
+    def workers(self) -> list[WorkerStarted]:
+        """Give all workers that have started so far."""
+        return [event for event in self.seen() if isinstance(event, WorkerStarted)]
+
+    def stack_taken(self, pid: int, rank: int | None = None) -> None:
+        """Write down that a process was asked for its stack."""
+        name = DRIVER_STACKS if rank is None else rank_stacks(rank, pid)
+        self.journal.add(StackTaken(pid=pid, rank=rank, path=f"logs/{name}"))
+
+    def _watch_driver(self, driver: Driver, start_ns: int) -> int | None:
+        """Give the exit code of a driver, None where it is not over at the run's limit."""
+        while (code := self.exit_code(driver)) is None:
+            self.seen()
+            if seconds_since(start_ns, self.clock) > self.plan.limits.run_s:
+                self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
+                self.take_stacks(driver)
+                return None
+            self.meanwhile()
+        return code
+
+    @abstractmethod
+    def start_driver(self) -> Driver:
+        """Start a process that runs the user's script."""
+
+    @abstractmethod
+    def driver_started(self, driver: Driver) -> None:
+        """Tell those who may strike the driver which process it is."""
+
+    @abstractmethod
+    def exit_code(self, driver: Driver) -> int | None:
+        """Give a driver's exit code, None while it runs."""
+
+    @abstractmethod
+    def end_driver(self, driver: Driver) -> int:
+        """End a driver that is not to go on; gives its exit code."""
+
+    @abstractmethod
+    def meanwhile(self) -> None:
+        """Do what is to be done between two looks at a driver."""
+
+    @abstractmethod
+    def take_stacks(self, driver: Driver) -> None:
+        """Ask all ranks and the driver for their stacks: faulthandler answers even from C++."""
