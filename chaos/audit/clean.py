@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from chaos.audit.base import with_own_workers
 from chaos.audit.budget import Progress, ShowProgress
 from chaos.audit.extent import Extent, extent
-from chaos.audit.folder import AuditFolder, unseen
+from chaos.audit.folder import AuditFolder
 from chaos.audit.note import Note, notes
 from chaos.audit.repetition import Repetition, hidden_part, repetition
 from chaos.check.band import RUNS_MIN
@@ -15,7 +15,7 @@ from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 from chaos.model.scenario import Profile
 from chaos.report.outcome import FinishedRun
-from chaos.run.clock import Clock, seconds_since
+from chaos.run.clock import Clock
 from chaos.run.ports import Backend
 
 CLEAN_RUNS = 2
@@ -75,10 +75,9 @@ class CleanRuns:
 
     def _run(self, plan: Plan, number: int, *, of: int = CLEAN_RUNS) -> FinishedRun:
         self.show(Progress("clean runs", min(number, of) - 1, of))
-        alone, start = plan.baseline(), self.clock.now_ns()
+        alone = plan.baseline()
         directory = self.folder.new_run("clean", number, alone)
-        self.backend.execute(alone, directory, unseen)
-        run = self.folder.settle(directory, alone, None, seconds=seconds_since(start, self.clock))
+        run = self.folder.execute(self.backend, alone, directory, None, self.clock)
         if run.verdict.validity != "valid":
             raise why_the_job_failed(plan, run, log=directory.logs / "driver.log")
         self.folder.prune(directory)
