@@ -1,8 +1,10 @@
 """The machine and the versions a run was made on: recorded with it, part of a baseline's digest."""
 
+import hashlib
 import os
 import platform
 import subprocess
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,8 @@ def environment(cwd: Path) -> dict[str, Any]:
 def decisive_versions() -> dict[str, str]:
     """Give what a job's arithmetic may depend on besides its own code: whatever is installed."""
     installed = {d.name: d.version for d in metadata.distributions()}
-    return {"python": platform.python_version(), "processor": processor(), **installed}
+    own = {"code of chaos": own_code()}  # its version says little while it is worked on
+    return {"python": platform.python_version(), "processor": processor(), **installed, **own}
 
 
 def processor() -> str:
@@ -37,6 +40,15 @@ def processor() -> str:
         return platform.processor() or platform.machine()
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(models, platform.machine())
+
+
+@cache
+def own_code(package: Path = Path(__file__).parents[1]) -> str:
+    """Give one digest of all modules of chaos: they write down what a baseline is read from."""
+    whole = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        whole.update(file.read_bytes())
+    return whole.hexdigest()
 
 
 def _versions() -> dict[str, str]:
