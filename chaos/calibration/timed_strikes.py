@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from chaos.model.event import ControllerState, FitCalled, WorkerGroupStarted
+from chaos.model.event import FitCalled, StepDone, WorkerGroupStarted
 from chaos.model.history import Entry
 from chaos.preflight.compression import Loss
 from chaos.run.clock import Clock
@@ -30,10 +30,10 @@ def kill_process(pid: int) -> bool:
 class TimedStrikes:
     """Given a run's events as they come, kills workers when it is time.
 
-    A loss that falls between two groups strikes the next one as soon as it
-    runs: a worker that dies while its group is being set up can leave the
-    others waiting in torch's rendezvous for half an hour, which no forecast
-    knows. `struck` counts the losses that took a worker.
+    A loss that falls before a group's first step takes nobody, here and in the
+    forecast that is held against it: a worker that dies while its group is
+    being set up can leave the others waiting in torch's rendezvous for half an
+    hour, which no forecast knows. `struck` counts the losses that took a worker.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class TimedStrikes:
         self._losses, self._clock, self._kill = list(losses), clock, kill
         self._draws = random.Random(seed)  # noqa: S311  repeatable is what it must be
         self._since_ns: int | None = None
+        self._attempt: int | None = None
         self._group: list[int] = []
         self._alive: list[int] = []
         self.struck = 0
@@ -52,13 +53,13 @@ class TimedStrikes:
             match entry.what:
                 case FitCalled():
                     self._since_ns = entry.time_ns
-                case WorkerGroupStarted(workers=workers):
-                    self._group = [place.pid for place in workers]
-                case ControllerState(state="RUNNING"):
+                case WorkerGroupStarted(attempt=attempt, workers=workers):
+                    self._attempt, self._group = attempt, [place.pid for place in workers]
+                case StepDone(attempt=attempt) if attempt == self._attempt:
                     self._alive = self._group
                 case _:
                     pass
-        while self._is_due() and self._alive:
+        while self._is_due():
             self._strike(self._losses.pop(0))
 
     def _is_due(self) -> bool:
@@ -67,8 +68,10 @@ class TimedStrikes:
         return self._clock.now_ns() - self._since_ns >= self._losses[0].at_s * 1e9
 
     def _strike(self, loss: Loss) -> None:
+        if not self._alive:
+            return
         victims = self._draws.sample(self._alive, min(loss.workers, len(self._alive)))
         killed = [pid for pid in victims if self._kill(pid)]
         # One dead worker ends the group: until the next one is up nobody is there to be struck.
-        self._alive = []
+        self._alive, self._attempt = [], None
         self.struck += bool(killed)

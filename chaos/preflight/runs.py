@@ -13,11 +13,15 @@ class Runs:
 
     `used` nodes are the job's; `work_s` is committed work. What is only
     trained is not kept: at each change it is computed from the time since `ready_s`.
+    With `spares_starts` a loss before that moment takes no node of the job.
     """
 
-    def __init__(self, question: Question, up: Counts, horizon_s: float) -> None:
+    def __init__(
+        self, question: Question, up: Counts, horizon_s: float, *, spares_starts: bool = False
+    ) -> None:
         assert question.costs is not None
         self._question, self._horizon_s = question, horizon_s
+        self._spares_starts = spares_starts
         self._job, self._set, self._costs = question.job, question.settings, question.costs
         self._tau, self._all = question.interval_s, question.work_s
         runs = len(up)
@@ -58,6 +62,8 @@ class Runs:
         """Let a change take effect: hits, charges, restarts, growth; then the horizon."""
         self._stop_at_horizon(now_s)
         hit = self.going & np.isfinite(self.ready_s) & self._is_hit(before, lost, luck[0])
+        if self._spares_starts:
+            hit &= now_s >= self.ready_s
         grows = self.going & ~hit & self._wants_more(up)
         stops = hit | grows
         if not stops.any():

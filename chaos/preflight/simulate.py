@@ -57,39 +57,45 @@ class Outcomes:
 
 
 def simulate(
-    question: Question, *, runs: int, seed: int, horizon_s: float | None = None, jobs: int = 2
+    question: Question,
+    *,
+    runs: int,
+    seed: int,
+    horizon_s: float | None = None,
+    jobs: int = 2,
+    spares_starts: bool = False,
 ) -> Outcomes:
     """Give what becomes of `runs` runs of a job that has its costs.
 
+    With `spares_starts` a loss takes no node of a group that is being set up.
     Raises `UsageError` where the market changes so often, or the training is
     so long, that no figure would come of it.
     """
     horizon = horizon_s or default_horizon_s(question)
-    return _simulated([(question, horizon)], runs=runs, seed=seed, jobs=jobs)[0]
+    asked = [(question, horizon, spares_starts)]
+    return _simulated(asked, runs=runs, seed=seed, jobs=jobs)[0]
 
 
 def simulate_each(
     questions: Sequence[Question], *, runs: int, seed: int, jobs: int = 2
 ) -> list[Outcomes]:
     """Simulate several questions, each on the same draws, side by side."""
-    asked = [(question, default_horizon_s(question)) for question in questions]
+    asked = [(question, default_horizon_s(question), False) for question in questions]
     return _simulated(asked, runs=runs, seed=seed, jobs=jobs)
 
 
 def _simulated(
-    asked: Sequence[tuple[Question, float]], *, runs: int, seed: int, jobs: int
+    asked: Sequence[tuple[Question, float, bool]], *, runs: int, seed: int, jobs: int
 ) -> list[Outcomes]:
     """Give the outcomes of each question; blocks go side by side where that is safe.
 
     A process that has threads is not forked: what a thread holds stays held.
     """
-    for question, horizon_s in asked:
+    for question, horizon_s, _ in asked:
         _refuse_endless(question, horizon_s)
     sizes = [min(BLOCK, runs - start) for start in range(0, runs, BLOCK)]
     seeds = np.random.SeedSequence(seed).spawn(len(sizes))
-    parts = [
-        (q, horizon_s, *part) for q, horizon_s in asked for part in zip(sizes, seeds, strict=True)
-    ]
+    parts = [(*one, *part) for one in asked for part in zip(sizes, seeds, strict=True)]
     if min(jobs, len(parts)) < 2 or threading.active_count() > 1:  # noqa: PLR2004
         blocks = [_block(*part) for part in parts]
     else:
@@ -107,13 +113,17 @@ def default_horizon_s(question: Question) -> float:
 
 
 def _block(
-    question: Question, horizon_s: float, runs: int, seed: np.random.SeedSequence
+    question: Question,
+    horizon_s: float,
+    spares_starts: bool,  # noqa: FBT001 (mapped over, by position)
+    runs: int,
+    seed: np.random.SeedSequence,
 ) -> Outcomes:
     # `spawn` counts on: a copy gives the same children however often the seed was used before.
     seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
     of_market, of_job = (np.random.Generator(np.random.SFC64(s)) for s in seed.spawn(2))
     pool = capacity(question.market, question.job.pool, runs, of_market)
-    state = Runs(question, pool.up, horizon_s)
+    state = Runs(question, pool.up, horizon_s, spares_starts=spares_starts)
     while state.going.any():
         now_s = np.minimum(pool.next_s, horizon_s)
         before = pool.up.copy()
