@@ -47,6 +47,29 @@ def test_a_job_is_calibrated_struck_by_the_clock_and_compared(
     assert "from 1 other runs" in held["what"]
 
 
+MONTHS = ("job.steps=20000000", "job.checkpoint_every_steps=5000", "settings.max_failures=-1")
+
+
+def test_measured_costs_give_a_go_on_one_market_and_a_no_go_on_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(calibration.STRUCK, "fork", 1)
+    asked = [word for value in MONTHS for word in ("--set", value)]
+    asked += ["--goodput", "0.97", "--runs", "500", "--json", "--reports", str(tmp_path)]
+    asked += ["--set", "settings.storage_path=s3://bucket/run"]
+
+    calm = ran(
+        monkeypatch, "preflight", DIGITS, "--calibrate", "--market", "calm-500h", *asked, *SHORT
+    )
+    assert (calm, json.loads(capsys.readouterr().out)["word"]) == (0, "go")
+
+    struck = max(tmp_path.glob("digits_ddp/*"))  # the last; the first was left alone
+    hot = ran(monkeypatch, "preflight", str(struck), "--market", "hot-4h", *asked)
+    found = json.loads(capsys.readouterr().out)
+    assert (hot, found["word"]) == (1, "no-go")
+    assert "waiting for nodes" in found["why"]
+
+
 def test_a_trace_becomes_a_scenario_that_runs_and_is_valid(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
