@@ -17,9 +17,9 @@ _PARTS: Mapping[str, tuple[str, str]] = {
     "useful": ("training that counts", "var(--run)"),
     "save": ("saving checkpoints", "var(--baseline)"),
     "lost": ("done again", "var(--lost)"),
-    "restart": ("restarting", "var(--restart)"),
+    "restart": ("restarting", "var(--schedule)"),
     "wait": ("waiting for nodes", "var(--fault)"),
-    "shrunk": ("fewer nodes", "var(--startup)"),
+    "shrunk": ("fewer nodes", "var(--start)"),
 }
 
 
