@@ -37,6 +37,7 @@ def test_the_fault_that_finds_nobody_has_not_landed(suite: Suite) -> None:
 
     assert verdict(run_of)["validity"] == "unknown"
     assert "did no harm: refused: rank 0 has no peers" in verdict(run_of)["headline"]
+    assert suite.done.code == 0, suite.done.said  # and each scenario is as it expects
 
 
 def test_the_check_is_green_on_a_right_history(suite: Suite) -> None:
