@@ -13,8 +13,10 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos.check.band import RUNS_MIN
-from chaos.check.judge import CHECKS, judge
+from chaos.check.judge import NO_OTHERS, judge
+from chaos.check.others import Others
 from chaos.errors import ClusterError, JobError, ScenarioError, UsageError
+from chaos.extensions import check_names, other_checks
 from chaos.job_failure import why_the_job_failed
 from chaos.model.history import Baseline, History
 from chaos.model.plan import BackendName, Plan
@@ -167,7 +169,8 @@ class Harness:
         history = read_history(directory.journals)
         directory.save_history(history)
         duration_s = seconds_since(start_ns, self.clock)
-        run = conclude(directory, plan, history, baseline, duration_s=duration_s)
+        others = NO_OTHERS if baseline is None else other_checks()
+        run = conclude(directory, plan, history, baseline, duration_s=duration_s, others=others)
         self.tell(run)
         return run
 
@@ -179,14 +182,19 @@ def conclude(
     baseline: History | None,
     *,
     duration_s: float,
+    others: Others = NO_OTHERS,
 ) -> FinishedRun:
-    """Judge what was seen and write verdict, report and JUnit into the run's folder."""
+    """Judge what was seen and write verdict, report and JUnit into the run's folder.
+
+    A baseline is judged without `others`: whether it serves to compare with is
+    asked by chaos's own checks alone.
+    """
     run = FinishedRun(
         plan=plan,
         env=directory.load_env(),
         history=history,
         baseline=baseline,
-        verdict=judge(plan, history, baseline),
+        verdict=judge(plan, history, baseline, others),
         directory=shown(directory.path),
         duration_s=duration_s,
     )
@@ -204,7 +212,8 @@ def check_again(path: Path) -> FinishedRun:
     plan, history = directory.load_plan(), recorded(directory)
     baseline = directory.load_baseline()
     seconds = (history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0
-    return conclude(directory, plan, history, baseline, duration_s=seconds)
+    others = other_checks().after(directory.load_verdict())
+    return conclude(directory, plan, history, baseline, duration_s=seconds, others=others)
 
 
 def recorded(directory: RunDirectory) -> History:
@@ -219,7 +228,7 @@ def refuse_unknown_check(file: Path, scenario: Scenario, *, line: int | None = N
 
     Without `line`, it is the one of the file that names the check.
     """
-    names = [check.NAME for check in CHECKS]
+    names = check_names()
     told = (scenario.expect.check, *scenario.expect.besides)
     expected = next((name for name in told if name not in {None, *names}), None)
     if expected is None:

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from chaos.check.judge import judge
 from chaos.errors import HistoryError
+from chaos.extensions import other_checks
 from chaos.harness import recorded
 from chaos.model.summary import SUITE, SUMMARY, RunSummary, SuiteSummary
-from chaos.model.verdict import Verdict
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.summary import summary_of
 from chaos.run.directory import RunDirectory
@@ -97,10 +97,7 @@ def read_run(path: Path) -> FinishedRun:
     directory = RunDirectory(path.resolve())
     plan, history = directory.load_plan(), recorded(directory)
     baseline = directory.load_baseline()
-    try:
-        verdict = Verdict.model_validate_json((directory.path / "verdict.json").read_bytes())
-    except (OSError, ValidationError):
-        verdict = judge(plan, history, baseline)
+    verdict = directory.load_verdict() or judge(plan, history, baseline, other_checks())
     seconds = (history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0
     written = _written(directory.path)
     return FinishedRun(

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.check.judge import judge
+from chaos.check.judge import NO_OTHERS, judge
+from chaos.extensions import other_checks
 from chaos.model.history import Entry, History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
@@ -75,7 +76,8 @@ class AuditFolder:
         """Read what a run's journals hold, judge it and write both down."""
         history = read_history(directory.journals)
         directory.save_history(history)
-        verdict = judge(plan, history, baseline)
+        others = NO_OTHERS if baseline is None else other_checks()  # a clean run: by our own alone
+        verdict = judge(plan, history, baseline, others)
         directory.save_verdict(verdict)
         return FinishedRun(
             plan=plan,

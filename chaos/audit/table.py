@@ -160,12 +160,19 @@ def group_rows(card: Card) -> tuple[GroupRow, ...]:
 def check_rows(card: Card) -> tuple[CheckRow, ...]:
     """Give one row per check, in the order in which they judge."""
     rows = []
-    for name in (check.NAME for check in CHECKS):
+    for name in _checks(card):
         told = sum(name in run.evidence for run in card.runs)
         unknown = sum(name in run.undecided for run in card.runs)
         broken = sum(any(d.check == name for d in run.defects) for run in card.runs)
         rows.append(CheckRow(name, told, len(card.runs) - told - unknown, broken, unknown))
     return tuple(rows)
+
+
+def _checks(card: Card) -> dict[str, None]:
+    """Give the names of the checks that judged, other packages' after chaos's own."""
+    told = (name for run in card.runs for name in (*run.evidence, *run.undecided))
+    broken = (defect.check for run in card.runs for defect in run.defects)
+    return dict.fromkeys([*(check.NAME for check in CHECKS), *sorted({*told, *broken})])
 
 
 def _width(card: Card) -> int:

@@ -49,6 +49,8 @@ def check(trial: Trial) -> CheckResult:
 
 def _doubt(strike: Strike, history: History) -> str | None:
     op = strike.op
+    if op.absent is not None:
+        return f"{op}: what it did cannot be judged without its package"
     if not strike.invoked:
         gave_up = [event.detail for _, event in strike.ended]
         return f"{op} never happened: {gave_up[0] if gave_up else _how_far(strike, history)}"

@@ -33,6 +33,7 @@ _DEEDS = {
     "kill_controller": "Ray's controller was killed {place}",
     "kill_gcs": "the cluster's GCS was killed {place} and started again",
 }
+_ANY_DEED = "the fault {fault} struck {place}"  # of another package
 # What storage did is told in its own words, and where it was armed is left out.
 _IN_STORAGE = {
     "fail_upload": "an upload failed",
@@ -89,7 +90,7 @@ def _deed(strike: Strike, times: int) -> str:
     else:
         place = _elsewhere(at)
     again = f" in {times} attempts" if times > 1 else ""
-    deed = _DEEDS[strike.op.kind].format(
+    deed = _DEEDS.get(strike.op.kind, _ANY_DEED).format(
         rank=strike.rank,
         place=place.format(epoch=at.epoch),
         fault=fault,

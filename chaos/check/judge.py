@@ -1,5 +1,6 @@
 """All checks together: what the evidence of a run comes to."""
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from chaos.check import (
@@ -36,6 +37,7 @@ from chaos.check import (
 )
 from chaos.check.diagnosis import diagnosis
 from chaos.check.headline import headline
+from chaos.check.others import Others
 from chaos.check.trial import Trial
 from chaos.model.diagnosis import Resume
 from chaos.model.event import JournalCut
@@ -90,10 +92,15 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def judge(plan: Plan, history: History, baseline: History | None = None) -> Verdict:
-    """Give the verdict on one run."""
+NO_OTHERS = Others()
+
+
+def judge(
+    plan: Plan, history: History, baseline: History | None = None, others: Others = NO_OTHERS
+) -> Verdict:
+    """Give the verdict on one run; `others`: the checks of other packages."""
     trial = Trial(plan, history, baseline)
-    results = tuple(_judged(check, trial) for check in CHECKS)
+    results = tuple(_results(trial, others))
     validity = _overall(trial, results)
     return Verdict(
         validity=validity,
@@ -117,21 +124,50 @@ def _diagnosed(trial: Trial, results: tuple[CheckResult, ...]) -> tuple[Resume, 
         return (blank,)
 
 
+def _results(trial: Trial, others: Others) -> Iterator[CheckResult]:
+    """Give what each check says; others' come before the one that almost every defect breaks."""
+    *specific, last = CHECKS
+    yield from (_judged(check, trial) for check in specific)
+    for other in others.installed:
+        result = _judged(other.what, trial)
+        yield result.model_copy(update={"package": other.package})
+    yield from others.not_told()
+    yield _judged(last, trial)
+
+
 def _judged(check: Check, trial: Trial) -> CheckResult:
     try:
-        return _beyond_doubt(check.check(trial), trial)
+        return _beyond_doubt(_well_formed(check.check(trial), check, trial), trial)
     except Exception as error:  # noqa: BLE001 (a check that fails has shown nothing)
         why = f"the check itself failed: {type(error).__name__}: {error}"
         return CheckResult(check=check.NAME, validity="unknown", summary=why, evidence=0)
 
 
+def _well_formed(result: object, check: Check, trial: Trial) -> CheckResult:
+    """Give a result that reports can show, or raise: a check may be another package's."""
+    if not isinstance(result, CheckResult) or result.check != check.NAME:
+        raise TypeError(f"it gave no CheckResult of its own, but {result!r}")
+    if (result.validity == "invalid") != bool(result.anomalies):
+        raise ValueError(f"{result.validity} with {len(result.anomalies)} anomalies")
+    if any(not 0 <= n < len(trial.history) for a in result.anomalies for n in a.events):
+        raise ValueError("an anomaly names an event that the history has not")
+    return result
+
+
 def _beyond_doubt(result: CheckResult, trial: Trial) -> CheckResult:
-    """Make a broken promise a doubt where a journal was lost: what is missing there is unknown."""
-    cut = next((event for _, event in trial.history.of(JournalCut)), None)
-    if cut is None or result.validity != "invalid":
+    """Make a broken promise a doubt where what was lost, or is not known here, may explain it."""
+    if result.validity != "invalid":
         return result
-    why = f"{result.summary}; but what {cut.source} wrote last was lost with its node"
-    return result.model_copy(update={"validity": "unknown", "summary": why})
+    cut = next((event for _, event in trial.history.of(JournalCut)), None)
+    absent = next((op for op in trial.plan.ops if op.absent is not None), None)
+    if cut is not None:
+        why = f"what {cut.source} wrote last was lost with its node"
+    elif absent is not None:
+        why = f"what was done to the job is not known here: {absent}"
+    else:
+        return result
+    summary = f"{result.summary}; but {why}"
+    return result.model_copy(update={"validity": "unknown", "summary": summary})
 
 
 def _overall(trial: Trial, results: tuple[CheckResult, ...]) -> Validity:

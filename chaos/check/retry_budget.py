@@ -7,7 +7,6 @@ from chaos.check.result import conclude, plural
 from chaos.check.trial import Trial
 from chaos.model.event import ControllerState, FailureDecided
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.plan.make import NODE_FAULTS
 
 NAME = "retry-budget"
 START_TIMEOUT = "WorkerGroupStartupTimeoutError"
@@ -86,7 +85,7 @@ class _Charges:
         gone; a start that times out costs none of the two budgets.
         """
         lost_nodes = any(
-            strike.op.kind in NODE_FAULTS and attempt <= event.attempt
+            strike.op.nodes_lost and attempt <= event.attempt
             for attempt, hits in self.trial.hits.items()
             for strike in hits
         )

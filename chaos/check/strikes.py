@@ -80,7 +80,7 @@ class Strike:
         return (
             self.landed
             and self.hit is None
-            and (self.op.kind in SPARING_FAULTS or isinstance(self.op.fault, CapacityFault))
+            and (_is_sparing(self.op) or isinstance(self.op.fault, CapacityFault))
         )
 
     @property
@@ -106,6 +106,11 @@ class Strike:
         return tuple(number for number, _ in (*self.invoked, *self.ended))
 
 
+def _is_sparing(op: Op) -> bool:
+    """Say whether a fault leaves its attempt alive, by what is known of it or by its own word."""
+    return op.kind in SPARING_FAULTS if op.ends_attempt is None else not op.ends_attempt
+
+
 def strikes(
     plan: Plan, history: History, attempts: Sequence[Attempt], ending: Ending
 ) -> tuple[Strike, ...]:
@@ -122,6 +127,7 @@ def strikes(
                 ended=over,
                 harm_ns=_harm_ns(op, began_ns, notices.get(op.index)),
                 ended_ns=history.time_ns(over[0][0]) if over else None,
+                is_in_doubt=bool(mine) and op.absent is not None,
                 effects=tuple((n, e) for n, e in history.of(StorageFaulted) if e.op == op.index),
             )
             found.append(_with_effect(strike, history, attempts, ending))
@@ -165,7 +171,7 @@ def _turns(op: Op, history: History) -> Iterator[tuple[tuple[int, ...], _Invoked
 def _with_effect(
     strike: Strike, history: History, attempts: Sequence[Attempt], ending: Ending
 ) -> Strike:
-    if not strike.invoked:
+    if not strike.invoked or strike.is_in_doubt:
         return strike
     struck = strike.invoked[0][1].attempt
     if strike.is_in_storage:
@@ -182,7 +188,7 @@ def _with_effect(
     if isinstance(strike.op.fault, CapacityFault):
         hit = _grown(attempts, since=struck)
         return replace(strike, hit=hit, harm_ns=strike.ended_ns)
-    ended = strike.op.kind not in SPARING_FAULTS or (broke and strike.op.kind != "slow_worker")
+    ended = not _is_sparing(strike.op) or (broke and strike.op.kind != "slow_worker")
     return replace(strike, hit=struck if ended else None)
 
 

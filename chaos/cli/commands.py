@@ -33,6 +33,7 @@ from chaos.cli.replay import replay_trace
 from chaos.cli.report import report, trend
 from chaos.cli.selftest import selftest
 from chaos.errors import ChaosError, HistoryError, UsageError
+from chaos.extensions import refuse_unusable
 from chaos.harness import Harness, check_again, write_suite
 from chaos.model.plan import BackendName
 from chaos.model.summary import SUITE
@@ -202,6 +203,7 @@ def version(
     if show:
         sys.stdout.write(f"chaos {__version__}\n")
         raise typer.Exit
+    refuse_unusable()
 
 
 def exit_code(rows: list[SuiteRow]) -> int:

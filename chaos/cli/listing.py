@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from chaos.errors import ScenarioError, UsageError
+from chaos.extensions import other_checks
 from chaos.report.catalogue import catalogue, explained, names, table_of
 from chaos.run.shown import shown
 from chaos.scenario_file.load import find_scenarios, load_scenario
@@ -35,7 +36,7 @@ def list_(
         case "jobs":
             console.print(table_of("job", list(_jobs(folder))))
         case _:
-            console.print(catalogue(topic))
+            console.print(catalogue(topic, other_checks()))
 
 
 def explain(
@@ -45,9 +46,10 @@ def explain(
 
     Example: chaos explain preempt_node
     """
-    text = explained(name)
+    others = other_checks()
+    text = explained(name, others)
     if text is None:
-        near = difflib.get_close_matches(name, names(), n=1)
+        near = difflib.get_close_matches(name, names(others), n=1)
         hint = f"Did you mean {near[0]}?" if near else "`chaos list faults` and `checks` name them."
         raise UsageError(f"there is no fault and no check '{name}'", hint)
     Console(highlight=False).print(Text(text))

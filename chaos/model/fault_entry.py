@@ -1,8 +1,8 @@
 """One entry of a scenario's faults: where, and what. A new fault is a line here."""
 
-from typing import Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, get_args
 
-from pydantic import model_validator
+from pydantic import create_model, model_validator
 
 from chaos.faults.corrupt_snapshot import CorruptSnapshot
 from chaos.faults.delayed_visibility import DelayedVisibility
@@ -21,12 +21,14 @@ from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.poison_step import PoisonStep
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.raise_in_worker import RaiseInWorker
+from chaos.faults.registered import registered_faults
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.slow_worker import SlowWorker
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.faults.withhold_capacity import WithholdCapacity
-from chaos.model.trigger import AtState, AtTime, Trigger, only_attempt
+from chaos.model.absent import AbsentFault
+from chaos.model.trigger import PLACE_WORDS, AtState, AtTime, Trigger, only_attempt
 from chaos.record import Record
 
 WorkerFault: TypeAlias = (
@@ -38,10 +40,12 @@ ControlFault: TypeAlias = KillDriver | KillController | KillGcs
 StorageFault: TypeAlias = (
     FailUpload | SlowUpload | TornCheckpoint | DiskFull | DelayedVisibility | CorruptSnapshot
 )
-Fault: TypeAlias = WorkerFault | NodeFault | CapacityFault | ControlFault | StorageFault
+Fault: TypeAlias = (
+    WorkerFault | NodeFault | CapacityFault | ControlFault | StorageFault | AbsentFault
+)
 
 
-class FaultEntry(Record):
+class OwnEntry(Record):
     """One fault at one place; exactly one fault key."""
 
     at: Trigger
@@ -97,7 +101,7 @@ class FaultEntry(Record):
     @property
     def nodes_lost(self) -> int:
         """How many nodes that hold workers it takes at most."""
-        return self.fault.nodes_lost if isinstance(self.fault, NodeFault) else 0
+        return int(getattr(self.fault, "nodes_lost", 0))
 
     @property
     def orders_all(self) -> bool:
@@ -114,7 +118,15 @@ class FaultEntry(Record):
     @property
     def lets_go_first(self) -> bool:
         """Whether training goes on before the strike is over."""
-        return isinstance(self.fault, PreemptNode | WithholdCapacity | ReturnCapacity | KillGcs)
+        if isinstance(self.fault, PreemptNode | WithholdCapacity | ReturnCapacity | KillGcs):
+            return True
+        return bool(getattr(self.fault, "lets_go_first", False))
+
+    @property
+    def ends_attempt(self) -> bool | None:
+        """What a fault of another package says of itself; None: it is chaos's own."""
+        ends: bool | None = getattr(self.fault, "ends_attempt", None)
+        return ends
 
     def may_strike(self, attempt: int) -> bool:
         """Say whether the fault is meant for an attempt."""
@@ -134,6 +146,23 @@ class FaultEntry(Record):
         return not isinstance(self.at, AtState | AtTime)
 
 
+REGISTERED = registered_faults(
+    taken=(*OwnEntry.model_fields, *dir(OwnEntry), "index", "absent", "package"),
+    places=[word for word in PLACE_WORDS if word != "rank"],
+)
+
+if TYPE_CHECKING:
+
+    class FaultEntry(OwnEntry):
+        """An entry with the keys of all faults, those of other packages among them."""
+
+else:
+    _OTHERS: dict[str, Any] = {f.name: (f.what | None, None) for f in REGISTERED.usable}
+    FaultEntry = create_model(
+        "FaultEntry", __base__=OwnEntry, __doc__=OwnEntry.__doc__, __module__=__name__, **_OTHERS
+    )
+
+
 def record_of(fault: str) -> type[Record]:
     """Give the record that a fault's key holds."""
     options = get_args(FaultEntry.model_fields[fault].annotation)
@@ -143,4 +172,5 @@ def record_of(fault: str) -> type[Record]:
 
 # What a worker that is held at its place is told to do to itself.
 BY_ITSELF = ("raise_in_worker", "slow_worker", "hang_worker", "poison_step", "exhaust_memory")
-FAULTS = tuple(name for name in FaultEntry.model_fields if name != "at")
+OWN_FAULTS = tuple(name for name in OwnEntry.model_fields if name != "at")
+FAULTS = (*OWN_FAULTS, *REGISTERED.packages)

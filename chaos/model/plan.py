@@ -4,7 +4,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from chaos.model.fault_entry import FaultEntry
+from chaos.model.absent import AbsentFault
+from chaos.model.fault_entry import Fault, FaultEntry
 from chaos.model.scenario import Expect, Job, Limits, Watch
 from chaos.record import Record
 
@@ -14,9 +15,23 @@ PLAN_VERSION: Literal[1] = 1
 
 
 class Op(FaultEntry):
-    """One numbered entry of a plan: a trigger and a fault."""
+    """One numbered entry of a plan: a trigger and a fault.
+
+    `package` is the one that brings the fault, where it is not chaos's own;
+    `absent` stands in for the fault where that package is not installed.
+    """
 
     index: NonNegativeInt
+    package: str | None = None
+    absent: AbsentFault | None = None
+
+    def _named(self) -> list[str]:
+        return [*super()._named(), *([self.absent.kind] if self.absent else [])]
+
+    @property
+    def fault(self) -> Fault:
+        """The fault itself, or what is known of it."""
+        return self.absent or super().fault
 
     def __str__(self) -> str:
         return f"op {self.index}: {self.fault} at {self.at}"

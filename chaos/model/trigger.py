@@ -34,6 +34,9 @@ State: TypeAlias = Literal[
 ]
 STATES: tuple[State, ...] = get_args(State)
 
+# Every key of a place, in any of its kinds.
+PLACE_WORDS = ("at", "epoch", *KINDS, "attempt", "at_launch", "visit", "rank")
+
 ANY_RANK = "left out: drawn from the seed among the job's ranks"
 ONE_ATTEMPT = "only there; left out: in the first attempt that comes to the place"
 

@@ -24,6 +24,7 @@ class CheckResult(Record):
     `summary` says in one line what was found, whatever the outcome.
     `evidence` counts the observations it rests on; none means `unknown`.
     `measures` are figures worth showing, each named with its unit.
+    `package` is the one that brings the check, where it is not chaos's own.
     """
 
     check: str
@@ -32,6 +33,7 @@ class CheckResult(Record):
     evidence: int
     anomalies: tuple[Anomaly, ...] = ()
     measures: dict[str, float | int | str | None] = Field(default_factory=dict)
+    package: str | None = None
 
 
 class Verdict(Record):

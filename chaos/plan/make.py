@@ -5,7 +5,7 @@ import re
 from os.path import normpath
 from pathlib import Path
 
-from chaos.model.fault_entry import FAULTS, FaultEntry
+from chaos.model.fault_entry import FAULTS, REGISTERED, FaultEntry
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import Trigger
@@ -78,7 +78,8 @@ def _ops(entries: tuple[FaultEntry, ...], *, workers: int, seed: int) -> tuple[O
         # from random() alone, whose sequence Python promises never to change.
         drawn = int(draws.random() * workers)
         faults = {fault: getattr(entry, fault) for fault in FAULTS}
-        ops.append(Op(index=index, at=_ranked(entry.at, drawn), **faults))
+        package = REGISTERED.packages.get(entry.kind)
+        ops.append(Op(index=index, at=_ranked(entry.at, drawn), package=package, **faults))
     return tuple(ops)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chaos.errors import UsageError
+from chaos.extensions import refuse_unusable
 from chaos.harness import refuse_unknown_check
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
@@ -55,6 +56,7 @@ class RunScenario:
         seed: int,
         given: dict[str, Any],
     ) -> Plan:
+        refuse_unusable()
         if isinstance(what, Plan):
             return what
         if isinstance(what, Scenario):

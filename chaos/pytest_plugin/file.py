@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from chaos.errors import ChaosError, ScenarioError
+from chaos.extensions import refuse_unusable
 from chaos.harness import refuse_unknown_check
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
@@ -25,6 +26,7 @@ class ScenarioFile(pytest.File):
     def collect(self) -> "Iterator[ScenarioItem]":
         """Give one item for each seed."""
         path = Path(os.path.relpath(self.path))
+        refuse_unusable()
         scenario = load_scenario(path)
         refuse_unknown_check(path, scenario)
         for seed in self.config.getoption(Option.SEEDS.dest):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chaos.errors import ChaosError
+from chaos.extensions import refuse_unusable
 from chaos.harness import refuse_unknown_check
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
@@ -34,6 +35,7 @@ def prepare(collector: pytest.Collector, items: Sequence[pytest.Function]) -> No
 
 def scenario_for(item: pytest.Item, given: Mapping[str, Any]) -> Scenario:
     """Give the scenario that a test describes; what it leaves out, `chaos_job` marks may say."""
+    refuse_unusable()
     value: dict[str, Any] = {}
     for mark in reversed([*item.iter_markers(JOB_MARK)]):  # the closest has the last word
         value |= mark.kwargs

@@ -9,7 +9,8 @@ from inspect import Parameter
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from chaos.python_first.construct import BY_NAME, signature_of
+from chaos.model.fault_entry import OWN_FAULTS
+from chaos.python_first.construct import signature_of
 
 _HEAD = """\
 # What each fault's function takes. Written by `python -m chaos.python_first.signatures`.
@@ -24,8 +25,8 @@ from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, 
 
 
 def stub() -> str:
-    """Give the stub's text."""
-    return "".join([_HEAD, *(line for name in BY_NAME for line in _function(name))])
+    """Give the stub's text: chaos's own faults, wherever it is made."""
+    return "".join([_HEAD, *(line for name in OWN_FAULTS for line in _function(name))])
 
 
 def _function(fault: str) -> Iterator[str]:

@@ -2,18 +2,20 @@
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 from rich.table import Table
 from rich.text import Text
 
-from chaos.check.judge import CHECKS
-from chaos.model.fault_entry import FAULTS, record_of
+from chaos.check.judge import CHECKS, NO_OTHERS, Check
+from chaos.check.others import Others
+from chaos.model.fault_entry import FAULTS, REGISTERED, record_of
 from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, AtStart, AtState, AtTime
 from chaos.record import Record
 
 Topic: TypeAlias = Literal["faults", "places", "checks"]
+Rows: TypeAlias = list[tuple[str, str]]
 NAME_MAX = 30
 TOPICS: tuple[Topic, ...] = get_args(Topic)
 
@@ -21,10 +23,17 @@ TOPICS: tuple[Topic, ...] = get_args(Topic)
 _TOLD = re.compile(r"`(\w+)`: (.*?)(?=`\w+`: |$)")
 
 
-def catalogue(topic: Topic) -> Table:
-    """Give a table that fits 80 columns: a name, and what it is."""
-    rows = {"faults": fault_rows, "places": place_rows, "checks": check_rows}[topic]()
-    return table_of(topic.removesuffix("s"), rows)
+def catalogue(topic: Topic, others: Others = NO_OTHERS) -> Table:
+    """Give a table that fits 80 columns: a name, and what it is; `others`: those packages' checks.
+
+    What another package brings is followed by that package's name.
+    """
+    rows: dict[Topic, Callable[[], Rows]] = {
+        "faults": fault_rows,
+        "places": place_rows,
+        "checks": lambda: check_rows(others),
+    }
+    return table_of(topic.removesuffix("s"), rows[topic]())
 
 
 def table_of(head: str, rows: Sequence[tuple[str, str]]) -> Table:
@@ -37,12 +46,13 @@ def table_of(head: str, rows: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def fault_rows() -> list[tuple[str, str]]:
+def fault_rows() -> Rows:
     """Give every fault with what it does, and its settings with their defaults."""
-    return [(name, _with_settings(record_of(name))) for name in FAULTS]
+    packages = REGISTERED.packages
+    return [(f, _of(_with_settings(record_of(f)), packages.get(f))) for f in FAULTS]
 
 
-def place_rows() -> list[tuple[str, str]]:
+def place_rows() -> Rows:
     """Give every kind of trigger, as it is written in a scenario."""
     steps = "{epoch: 2, step: 5}", "after optimizer step 5 of epoch 2, on a rank"
     told = _paragraph(inspect.getdoc(AtMoment) or "", 1)
@@ -60,33 +70,48 @@ def place_rows() -> list[tuple[str, str]]:
     ]
 
 
-def check_rows() -> list[tuple[str, str]]:
-    """Give every check with the question that it asks, in the order of the report."""
+def check_rows(others: Others = NO_OTHERS) -> Rows:
+    """Give every check with the question that it asks; chaos's own in the order of the report."""
     return [
-        (check.NAME, _paragraph(inspect.getdoc(inspect.getmodule(check)) or "", 0))
-        for check in CHECKS
+        (check.NAME, _of(_paragraph(inspect.getdoc(check) or "", 0), package))
+        for check, package in _checks(others)
     ]
 
 
-def names() -> list[str]:
+def names(others: Others = NO_OTHERS) -> list[str]:
     """Give every fault and every check."""
-    return [*FAULTS, *(check.NAME for check in CHECKS)]
+    return [*FAULTS, *(check.NAME for check, _ in _checks(others))]
 
 
-def explained(name: str) -> str | None:
+def explained(name: str, others: Others = NO_OTHERS) -> str | None:
     """Give the long text of a fault or a check, None where there is neither."""
     if name in FAULTS:
         return _fault_explained(name)
-    check = next((check for check in CHECKS if name == check.NAME), None)
-    if check is None:
+    found = next((each for each in _checks(others) if name == each[0].NAME), None)
+    if found is None:
         return None
-    asks, promises = inspect.getdoc(inspect.getmodule(check)), inspect.getdoc(check.check)
-    return f"check {name}\n\n{_unwrapped(asks)}\n\n{_unwrapped(promises)}\n"
+    check, package = found
+    asks, promises = inspect.getdoc(check), inspect.getdoc(check.check)
+    head = _of(f"check {name}", package)
+    return f"{head}\n\n{_unwrapped(asks)}\n\n{_unwrapped(promises)}\n"
+
+
+def _checks(others: Others) -> list[tuple[Check, str | None]]:
+    return [
+        *((check, None) for check in CHECKS),
+        *((other.what, other.package) for other in others.installed),
+    ]
+
+
+def _of(text: str, package: str | None) -> str:
+    """Give a text with the package that brings what it speaks of, where that is not chaos."""
+    return text if package is None else f"{text} ({package})"
 
 
 def _fault_explained(name: str) -> str:
     record = record_of(name)
-    lines = [f"fault {name}", "", _unwrapped(inspect.getdoc(record))]
+    head = _of(f"fault {name}", REGISTERED.packages.get(name))
+    lines = [head, "", _unwrapped(inspect.getdoc(record))]
     if record.model_fields:
         lines += ["", "settings:"]
     for setting, field in record.model_fields.items():

@@ -19,8 +19,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from chaos.errors import HistoryError, UsageError
+from chaos.model.absent import with_absent
 from chaos.model.history import Baseline, History
-from chaos.model.plan import Plan
+from chaos.model.plan import Op, Plan
 from chaos.model.verdict import Verdict
 from chaos.run.journal import load_history, write_history
 from chaos.run.whole_file import write_text
@@ -94,11 +95,18 @@ class RunDirectory:
         """Write the verdict."""
         self.write("verdict.json", verdict.model_dump_json(indent=2))
 
+    def load_verdict(self) -> Verdict | None:
+        """Read the verdict, None where there is none, or another version wrote it."""
+        try:
+            return Verdict.model_validate_json((self.path / "verdict.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+
     def load_plan(self) -> Plan:
         """Read the plan, or raise `HistoryError` with what is wrong in it."""
         path = self.path / "plan.json"
         try:
-            return Plan.model_validate_json(path.read_bytes())
+            return Plan.model_validate_json(_read(path))
         except OSError as error:
             raise HistoryError(
                 f"cannot read the plan: {error.strerror}",
@@ -126,6 +134,15 @@ class RunDirectory:
     def write(self, name: str, text: str) -> Path:
         """Write a small file of this run, whole or not at all."""
         return write_text(self.path / name, text)
+
+
+def _read(path: Path) -> bytes:
+    """Give a plan's text; what is no JSON at all is left to the records to complain of."""
+    text = path.read_bytes()
+    try:
+        return with_absent(text, Op.model_fields)
+    except ValueError:
+        return text
 
 
 def _repeat(number: int) -> str:

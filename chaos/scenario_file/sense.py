@@ -7,7 +7,7 @@ file does not hide an answer.
 from collections.abc import Iterator
 from pathlib import Path
 
-from chaos.model.fault_entry import BY_ITSELF, FAULTS
+from chaos.model.fault_entry import BY_ITSELF, FAULTS, REGISTERED, record_of
 from chaos.plan.make import NODE_FAULTS, nodes_for
 from chaos.scenario_file.problem import Loc, Problem
 from chaos.scenario_file.source import Lines, Plain
@@ -90,9 +90,17 @@ def _nodes_lost(value: Plain) -> int:
         fault = next((entry[key] for key in NODE_FAULTS if entry.get(key) is not None), None)
         ranks = _pick(fault, ("ranks",))
         lost += 0 if fault is None else len(ranks) if isinstance(ranks, list) and ranks else 1
+        lost += sum(_of_others(key) for key, value in entry.items() if value is not None)
         if _pick(entry, ("withhold_capacity", "for_s")) is None:
             lost += _whole(entry, ("withhold_capacity", "nodes"), default=0) or 0
     return lost
+
+
+def _of_others(key: str) -> int:
+    """Give how many nodes a fault of another package says that it takes."""
+    if key not in REGISTERED.packages:
+        return 0
+    return int(getattr(record_of(key), "nodes_lost", 0))
 
 
 def _nodes_returned(value: Plain) -> int:

@@ -5,6 +5,7 @@ import os
 from chaos.backends.train.address import CALLBACK
 from chaos.backends.train.compat import CALLBACKS_ENV
 from chaos.model.plan import Plan
+from chaos.registered import EXTENSIONS_ENV, OFF
 
 # Read by Ray Train. Polls are frequent: nothing here is far away.
 TRAIN_ENV = {
@@ -29,6 +30,7 @@ def zygote_env(plan: Plan) -> dict[str, str]:
         **TRAIN_ENV,
         **theirs,
         "PYTHONUNBUFFERED": "1",
+        EXTENSIONS_ENV: OFF,
         CALLBACKS_ENV: ",".join(name for name in callbacks if name),
         **plan.job.env,
     }

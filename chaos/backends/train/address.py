@@ -10,6 +10,7 @@ from chaos.declared import TOKEN_ENV
 from chaos.faults.order import Order
 from chaos.faults.world import Victim
 from chaos.model.event import Committed, FailureDecided
+from chaos.registered import EXTENSIONS_ENV, OFF
 from chaos.run.apart import folder_apart, sees, unpack
 from chaos.run.directory import RunDirectory
 
@@ -69,6 +70,7 @@ class RunAddress:
             DIRECTORY_ENV: str(self.directory),
             TOKEN_ENV: self.token,
             CONTROLLER_ENV: self.controller,
+            EXTENSIONS_ENV: OFF,
         }
 
     def run_directory(self) -> RunDirectory:

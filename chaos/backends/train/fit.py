@@ -12,6 +12,7 @@ from chaos.errors import UsageError
 from chaos.faults.armed import STORAGE_FAULTS
 from chaos.model.event import FitCalled, FitRaised, FitReturned
 from chaos.model.plan import Plan, Shape
+from chaos.registered import EXTENSIONS_ENV, OFF
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
 
@@ -148,7 +149,7 @@ def _wrap_storage(run: Any, part: RunPart) -> None:  # noqa: ANN401
 
 def _mark_workers(run: Any, env: dict[str, str]) -> None:  # noqa: ANN401
     theirs = run.worker_runtime_env or {}
-    marks = {TOKEN_ENV: os.environ[TOKEN_ENV], **env}
+    marks = {TOKEN_ENV: os.environ[TOKEN_ENV], EXTENSIONS_ENV: OFF, **env}
     run.worker_runtime_env = {**theirs, "env_vars": {**theirs.get("env_vars", {}), **marks}}
 
 

@@ -1,0 +1,37 @@
+"""What other packages add to chaos in this process: found when it is first asked for.
+
+The edge asks here (the command line, the pytest plugin, the harness); the
+core is given what was found.
+"""
+
+from functools import cache
+
+from chaos.check.judge import CHECKS
+from chaos.check.others import Others, registered_checks
+from chaos.errors import UsageError
+from chaos.model.fault_entry import REGISTERED
+from chaos.registered import Registry
+
+HINT = "Mend the package or uninstall it; nothing is run or judged beside it."
+
+
+@cache
+def _checks() -> Registry:
+    return registered_checks(taken=[check.NAME for check in CHECKS])
+
+
+def other_checks() -> Others:
+    """Give the checks of other packages."""
+    return Others(_checks().usable)
+
+
+def check_names() -> list[str]:
+    """Give the names of all checks, chaos's own first."""
+    return [*(check.NAME for check in CHECKS), *_checks().packages]
+
+
+def refuse_unusable() -> None:
+    """Raise `UsageError` where a package registers what cannot be used."""
+    unusable = [*REGISTERED.unusable, *_checks().unusable]
+    if unusable:
+        raise UsageError("\n".join(map(str, unusable)), HINT)

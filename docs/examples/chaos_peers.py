@@ -1,0 +1,37 @@
+"""A fault of another package: every rank but one is killed."""
+
+from typing import ClassVar, Literal
+
+from chaos.faults.world import Outcome, RefusedError, Release, Victim, World
+from chaos.record import Record
+
+PROOF_WITHIN_S = 10.0
+
+
+class KillPeers(Record):
+    """Kill every worker of the group but the one that stands at the place.
+
+    A rank that is left alone waits in its next collective for peers that never
+    come. Landed when the process of every peer is gone.
+    """
+
+    signal: Literal["KILL", "TERM"] = "KILL"
+    rank: ClassVar[None] = None
+    ends_attempt: ClassVar[bool] = True
+
+    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+        """Kill the peers while the worker is held, and wait until they are gone."""
+        del release  # the worker is let go by itself once the strike is over
+        peers = [peer for rank, peer in world.group().items() if rank != victim.rank]
+        if not peers:
+            raise RefusedError(f"rank {victim.rank} has no peers")
+        for peer in peers:
+            world.signal_worker(peer, self.signal)
+        alive = [p.rank for p in peers if not world.worker_is_gone(p, within_s=PROOF_WITHIN_S)]
+        if not alive:
+            return Outcome("ok", f"rank {victim.rank} is alone: {len(peers)} peers are gone")
+        some_died = len(alive) < len(peers)
+        return Outcome("info" if some_died else "fail", f"after SIG{self.signal} {alive} still run")
+
+    def __str__(self) -> str:
+        return f"kill_peers ({self.signal})"

@@ -1,0 +1,30 @@
+"""Does every epoch end with a checkpoint?"""
+
+from chaos.check.result import conclude, plural
+from chaos.check.trial import Trial
+from chaos.model.event import Committed
+from chaos.model.verdict import Anomaly, CheckResult
+
+NAME = "every-epoch-saved"
+
+
+def check(trial: Trial) -> CheckResult:
+    """Require that every report that Ray committed carried a checkpoint.
+
+    A report without one is an epoch that a restart trains again. Unknown where
+    no commit was seen.
+    """
+    commits = list(trial.history.of(Committed))
+    anomalies = [
+        Anomaly(
+            message=f"epoch {commit.epoch} was committed without a checkpoint", events=(number,)
+        )
+        for number, commit in commits
+        if commit.checkpoint is None
+    ]
+    return conclude(
+        NAME,
+        anomalies=anomalies,
+        evidence=len(commits),
+        summary=f"{plural(len(commits), 'commit')}, each with a checkpoint",
+    )

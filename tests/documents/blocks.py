@@ -1,0 +1,98 @@
+"""The fenced blocks of the documents, and the commands in them."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "scenarios/README.md",
+    ROOT / "tests/README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+PROGRAMS = ("chaos", "pytest", "make")
+_FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+_INLINE = re.compile(r"`(?:\.venv/bin/)?((?:chaos|make) [^`]+)`")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its document, the line of its fence, its language and its text."""
+
+    document: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document.relative_to(ROOT)}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command as a reader would type it, without its path and its remarks."""
+
+    where: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.text}"
+
+    @property
+    def program(self) -> str:
+        return self.text.partition(" ")[0]
+
+    @property
+    def words(self) -> list[str]:
+        """Give what the program is called with, without where its output goes."""
+        words = shlex.split(self.text)[1:]
+        return words[: words.index(">")] if ">" in words else words
+
+
+def blocks(*languages: str) -> list[Block]:
+    """Give the blocks of all documents; with languages, those alone."""
+    return [
+        Block(document, text[: found.start()].count("\n") + 1, found[1], found[2])
+        for document in DOCUMENTS
+        for text in [document.read_text(encoding="utf-8")]
+        for found in _FENCE.finditer(text)
+        if not languages or found[1] in languages
+    ]
+
+
+def commands() -> list[Command]:
+    """Give every command in a block of the shell's."""
+    return [
+        Command(str(block), text)
+        for block in blocks("sh", "console")
+        for line in block.text.splitlines()
+        if (text := _command(line, is_transcript=block.language == "console"))
+    ]
+
+
+def inline_commands() -> list[Command]:
+    """Give the commands that the prose names, whole or in part."""
+    return [
+        Command(str(document.relative_to(ROOT)), " ".join(found[1].split()))
+        for document in DOCUMENTS
+        for found in _INLINE.finditer(_FENCE.sub("", document.read_text(encoding="utf-8")))
+    ]
+
+
+def _command(line: str, *, is_transcript: bool) -> str:
+    """Give the command of a line; empty where it is output."""
+    if is_transcript and not line.startswith("$ "):
+        return ""
+    bare = line.removeprefix("$ ").removeprefix(".venv/bin/")
+    return re.sub(r"\s+#.*", "", bare).strip()
+
+
+def looks_like_a_command(text: str) -> Iterator[str]:
+    """Give the lines of a text that a reader would type."""
+    for line in text.splitlines():
+        bare = line.removeprefix("$ ").removeprefix(".venv/bin/")
+        if line.startswith("$ ") or bare.split(" ")[0] in PROGRAMS:
+            yield line

@@ -1,0 +1,84 @@
+"""A reader's folder: what the README tells him to write, and what one run left."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.documents.blocks import ROOT, blocks
+
+TRACE = (
+    "0,add,a\n0,add,b\n0,add,c\n60000,remove,b\n120000,add,d\n180000,remove,a\n180000,remove,c\n"
+)
+FORK = ("--backend", "fork")
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The folder that a reader works in."""
+
+    folder: Path
+
+    def call(self, program: str, *words: str) -> Done:
+        """Execute a command as if chaos were installed."""
+        done = subprocess.run(
+            [sys.executable, "-m", program, *words],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def filled_in(self, word: str) -> str:
+        """Give a word with the run, or the suite, that stands for a placeholder."""
+        places = {
+            "reports/<scenario>/<seed>-<start>": "reports/my/*",
+            "reports/suites/<start>": "reports/suites/*",
+            "reports/suites/<later>": "reports/suites/*",
+        }
+        if word not in places:
+            return word
+        return str(min(self.folder.glob(places[word])).relative_to(self.folder))
+
+
+def readme(language: str, begins: str) -> str:
+    """Give the block of the README that begins so."""
+    (text,) = (
+        block.text
+        for block in blocks(language)
+        if block.document.name == "README.md" and block.text.startswith(begins)
+    )
+    return text
+
+
+@pytest.fixture(scope="session")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """Write what the README says, and run its scenario once on the embedded backend."""
+    folder = tmp_path_factory.mktemp("desk")
+    shutil.copytree(ROOT / "scenarios", folder / "scenarios")
+    shutil.copy(ROOT / "scenarios/jobs/digits_ddp.py", folder / "train.py")
+    (folder / "my.chaos.yaml").write_text(readme("yaml", "scenario:"))
+    (folder / "big.preflight.yaml").write_text(readme("yaml", "preflight:"))
+    (folder / "test_train.py").write_text(readme("python", "import chaos"))
+    (folder / "p3.csv").write_text(TRACE)
+    made = Desk(folder)
+    done = made.call("chaos", "run", "my.chaos.yaml", *FORK)
+    assert done.code == 0, done.out + done.err
+    yield made
+    shutil.rmtree(folder)

@@ -1,0 +1,55 @@
+"""What the documents show and this folder does not run, each with its reason or its place.
+
+An entry that no document shows any longer is a failure.
+"""
+
+# Commands that a test elsewhere executes, by that test's file.
+RUN_ELSEWHERE = {
+    "make demo": "tests/ray/test_demo.py",
+    "chaos list faults": "tests/extensions/test_worked_examples.py",
+    "chaos explain kill_peers": "tests/extensions/test_worked_examples.py",
+    "chaos run nobody.chaos.yaml --backend fork": "tests/extensions/test_worked_examples.py",
+    "chaos run guilty.chaos.yaml --backend fork": "tests/extensions/test_worked_examples.py",
+    "chaos run scenarios/smoke --address 10.0.0.1:6379 --dry-run": (
+        "tests/ray/test_existing_cluster.py"
+    ),
+    "chaos run scenarios/smoke --address 10.0.0.1:6379 --allow-faults-on 10.0.0.1:6379": (
+        "tests/ray/test_existing_cluster.py"
+    ),
+    "chaos preflight train.py --market hot-4h --validate -- --epochs 12": (
+        "tests/fork/test_preflight.py"
+    ),
+}
+
+# Commands that nothing executes as they stand: they are parsed, and their options exist.
+NOT_RUN = {
+    "make test": "it runs this very test",
+}
+
+# Commands that are executed with less to do, and what is put in place of what.
+SMALLER = {
+    "chaos audit scenarios/jobs/digits_optimizer_lost.py --runs 40 -- --epochs 4": (
+        "--runs 40",
+        "--runs 2 --no-confirm",
+    ),
+    "chaos preflight big.preflight.yaml": ("preflight big", "preflight --runs 500 big"),
+}
+
+# Commands that take ten seconds and more, and are run nightly.
+DEAR = (
+    "chaos audit scenarios/jobs/digits_optimizer_lost.py --runs 40 -- --epochs 4",
+    "chaos replay-trace p3.csv train.py --seed 1 -- --epochs 10 > p3.chaos.yaml",
+    "chaos run p3.chaos.yaml --backend fork",
+)
+
+# Files that a reader has: by their names in the documents, what stands in for them.
+READERS_OWN = {
+    "train.py": "scenarios/jobs/digits_ddp.py",
+    "test_train.py": "README.md",
+    "my.chaos.yaml": "README.md",
+    "big.preflight.yaml": "README.md",
+    "p3.csv": "",  # a trace of some lines
+    "p3.chaos.yaml": "",  # what the command before it writes
+    "nobody.chaos.yaml": "docs/writing-a-fault.md",
+    "guilty.chaos.yaml": "docs/writing-a-check.md",
+}
