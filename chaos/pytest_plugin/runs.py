@@ -6,11 +6,11 @@ import warnings
 from pathlib import Path
 
 import pytest
-from _pytest.outcomes import Failed
+from _pytest.outcomes import Failed, Skipped
 from rich.console import Console
 
 from chaos.backends.open import open_backend
-from chaos.errors import ChaosError
+from chaos.errors import ChaosError, MissingExtraError
 from chaos.harness import Harness
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
@@ -20,7 +20,7 @@ from chaos.pytest_plugin.keys import FINISHED, ROWS, RUNS, Option
 from chaos.pytest_plugin.result import Result
 from chaos.pytest_plugin.suite import Suite, reports_folder
 from chaos.report.junit import properties
-from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
+from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.ports import Backend, OpenBackend
 from chaos.run.shown import shown
@@ -68,7 +68,8 @@ class Runs:
         """Run a plan for a test, and give what can be judged.
 
         Raises `NotRun`, `Undecided` where nothing else was expected, and
-        `BrokenOff` for a time-out. The test gets a row and its properties.
+        `BrokenOff` for a time-out, and skips the test where its job needs an
+        extra that is not installed. The test gets a row and its properties.
         """
         item.stash.setdefault(ROWS, [])
         seen: list[FinishedRun] = []
@@ -76,10 +77,10 @@ class Runs:
         try:
             run = self._harness(seen).run_plan(plan)
         except ChaosError as error:
-            words = str(error)
             seconds = seconds_since(start, self._clock)
-            row = not_run(scenario=plan.scenario, file=plan.file, error=words, duration_s=seconds)
-            _keep(item, row)
+            _keep(item, without_verdict(plan, error, duration_s=seconds))
+            if isinstance(error, MissingExtraError):
+                raise Skipped(str(error), _use_item_location=True) from None
             raise could_not_run(error) from None
         except Failed as ended:  # pytest-timeout's, from its signal
             if seen:
