@@ -10,7 +10,7 @@ from _pytest.outcomes import Failed, Skipped
 from rich.console import Console
 
 from chaos.backends.open import open_backend
-from chaos.errors import ChaosError, MissingExtraError
+from chaos.errors import ChaosError, MissingExtraError, UsageError
 from chaos.harness import Harness
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
@@ -18,6 +18,7 @@ from chaos.plan.make import make_plan
 from chaos.pytest_plugin.failure import broken_off, could_not_run, undecided
 from chaos.pytest_plugin.keys import FINISHED, ROWS, RUNS, Option
 from chaos.pytest_plugin.result import Result
+from chaos.pytest_plugin.spread import would_have_clusters_side_by_side
 from chaos.pytest_plugin.suite import Suite, reports_folder
 from chaos.report.junit import properties
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
@@ -43,6 +44,12 @@ class Runs:
     def backend(self) -> Backend:
         """The session's backend; it starts what a plan needs when the plan comes."""
         if self._backend is None:
+            if would_have_clusters_side_by_side(self._config):
+                raise UsageError(
+                    "pytest-xdist spreads the tests over processes, and each would start a Ray "
+                    "cluster",
+                    "With --dist loadgroup all tests that need one go to the same process.",
+                )
             said = Console(quiet=True, record=True)
             name = self._config.getoption(Option.BACKEND.dest)
             self._backend = self._open.enter_context(open_backend(name, said))

@@ -92,17 +92,23 @@ def test_xdist_is_told_which_scenarios_share_a_cluster(pytester: pytest.Pytester
         "    config.addinivalue_line('markers', 'xdist_group')\n"
         "def pytest_collection_modifyitems(items):\n"
         "    for item in items:\n"
-        "        print(item.name, item.get_closest_marker('xdist_group').kwargs['name'])\n"
+        "        group = item.get_closest_marker('xdist_group')\n"
+        "        print(item.name, group and group.kwargs['name'])\n"
     )
     files = {"a.chaos.yaml": GOOD, "b.chaos.yaml": LARGER, "test_first.py": FIRST}
-    project(pytester.path, files)
+    asks = "def test_asks(chaos_run): pass\ndef test_else(): pass\n"
+    project(pytester.path, {**files, "test_asks.py": asks})
     options = (*PLUGIN, "--collect-only", "-q", "-s", "--strict-markers")
 
-    result = pytester.runpytest_inprocess(*options, plugins=[NamedXdist()])
+    ray = pytester.runpytest_inprocess(*options, plugins=[NamedXdist()])
+    fork = pytester.runpytest_inprocess(*options, "--chaos-backend=fork", plugins=[NamedXdist()])
 
-    result.stdout.fnmatch_lines_random(
-        ["seed-0 chaos-2x1", "seed-0 chaos-3x1", "test_killed chaos-2x1", "test_raises* chaos-5x1"]
-    )
+    names = ("seed-0", "test_killed", "test_raises*", "test_asks")
+    ray.stdout.fnmatch_lines_random([f"{name} chaos-ray" for name in names])
+    fork.stdout.fnmatch_lines_random(["seed-0 chaos-*.py", "test_killed chaos-*.py"])
+    for said in (ray, fork):
+        said.stdout.fnmatch_lines(["test_else None"])
+    fork.stdout.fnmatch_lines(["test_asks None"])
 
 
 class NamedXdist:
