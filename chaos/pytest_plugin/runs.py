@@ -1,6 +1,7 @@
 """Executes plans for a pytest session, on one backend that is opened when it is first needed."""
 
 import contextlib
+import io
 import sys
 import warnings
 from pathlib import Path
@@ -39,6 +40,7 @@ class Runs:
         self._clock = SystemClock()
         self._open = contextlib.ExitStack()
         self._backend: OpenBackend | None = None
+        self._said = Console(file=io.StringIO(), record=True)  # one that is quiet records nothing
 
     @property
     def backend(self) -> Backend:
@@ -50,10 +52,9 @@ class Runs:
                     "cluster",
                     "With --dist loadgroup all tests that need one go to the same process.",
                 )
-            said = Console(quiet=True, record=True)
             name = self._config.getoption(Option.BACKEND.dest)
-            self._backend = self._open.enter_context(open_backend(name, said))
-            if warning := said.export_text().strip():
+            self._backend = self._open.enter_context(open_backend(name, self._said))
+            if warning := self._said.export_text().strip():
                 warnings.warn(warning, UntestedVersionWarning, stacklevel=2)
         return self._backend
 
@@ -79,10 +80,21 @@ class Runs:
         extra that is not installed. The test gets a row and its properties.
         """
         item.stash.setdefault(ROWS, [])
+        try:
+            run = self._finished(item, plan)
+        finally:
+            self._pass_on_what_was_said()
+        _keep(item, row_of(run))
+        item.stash.setdefault(FINISHED, []).append(run)
+        if run.verdict.validity == "unknown" and not run.verdict.as_expected:
+            raise undecided(run)
+        return Result(run)
+
+    def _finished(self, item: pytest.Item, plan: Plan) -> FinishedRun:
         seen: list[FinishedRun] = []
         start = self._clock.now_ns()
         try:
-            run = self._harness(seen).run_plan(plan)
+            return self._harness(seen).run_plan(plan)
         except ChaosError as error:
             seconds = seconds_since(start, self._clock)
             _keep(item, without_verdict(plan, error, duration_s=seconds))
@@ -97,11 +109,6 @@ class Runs:
         except KeyboardInterrupt:
             self._note_interruption(seen)
             raise
-        _keep(item, row_of(run))
-        item.stash.setdefault(FINISHED, []).append(run)
-        if run.verdict.validity == "unknown" and not run.verdict.as_expected:
-            raise undecided(run)
-        return Result(run)
 
     def _harness(self, seen: list[FinishedRun]) -> Harness:
         config = self._config
@@ -115,6 +122,16 @@ class Runs:
             keep_storage=config.getoption(Option.KEEP_STORAGE.dest),
             tell=seen.append,
         )
+
+    def _pass_on_what_was_said(self) -> None:
+        """Have what the backend said of itself (the address of a dashboard, say) stand at the end.
+
+        What it says is for people, who look there; pytest captures the rest.
+        """
+        suite = self._config.pluginmanager.get_plugin("chaos-suite")
+        if isinstance(suite, Suite):
+            for line in self._said.export_text().splitlines():
+                suite.note(line)
 
     def _note_interruption(self, seen: list[FinishedRun]) -> None:
         suite = self._config.pluginmanager.get_plugin("chaos-suite")

@@ -205,3 +205,24 @@ def test_the_example_of_the_readme_is_collected_as_it_stands(pytester: pytest.Py
     found = names(collected(pytester, {"test_train.py": example}))
 
     assert found == ["test_train.py::test_survives"]
+
+
+def test_a_ray_that_was_never_tested_and_what_a_backend_says_reach_the_terminal(
+    pytester: pytest.Pytester,
+) -> None:
+    (pytester.path / "test_said.py").write_text(
+        "from chaos.backends.ray import compat\n"
+        "from chaos.pytest_plugin.runs import runs_of\n"
+        "def test_opens(pytestconfig, monkeypatch):\n"
+        "    monkeypatch.setattr(compat, 'untested_version', lambda: 'Ray 9 is unknown')\n"
+        "    runs = runs_of(pytestconfig)\n"
+        "    runs.backend._say('Ray dashboard: http://127.0.0.1:8265')\n"
+        "    runs.backend._say('Ray dashboard: http://127.0.0.1:8265')\n"
+        "    runs._pass_on_what_was_said()\n"
+    )
+
+    result = pytester.runpytest_inprocess(*PLUGIN, "-W", "default")
+
+    result.stdout.fnmatch_lines(["*UntestedVersionWarning: warning: Ray 9 is unknown"])
+    result.stdout.fnmatch_lines(["*- chaos -*", "Ray dashboard: http://127.0.0.1:8265"])
+    assert result.outlines.count("Ray dashboard: http://127.0.0.1:8265") == 1
