@@ -1,6 +1,7 @@
 """The figures of a run in what Prometheus reads of a node, beside Ray's own."""
 
 import json
+import re
 import subprocess
 import sys
 import urllib.request
@@ -41,7 +42,7 @@ import json, ray
 ray.init('ADDRESS', log_to_driver=False, logging_level='ERROR')
 print(json.dumps([n['MetricsExportPort'] for n in ray.nodes() if n['Alive']]))
 """
-LABELS = 'fault="kill_worker",scenario="a worker is killed"'
+OURS = re.compile(r"(ray_chaos_\w+)\{.*\} (\S+)")
 
 
 @pytest.fixture(scope="module")
@@ -61,36 +62,48 @@ def ports(cluster: ForeignCluster) -> list[int]:
 
 
 def exported(found: list[int]) -> dict[str, float]:
-    """Give what the nodes' agents export of chaos, by name and the labels that are ours."""
+    """Give what the nodes' agents export of the killed worker; of buckets, the last."""
     values: dict[str, float] = {}
     for port in found:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
-        for line in lines:
-            if line.startswith("ray_chaos_"):
-                name, _, value = line.rpartition(" ")
-                values[name] = float(value)
+        told = (line for line in lines if 'fault="kill_worker"' in line)
+        values |= {hit[1]: float(hit[2]) for line in told if (hit := OURS.fullmatch(line))}
     return values
 
 
-def test_prometheus_sees_a_strike_and_what_it_cost(cluster: ForeignCluster, tmp_path: Path) -> None:
+def awaited(found: list[int], name: str, harness: "subprocess.Popen[str] | None" = None) -> float:
+    """Wait until a figure is exported, while a run goes on; gives it."""
+    clock = SystemClock()
+    start = clock.now_ns()
+    while name not in (seen := exported(found)):
+        assert harness is None or harness.poll() is None, "the run was over before"
+        assert seconds_since(start, clock) < 200, f"{name} did not come; there is {seen}"
+        clock.sleep(0.5)
+    return seen[name]
+
+
+def test_prometheus_sees_a_strike_while_the_run_goes_on_and_what_it_cost(
+    cluster: ForeignCluster, tmp_path: Path
+) -> None:
     leave = ("--allow-faults-on", cluster.address, "--reports", tmp_path)
-    ran = subprocess.run(
+    found = ports(cluster)
+    with subprocess.Popen(
         command("run", scenario_in(tmp_path, KILLED), "--address", cluster.address, *leave),
         cwd=ROOT,
         env=cluster.environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout
-    print(ran.stdout)
-    found = ports(cluster)
-    print(found)
-    clock = SystemClock()
-    start = clock.now_ns()
-    while not exported(found) and seconds_since(start, clock) < 30:
-        clock.sleep(1)
-    print(exported(found))
-    assert 0
+    ) as harness:
+        try:
+            assert awaited(found, "ray_chaos_faults_injected_total", harness) == 1
+            said, _ = harness.communicate(timeout=120)
+        finally:
+            harness.kill()
+
+    assert harness.returncode == 0, said
+    assert "Ray dashboard" not in said  # it has none
+    assert awaited(found, "ray_chaos_recoveries_total") == 1
+    assert awaited(found, "ray_chaos_lost_steps_total") == 2
+    assert awaited(found, "ray_chaos_recovery_seconds_count") == 1
