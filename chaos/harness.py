@@ -15,7 +15,7 @@ from rich.text import Text
 from chaos.check.band import RUNS_MIN
 from chaos.check.judge import NO_OTHERS, judge
 from chaos.check.others import Others
-from chaos.errors import ClusterError, JobError, ScenarioError, UsageError
+from chaos.errors import ClusterError, JobError, MissingExtraError, ScenarioError, UsageError
 from chaos.extensions import check_names, other_checks
 from chaos.job_failure import why_the_job_failed
 from chaos.model.history import Baseline, History
@@ -31,7 +31,7 @@ from chaos.report.html import render_run, render_suite
 from chaos.report.junit import render as render_junit
 from chaos.report.live import Display
 from chaos.report.markdown import suite_in_markdown
-from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
+from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
 from chaos.report.summary import suite_of, summary_of
 from chaos.run.clock import Clock, seconds_since, stamp
 from chaos.run.directory import RunDirectory, create, fresh
@@ -110,13 +110,10 @@ class Harness:
         try:
             return row_of(self.run_plan(plan))
         except (JobError, ClusterError) as error:
-            self.console.print(Text.assemble(("not run: ", "bold red"), str(error)), soft_wrap=True)
-            return not_run(
-                scenario=plan.scenario,
-                file=plan.file,
-                error=str(error),
-                duration_s=seconds_since(start, self.clock),
-            )
+            is_skip = isinstance(error, MissingExtraError)
+            word = ("skipped: ", "blue") if is_skip else ("not run: ", "bold red")
+            self.console.print(Text.assemble(word, str(error)), soft_wrap=True)
+            return without_verdict(plan, error, duration_s=seconds_since(start, self.clock))
 
     def _baseline(self, plan: Plan) -> Baseline:
         """Give the same job left alone, as often as the plan needs, from the cache if it can."""

@@ -1,11 +1,35 @@
 """Why a job cannot be tested: it does not even come through without a fault."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from chaos.errors import JobError
-from chaos.model.event import DeadlinePassed, DriverExited, FitRaised, ScriptRaised
+from chaos.errors import JobError, MissingExtraError
+from chaos.model.event import (
+    DeadlinePassed,
+    DriverExited,
+    FailureDecided,
+    FitRaised,
+    ScriptRaised,
+)
+from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.report.outcome import FinishedRun
+
+# What our extras install, by the name that it is imported under. Any other module that is missing
+# is the job's own.
+EXTRAS = {
+    "accelerate": "transformers",
+    "lightgbm": "lightgbm",
+    "lightning": "lightning",
+    "pytorch_lightning": "lightning",
+    "sklearn": "examples",
+    "transformers": "transformers",
+    "xgboost": "xgboost",
+}
+# Of a package that is there and lacks a part, the name has a dot: that is no missing extra.
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)'")
+_NO_LIGHTNING = "ModuleNotFoundError: PyTorch Lightning isn't installed."  # Ray 2.60's own words
 
 
 def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
@@ -13,10 +37,38 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
 
     A script that failed before its `fit()` on the embedded backend had no driver yet.
     """
+    missing = missing_module(run.history)
+    if missing is not None:
+        return MissingExtraError(
+            f"the job {Path(plan.job.source).name} needs {missing}, which is not installed",
+            f"pip install 'ray-train-chaos[{EXTRAS[missing]}]'",
+            place=_place(plan),
+        )
     log = log if log.exists() else log.with_name("zygote.log")
     source = plan.job.source
     problem = f"the job {Path(source).name} fails without any fault: {_reason(run)}"
     return JobError(problem, f"Its output is in {log}", place=_place(plan))
+
+
+def missing_module(history: History) -> str | None:
+    """Name the module of one of our extras that a job could not import, if it was that.
+
+    Read from what the script, or the train function in a worker, has raised.
+    """
+    for raised in _raised(history):
+        found = _NO_MODULE.fullmatch(raised)
+        if found is not None and found[1] in EXTRAS:
+            return found[1]
+        if raised.startswith(_NO_LIGHTNING):
+            return "lightning"
+    return None
+
+
+def _raised(history: History) -> Iterator[str]:
+    for _, script in history.of(ScriptRaised):
+        yield f"{script.error}: {script.message}"
+    for _, decided in history.of(FailureDecided):
+        yield from decided.errors.values()
 
 
 def _reason(run: FinishedRun) -> str:

@@ -17,6 +17,9 @@ def open_backend(
     """
     from chaos.backends.ray import compat
 
+    def say(words: str) -> None:
+        console.print(Text(words), soft_wrap=True)
+
     warning = compat.untested_version()
     if warning:
         console.print(Text.assemble(("warning: ", "yellow"), warning), soft_wrap=True)
@@ -26,7 +29,7 @@ def open_backend(
         return ForkBackend()
     from chaos.backends.ray.backend import RayBackend
 
-    return RayBackend(permissions)
+    return RayBackend(permissions, say)
 
 
 def nodes_at(address: str) -> list[NodeFacts]:

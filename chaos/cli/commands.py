@@ -207,13 +207,13 @@ def version(
 
 
 def exit_code(rows: list[SuiteRow]) -> int:
-    """Give one code for a suite: the gravest row decides."""
+    """Give one code for a suite: the gravest row decides, and what was skipped only alone."""
     found = {row.standing for row in rows}
     if "unexpected" in found:
         return EXIT_INVALID
     if "not_run" in found:
         return EXIT_USAGE
-    return EXIT_UNKNOWN if "undecided" in found else EXIT_VALID
+    return EXIT_UNKNOWN if "undecided" in found or found == {"skipped"} else EXIT_VALID
 
 
 def main() -> None:

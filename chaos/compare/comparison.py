@@ -107,7 +107,9 @@ class Comparison:
 
 
 def compare(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Comparison:
-    """Lay two sets of runs side by side, scenario by scenario."""
+    """Lay two sets of runs side by side, scenario by scenario; what was skipped is not there."""
+    before = [run for run in before if run.standing != "skipped"]
+    after = [run for run in after if run.standing != "skipped"]
     names = dict.fromkeys(run.scenario for run in (*before, *after))
     rows = [
         _scenario(

@@ -12,6 +12,8 @@ SUMMARY, SUITE = "summary.json", "suite.json"
 class RunSummary(Record):
     """One run, or a scenario that could not be run (`validity` None, `error` says why).
 
+    One that was skipped has neither, and says why in its headline.
+
     `directory` is relative to the folder that the summary lies in. `broken` is
     the check that named the defect. `recovery_s` is the slowest, `lost_steps`
     those of the rank that lost most; `phases_s` are seconds by phase of the

@@ -8,7 +8,7 @@ from chaos.model.diagnosis import Resume
 from chaos.model.scenario import Validity
 from chaos.record import Record
 
-Standing: TypeAlias = Literal["expected", "unexpected", "undecided", "not_run"]
+Standing: TypeAlias = Literal["expected", "unexpected", "undecided", "not_run", "skipped"]
 
 
 class Anomaly(Record):

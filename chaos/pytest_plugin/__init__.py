@@ -13,6 +13,7 @@ import pytest
 
 from chaos.pytest_plugin.keys import GROUP, JOB_MARK, RUNS, SCENARIO_MARK, Option
 from chaos.pytest_plugin.seeds import parse_seeds
+from chaos.pytest_plugin.spread import keep_what_runs_scenarios_together
 from chaos.pytest_plugin.suite import Suite, attach_rows
 
 if TYPE_CHECKING:
@@ -90,6 +91,11 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 
         prepare(collector, made)
     return made
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep tests with `chaos_run` where the other ones for a cluster are."""
+    keep_what_runs_scenarios_together(item)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,16 +1,17 @@
 """Executes plans for a pytest session, on one backend that is opened when it is first needed."""
 
 import contextlib
+import io
 import sys
 import warnings
 from pathlib import Path
 
 import pytest
-from _pytest.outcomes import Failed
+from _pytest.outcomes import Failed, Skipped
 from rich.console import Console
 
 from chaos.backends.open import open_backend
-from chaos.errors import ChaosError
+from chaos.errors import ChaosError, MissingExtraError, UsageError
 from chaos.harness import Harness
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
@@ -18,9 +19,10 @@ from chaos.plan.make import make_plan
 from chaos.pytest_plugin.failure import broken_off, could_not_run, undecided
 from chaos.pytest_plugin.keys import FINISHED, ROWS, RUNS, Option
 from chaos.pytest_plugin.result import Result
+from chaos.pytest_plugin.spread import would_have_clusters_side_by_side
 from chaos.pytest_plugin.suite import Suite, reports_folder
 from chaos.report.junit import properties
-from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
+from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.ports import Backend, OpenBackend
 from chaos.run.shown import shown
@@ -38,15 +40,21 @@ class Runs:
         self._clock = SystemClock()
         self._open = contextlib.ExitStack()
         self._backend: OpenBackend | None = None
+        self._said = Console(file=io.StringIO(), record=True)  # one that is quiet records nothing
 
     @property
     def backend(self) -> Backend:
         """The session's backend; it starts what a plan needs when the plan comes."""
         if self._backend is None:
-            said = Console(quiet=True, record=True)
+            if would_have_clusters_side_by_side(self._config):
+                raise UsageError(
+                    "pytest-xdist spreads the tests over processes, and each would start a Ray "
+                    "cluster",
+                    "With --dist loadgroup all tests that need one go to the same process.",
+                )
             name = self._config.getoption(Option.BACKEND.dest)
-            self._backend = self._open.enter_context(open_backend(name, said))
-            if warning := said.export_text().strip():
+            self._backend = self._open.enter_context(open_backend(name, self._said))
+            if warning := self._said.export_text().strip():
                 warnings.warn(warning, UntestedVersionWarning, stacklevel=2)
         return self._backend
 
@@ -68,18 +76,30 @@ class Runs:
         """Run a plan for a test, and give what can be judged.
 
         Raises `NotRun`, `Undecided` where nothing else was expected, and
-        `BrokenOff` for a time-out. The test gets a row and its properties.
+        `BrokenOff` for a time-out, and skips the test where its job needs an
+        extra that is not installed. The test gets a row and its properties.
         """
         item.stash.setdefault(ROWS, [])
+        try:
+            run = self._finished(item, plan)
+        finally:
+            self._pass_on_what_was_said()
+        _keep(item, row_of(run))
+        item.stash.setdefault(FINISHED, []).append(run)
+        if run.verdict.validity == "unknown" and not run.verdict.as_expected:
+            raise undecided(run)
+        return Result(run)
+
+    def _finished(self, item: pytest.Item, plan: Plan) -> FinishedRun:
         seen: list[FinishedRun] = []
         start = self._clock.now_ns()
         try:
-            run = self._harness(seen).run_plan(plan)
+            return self._harness(seen).run_plan(plan)
         except ChaosError as error:
-            words = str(error)
             seconds = seconds_since(start, self._clock)
-            row = not_run(scenario=plan.scenario, file=plan.file, error=words, duration_s=seconds)
-            _keep(item, row)
+            _keep(item, without_verdict(plan, error, duration_s=seconds))
+            if isinstance(error, MissingExtraError):
+                raise Skipped(str(error), _use_item_location=True) from None
             raise could_not_run(error) from None
         except Failed as ended:  # pytest-timeout's, from its signal
             if seen:
@@ -89,11 +109,6 @@ class Runs:
         except KeyboardInterrupt:
             self._note_interruption(seen)
             raise
-        _keep(item, row_of(run))
-        item.stash.setdefault(FINISHED, []).append(run)
-        if run.verdict.validity == "unknown" and not run.verdict.as_expected:
-            raise undecided(run)
-        return Result(run)
 
     def _harness(self, seen: list[FinishedRun]) -> Harness:
         config = self._config
@@ -107,6 +122,16 @@ class Runs:
             keep_storage=config.getoption(Option.KEEP_STORAGE.dest),
             tell=seen.append,
         )
+
+    def _pass_on_what_was_said(self) -> None:
+        """Have what the backend said of itself (the address of a dashboard, say) stand at the end.
+
+        What it says is for people, who look there; pytest captures the rest.
+        """
+        suite = self._config.pluginmanager.get_plugin("chaos-suite")
+        if isinstance(suite, Suite):
+            for line in self._said.export_text().splitlines():
+                suite.note(line)
 
     def _note_interruption(self, seen: list[FinishedRun]) -> None:
         suite = self._config.pluginmanager.get_plugin("chaos-suite")

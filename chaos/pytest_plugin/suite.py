@@ -26,6 +26,7 @@ class Suite:
         self._config = config
         self._rows: list[str] = []
         self._lines: list[str] = []
+        self._notes: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the rows off a report."""
@@ -44,16 +45,21 @@ class Suite:
         page = write_suite(reports_folder(self._config), rows, SystemClock())
         self._lines = [*_news(rows), closing_line(rows).plain, f"report: {shown(page)}"]
 
+    def note(self, line: str) -> None:
+        """Have a line stand at the very end, once."""
+        if line and line not in self._notes:
+            self._notes.append(line)
+
     def interrupted(self, directory: str) -> None:
         """Note where a run that was broken off left what was seen of it."""
         self._lines.append(f"interrupted; what was seen is in {directory}")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Count the scenarios and name the suite's report, at the very end."""
-        if self._lines:
+        if self._lines or self._notes:
             terminalreporter.ensure_newline()
             terminalreporter.section("chaos", sep="-")
-            for line in self._lines:
+            for line in (*self._notes, *self._lines):
                 terminalreporter.write_line(line)
 
 

@@ -81,7 +81,7 @@ def render_suite(
         started=started,
         rows=rows,
         words_of=[_word(row) for row in rows],
-        tones=[page.tone(row.verdict) if row.verdict else "bad" for row in rows],
+        tones=[page.tone_of(row) for row in rows],
         links=[_link(row, folder) for row in rows],
         counts=counts,
         total_s=sum(row.duration_s for row in rows),
@@ -101,22 +101,28 @@ def _tone_of_all(rows: Sequence[SuiteRow]) -> page.Tone:
     standings = {row.standing for row in rows}
     if standings & {"unexpected", "not_run"}:
         return "bad"
-    is_open = not rows or any(row.verdict and row.verdict.validity == "unknown" for row in rows)
+    is_open = standings <= {"skipped"} or any(
+        row.verdict and row.verdict.validity == "unknown" for row in rows
+    )
     return "open" if is_open else "good"
 
 
 def _headline(rows: Sequence[SuiteRow]) -> str:
     if not rows:
         return "no scenario was run"
-    expected = sum(row.standing == "expected" for row in rows)
-    if expected < len(rows):
-        return f"{len(rows) - expected} of {len(rows)} scenarios not as expected"
-    return "every scenario as expected"
+    counts = Counter(row.standing for row in rows)
+    judged = len(rows) - counts["skipped"]
+    tail = f", {counts['skipped']} skipped" if counts["skipped"] else ""
+    if not judged:
+        return "every scenario was skipped"
+    if counts["expected"] < judged:
+        return f"{judged - counts['expected']} of {judged} scenarios not as expected{tail}"
+    return f"every scenario as expected{tail}"
 
 
 def _word(row: SuiteRow) -> str:
     if row.verdict is None:
-        return "could not run"
+        return row.word
     if row.verdict.is_news:
         return in_words(row.verdict)
     is_surprise = row.verdict.validity == "valid" and not row.verdict.as_expected

@@ -15,7 +15,8 @@ def render(rows: Sequence[SuiteRow], *, name: str = "chaos") -> str:
     """Give one test case per scenario.
 
     A scenario that is not as it expects is a failure; one that could not be
-    decided, or that its caller must put right first, is an error.
+    decided, or that its caller must put right first, is an error; one whose
+    job needs what is not installed is skipped.
     """
     kinds = [row.standing for row in rows]
     suite = ET.Element(
@@ -24,7 +25,7 @@ def render(rows: Sequence[SuiteRow], *, name: str = "chaos") -> str:
         tests=str(len(rows)),
         failures=str(kinds.count("unexpected")),
         errors=str(kinds.count("undecided") + kinds.count("not_run")),
-        skipped="0",
+        skipped=str(kinds.count("skipped")),
         time=f"{sum(row.duration_s for row in rows):.3f}",
     )
     for row in rows:
@@ -45,7 +46,8 @@ def _case(row: SuiteRow) -> ET.Element:
     )
     case.append(_properties(row))
     if row.verdict is None:
-        _add(case, "error", "could not run", row.error or "no verdict", row.error or "")
+        tag = "error" if row.skipped is None else "skipped"
+        _add(case, tag, row.word, row.why, row.why)
     elif row.standing == "unexpected":
         _add(case, "failure", row.verdict.validity, row.verdict.headline, _why(row, row.verdict))
     elif row.standing == "undecided":

@@ -16,6 +16,7 @@ ANOMALIES_SHOWN = 10
 PARTS_SHOWN = 20
 REASONS_SHOWN = 50
 SIGNS = {"good": "✅", "bad": "❌", "open": "❔", "calm": "☑️"}
+SKIPPED = "⏭️"
 _ACTIVE = re.compile(r"([\\`*_\[\]<>|~])")
 
 
@@ -46,10 +47,11 @@ def run_in_markdown(run: FinishedRun) -> str:
 def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
     """Give a suite: a line per scenario, and why each that is not as it should be is not."""
     good = sum(row.standing == "expected" for row in rows)
+    skipped = sum(row.standing == "skipped" for row in rows)
     cells = [
         (
-            f"{SIGNS[_tone(row)]} {plain(row.scenario)}",
-            plain(in_words(row.verdict) if row.verdict else "could not run"),
+            f"{_sign(row)} {plain(row.scenario)}",
+            plain(in_words(row.verdict) if row.verdict else row.word),
             _count(row.attempts),
             _count(row.lost_steps),
             _seconds(row.recovery_s),
@@ -59,12 +61,14 @@ def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
         for row in rows
     ]
     head = ("scenario", "verdict", "attempts", "lost steps", "recovery", "goodput", "time")
-    lines = [f"# {title}: {good} of {plural(len(rows), 'scenario')} as expected", ""]
+    tail = f", {skipped} skipped" if skipped else ""
+    counted = f"{good} of {plural(len(rows) - skipped, 'scenario')} as expected{tail}"
+    lines = [f"# {title}: {counted}", ""]
     lines += [*table(head, cells, numbers_from=2), ""]
     amiss = [row for row in rows if row.standing != "expected"]
     for row in amiss[:REASONS_SHOWN]:
-        lines += [f"### {SIGNS[_tone(row)]} {plain(row.scenario)}", ""]
-        lines += [plain(row.verdict.headline if row.verdict else (row.error or "")), ""]
+        lines += [f"### {_sign(row)} {plain(row.scenario)}", ""]
+        lines += [plain(row.why), ""]
         if row.directory:
             lines += [f"`chaos replay {row.directory}`", ""]
     if len(amiss) > REASONS_SHOWN:
@@ -148,8 +152,8 @@ def _goodput(run: FinishedRun) -> list[str]:
     return ["## Goodput", "", sentence(found, clean), "", *table(head, cells), ""]
 
 
-def _tone(row: SuiteRow) -> page.Tone:
-    return "bad" if row.verdict is None else page.tone(row.verdict)
+def _sign(row: SuiteRow) -> str:
+    return SKIPPED if row.standing == "skipped" else SIGNS[page.tone_of(row)]
 
 
 def _share(row: SuiteRow) -> str:

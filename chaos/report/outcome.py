@@ -8,6 +8,7 @@ from typing import Any
 
 from chaos.check.goodput import ledger_of
 from chaos.check.trial import Trial
+from chaos.errors import ChaosError, MissingExtraError
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Standing, Verdict
@@ -33,7 +34,10 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class SuiteRow:
-    """One scenario of a suite: its verdict, or the caller's error that left it without one."""
+    """One scenario of a suite: its verdict, or the caller's error that left it without one.
+
+    `skipped`: why it was passed over, which is neither.
+    """
 
     scenario: str
     file: str
@@ -48,13 +52,26 @@ class SuiteRow:
     backend: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     phases_s: Mapping[str, float] = field(default_factory=dict)
+    skipped: str | None = None
 
     @property
     def standing(self) -> Standing:
         """Whether the scenario stands; a verdict that could not be reached never does."""
         if self.verdict is None:
-            return "not_run"
+            return "not_run" if self.skipped is None else "skipped"
         return standing(self.verdict)
+
+    @property
+    def word(self) -> str:
+        """What became of it where there is no verdict."""
+        return "could not run" if self.skipped is None else "skipped"
+
+    @property
+    def why(self) -> str:
+        """The headline of its verdict, or why it has none."""
+        if self.verdict is not None:
+            return self.verdict.headline
+        return self.skipped or self.error or "no verdict"
 
 
 def standing(verdict: Verdict) -> Standing:
@@ -98,9 +115,20 @@ def row_of(run: FinishedRun) -> SuiteRow:
     )
 
 
-def not_run(*, scenario: str, file: str, error: str, duration_s: float = 0.0) -> SuiteRow:
+def not_run(scenario: str, file: str, error: str, *, duration_s: float = 0.0) -> SuiteRow:
     """Give the row of a scenario that its caller must put right first."""
     return SuiteRow(scenario, file, None, None, error, duration_s)
+
+
+def skipped(scenario: str, file: str, why: str, *, duration_s: float = 0.0) -> SuiteRow:
+    """Give the row of a scenario whose job needs what is not installed here."""
+    return SuiteRow(scenario, file, None, None, None, duration_s, skipped=why)
+
+
+def without_verdict(plan: Plan, error: ChaosError, *, duration_s: float) -> SuiteRow:
+    """Give the row of a scenario that an error left without a verdict."""
+    make = skipped if isinstance(error, MissingExtraError) else not_run
+    return make(plan.scenario, plan.file, str(error), duration_s=duration_s)
 
 
 def versions(env: Mapping[str, Any]) -> dict[str, str]:

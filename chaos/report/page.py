@@ -12,7 +12,7 @@ from chaos.model.event import WatchCost
 from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult, Verdict
 from chaos.report.excerpt import EVENTS_PER_ANOMALY, Line, lines_of
-from chaos.report.outcome import FinishedRun, row_of
+from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 
 ENDED_IN: tuple[Phase, ...] = ("detect", "teardown")  # of the attempt before
 BEGUN_WITH: tuple[Phase, ...] = ("schedule", "start", "restore")
@@ -73,6 +73,13 @@ class CheckRow:
 
     result: CheckResult
     anomalies: tuple[AnomalyRow, ...]
+
+
+def tone_of(row: SuiteRow) -> Tone:
+    """Say how a row of a suite is to look."""
+    if row.verdict is None:
+        return "bad" if row.skipped is None else "open"
+    return tone(row.verdict)
 
 
 def tone(verdict: Verdict) -> Tone:

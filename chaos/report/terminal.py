@@ -21,8 +21,15 @@ _STYLES: dict[Standing, str] = {
     "unexpected": "bold red",
     "undecided": "yellow",
     "not_run": "magenta",
+    "skipped": "blue",
 }
-_MARKS: dict[Standing, str] = {"expected": "✓", "unexpected": "✗", "undecided": "?", "not_run": "!"}
+_MARKS: dict[Standing, str] = {
+    "expected": "✓",
+    "unexpected": "✗",
+    "undecided": "?",
+    "not_run": "!",
+    "skipped": "-",
+}
 
 
 def verdict_table(rows: Sequence[SuiteRow]) -> Table:
@@ -72,6 +79,7 @@ def closing_line(rows: Sequence[SuiteRow]) -> Text:
         "unexpected": "not as expected",
         "undecided": "unknown",
         "not_run": "could not run",
+        "skipped": "skipped",
     }
     parts = [
         (f"{_MARKS[kind]} {count} {word}", _STYLES[kind])
@@ -123,7 +131,7 @@ def _style(verdict: Verdict) -> str:
 
 def _verdict(row: SuiteRow) -> Text:
     if row.verdict is None:
-        return Text(f"{_MARKS['not_run']} could not run", style=_STYLES["not_run"])
+        return Text(f"{_MARKS[row.standing]} {row.word}", style=_STYLES[row.standing])
     mark = "?" if row.verdict.validity == "unknown" else _MARKS[row.standing]
     tail = _tail(row.verdict)
     return Text.assemble((f"{mark} {row.verdict.validity}", _style(row.verdict)), tail)

@@ -26,12 +26,14 @@ _STANDINGS: Mapping[Standing, tuple[str, str]] = {
     "unexpected": ("not as expected", "var(--fault)"),
     "undecided": ("unknown", "var(--schedule)"),
     "not_run": ("could not run", "var(--other)"),
+    "skipped": ("skipped", "var(--baseline)"),
 }
 _TONES: Mapping[Standing, Tone] = {
     "expected": "good",
     "unexpected": "bad",
     "undecided": "open",
     "not_run": "bad",
+    "skipped": "open",
 }
 _FIGURES: Mapping[str, tuple[str, str, Figure]] = {
     "recovery": ("Slowest recovery", "seconds", lambda run: run.recovery_s),
@@ -101,7 +103,7 @@ def _sentence(suites: Suites) -> str:
     """Say how the newest suite stands, and since when all of them did."""
     if not suites:
         return "no suite was run yet"
-    runs = suites[-1][1].runs
+    runs = [run for run in suites[-1][1].runs if run.standing != "skipped"]
     stood = sum(run.standing == "expected" for run in runs)
     clean = 0
     for _, suite in reversed(suites):
@@ -116,7 +118,7 @@ def _tone(runs: Sequence[RunSummary]) -> Tone:
     found = {run.standing for run in runs}
     if found & {"unexpected", "not_run"}:
         return "bad"
-    is_open = not runs or "undecided" in found or any(run.validity == "unknown" for run in runs)
+    is_open = found <= {"skipped"} or any(run.validity == "unknown" for run in runs)
     return "open" if is_open else "good"
 
 
@@ -143,7 +145,7 @@ def _cell(runs: Sequence[RunSummary]) -> Cell | None:
     return Cell(_TONES[gravest], word, worst.directory and _page(worst.directory))
 
 
-_ORDER: tuple[Standing, ...] = ("expected", "undecided", "not_run", "unexpected")
+_ORDER: tuple[Standing, ...] = ("expected", "skipped", "undecided", "not_run", "unexpected")
 
 
 def _standings(suites: Suites) -> ch.Chart:

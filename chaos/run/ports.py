@@ -9,6 +9,12 @@ from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
 
 Show: TypeAlias = Callable[[Sequence[Entry]], None]
+Say: TypeAlias = Callable[[str], None]
+
+
+def say_nothing(words: str) -> None:
+    """Keep to oneself what a backend has to say beside a run's entries."""
+    del words
 
 
 class Backend(Protocol):

@@ -40,7 +40,7 @@ def test_what_the_project_asks_for_is_pinned_within_its_range(requirement: Requi
 
 
 def test_every_pin_is_exact_and_fits_any_build() -> None:
-    exact = re.compile(r"==[\d.]+(post\d+)?")
+    exact = re.compile(r"==[\d.]+(post\d+|b\d+)?")
     loose = [str(pin) for pin in pins().values() if not exact.fullmatch(str(pin.specifier))]
 
     assert not loose

@@ -96,6 +96,7 @@ def project(folder: Path, files: dict[str, str]) -> Path:
     for job in (
         ROOT / "tests/ray/jobs/tiny.py",
         ROOT / "tests/ray/jobs/does_not_import.py",
+        ROOT / "tests/ray/jobs/needs_an_extra.py",
         ROOT / "scenarios/jobs/digits_optimizer_lost.py",
     ):
         shutil.copy(job, folder)

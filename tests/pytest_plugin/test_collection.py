@@ -92,17 +92,23 @@ def test_xdist_is_told_which_scenarios_share_a_cluster(pytester: pytest.Pytester
         "    config.addinivalue_line('markers', 'xdist_group')\n"
         "def pytest_collection_modifyitems(items):\n"
         "    for item in items:\n"
-        "        print(item.name, item.get_closest_marker('xdist_group').kwargs['name'])\n"
+        "        group = item.get_closest_marker('xdist_group')\n"
+        "        print(item.name, group and group.kwargs['name'])\n"
     )
     files = {"a.chaos.yaml": GOOD, "b.chaos.yaml": LARGER, "test_first.py": FIRST}
-    project(pytester.path, files)
+    asks = "def test_asks(chaos_run): pass\ndef test_else(): pass\n"
+    project(pytester.path, {**files, "test_asks.py": asks})
     options = (*PLUGIN, "--collect-only", "-q", "-s", "--strict-markers")
 
-    result = pytester.runpytest_inprocess(*options, plugins=[NamedXdist()])
+    ray = pytester.runpytest_inprocess(*options, plugins=[NamedXdist()])
+    fork = pytester.runpytest_inprocess(*options, "--chaos-backend=fork", plugins=[NamedXdist()])
 
-    result.stdout.fnmatch_lines_random(
-        ["seed-0 chaos-2x1", "seed-0 chaos-3x1", "test_killed chaos-2x1", "test_raises* chaos-5x1"]
-    )
+    names = ("seed-0", "test_killed", "test_raises*", "test_asks")
+    ray.stdout.fnmatch_lines_random([f"{name} chaos-ray" for name in names])
+    fork.stdout.fnmatch_lines_random(["seed-0 chaos-*.py", "test_killed chaos-*.py"])
+    for said in (ray, fork):
+        said.stdout.fnmatch_lines(["test_else None"])
+    fork.stdout.fnmatch_lines(["test_asks None"])
 
 
 class NamedXdist:
@@ -199,3 +205,24 @@ def test_the_example_of_the_readme_is_collected_as_it_stands(pytester: pytest.Py
     found = names(collected(pytester, {"test_train.py": example}))
 
     assert found == ["test_train.py::test_survives"]
+
+
+def test_a_ray_that_was_never_tested_and_what_a_backend_says_reach_the_terminal(
+    pytester: pytest.Pytester,
+) -> None:
+    (pytester.path / "test_said.py").write_text(
+        "from chaos.backends.ray import compat\n"
+        "from chaos.pytest_plugin.runs import runs_of\n"
+        "def test_opens(pytestconfig, monkeypatch):\n"
+        "    monkeypatch.setattr(compat, 'untested_version', lambda: 'Ray 9 is unknown')\n"
+        "    runs = runs_of(pytestconfig)\n"
+        "    runs.backend._say('Ray dashboard: http://127.0.0.1:8265')\n"
+        "    runs.backend._say('Ray dashboard: http://127.0.0.1:8265')\n"
+        "    runs._pass_on_what_was_said()\n"
+    )
+
+    result = pytester.runpytest_inprocess(*PLUGIN, "-W", "default")
+
+    result.stdout.fnmatch_lines(["*UntestedVersionWarning: warning: Ray 9 is unknown"])
+    result.stdout.fnmatch_lines(["*- chaos -*", "Ray dashboard: http://127.0.0.1:8265"])
+    assert result.outlines.count("Ray dashboard: http://127.0.0.1:8265") == 1

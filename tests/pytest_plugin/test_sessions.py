@@ -128,6 +128,30 @@ def test_only_what_failed_last_is_run_again(tmp_path: Path) -> None:
     assert not (tmp_path / "reports").exists()
 
 
+def test_what_needs_an_extra_that_is_not_installed_is_skipped_with_its_reason(
+    tmp_path: Path,
+) -> None:
+    project(
+        tmp_path,
+        {
+            "needs.chaos.yaml": "scenario: needs more\n"
+            f"job: {{script: needs_an_extra.py, workers: 1}}\n{KILL}",
+            "test_needs.py": "import chaos\n"
+            "@chaos.scenario(script='needs_an_extra.py', workers=1)\n"
+            "def test_decorated(): raise AssertionError('it was called')\n"
+            "def test_asks(chaos_run): chaos_run('needs.chaos.yaml')\n",
+        },
+    )
+
+    done = session(tmp_path, "-rs")
+
+    assert done.code == 0, done.out
+    assert "3 skipped" in done.out
+    assert done.out.count("pip install 'ray-train-chaos[lightning]'") == 3
+    assert "- 3 skipped" in done.out
+    assert done.case("needs.chaos.yaml::seed-0").find("skipped") is not None
+
+
 def test_a_time_out_of_pytests_ends_the_run_and_its_report_is_written(tmp_path: Path) -> None:
     hangs = TINY.replace("workers: 1", "workers: 1, args: {hang: true}")
     project(tmp_path, {"hangs.chaos.yaml": f"scenario: hangs\n{hangs}{KILL}"})

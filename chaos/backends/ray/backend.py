@@ -12,10 +12,11 @@ import psutil
 import ray
 
 from chaos.backends.ray.actor import ChaosActor
-from chaos.backends.ray.clusters import RayCluster, cluster_of
+from chaos.backends.ray.clusters import RayCluster, cluster_of, needs_fresh_nodes
 from chaos.backends.ray.existing.keeper import LeaseKeeper
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.leftovers import Leftovers
+from chaos.backends.ray.meters import Meters
 from chaos.backends.ray.settings import NAMESPACE, TRAIN_ENV
 from chaos.backends.train.address import CALLBACK, RunAddress
 from chaos.backends.train.compat import CALLBACKS_ENV
@@ -27,7 +28,7 @@ from chaos.model.plan import Plan
 from chaos.plan.permitted import Permissions
 from chaos.run.clock import seconds_since
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import Show
+from chaos.run.ports import Say, Show, say_nothing
 from chaos.run.stacks import STACK_SIGNAL
 from chaos.run.watch import RunWatch
 
@@ -39,9 +40,11 @@ STACKS_S = 1.0
 class RayBackend:
     """A context: leaving it ends the cluster."""
 
-    def __init__(self, permissions: Permissions | None = None) -> None:
+    def __init__(self, permissions: Permissions | None = None, say: Say = say_nothing) -> None:
         self._permissions = permissions or Permissions()
+        self._say = say
         self._cluster: RayCluster | None = None
+        self._meters = Meters(say)
 
     def __enter__(self) -> Self:
         """Start nothing yet; the first plan says which shape is needed."""
@@ -69,15 +72,18 @@ class RayBackend:
         had, and passes KeyboardInterrupt on after the run has been ended.
         """
         cluster = self._cluster_for(plan)
-        Run(plan, directory, show, cluster).execute()
+        Run(plan, directory, self._meters.beside(show, plan), cluster).execute()
 
     def _cluster_for(self, plan: Plan) -> RayCluster:
         if self._cluster is not None and (
-            self._cluster.shape != plan.shape or _needs_fresh_nodes(plan, self._cluster)
+            self._cluster.shape != plan.shape or needs_fresh_nodes(plan, self._cluster)
         ):
             self.close()
         if self._cluster is None:
             self._cluster = cluster_of(plan.shape, self._permissions)
+            self._meters = Meters(self._say)  # of this connection
+            if self._cluster.dashboard is not None:
+                self._say(f"Ray dashboard: {self._cluster.dashboard}")
         return self._cluster
 
 
@@ -243,12 +249,3 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
 
 def _ask_here(pid: int) -> None:
     psutil.Process(pid).send_signal(STACK_SIGNAL)
-
-
-def _needs_fresh_nodes(plan: Plan, cluster: RayCluster) -> bool:
-    """Say whether an elastic job might begin with fewer workers than there is room for.
-
-    Ray 2.60's autoscaling coordinator learns of a node some seconds after it
-    has joined; until then an elastic job does without, and grows when it has.
-    """
-    return cluster.is_mended and plan.job.min_workers is not None

@@ -30,6 +30,7 @@ class LocalCluster:
     """A running cluster of one shape, with an agent on every node."""
 
     is_ours = True
+    dashboard: str | None = None
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape

@@ -16,6 +16,7 @@ class RayCluster(Protocol):
     shape: Shape
     agents: dict[str, Any]
     is_mended: bool  # nodes of it were replaced between two runs
+    dashboard: str | None  # the address of Ray's dashboard, where there is one
 
     @property
     def is_ours(self) -> bool:
@@ -52,3 +53,12 @@ def cluster_of(shape: Shape, permissions: Permissions) -> RayCluster:
     if shape.address is not None:
         return ExistingCluster.connect(shape, permissions)
     return LocalCluster.start(shape)
+
+
+def needs_fresh_nodes(plan: Plan, cluster: RayCluster) -> bool:
+    """Say whether an elastic job might begin with fewer workers than there is room for.
+
+    Ray 2.60's autoscaling coordinator learns of a node some seconds after it
+    has joined; until then an elastic job does without, and grows when it has.
+    """
+    return cluster.is_mended and plan.job.min_workers is not None

@@ -28,16 +28,18 @@ class ExistingCluster:
     is_ours = False
     is_mended = False
 
-    def __init__(self, shape: Shape, permissions: Permissions) -> None:
+    def __init__(
+        self, shape: Shape, permissions: Permissions, *, dashboard: str | None = None
+    ) -> None:
         self.shape = shape
+        self.dashboard = dashboard
         self.agents: dict[str, Any] = {}
         self._permissions = permissions
 
     @classmethod
     def connect(cls, shape: Shape, permissions: Permissions) -> Self:
         """Connect; nothing is started or changed there."""
-        connect(shape.address or "")
-        return cls(shape, permissions)
+        return cls(shape, permissions, dashboard=connect(shape.address or ""))
 
     @property
     def address(self) -> str:
@@ -117,8 +119,11 @@ class ExistingCluster:
             directory.storage.symlink_to(folder)
 
 
-def connect(address: str) -> None:
-    """Connect this process to a cluster that runs; `ClusterError` says why it cannot."""
+def connect(address: str) -> str | None:
+    """Connect this process to a cluster that runs; `ClusterError` says why it cannot.
+
+    Gives the address of the cluster's dashboard, None where it has none.
+    """
     if ray.is_initialized():
         raise ClusterError(
             "this process is connected to a Ray cluster already",
@@ -133,7 +138,7 @@ def connect(address: str) -> None:
             "Give the address that `ray start --head` printed, on a machine of the cluster.",
         ) from error
     try:
-        ray.init(
+        joined = ray.init(
             address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR
         )
     except (RuntimeError, ConnectionError, ValueError) as error:
@@ -142,6 +147,8 @@ def connect(address: str) -> None:
             "chaos must run on a node of the cluster, with its versions of Ray and Python.",
         ) from error
     compat.keep_messages_off_the_terminal()
+    url = joined.dashboard_url
+    return f"http://{url}" if url else None
 
 
 def _refuse_without_room(known: list[NodeFacts], address: str) -> None:

@@ -1,0 +1,142 @@
+"""What a run tells Prometheus while it goes on: faults, recoveries, lost steps, as points.
+
+They are made of the same tables as the report's figures, so that the two agree.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from chaos.check.restarts import Restart
+from chaos.check.trial import Trial
+from chaos.model.event import AnyEvent, FaultEnded, RunEnded, StepDone
+from chaos.model.history import Entry, merge
+from chaos.model.plan import Plan
+
+NO_FAULT = "none"
+Subject: TypeAlias = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A counter or, where it has `boundaries`, a histogram; Ray puts `ray_` before its name."""
+
+    name: str
+    description: str
+    tags: tuple[str, ...]
+    boundaries: tuple[float, ...] = ()
+
+
+# Prometheus shows a counter with `_total` behind its name, and adds that itself.
+FAULTS = Metric(
+    "chaos_faults_injected",
+    "Faults that chaos has carried out, by what they came to: ok (their effect was seen), fail "
+    "or info (it cannot be told).",
+    ("fault", "scenario", "status"),
+)
+RECOVERIES = Metric(
+    "chaos_recoveries",
+    "Attempts after the first that have made a step; fault is what ended the one before.",
+    ("fault", "scenario"),
+)
+RECOVERY_S = Metric(
+    "chaos_recovery_seconds",
+    "From a fault to the first step of the attempt after it.",
+    ("fault", "scenario"),
+    (1, 2, 3, 4, 5, 7.5, 10, 12.5, 15, 20, 25, 30, 45, 60, 90, 120, 180, 300, 600, 1200),
+)
+LOST_STEPS = Metric(
+    "chaos_lost_steps",
+    "Finished steps that a restart threw away, of the rank that lost most.",
+    ("fault", "scenario"),
+)
+METRICS = (FAULTS, RECOVERIES, RECOVERY_S, LOST_STEPS)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value for one metric; `of` is what it tells of, so that it is told once."""
+
+    metric: Metric
+    value: float
+    tags: Mapping[str, str]
+    of: Subject
+
+
+@dataclass
+class Figures:
+    """Gives each point of a run once, as soon as its history tells it."""
+
+    plan: Plan
+    _entries: list[Entry] = field(default_factory=list)
+    _given: set[tuple[str, Subject]] = field(default_factory=set)
+    _stepped: set[tuple[int, int]] = field(default_factory=set)
+
+    def learn(self, entries: Sequence[Entry]) -> tuple[Point, ...]:
+        """Take new entries of the run's journals; gives the points that they bring.
+
+        The tables are made anew only where an entry can have brought one: some
+        times per fault and restart, and not per step.
+        """
+        self._entries += entries
+        telling = [entry for entry in entries if self._tells(entry.what)]
+        if not telling:
+            return ()
+        found = points(Trial(self.plan, merge([self._entries])))
+        fresh = tuple(point for point in found if (point.metric.name, point.of) not in self._given)
+        self._given |= {(point.metric.name, point.of) for point in fresh}
+        return fresh
+
+    def _tells(self, what: AnyEvent) -> bool:
+        if isinstance(what, FaultEnded | RunEnded):
+            return True
+        if not isinstance(what, StepDone) or what.attempt == 0:
+            return False
+        is_first = (what.attempt, what.rank) not in self._stepped
+        self._stepped.add((what.attempt, what.rank))
+        return is_first
+
+
+def points(trial: Trial) -> tuple[Point, ...]:
+    """Give what can be told of a run so far: every strike that is over, every settled restart."""
+    settled = (restart for restart in trial.restarts if _is_settled(restart, trial))
+    return (*_faults(trial), *(point for restart in settled for point in _of(restart, trial)))
+
+
+def _faults(trial: Trial) -> Iterator[Point]:
+    turns: dict[int, int] = {}
+    for strike in trial.strikes:
+        for _, ended in strike.ended:
+            turn = turns[ended.op] = turns.get(ended.op, -1) + 1
+            tags = {
+                "fault": strike.op.kind,
+                "scenario": trial.plan.scenario,
+                "status": ended.status,
+            }
+            yield Point(FAULTS, 1, tags, ("op", ended.op, turn))
+
+
+def _is_settled(restart: Restart, trial: Trial) -> bool:
+    """Say whether nothing that is yet to come can change a restart's figures."""
+    if trial.run.ending.is_over or restart.attempt is not trial.run.attempts[-1]:
+        return True
+    due = {place.rank for place in restart.attempt.places}
+    under_way = any(
+        strike.invoked[0][1].attempt < restart.attempt.index
+        for strike in trial.strikes
+        if strike.invoked and not strike.ended
+    )
+    return bool(due) and due <= restart.attempt.first_steps.keys() and not under_way
+
+
+def _of(restart: Restart, trial: Trial) -> Iterator[Point]:
+    kinds = sorted({strike.op.kind for strike in restart.strikes})
+    tags = {"fault": "+".join(kinds) or NO_FAULT, "scenario": trial.plan.scenario}
+    of = ("attempt", restart.attempt.index, 0)
+    if restart.attempt.steps:
+        yield Point(RECOVERIES, 1, tags, of)
+    if restart.phases.total_s is not None:
+        yield Point(RECOVERY_S, restart.phases.total_s, tags, of)
+    lost = max(restart.lost_steps.values(), default=0)
+    if lost:
+        yield Point(LOST_STEPS, lost, tags, of)

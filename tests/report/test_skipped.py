@@ -1,0 +1,114 @@
+"""A scenario that was skipped is seen everywhere, and is neither green nor red anywhere."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from chaos.cli.commands import exit_code
+from chaos.compare.comparison import compare
+from chaos.report import junit
+from chaos.report.github import Place, annotations
+from chaos.report.html import render_suite, render_trend
+from chaos.report.markdown import suite_in_markdown
+from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of, skipped
+from chaos.report.summary import summary_of
+from chaos.report.terminal import closing_line
+from tests.report.past import past_run, past_suite
+
+WHY = "the job needs lightning. pip install it"
+SKIPPED = skipped("needs more", "x.chaos.yaml", WHY)
+NOT_RUN = not_run("wrong", "y.chaos.yaml", "y.chaos.yaml:1: no")
+
+
+@pytest.fixture
+def rows(valid_run: FinishedRun) -> list[SuiteRow]:
+    return [row_of(valid_run), SKIPPED]
+
+
+@pytest.mark.parametrize(
+    ("others", "code"),
+    [([], 2), (["valid"], 0), (["unknown"], 2), (["guilty"], 1), (["not run"], 3)],
+)
+def test_the_exit_code_is_that_of_what_ran(
+    others: list[str],
+    code: int,
+    valid_run: FinishedRun,
+    unknown_run: FinishedRun,
+    guilty_run: FinishedRun,
+) -> None:
+    known = {"valid": valid_run, "unknown": unknown_run, "guilty": guilty_run}
+    beside = [row_of(known[name]) if name in known else NOT_RUN for name in others]
+
+    assert exit_code([SKIPPED, *beside]) == code
+
+
+def test_junit_says_skipped_with_the_reason(rows: list[SuiteRow]) -> None:
+    (suite,) = ET.fromstring(junit.render(rows))
+    case = suite.find("testcase/skipped")
+
+    assert (suite.get("skipped"), suite.get("errors"), suite.get("failures")) == ("1", "0", "0")
+    assert case is not None
+    assert case.attrib["message"] == WHY
+
+
+def test_the_suites_page_counts_it_and_says_why(rows: list[SuiteRow]) -> None:
+    page = render_suite(rows, title="t", started="s")
+
+    assert "every scenario as expected, 1 skipped" in page
+    assert '<section class="banner good"' in page
+    assert "<dt>skipped</dt><dd>1</dd>" in page
+    assert WHY in page
+
+
+def test_a_page_on_which_nothing_ran_is_not_green() -> None:
+    page = render_suite([SKIPPED], title="t", started="s")
+
+    assert "every scenario was skipped" in page
+    assert '<section class="banner open"' in page
+
+
+def test_in_a_terminal_and_in_markdown_it_has_a_sign_of_its_own(rows: list[SuiteRow]) -> None:
+    assert closing_line(rows).plain == "✓ 1 as expected   - 1 skipped"
+    shown = suite_in_markdown(rows)
+    assert "# chaos: 1 of 1 scenario as expected, 1 skipped" in shown
+    assert "⏭️ needs more" in shown
+    assert "the job needs lightning. pip install it" in shown
+
+
+def test_github_shows_a_notice_and_no_error(rows: list[SuiteRow]) -> None:
+    (shown,) = annotations(rows, [Place("a", 1), Place("x", 2)])
+
+    assert shown.startswith("::notice file=x,line=2,title=skipped%3A needs more::")
+
+
+def test_errors_and_notices_are_counted_apart() -> None:
+    rows = [NOT_RUN] * 12 + [SKIPPED] * 12
+
+    shown = [*annotations(rows, [Place("x", 1)] * 24)]
+
+    assert [line.partition(" ")[0] for line in shown] == ["::error"] * 10 + ["::notice"] * 10
+    assert "3 more scenarios are not as expected" in shown[9]
+    assert "3 more scenarios were skipped" in shown[19]
+
+
+def test_the_summary_for_machines_says_so() -> None:
+    kept = summary_of(SKIPPED)
+
+    assert (kept.standing, kept.headline, kept.error, kept.validity) == ("skipped", WHY, None, None)
+
+
+def test_the_history_of_suites_stands_on_what_ran() -> None:
+    good, over = past_run("killed"), past_run("needs more", "skipped")
+
+    page = render_trend([("1", past_suite(good, over)), ("2", past_suite(good, over))])
+
+    assert "newest suite: 1 of 1 run as expected, as in the 1 before it" in page
+    assert "skipped" in page
+
+
+def test_what_ran_before_and_is_skipped_now_is_missing_and_no_regression() -> None:
+    before, after = [past_run("killed")], [past_run("killed", "skipped")]
+
+    (row,) = compare(before, after).scenarios
+
+    assert row.fate == "missing"
