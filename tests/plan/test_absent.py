@@ -35,7 +35,7 @@ def test_a_fault_of_a_package_that_is_not_here_keeps_its_name_and_its_rank() -> 
 def test_it_strikes_nobody() -> None:
     world = FakeWorld()
 
-    with pytest.raises(RefusedError, match="melt is of the package chaos-heat 3.1"):
+    with pytest.raises(RefusedError, match=r"melt is of the package chaos-heat 3\.1"):
         read(melt={}, package="chaos-heat 3.1").fault.strike(world, RANK_1, lambda *_, **__: None)
 
     assert world.done == []
