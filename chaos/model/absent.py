@@ -43,16 +43,19 @@ def with_absent(plan: bytes, known: Collection[str]) -> bytes:
     """Give a plan's JSON with the faults of packages that are not here marked as absent.
 
     Only what a package was named for is marked: any other unknown key is a mistake.
+    Left out are keys that hold nothing: faults that were installed, and not used.
     """
     value = json.loads(plan)
     ops = value.get("ops") if isinstance(value, dict) else None
-    for op in ops if isinstance(ops, list) else ():
-        if isinstance(op, dict) and isinstance(op.get("package"), str):
-            _mark(op, op["package"], known)
+    if isinstance(ops, list):
+        value["ops"] = [_marked(op, known) if isinstance(op, dict) else op for op in ops]
     return json.dumps(value).encode()
 
 
-def _mark(op: dict[str, Any], package: str, known: Collection[str]) -> None:
-    unknown = [key for key in op if key not in known and isinstance(op[key], dict)]
-    for key in unknown[:1]:
-        op["absent"] = {"kind": key, "settings": op.pop(key), "package": package}
+def _marked(op: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
+    kept = {key: value for key, value in op.items() if key in known or value is not None}
+    foreign = next((k for k in kept if k not in known and isinstance(kept[k], dict)), None)
+    if foreign is not None and isinstance(op.get("package"), str):
+        absent = {"kind": foreign, "settings": kept.pop(foreign), "package": op["package"]}
+        kept["absent"] = absent
+    return kept

@@ -126,18 +126,20 @@ class Runs:
         cycle_s = self._tau + self._costs.save_s
         commits = np.floor(np.maximum(0.0, trained_s - self._costs.upload_s) / cycle_s + _TINY)
         useful_s, saves = commits * self._tau, commits
+        left_s = (self._all - self.work_s) / self._speed()  # beyond it nothing is trained
         over_s = np.zeros(len(stops))
         if self._job.saves_on_notice and noticed.any():
-            rescued_s, count, is_saved, past_s = self._saved_in_time(trained_s, noticed, signal)
+            rescued_s, count, is_saved, past_s = self._saved_in_time(
+                trained_s, left_s, noticed, signal
+            )
             is_better = is_saved & (rescued_s > useful_s)
             useful_s = np.where(is_better, rescued_s, useful_s)
             saves = np.where(is_better, count, saves)
             over_s = np.where(is_better, past_s, 0.0)
             self.rescued += is_better
         self.noticed += noticed
-        self.lost_steps += np.maximum(
-            0.0, self._finished(trained_s) - useful_s / self._costs.step_s
-        )
+        finished = np.minimum(self._finished(trained_s), left_s / self._costs.step_s)
+        self.lost_steps += np.maximum(0.0, finished - useful_s / self._costs.step_s)
         self.work_s += useful_s * self._speed()
         self.useful_s += useful_s
         self.save_s += saves * self._costs.save_s
@@ -153,7 +155,11 @@ class Runs:
         return whole
 
     def _saved_in_time(
-        self, trained_s: Floats, noticed: Flags, signal: tuple[Floats, Floats]
+        self,
+        trained_s: Floats,
+        left_s: Floats,
+        noticed: Flags,
+        signal: tuple[Floats, Floats],
     ) -> tuple[Floats, Floats, Flags, Floats]:
         """Give what a save on notice holds, its saves, whether it committed, and how late.
 
@@ -169,7 +175,7 @@ class Runs:
         whole = np.floor(np.maximum(begun_s, 0.0) / cycle_s)
         rest_s = np.minimum(begun_s - whole * cycle_s, self._tau)
         is_saved = noticed & (taken_s <= window_s) & (begun_s > 0)
-        held_s = whole * self._tau + rest_s
+        held_s = np.minimum(whole * self._tau + rest_s, left_s)
         # What of the blocking part lies behind the deadline is a pause, not training time.
         saves = whole + np.clip((trained_s - held_s - whole * costs.save_s), 0, costs.save_s) / max(
             costs.save_s, _TINY

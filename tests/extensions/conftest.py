@@ -29,6 +29,9 @@ def shown(begins: str) -> str:
 HEAD = "job: {script: train.py, workers: 2, failure: {max_failures: 1}}\n"
 SCENARIOS = {
     "alone": f"scenario: a rank is left alone\n{HEAD}{shown('faults:')}",
+    "own": f"scenario: chaos's own fault\n{HEAD}{shown('faults:')}".replace(
+        "kill_peers: {signal: KILL}", "kill_worker: {}"
+    ),
     "nobody": shown("scenario: there is nobody"),
     "guilty": shown("scenario: every second epoch"),
 }

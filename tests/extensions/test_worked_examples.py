@@ -87,6 +87,17 @@ def test_where_the_package_is_absent_the_run_is_judged_unknown_and_says_so(
     assert "is of the package chaos-example 1.0, which is not installed here" in told["summary"]
 
 
+def test_a_run_with_chaos_own_fault_needs_the_package_for_its_check_alone(
+    suite: Suite, tmp_path: Path
+) -> None:
+    again = shutil.copytree(suite.run_of("own"), tmp_path / "again")
+
+    assert verdict(again)["validity"] == "valid", suite.done.said
+    assert run(tmp_path, "chaos", "check", str(again)).code == 2
+    unknown = [r["check"] for r in verdict(again)["results"] if r["validity"] == "unknown"]
+    assert unknown == ["every-epoch-saved"]
+
+
 def test_a_guilty_run_without_the_check_that_found_it_is_unknown(
     suite: Suite, tmp_path: Path
 ) -> None:

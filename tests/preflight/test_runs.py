@@ -163,3 +163,21 @@ def test_the_price_of_a_run_that_failed_is_set_against_what_it_did() -> None:
     whole = 0.35 * outcomes.node_s / on_demand_s(asked)
     assert costs_of(asked, outcomes)[done] == pytest.approx(whole[done] / part[done])
     assert np.isinf(costs_of(asked, outcomes)[~done]).all()
+
+
+def test_no_save_on_notice_holds_more_than_the_whole_training() -> None:
+    # 1001 steps: the last ends at 20 + 1001 + 100 s, its save at 1131 s, and its upload is under way.
+    asked = question(
+        job__steps=1001,
+        job__saves_on_notice=True,
+        settings__preemption_grace_s=60,
+        settings__relax_collectives_on_preemption=True,
+        market__notice={"seconds": 10, "reliability": 1},
+        costs__upload_s=20,
+    )
+    found = struck(asked, 1145)
+
+    parts = found.useful_s + found.save_s + found.lost_s + found.restart_s + found.wait_s
+    assert found.work_s[0] <= asked.work_s
+    assert found.rescued[0] == 1
+    assert parts[0] == 1145

@@ -1,7 +1,7 @@
 """Another package's check among chaos's own: what it says counts, what it cannot say is told."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -10,11 +10,15 @@ from chaos.check.others import Others
 from chaos.check.result import conclude
 from chaos.check.trial import Trial
 from chaos.model.absent import AbsentFault
+from chaos.model.event import FaultEnded, WorkerGroupStarted
+from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Anomaly, CheckResult, Verdict
+from chaos.record import Record
 from chaos.registered import Registered
+from tests.check.shorthand import told_in
 from tests.check.story import Story, Strike
-from tests.check.tamper import shifted
+from tests.check.tamper import shifted, told
 
 STORY = Story(strikes=(Strike(epoch=1, step=2),))
 
@@ -117,3 +121,55 @@ def test_a_fault_that_is_not_known_here_leaves_all_open_even_what_would_be_broke
     assert right.validity == wrong.validity == "unknown"
     assert "kill_peers (of chaos-example 1.0, not installed here)" in right.headline
     assert "what was done to the job is not known here" in wrong.results[-1].summary
+
+
+class Leaves(Record):
+    """A fault of another package that leaves the attempt alive."""
+
+    rank: ClassVar[None] = None
+    ranks: ClassVar[str] = "one"
+    ends_attempt: ClassVar[bool] = False
+
+
+class Ends(Leaves):
+    """One that ends it."""
+
+    ends_attempt: ClassVar[bool] = True
+
+
+def planned(fault: Record) -> Plan:
+    """Give the plan in which the fault does what the story's own does."""
+    (op,) = STORY.plan().ops
+    return STORY.plan().model_copy(
+        update={"ops": (op.model_copy(update={"kill_worker": fault}),)}  # under a name it knows
+    )
+
+
+def test_a_fault_is_believed_whether_it_ends_its_attempt() -> None:
+    spared = told(told_in("g s s r c s i s r c ."), FaultEnded(op=0, status="ok", detail="seen"))
+    clean = told_in("g s s r c s s r c .")
+
+    lives = judge(planned(Leaves()), spared, clean)
+    died = judge(planned(Ends()), spared, clean)
+
+    assert lives.validity == "valid", lives.headline
+    assert "ended no attempt" in str(lives.results)
+    assert died.validity == "invalid"
+    assert "a fault ended attempt 0, and none followed it" in str(died.results)
+
+
+def test_of_a_fault_that_ends_its_attempt_any_rank_may_have_died_in_mid_sentence() -> None:
+    peer = next(
+        place.pid
+        for _, started in STORY.history().of(WorkerGroupStarted)
+        for place in started.workers
+        if started.attempt == 0 and place.rank not in {op.at.rank for op in STORY.plan().ops}
+    )
+    history = History(STORY.history().entries, torn=(f"worker-{peer}",))
+
+    ends = judge(planned(Ends()), history, STORY.baseline())
+    leaves = judge(planned(Leaves()), history, STORY.baseline())
+
+    watched = [next(r for r in v.results if r.check == "watched") for v in (ends, leaves)]
+    assert [result.validity for result in watched] == ["valid", "unknown"]
+    assert f"journal worker-{peer} is cut short" in watched[1].summary
