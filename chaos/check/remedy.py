@@ -46,6 +46,8 @@ def sentence(rows: Sequence[Row]) -> str:
 def values(row: Row) -> str:
     """Say what a component was in the baseline, and what it is here."""
     due, ours = value(row.due, row.group), value(row.ours, row.group)
+    if not due and ours in ("empty", "missing"):
+        return f"{ours} here, and not in the baseline"
     if due == ours or not due:
         return f"{ours or 'what it holds'} here, but not the same to the last bit"
     return f"{due} in the baseline, {ours or 'something else'} here"

@@ -13,7 +13,7 @@ import pytest
 
 from chaos.pytest_plugin.keys import GROUP, JOB_MARK, RUNS, SCENARIO_MARK, Option
 from chaos.pytest_plugin.seeds import parse_seeds
-from chaos.pytest_plugin.spread import keep_what_runs_scenarios_together
+from chaos.pytest_plugin.spread import keep_what_runs_scenarios_together, note_groups
 from chaos.pytest_plugin.suite import Suite, attach_rows
 
 if TYPE_CHECKING:
@@ -107,8 +107,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Lay scenarios for one cluster side by side, in the places that scenarios have."""
+    note_groups(config, items)
     places = [n for n, item in enumerate(items) if GROUP in item.stash and _is_file(item)]
     groups = list(dict.fromkeys(items[n].stash[GROUP] for n in places))
     ordered = sorted((items[n] for n in places), key=lambda i: groups.index(i.stash[GROUP]))

@@ -50,7 +50,8 @@ class Runs:
                 raise UsageError(
                     "pytest-xdist spreads the tests over processes, and each would start a Ray "
                     "cluster",
-                    "With --dist loadgroup all tests that need one go to the same process.",
+                    "With --dist loadgroup all tests that need one go to the same process, where "
+                    "this pytest-xdist heeds its groups; else run them with -n 0.",
                 )
             name = self._config.getoption(Option.BACKEND.dest)
             self._backend = self._open.enter_context(open_backend(name, self._said))

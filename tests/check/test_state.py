@@ -2,7 +2,9 @@
 
 import pytest
 
+from chaos.check.components import Row
 from chaos.check.judge import judge
+from chaos.check.remedy import values
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.leeway import Tolerance
@@ -129,6 +131,20 @@ def test_what_is_as_large_as_it_was_and_not_the_same_is_said_to_be_so() -> None:
     summary = result_on("state", KILLED, lost("model", odd)).summary
 
     assert ": norm 1.12 here, but not the same to the last bit; " in summary
+
+
+@pytest.mark.parametrize(
+    ("ours", "words"),
+    [(ev.Component(name="x", digest=""), "empty here"), (None, "missing here")],
+)
+def test_what_is_gone_and_has_no_size_is_said_to_be_gone(
+    ours: ev.Component | None, words: str
+) -> None:
+    due = ev.Component(name="optimizer.state", digest="due")
+
+    assert values(Row(1, 0, 1, 0, 9, "optimizer.state", "not restored", ours, due)) == (
+        f"{words}, and not in the baseline"
+    )
 
 
 def test_a_generator_is_not_blamed_for_another_order() -> None:

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -10,6 +11,7 @@ import chaos.pytest_plugin.ask  # what pytester would else import, and forget, f
 import chaos.pytest_plugin.decorator
 import chaos.pytest_plugin.file  # noqa: F401
 from chaos.pytest_plugin.seeds import parse_seeds
+from chaos.pytest_plugin.spread import note_groups, would_have_clusters_side_by_side
 from tests.pytest_plugin.conftest import KILL, PLUGIN, ROOT, TINY, project
 
 pytest_plugins = ["pytester"]
@@ -226,3 +228,26 @@ def test_a_ray_that_was_never_tested_and_what_a_backend_says_reach_the_terminal(
     result.stdout.fnmatch_lines(["*UntestedVersionWarning: warning: Ray 9 is unknown"])
     result.stdout.fnmatch_lines(["*- chaos -*", "Ray dashboard: http://127.0.0.1:8265"])
     assert result.outlines.count("Ray dashboard: http://127.0.0.1:8265") == 1
+
+
+@pytest.mark.parametrize(
+    ("workers", "ids", "backend", "refused"),
+    [
+        (2, ["a", "b@chaos-ray"], "ray", False),
+        (2, ["a", "b"], "ray", True),
+        (1, ["a", "b"], "ray", False),
+        (2, ["a", "b"], "fork", False),
+        (None, ["a", "b"], "ray", False),
+    ],
+)
+def test_clusters_are_refused_where_xdist_would_have_two(
+    workers: int | None, ids: list[str], backend: str, *, refused: bool
+) -> None:
+    config = SimpleNamespace(stash=pytest.Stash(), getoption=lambda _: backend)
+    if workers is not None:
+        config.workerinput = {"workercount": workers}
+    items = [SimpleNamespace(nodeid=name) for name in ids]
+
+    note_groups(cast("pytest.Config", config), cast("list[pytest.Item]", items))
+
+    assert would_have_clusters_side_by_side(cast("pytest.Config", config)) is refused

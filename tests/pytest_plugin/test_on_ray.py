@@ -6,7 +6,7 @@ import pytest
 
 from tests.pytest_plugin.conftest import KILL, TINY, project, session
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 FIRST = """
 import chaos

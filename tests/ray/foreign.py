@@ -127,11 +127,9 @@ class ForeignCluster:
 
 
 @contextlib.contextmanager
-def foreign_cluster(
-    nodes: int, *, head_cpus: int = 0, env: dict[str, str] | None = None
-) -> Iterator[ForeignCluster]:
+def foreign_cluster(nodes: int, *, head_cpus: int = 0) -> Iterator[ForeignCluster]:
     """Start a head and nodes on this host, and end them."""
-    cluster = ForeignCluster(head_cpus=head_cpus, env=env or {})
+    cluster = ForeignCluster(head_cpus=head_cpus)
     try:
         cluster.start_head()
         for _ in range(nodes):

@@ -47,8 +47,7 @@ OURS = re.compile(r"(ray_chaos_\w+)\{.*\} (\S+)")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ForeignCluster]:
-    # Ray sends figures on every ten seconds, unless it is told otherwise.
-    with foreign_cluster(nodes=2, env={"RAY_metrics_report_interval_ms": "1000"}) as started:
+    with foreign_cluster(nodes=2) as started:
         yield started
 
 

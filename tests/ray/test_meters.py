@@ -1,18 +1,38 @@
 """A run's figures beside Ray's own: what reaches Ray's metrics, and what no run may feel of it."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from chaos.backends.ray import meters
+from chaos.backends.ray import compat, meters
 from chaos.backends.ray.meters import Meters
 from chaos.model.history import Entry
 from chaos.report.points import METRICS, Metric
 from chaos.run.ports import say_nothing
 from tests.check.story import Story, Strike
+from tests.ray.command import ROOT
 
 KILLED = Story((Strike(2, 3, 1),))
+
+
+class HandClock:
+    """Goes on when it is told to, and remembers how long somebody slept."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.slept: list[float] = []
+
+    def now_ns(self) -> int:
+        return int(self.now_s * 1e9)
+
+    def wall_ns(self) -> int:
+        return self.now_ns()
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
 
 
 class Recording:
@@ -44,7 +64,7 @@ def shown_and_recorded(
     """Let runs go by a backend's meters, entry by entry; gives the entries that were shown."""
     monkeypatch.setattr(meters, "_made", ray)
     shown: list[Entry] = []
-    mine = Meters(said.append)
+    mine = Meters(said.append, HandClock())
     for _ in range(runs):
         show = mine.beside(shown.extend, KILLED.plan())
         for entry in KILLED.history():
@@ -79,4 +99,51 @@ def test_what_goes_wrong_in_showing_is_not_taken_for_a_defect_of_metrics() -> No
         raise BrokenPipeError(len(entries))
 
     with pytest.raises(BrokenPipeError):
-        Meters(say_nothing).beside(fails, KILLED.plan())(KILLED.history())
+        Meters(say_nothing, HandClock()).beside(fails, KILLED.plan())(KILLED.history())
+
+
+@pytest.mark.parametrize(
+    ("exported", "later_s", "slept"), [(True, 4.0, [6.5]), (True, 11.0, []), (False, 4.0, [])]
+)
+def test_nobody_leaves_a_cluster_before_its_agent_has_the_last_figures(
+    monkeypatch: pytest.MonkeyPatch, *, exported: bool, later_s: float, slept: list[float]
+) -> None:
+    monkeypatch.setattr(meters, "_made", Recording())
+    monkeypatch.setattr(meters, "_is_exported", lambda: exported)
+    monkeypatch.setattr(compat, "metrics_interval_s", lambda: 10.0)
+    clock = HandClock()
+    mine = Meters(say_nothing, clock)
+    mine.beside(say_nothing_of, KILLED.plan())(KILLED.history())
+
+    clock.now_s = later_s
+    mine.await_export()
+
+    assert clock.slept == slept
+
+
+def test_nobody_waits_for_figures_that_there_are_none_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meters, "_is_exported", lambda: True)
+    clock = HandClock()
+
+    Meters(say_nothing, clock).await_export()
+
+    assert clock.slept == []
+
+
+def say_nothing_of(entries: Sequence[Entry]) -> None:
+    del entries
+
+
+def test_this_process_sends_metrics_on_every_second_and_nobody_whom_it_starts() -> None:
+    code = (
+        "import os, io\nfrom rich.console import Console\n"
+        "from chaos.backends.open import open_backend\n"
+        "open_backend('ray', Console(file=io.StringIO()))\n"
+        "from chaos.backends.ray import compat\n"
+        "print(compat.metrics_interval_s(), 'RAY_metrics_report_interval_ms' in os.environ)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == ["1.0", "False"]

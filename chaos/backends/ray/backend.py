@@ -44,7 +44,7 @@ class RayBackend:
         self._permissions = permissions or Permissions()
         self._say = say
         self._cluster: RayCluster | None = None
-        self._meters = Meters(say)
+        self._meters = Meters(say, SystemClock())
 
     def __enter__(self) -> Self:
         """Start nothing yet; the first plan says which shape is needed."""
@@ -62,6 +62,8 @@ class RayBackend:
     def close(self) -> None:
         """End the cluster, if there is one."""
         if self._cluster is not None:
+            if not self._cluster.is_ours:
+                self._meters.await_export()
             self._cluster.close()
             self._cluster = None
 
@@ -81,7 +83,7 @@ class RayBackend:
             self.close()
         if self._cluster is None:
             self._cluster = cluster_of(plan.shape, self._permissions)
-            self._meters = Meters(self._say)  # of this connection
+            self._meters = Meters(self._say, SystemClock())  # of this connection
             if self._cluster.dashboard is not None:
                 self._say(f"Ray dashboard: {self._cluster.dashboard}")
         return self._cluster

@@ -144,6 +144,12 @@ def remove_placement_group(pg_id: str) -> None:
     remove_placement_group(PlacementGroup(ray.PlacementGroupID(bytes.fromhex(pg_id))))
 
 
+def metrics_interval_s() -> float:
+    """Give how often this process sends its metrics on; Ray 2.60 takes a second for less."""
+    interval_ms = int(ray._config.metrics_report_interval_ms())  # noqa: SLF001
+    return max(interval_ms, 1000) / 1000
+
+
 def draining_nodes() -> set[str]:
     """Give the nodes (hex) that were announced to go."""
     import ray._private.state as private_state

@@ -3,23 +3,32 @@
 Ray takes them from this process, the harness, which is a driver of the cluster
 for as long as it is connected: the node's agent exports them at its
 `MetricsExportPort`, where `ray[default]` is installed there. A call only
-writes to memory; Ray sends it on every ten seconds.
+writes to memory; Ray sends it on now and then, and forgets what it has not
+sent when it disconnects.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
+import ray
+
+from chaos.backends.ray import compat
 from chaos.model.history import Entry
 from chaos.model.plan import Plan
 from chaos.report.points import Figures, Metric, Point
+from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Say, Show
+
+MARGIN_S = 0.5
 
 
 class Meters:
     """The counters and histograms of one connection to a cluster."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, clock: Clock) -> None:
         self._say = say
+        self._clock = clock
+        self._told_ns: int | None = None
         self._made: dict[str, Any] = {}
         self._is_broken = False
 
@@ -32,6 +41,14 @@ class Meters:
             self._record(figures, entries)
 
         return show_and_record
+
+    def await_export(self) -> None:
+        """Wait until Ray has sent on what it was told last, where an agent takes it."""
+        if self._told_ns is None or self._is_broken or not _is_exported():
+            return
+        due_s = compat.metrics_interval_s() + MARGIN_S - seconds_since(self._told_ns, self._clock)
+        if due_s > 0:
+            self._clock.sleep(due_s)
 
     def _record(self, figures: Figures, entries: Sequence[Entry]) -> None:
         if self._is_broken:
@@ -47,6 +64,7 @@ class Meters:
         meter = self._made.get(point.metric.name)
         if meter is None:
             meter = self._made[point.metric.name] = _made(point.metric)
+        self._told_ns = self._clock.now_ns()
         tags = dict(point.tags)
         if point.metric.boundaries:
             meter.observe(point.value, tags=tags)
@@ -61,3 +79,12 @@ def _made(metric: Metric) -> Any:  # noqa: ANN401 - a Counter or Histogram of Ra
     if metric.boundaries:
         return metrics.Histogram(metric.name, boundaries=list(metric.boundaries), **about)
     return metrics.Counter(metric.name, **about)
+
+
+def _is_exported() -> bool:
+    """Say whether the agent of this node exports metrics: without `ray[default]` its port is -1."""
+    try:
+        here = ray.get_runtime_context().get_node_id()
+        return any(row["NodeID"] == here and row["MetricsExportPort"] > 0 for row in ray.nodes())
+    except Exception:  # noqa: BLE001 - no run may end for its metrics
+        return False
