@@ -131,7 +131,7 @@ class Run:
         replace(leftovers, jobs=self.jobs).search(
             self.journal,
             self._seen_so_far(),
-            self.directory.storage,
+            self.directory,
             files=self.plan.watch.files,
         )
 
