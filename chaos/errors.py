@@ -4,6 +4,7 @@
     ├── UsageError        the caller's: exit code 3
     │   ├── ScenarioError     a scenario file is wrong, at a line
     │   ├── JobError          the job cannot run even without a fault
+    │   │   └── UnmetNeedError    the environment lacks what it says it needs
     │   ├── HistoryError      a run directory or one of its files cannot be read
     │   └── ClusterError      the cluster cannot hold the job
     └── HarnessError      ours, or the machine's: exit code 4
@@ -41,6 +42,10 @@ class ScenarioError(UsageError):
 
 class JobError(UsageError):
     """The job under test cannot run even without a fault, so nothing can be judged."""
+
+
+class UnmetNeedError(JobError):
+    """The job says what it needs of its environment, and that is not there."""
 
 
 class HistoryError(UsageError):

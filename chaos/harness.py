@@ -5,6 +5,7 @@ the pure stages, and what is done to processes is a backend's.
 """
 
 import difflib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.text import Text
 from chaos.check.band import RUNS_MIN
 from chaos.check.judge import CHECKS, judge
 from chaos.errors import ClusterError, JobError, ScenarioError, UsageError
-from chaos.job_failure import why_the_job_failed
+from chaos.job_failure import refuse_unmet_needs, why_the_job_failed
 from chaos.model.history import Baseline, History
 from chaos.model.plan import BackendName, Plan
 from chaos.model.scenario import Scenario
@@ -84,6 +85,7 @@ class Harness:
         """Run a scenario's job once per seed, with faults drawn from it in place of its own."""
         plan = self._plan(file, seed=0, backend=backend)
         refuse_unnamed_cluster(plan, self.elsewhere.permissions)
+        refuse_unmet_needs(plan, os.environ)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
         steps = steps_by_epoch(self._baseline(alike))
         for seed in seeds:
@@ -92,6 +94,7 @@ class Harness:
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
         refuse_unpermitted(plan, self.elsewhere.permissions)
+        refuse_unmet_needs(plan, os.environ)
         baseline = self._baseline(plan)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
         directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))

@@ -1,8 +1,9 @@
 """Why a job cannot be tested: it does not even come through without a fault."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from chaos.errors import JobError
+from chaos.errors import JobError, UnmetNeedError
 from chaos.model.event import DeadlinePassed, DriverExited, FitRaised, ScriptRaised
 from chaos.model.plan import Plan
 from chaos.report.outcome import FinishedRun
@@ -17,6 +18,17 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     source = plan.job.source
     problem = f"the job {Path(source).name} fails without any fault: {_reason(run)}"
     return JobError(problem, f"Its output is in {log}", place=_place(plan))
+
+
+def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
+    """Raise `UnmetNeedError` where a variable that the job needs is not in its environment."""
+    unset = [n for n in plan.job.needs_env if not plan.job.env.get(n, environment.get(n))]
+    if unset:
+        raise UnmetNeedError(
+            f"the job {Path(plan.job.source).name} needs {' and '.join(unset)} in the "
+            "environment, and that is not set",
+            place=_place(plan),
+        )
 
 
 def _reason(run: FinishedRun) -> str:

@@ -57,6 +57,11 @@ class Job(Record):
     failure: FailureBudget | None = None
     checkpoint: Retention | None = None
     env: dict[str, str] = Field(default_factory=dict)
+    needs_env: tuple[str, ...] = Field(
+        default=(),
+        description="environment variables that the job cannot do without, such as the address "
+        "of a service; where one is unset, the scenario is not run, and pytest skips it",
+    )
     inputs: tuple[str, ...] = Field(
         default=(),
         description="further files that the job's outcome depends on; they are part of the "

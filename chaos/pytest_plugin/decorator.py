@@ -37,6 +37,7 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     failure: FailureBudget | Keys | None = None,
     checkpoint: Retention | Keys | None = None,
     env: Mapping[str, str] | None = None,
+    needs_env: Sequence[str] = (),
     inputs: Sequence[str | os.PathLike[str]] | None = None,
     epoch_metric: str | None = None,
     cluster: ClusterShape | Keys | None = None,
