@@ -39,6 +39,7 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     env: Mapping[str, str] | None = None,
     needs_env: Sequence[str] = (),
     inputs: Sequence[str | os.PathLike[str]] | None = None,
+    trial: int | None = None,
     epoch_metric: str | None = None,
     cluster: ClusterShape | Keys | None = None,
     watch: Watch | Keys | None = None,

@@ -13,6 +13,7 @@ import psutil
 import ray
 
 from chaos.backends.ray.actor import ChaosActor
+from chaos.backends.ray.bystanders import record_bystanders
 from chaos.backends.ray.clusters import RayCluster, cluster_of
 from chaos.backends.ray.existing.keeper import LeaseKeeper
 from chaos.backends.ray.existing.terms import Terms
@@ -128,11 +129,9 @@ class Run:
         self.cluster.heal({e.node_id for e in self.seen if isinstance(e, NoticeGiven)})
 
     def _search(self, leftovers: Leftovers) -> None:
+        record_bystanders(self.journal, self.directory)
         replace(leftovers, jobs=self.jobs).search(
-            self.journal,
-            self._seen_so_far(),
-            self.directory,
-            files=self.plan.watch.files,
+            self.journal, self._seen_so_far(), self.directory, files=self.plan.watch.files
         )
 
     def _close(self, *, interrupted: bool) -> None:

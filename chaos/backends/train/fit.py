@@ -40,12 +40,12 @@ class Fit:
         self.run: RunPart | None = None
         self.raised: BaseException | None = None
 
-    def intercept(self) -> None:
-        """Put this in the place of `fit`."""
+    def intercept(self, *, in_trials: bool = False) -> None:
+        """Put this in the place of `fit`. `in_trials`: Tune calls it, in processes of its own."""
         base = compat.trainer_class()
         fit = base.fit
         base.fit = lambda trainer: self._fit(trainer, fit)
-        _refuse_tune()
+        _refuse_tune(but_a_tuner=in_trials)
 
     def _configure(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
         run, scaling, job = trainer.run_config, trainer.scaling_config, part.plan.job
@@ -99,19 +99,21 @@ class Fit:
         return result
 
 
-def _refuse_tune() -> None:
+def _refuse_tune(*, but_a_tuner: bool) -> None:
     """Refuse by name what calls `fit()` elsewhere than in this process."""
     from ray import tune
 
     def refuse(*_: object, **__: object) -> NoReturn:
         raise UsageError(
-            "the script runs trials of Ray Tune; chaos watches one `trainer.fit()`, in the "
-            "script's own process, and Tune calls it in actors",
-            "Give chaos a script that calls the trainer's fit() itself, with one trial's settings.",
+            "the script runs trials of Ray Tune, which call fit() in actors; chaos strikes one of "
+            "them where the scenario names it, on a cluster",
+            "Set job.trial (0 is the first one) and use the backend `ray`, or strike one trial's "
+            "trainer alone: a script that calls its fit() itself, with that trial's settings.",
         )
 
-    tune.Tuner.fit = refuse
     tune.run = tune.run_experiments = refuse
+    if not but_a_tuner:
+        tune.Tuner.fit = refuse
 
 
 def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401
