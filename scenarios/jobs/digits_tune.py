@@ -35,6 +35,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1, help="of each trial")
+    parser.add_argument("--fail-fast", action="store_true", help="one failed trial ends them all")
     args = parser.parse_args()
 
     tuner = tune.Tuner(
@@ -49,7 +50,9 @@ def main():
             },
         },
         tune_config=tune.TuneConfig(metric="loss", mode="min"),
-        run_config=tune.RunConfig(name="digits-tune"),
+        run_config=tune.RunConfig(
+            name="digits-tune", failure_config=tune.FailureConfig(fail_fast=args.fail_fast)
+        ),
     )
     best = tuner.fit().get_best_result()
     print(f"best: {best.config['train_loop_config']['lr']}, {best.metrics['loss']}")
