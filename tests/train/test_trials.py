@@ -8,7 +8,9 @@ from ray import cloudpickle, tune
 
 from chaos.backends.ray.bystanders import bystander_of
 from chaos.backends.ray.trials import TrialCard, _kept_apart, _watched, trial_number
+from chaos.backends.train import compat
 from chaos.backends.train.address import RunAddress
+from chaos.backends.train.fit import Fit
 from chaos.errors import UsageError
 from chaos.model.event import FitReturned
 from chaos.model.scenario import Scenario
@@ -60,7 +62,23 @@ def test_a_trial_beside_it_is_summed_up_from_its_history() -> None:
     assert (again.attempts, again.failures) == (2, 1)
     assert seen.losses == again.losses  # it came out the same
     assert seen.losses != bystander_of(1, Story(ranks=1).history()).losses
+    assert bystander_of(1, calm.history(), calm.history()).attempts == 2  # Tune began it again
     assert not bystander_of(1, without(calm.history(), FitReturned)).finished
+
+
+def test_a_process_that_serves_a_second_trial_has_the_fit_that_it_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("run", "run_experiments"):
+        monkeypatch.setattr(tune, name, getattr(tune, name))
+    base, fit = compat.trainer_class(), Fit(lambda: pytest.fail("not called"))
+    before = base.fit
+
+    fit.intercept(in_trials=True)
+    assert base.fit is not before
+    fit.release()
+
+    assert base.fit is before
 
 
 @pytest.mark.parametrize(

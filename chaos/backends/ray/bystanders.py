@@ -2,6 +2,8 @@
 
 import hashlib
 
+import msgspec
+
 from chaos.check.trial import Course
 from chaos.model.event import BystanderSeen, FailureDecided
 from chaos.model.history import History
@@ -11,13 +13,24 @@ from chaos.run.journal import Journal, read_history
 
 def record_bystanders(journal: Journal, directory: RunDirectory) -> None:
     """Record how each other trial of a run's experiment went, in the order of their numbers."""
-    for folder in sorted(directory.trials.glob("[0-9]*"), key=lambda folder: int(folder.name)):
+    told: dict[int, list[History]] = {}
+    for folder in sorted(directory.trials.glob("[0-9]*"), key=lambda folder: _part(folder.name)):
         history = read_history(RunDirectory(folder).journals)
-        journal.add(bystander_of(int(folder.name), history))
+        told.setdefault(_part(folder.name)[0], []).append(history)
+    for trial, histories in told.items():
+        journal.add(bystander_of(trial, *histories))
 
 
-def bystander_of(trial: int, history: History) -> BystanderSeen:
-    """Give what a trial's own history comes to."""
+def bystander_of(trial: int, history: History, *again: History) -> BystanderSeen:
+    """Give what a trial's own history comes to; `again`: Tune began the trial again."""
+    if again:
+        before, after = bystander_of(trial, history), bystander_of(trial, *again)
+        return msgspec.structs.replace(
+            after,
+            began_ns=before.began_ns,
+            attempts=before.attempts + after.attempts,
+            failures=before.failures + after.failures,
+        )
     course = Course(history)
     times = [entry.time_ns for entry in history] or [0]
     raised = course.ending.raised
@@ -35,6 +48,12 @@ def bystander_of(trial: int, history: History) -> BystanderSeen:
         finished=course.ending.returned is not None,
         error=None if raised is None else raised[1].error,
     )
+
+
+def _part(name: str) -> tuple[int, int]:
+    """Give trial and turn of a folder's name: `3` is (3, 1), `3-2` is (3, 2)."""
+    trial, _, turn = name.partition("-")
+    return int(trial), int(turn or 1)
 
 
 def _digest(losses: object) -> str:

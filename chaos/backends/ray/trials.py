@@ -109,7 +109,10 @@ def _live_as_trial(trainable: Callable[[], Any], card: TrialCard) -> Any:  # noq
     journal = driver_journal(directory.journals, SystemClock())
     fit = Fit(lambda: RunPart(plan, directory, journal))
     fit.intercept()
-    result = trainable()
+    try:
+        result = trainable()
+    finally:
+        fit.release()
     if fit.run is None:
         told = f"trial {number} ended without calling trainer.fit()"
         journal.add(ScriptRaised(error="NoFit", message=told))

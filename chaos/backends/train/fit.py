@@ -37,15 +37,20 @@ class Fit:
         self._begin = begin
         self._replaced: dict[str, Any] = {}
         self._storage = ""
+        self._original: Callable[[Any], Any] | None = None
         self.run: RunPart | None = None
         self.raised: BaseException | None = None
 
     def intercept(self, *, in_trials: bool = False) -> None:
         """Put this in the place of `fit`. `in_trials`: Tune calls it, in processes of its own."""
         base = compat.trainer_class()
-        fit = base.fit
+        self._original = fit = base.fit
         base.fit = lambda trainer: self._fit(trainer, fit)
         _refuse_tune(but_a_tuner=in_trials)
+
+    def release(self) -> None:
+        """Put `fit` back: a process may be used for another trial, with a `Fit` of its own."""
+        compat.trainer_class().fit = self._original
 
     def _configure(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
         run, scaling, job = trainer.run_config, trainer.scaling_config, part.plan.job
