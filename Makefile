@@ -10,6 +10,7 @@ BIN := .venv/bin
 # Twice quiet: pip warns of every index location that does not hold a package; errors still show.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/ready
+S3_READY := .venv-s3/ready
 
 # A Python of the right age that can make virtual environments, or why there is none.
 define find_python
@@ -31,10 +32,10 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
-.PHONY: help setup demo bench matrix pictures mutants nightly test check static clean
+.PHONY: help setup s3 demo bench matrix pictures mutants nightly test check static clean
 
 help:  ## list the commands
-	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p; s/^\([a-z]*\):  *## /  make \1\t/p' \
+	@sed -n 's/^\([a-z0-9]*\): .*## /  make \1\t/p; s/^\([a-z0-9]*\):  *## /  make \1\t/p' \
 	    $(MAKEFILE_LIST) | expand -t 16
 
 setup: $(READY)  ## make .venv with everything in it (some minutes, once)
@@ -50,6 +51,16 @@ $(READY): pyproject.toml constraints.txt Makefile
 	@$(PIP) install --constraint constraints.txt --editable . --group dev
 	@touch $(READY)
 	@echo "chaos: ready: $(BIN)/chaos"
+
+s3: $(S3_READY)  ## make .venv-s3, with a server that stands in for S3 in tests and scenarios
+
+$(S3_READY): constraints-s3.txt Makefile
+	@$(find_python); \
+	echo "chaos: making .venv-s3 with $$($$python --version)"; \
+	$$python -m venv .venv-s3
+	@.venv-s3/bin/python -m pip --disable-pip-version-check -qq install \
+	    --constraint constraints-s3.txt 'moto[server]'
+	@touch $(S3_READY)
 
 demo: $(READY)  ## audit a job in seconds, then strike it and a guilty one on real Ray
 	@$(BIN)/chaos audit scenarios/jobs/digits_ddp.py --budget 20 -- --epochs 4
@@ -74,9 +85,9 @@ test: static  ## everything that must hold before a merge, real Ray clusters inc
 	@echo "chaos: testing, with Ray (some minutes)"
 	@$(BIN)/pytest -m "not nightly"
 
-nightly: static  ## all of it: every scenario on Ray, and what CI takes a sample of (an hour)
+nightly: static $(S3_READY)  ## all of it: every scenario on Ray, and what CI takes a sample of (an hour)
 	@$(BIN)/pytest -m "ray or nightly or not ray"
-	@$(BIN)/chaos run scenarios
+	@$(BIN)/python -m tests.tools.s3 $(BIN)/chaos run scenarios
 
 check: static  ## what needs no Ray cluster: format, lint, types, imports, tests
 	@echo "chaos: testing"

@@ -4,7 +4,8 @@
     ├── UsageError        the caller's: exit code 3
     │   ├── ScenarioError     a scenario file is wrong, at a line
     │   ├── JobError          the job cannot run even without a fault
-    │   │   └── MissingExtraError   for want of a package that an extra of ours installs
+    │   │   └── UnmetNeedError    its environment lacks what it says it needs
+    │   │       └── MissingExtraError   a package that an extra of ours installs
     │   ├── HistoryError      a run directory or one of its files cannot be read
     │   └── ClusterError      the cluster cannot hold the job
     └── HarnessError      ours, or the machine's: exit code 4
@@ -44,11 +45,15 @@ class JobError(UsageError):
     """The job under test cannot run even without a fault, so nothing can be judged."""
 
 
-class MissingExtraError(JobError):
-    """The job needs a package that an extra of chaos installs, and that is not there.
+class UnmetNeedError(JobError):
+    """The job says what it needs of its environment, and that is not there.
 
     In a suite the scenario is skipped: nothing is wrong with it or the job.
     """
+
+
+class MissingExtraError(UnmetNeedError):
+    """The job needs a package that an extra of chaos installs, and that is not there."""
 
 
 class HistoryError(UsageError):

@@ -5,6 +5,7 @@ the pure stages, and what is done to processes is a backend's.
 """
 
 import difflib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,9 @@ from rich.text import Text
 from chaos.check.band import RUNS_MIN
 from chaos.check.judge import NO_OTHERS, judge
 from chaos.check.others import Others
-from chaos.errors import ClusterError, JobError, MissingExtraError, ScenarioError, UsageError
+from chaos.errors import ClusterError, JobError, ScenarioError, UnmetNeedError, UsageError
 from chaos.extensions import check_names, other_checks
-from chaos.job_failure import why_the_job_failed
+from chaos.job_failure import refuse_unmet_needs, why_the_job_failed
 from chaos.model.history import Baseline, History
 from chaos.model.plan import BackendName, Plan
 from chaos.model.scenario import Scenario
@@ -86,6 +87,7 @@ class Harness:
         """Run a scenario's job once per seed, with faults drawn from it in place of its own."""
         plan = self._plan(file, seed=0, backend=backend)
         refuse_unnamed_cluster(plan, self.elsewhere.permissions)
+        refuse_unmet_needs(plan, os.environ)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
         steps = steps_by_epoch(self._baseline(alike))
         for seed in seeds:
@@ -94,6 +96,7 @@ class Harness:
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
         refuse_unpermitted(plan, self.elsewhere.permissions)
+        refuse_unmet_needs(plan, os.environ)
         baseline = self._baseline(plan)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
         directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))
@@ -110,7 +113,7 @@ class Harness:
         try:
             return row_of(self.run_plan(plan))
         except (JobError, ClusterError) as error:
-            is_skip = isinstance(error, MissingExtraError)
+            is_skip = isinstance(error, UnmetNeedError)
             word = ("skipped: ", "blue") if is_skip else ("not run: ", "bold red")
             self.console.print(Text.assemble(word, str(error)), soft_wrap=True)
             return without_verdict(plan, error, duration_s=seconds_since(start, self.clock))

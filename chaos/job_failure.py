@@ -1,10 +1,10 @@
 """Why a job cannot be tested: it does not even come through without a fault."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from chaos.errors import JobError, MissingExtraError
+from chaos.errors import JobError, MissingExtraError, UnmetNeedError
 from chaos.model.event import (
     DeadlinePassed,
     DriverExited,
@@ -69,6 +69,17 @@ def _raised(history: History) -> Iterator[str]:
         yield f"{script.error}: {script.message}"
     for _, decided in history.of(FailureDecided):
         yield from decided.errors.values()
+
+
+def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
+    """Raise `UnmetNeedError` where a variable that the job needs is not in its environment."""
+    unset = [n for n in plan.job.needs_env if not plan.job.env.get(n, environment.get(n))]
+    if unset:
+        raise UnmetNeedError(
+            f"the job {Path(plan.job.source).name} needs {' and '.join(unset)} in the "
+            "environment, and that is not set",
+            place=_place(plan),
+        )
 
 
 def _reason(run: FinishedRun) -> str:

@@ -15,6 +15,7 @@ from chaos.model.events.driver import (
     ScriptRaised,
 )
 from chaos.model.events.harness import (
+    BystanderSeen,
     DeadlinePassed,
     DriverExited,
     JournalCut,
@@ -80,6 +81,7 @@ AnyEvent: TypeAlias = (
     | StackTaken
     | LeftoversSearched
     | Leftover
+    | BystanderSeen
     | JournalCut
     | RunEnded
     | FitCalled
@@ -122,6 +124,7 @@ AnyEvent: TypeAlias = (
 
 __all__ = [
     "AnyEvent",
+    "BystanderSeen",
     "CheckpointDeleted",
     "CheckpointRead",
     "Committed",

@@ -6,7 +6,7 @@ The YAML is these records, spelled out; `chaos schema` prints their JSON Schema.
 from keyword import iskeyword
 from typing import Any, Literal, Self, TypeAlias
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.leeway import Bound, Charges, Tolerance
@@ -57,10 +57,21 @@ class Job(Record):
     failure: FailureBudget | None = None
     checkpoint: Retention | None = None
     env: dict[str, str] = Field(default_factory=dict)
+    needs_env: tuple[str, ...] = Field(
+        default=(),
+        description="environment variables that the job cannot do without, such as the address "
+        "of a service; where one is unset, the scenario is not run, and pytest skips it",
+    )
     inputs: tuple[str, ...] = Field(
         default=(),
         description="further files that the job's outcome depends on; they are part of the "
         "digest under which a baseline is cached",
+    )
+    trial: NonNegativeInt | None = Field(
+        default=None,
+        description="the script is an experiment of Ray Tune, each trial of which calls "
+        "`trainer.fit()`: the one that faults strike, counted from 0 in the order in which grid "
+        "and random search make them; the others must not notice",
     )
     epoch_metric: str | None = Field(
         default=None,
@@ -252,6 +263,16 @@ class Scenario(Record):
     expect: Expect = Expect()
     watch: Watch = Watch()
     limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _strikes_one_trial_where_it_can(self) -> Self:
+        if self.job.trial is None:
+            return self
+        if self.cluster.address is not None:
+            raise ValueError("job.trial needs a cluster that chaos starts: leave cluster.address")
+        if any(entry.kill_driver for entry in self.faults):
+            raise ValueError("kill_driver ends an experiment with all its trials, not job.trial")
+        return self
 
     @field_validator("marks")
     @classmethod

@@ -13,7 +13,7 @@ from _pytest._code.code import (
 from _pytest.outcomes import Failed
 from rich.text import Text
 
-from chaos.errors import ChaosError, UsageError
+from chaos.errors import ChaosError, UnmetNeedError, UsageError
 from chaos.pytest_plugin.keys import FINISHED
 from chaos.pytest_plugin.result import Result
 from chaos.report import brief
@@ -58,8 +58,13 @@ def undecided(run: FinishedRun) -> Undecided:
     return Undecided(line_of(run.verdict), told(run))
 
 
-def could_not_run(error: ChaosError) -> NotRun:
-    """Give the error of a scenario that must be put right first, or of chaos itself."""
+def could_not_run(error: ChaosError) -> BaseException:
+    """Give the error of a scenario that must be put right first, or of chaos itself.
+
+    Where the environment lacks what a scenario says it needs, the test is skipped.
+    """
+    if isinstance(error, UnmetNeedError):
+        return pytest.skip.Exception(str(error), _use_item_location=True)
     whose = "could not run" if isinstance(error, UsageError) else "chaos itself failed"
     words = str(error).replace(f"{Path.cwd()}/", "")
     text = Text(f"{whose}\n").append_text(Text(words))

@@ -7,11 +7,11 @@ import warnings
 from pathlib import Path
 
 import pytest
-from _pytest.outcomes import Failed, Skipped
+from _pytest.outcomes import Failed
 from rich.console import Console
 
 from chaos.backends.open import open_backend
-from chaos.errors import ChaosError, MissingExtraError, UsageError
+from chaos.errors import ChaosError, UsageError
 from chaos.harness import Harness
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
@@ -99,8 +99,6 @@ class Runs:
         except ChaosError as error:
             seconds = seconds_since(start, self._clock)
             _keep(item, without_verdict(plan, error, duration_s=seconds))
-            if isinstance(error, MissingExtraError):
-                raise Skipped(str(error), _use_item_location=True) from None
             raise could_not_run(error) from None
         except Failed as ended:  # pytest-timeout's, from its signal
             if seen:

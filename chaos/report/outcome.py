@@ -8,7 +8,7 @@ from typing import Any
 
 from chaos.check.goodput import ledger_of
 from chaos.check.trial import Trial
-from chaos.errors import ChaosError, MissingExtraError
+from chaos.errors import ChaosError, UnmetNeedError
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Standing, Verdict
@@ -121,13 +121,13 @@ def not_run(scenario: str, file: str, error: str, *, duration_s: float = 0.0) ->
 
 
 def skipped(scenario: str, file: str, why: str, *, duration_s: float = 0.0) -> SuiteRow:
-    """Give the row of a scenario whose job needs what is not installed here."""
+    """Give the row of a scenario whose job needs what is not here."""
     return SuiteRow(scenario, file, None, None, None, duration_s, skipped=why)
 
 
 def without_verdict(plan: Plan, error: ChaosError, *, duration_s: float) -> SuiteRow:
     """Give the row of a scenario that an error left without a verdict."""
-    make = skipped if isinstance(error, MissingExtraError) else not_run
+    make = skipped if isinstance(error, UnmetNeedError) else not_run
     return make(plan.scenario, plan.file, str(error), duration_s=duration_s)
 
 

@@ -14,8 +14,12 @@ Watched: TypeAlias = (
     | ev.StackTaken
     | ev.LeftoversSearched
     | ev.Leftover
+    | ev.BystanderSeen
     | ev.JournalCut
     | ev.RunEnded
+)
+Ended: TypeAlias = (
+    ev.LeftoversSearched | ev.Leftover | ev.BystanderSeen | ev.JournalCut | ev.RunEnded
 )
 Driven: TypeAlias = ev.FitCalled | ev.FitReturned | ev.FitRaised | ev.ScriptRaised
 Observed: TypeAlias = (
@@ -83,8 +87,15 @@ def _of_the_harness(event: Watched) -> str:
     return text
 
 
-def _of_the_end(event: ev.LeftoversSearched | ev.Leftover | ev.JournalCut | ev.RunEnded) -> str:
+def _of_the_end(event: Ended) -> str:
     match event:
+        case ev.BystanderSeen():
+            how = f"raised {event.error}" if event.error else "returned"
+            how = how if event.finished or event.error else "did not end"
+            text = (
+                f"trial {event.trial} beside it: attempts {event.attempts}, failures "
+                f"{event.failures}, steps {event.steps}; its fit() {how}"
+            )
         case ev.LeftoversSearched():
             text = f"leftovers searched among {', '.join(event.places) or 'nothing'}"
         case ev.Leftover():

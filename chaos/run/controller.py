@@ -17,6 +17,7 @@ from chaos.model.event import (
     FaultHealed,
     FaultInvoked,
     NoticeGiven,
+    ObserverFailed,
     StorageSeen,
 )
 from chaos.model.event import GateReleased as Released
@@ -122,9 +123,7 @@ class ChaosController:
             self._record(gate_reached(op, victim))
             ready = self._await_commits(op)
             if self._is_over() or self._is_spent(op, victim):
-                return (
-                    None  # another worker's arrival, or this rank's successor, was served meanwhile
-                )
+                return None  # another's arrival, or its successor's, was served meanwhile
             if not ready:
                 missing = commits_before(op) - 1
                 self._give_up(op, f"the commit of epoch {missing} did not come")
@@ -288,10 +287,12 @@ class ChaosController:
     def _record_storage(self, op: Op) -> None:
         try:
             seen = self._look(op.index)
-        except OSError:  # what cannot be read is not recorded, and no strike waits for it
-            return
-        if seen is not None:
-            self._journal.add(seen)
+        except OSError as error:  # no strike waits for it, and it is said
+            where = f"looking at storage, op {op.index}"
+            self._journal.add(ObserverFailed(where=where, error=f"{error}"))
+        else:
+            if seen is not None:
+                self._journal.add(seen)
 
     def _carry_out(self, op: Op, victim: Victim | None, release: Release) -> Outcome:
         if victim is None:

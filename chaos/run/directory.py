@@ -7,6 +7,7 @@ summary.json   the run in figures
 journals/      one per process             logs/        output and stacks
 storage/       where the job kept its checkpoints
 saves/         by whom and where in training each file that a job saved was saved
+trials/        the other trials of an experiment, a folder like this for each
 storage-faults/  which faults storage was armed with, and what it did
 """
 
@@ -60,8 +61,15 @@ class RunDirectory:
         """Which faults the run's storage was armed with, and what it did."""
         return self.path / "storage-faults"
 
+    @property
+    def trials(self) -> Path:
+        """What was seen of the other trials of an experiment, a run's folder for each."""
+        return self.path / "trials"
+
     def remove_storage(self) -> None:
         """Remove the checkpoints, where they are in a folder that chaos has made."""
+        for beside in self.trials.glob("*/storage"):
+            shutil.rmtree(beside, ignore_errors=True)
         shutil.rmtree(self.storage.resolve(), ignore_errors=True)
         if self.storage.is_symlink():
             self.storage.unlink()

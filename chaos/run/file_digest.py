@@ -2,10 +2,18 @@
 
 import hashlib
 from pathlib import Path
+from typing import Protocol
 
 WHOLE_MAX = 64 << 20
 _CHUNK = 1 << 20
 _SAMPLES = 64
+
+
+class SupportsRead(Protocol):
+    """What can be read from its beginning, piece by piece."""
+
+    def read(self, size: int, /) -> bytes:
+        """Give at most so many bytes; none at the end."""
 
 
 def file_digest(path: Path) -> str:
@@ -25,6 +33,14 @@ def file_digest(path: Path) -> str:
             for number in range(_SAMPLES):
                 file.seek(number * (size - _CHUNK) // (_SAMPLES - 1))
                 digest.update(file.read(_CHUNK))
+    return digest.hexdigest()
+
+
+def stream_digest(stream: SupportsRead) -> str:
+    """Give what `file_digest` gives of a file of these bytes, of at most 64 MiB."""
+    digest = hashlib.blake2b(digest_size=8)
+    while piece := stream.read(_CHUNK):
+        digest.update(piece)
     return digest.hexdigest()
 
 

@@ -158,6 +158,7 @@ def main():
     parser.add_argument(
         "--grow-after", type=float, default=60.0, help="elastic: seconds until it may grow again"
     )
+    parser.add_argument("--storage", help="where checkpoints go, such as s3://bucket/runs")
     args = parser.parse_args()
 
     trainer = TorchTrainer(
@@ -174,6 +175,7 @@ def main():
         ),
         run_config=RunConfig(
             name="digits",
+            storage_path=args.storage,
             failure_config=FailureConfig(max_failures=3),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
         ),

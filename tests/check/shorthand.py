@@ -18,6 +18,7 @@
     +30               that many seconds pass
     end:0  end:1      rank's train function returned
     left              a process is left behind
+    t:a               the other trial of the experiment, with these losses
     .  .c0  H         the run ends; with that result; it is hung, and ended by us
 
 Checkpoints are named by their epoch. `plan` has an op for each strike.
@@ -46,7 +47,9 @@ def plan_of(line: str, **expect: Any) -> Plan:
     """Give the plan whose ops are the strikes of a line."""
     telling = _Telling()
     telling.tell(line)
-    return Story().plan(**expect).model_copy(update={"ops": tuple(telling.ops)})
+    plan = Story().plan(**expect)
+    job = plan.job.model_copy(update={"trial": 0 if " t:" in line else None})
+    return plan.model_copy(update={"ops": tuple(telling.ops), "job": job})
 
 
 @dataclass
@@ -229,6 +232,19 @@ class _Telling(Scribe):
 
     def on_left(self, word: str) -> None:
         self.say("harness", ev.Leftover(kind="process", what="pid 7"))
+
+    def on_t(self, word: str) -> None:
+        seen = ev.BystanderSeen(
+            trial=1,
+            began_ns=0,
+            ended_ns=self.now_ns,
+            attempts=1,
+            failures=0,
+            steps=2,
+            losses={"rank 0, epoch 0": word.partition(":")[2]},
+            finished=True,
+        )
+        self.say("harness", seen)
 
     def on_over(self, word: str) -> None:
         self.say("driver", ev.FitReturned(metrics={}, checkpoint=word[1:] or None))

@@ -183,6 +183,13 @@ ROWS: dict[str, tuple[str, str, str, str, str | None]] = {
         "attempt 1 threw away 4 finished steps of rank 0; 2 are allowed",
         None,
     ),
+    "bystanders": (
+        "g s s r c s s r c t:a .",
+        "g s s r c s x g<c0 s s r c t:a .",
+        "g s s r c s x g<c0 s s r c t:b .",
+        "trial 1, which nothing was done to, has other losses than in the baseline: rank 0, epoch",
+        None,
+    ),
     "progress": (
         PLAIN,
         "g s s r c s x g<c0 s +60 s r c .",

@@ -36,6 +36,7 @@ def test_checks_go_from_the_most_specific_to_the_one_that_everything_breaks() ->
         "retention",
         "checkpoints",
         "single-writer",
+        "bystanders",
         "leftovers",
         "retry-budget",
         "attempts",

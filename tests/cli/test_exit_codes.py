@@ -137,3 +137,19 @@ def test_a_dry_run_of_a_cluster_that_does_not_answer_is_the_callers_to_put_right
 
     assert code_of(monkeypatch, "run", str(scenario_in(tmp_path)), *words) == 3
     assert "no Ray cluster answers at 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_a_job_without_what_it_needs_is_skipped_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STORE", raising=False)
+    file = tmp_path / "x.chaos.yaml"
+    file.write_text(
+        "scenario: s\njob: {script: x.py, workers: 1, env: {KEY: k}, needs_env: [KEY, STORE]}\n"
+        "faults:\n  - at: {epoch: 0, step: 1}\n    kill_worker: {}\n"
+    )
+    (tmp_path / "x.py").write_text("raise AssertionError\n")
+
+    assert code_of(monkeypatch, "run", str(file), "--backend", "fork") == 2
+    assert "needs STORE in the environment" in " ".join(capsys.readouterr().out.split())

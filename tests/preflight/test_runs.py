@@ -166,7 +166,7 @@ def test_the_price_of_a_run_that_failed_is_set_against_what_it_did() -> None:
 
 
 def test_no_save_on_notice_holds_more_than_the_whole_training() -> None:
-    # 1001 steps: the last ends at 20 + 1001 + 100 s, its save at 1131 s, and its upload is under way.
+    # The last step ends at 20 + 1001 + 100 s, its save at 1131 s; the upload is under way.
     asked = question(
         job__steps=1001,
         job__saves_on_notice=True,

@@ -105,7 +105,9 @@ def test_storage_is_looked_at_before_a_notice_because_training_goes_on_after_it(
     assert kinds(journal).count("StorageSeen") == 1
 
 
-def test_storage_that_cannot_be_read_holds_up_no_strike(world: Any, journal: Journal) -> None:
+def test_storage_that_cannot_be_read_holds_up_no_strike_and_is_told_of(
+    world: Any, journal: Journal
+) -> None:
     def look(op: int) -> None:
         raise PermissionError(op)
 
@@ -116,6 +118,7 @@ def test_storage_that_cannot_be_read_holds_up_no_strike(world: Any, journal: Jou
 
     assert ended(journal).status == "ok"
     assert "StorageSeen" not in kinds(journal)
+    assert "ObserverFailed" in kinds(journal)
 
 
 def test_a_strike_is_recorded_before_the_harm_and_after_the_proof(

@@ -111,7 +111,9 @@ jobs = st.builds(
     failure=st.none() | st.builds(FailureBudget, max_failures=st.integers(-1, 3)),
     checkpoint=st.none() | st.builds(Retention, num_to_keep=st.none() | positives),
     env=st.dictionaries(words, words, max_size=2),
+    needs_env=st.lists(words, max_size=2).map(tuple),
     inputs=st.just(()) | st.just(("job.py", ".")),
+    trial=st.none() | st.integers(0, 3),
     epoch_metric=st.none() | words,
 ) | st.builds(Job, train_loop=st.just("a.b:c"), workers=st.just(WORKERS))
 scenarios = st.builds(

@@ -10,6 +10,7 @@ from pyarrow import fs
 from chaos.backends.train.here import HERE
 from chaos.faults.fail_upload import FailUpload
 from chaos.faults.torn_checkpoint import TornCheckpoint
+from tests.s3 import WHY_NOT, is_there, s3_server
 from tests.train.wrapping import being, wrapped
 
 
@@ -26,14 +27,12 @@ def s3_at(endpoint: str) -> fs.S3FileSystem:
 
 @pytest.fixture
 def bucket() -> Iterator[fs.S3FileSystem]:
-    moto = pytest.importorskip("moto.server", reason="moto's server stands in for S3")
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    storage = s3_at(f"{host}:{port}")
-    storage.create_dir("bucket")
-    yield storage
-    server.stop()
+    if not is_there():
+        pytest.skip(WHY_NOT)
+    with s3_server() as s3:
+        storage = s3_at(s3.address)
+        storage.create_dir("bucket")
+        yield storage
 
 
 def test_ray_is_told_that_it_is_s3_and_uploads_with_one_thread(tmp_path: Path) -> None:

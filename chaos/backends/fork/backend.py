@@ -187,7 +187,7 @@ class Run(RunWatch[int]):
         looked_at = search_storage(
             self.journal,
             self.seen(),
-            self.directory.storage,
+            self.directory,
             is_watched=self.plan.watch.files,
         )
         self.journal.add(LeftoversSearched(places=("processes", *looked_at)))

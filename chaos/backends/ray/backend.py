@@ -12,6 +12,7 @@ import psutil
 import ray
 
 from chaos.backends.ray.actor import ChaosActor
+from chaos.backends.ray.bystanders import record_bystanders
 from chaos.backends.ray.clusters import RayCluster, cluster_of, needs_fresh_nodes
 from chaos.backends.ray.existing.keeper import LeaseKeeper
 from chaos.backends.ray.existing.terms import Terms
@@ -26,7 +27,7 @@ from chaos.model.event import (
 )
 from chaos.model.plan import Plan
 from chaos.plan.permitted import Permissions
-from chaos.run.clock import seconds_since
+from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import Say, Show, say_nothing
 from chaos.run.stacks import STACK_SIGNAL
@@ -122,11 +123,9 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         self.cluster.heal({e.node_id for e in self.seen() if isinstance(e, NoticeGiven)})
 
     def _search(self, leftovers: Leftovers) -> None:
+        record_bystanders(self.journal, self.directory)
         replace(leftovers, jobs=self.jobs).search(
-            self.journal,
-            self.seen(),
-            self.directory.storage,
-            files=self.plan.watch.files,
+            self.journal, self.seen(), self.directory, files=self.plan.watch.files
         )
 
     def _start_controller(self, terms: Terms | None) -> Any:  # noqa: ANN401 - an actor handle

@@ -9,13 +9,15 @@ per run, and what the scenario sets replaces what the script configures.
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import ray
 
+from chaos.backends.ray.trials import intercept_tuner
 from chaos.backends.train.fit import Fit, RunPart
 from chaos.backends.train.job import is_clean_exit, run_job
 from chaos.backends.train.lifeline import die_with_parent
+from chaos.errors import UsageError
 from chaos.model.event import ScriptRaised
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
@@ -30,8 +32,10 @@ def main(run_directory: str, harness: int) -> int:
     plan = directory.load_plan()
     journal = driver_journal(directory.journals, SystemClock())
     answer_with_stacks(directory.logs / DRIVER_STACKS)
-    fit = Fit(lambda: RunPart(plan, directory, journal))
-    fit.intercept()
+    is_experiment = plan.job.trial is not None
+    fit = Fit(_refuse_own_fit if is_experiment else lambda: RunPart(plan, directory, journal))
+    fit.intercept(in_trials=is_experiment)
+    experiment = intercept_tuner(plan, directory) if is_experiment else None
     _keep_to_our_cluster()
     try:
         run_job(plan)
@@ -40,10 +44,20 @@ def main(run_directory: str, harness: int) -> int:
             if error is not fit.raised:
                 journal.add(ScriptRaised(error=type(error).__name__, message=str(error)[:2000]))
             raise
-    if fit.run is None:
+    if experiment is not None and not experiment.began:
+        journal.add(ScriptRaised(error="NoFit", message="ended without a Tuner of Ray Tune's"))
+        return 1
+    if experiment is None and fit.run is None:
         journal.add(ScriptRaised(error="NoFit", message="ended without calling trainer.fit()"))
         return 1
     return 0
+
+
+def _refuse_own_fit() -> NoReturn:
+    raise UsageError(
+        "the scenario names a trial, and the script calls fit() outside of one",
+        "Leave job.trial out where the script runs no experiment of Ray Tune.",
+    )
 
 
 def _keep_to_our_cluster() -> None:

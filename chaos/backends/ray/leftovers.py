@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -13,6 +12,7 @@ from chaos.backends.ray.agent import processes_of
 from chaos.backends.train.storage import search_storage
 from chaos.model.event import AnyEvent, Leftover, LeftoversSearched
 from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
 
 T = TypeVar("T")
@@ -46,7 +46,12 @@ class Leftovers:
         )
 
     def search(
-        self, journal: Journal, seen: Sequence[AnyEvent], storage: Path, *, files: bool
+        self,
+        journal: Journal,
+        seen: Sequence[AnyEvent],
+        directory: RunDirectory,
+        *,
+        files: bool,
     ) -> None:
         """Wait a little for things to end by themselves, record what has not, and remove it."""
         for pid, command in _patiently(lambda: processes_of(self.token)):
@@ -59,7 +64,7 @@ class Leftovers:
             journal.add(Leftover(kind="actor", what=f"{name}, pid {pid}"))
             if self.is_cluster_ours:  # else it may be a pid of another host
                 _end_process(pid)
-        stored = search_storage(journal, seen, storage, is_watched=files)
+        stored = search_storage(journal, seen, directory, is_watched=files)
         journal.add(LeftoversSearched(places=(*PLACES, *stored)))
 
     def _placement_groups(self) -> list[str]:

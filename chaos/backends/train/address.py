@@ -47,9 +47,42 @@ class ControllerPort(Protocol):
         """Tell what Ray has decided to do about a failure; does not wait."""
 
 
+class Unattended:
+    """The port of what nothing is done to: a trial beside the one that faults strike."""
+
+    def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
+        """Tell nobody."""
+
+    def committed(self, event: Committed) -> None:
+        """Tell nobody."""
+
+    def may_poll(self) -> None:
+        """Return at once."""
+
+    def await_hold(self, op: int) -> bool:
+        """Give False: there is no op."""
+        del op
+        return False
+
+    def enter_state(self, op: int) -> None:
+        """Return at once."""
+
+    def arrive(self, op: int, victim: Victim) -> Order | None:
+        """Return at once, with nothing to do."""
+
+    def obeyed(self, token: str) -> None:
+        """Tell nobody."""
+
+    def failure_decided(self, event: FailureDecided) -> None:
+        """Tell nobody."""
+
+
 @dataclass(frozen=True)
 class RunAddress:
-    """A run's directory, its token, and where its chaos controller is (`ray:…`, `unix:…`)."""
+    """A run's directory, its token, and where its chaos controller is.
+
+    That is `ray:<name of an actor>`, `unix:<name of a socket>`, or `none:`.
+    """
 
     directory: Path
     token: str
@@ -91,6 +124,8 @@ class RunAddress:
     def connect(self) -> ControllerPort:
         """Find the chaos controller, wherever its backend keeps it."""
         kind, _, name = self.controller.partition(":")
+        if kind == "none":
+            return Unattended()
         if kind == "ray":
             from chaos.backends.ray.port import RayController
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from chaos.backends.train import compat
+from chaos.backends.train.bucket import Way, below, leave_way, without_keys
 from chaos.backends.train.observer import plain_value
 from chaos.declared import TOKEN_ENV
 from chaos.errors import UsageError
 from chaos.faults.armed import STORAGE_FAULTS
 from chaos.model.event import FitCalled, FitRaised, FitReturned
-from chaos.model.plan import Plan, Shape
+from chaos.model.plan import Op, Plan, Shape
 from chaos.registered import EXTENSIONS_ENV, OFF
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
@@ -36,15 +37,21 @@ class Fit:
     def __init__(self, begin: Callable[[], RunPart]) -> None:
         self._begin = begin
         self._replaced: dict[str, Any] = {}
+        self._storage = ""
+        self._original: Callable[[Any], Any] | None = None
         self.run: RunPart | None = None
         self.raised: BaseException | None = None
 
-    def intercept(self) -> None:
-        """Put this in the place of `fit`."""
+    def intercept(self, *, in_trials: bool = False) -> None:
+        """Put this in the place of `fit`. `in_trials`: Tune calls it, in processes of its own."""
         base = compat.trainer_class()
-        fit = base.fit
+        self._original = fit = base.fit
         base.fit = lambda trainer: self._fit(trainer, fit)
-        _refuse_tune()
+        _refuse_tune(but_a_tuner=in_trials)
+
+    def release(self) -> None:
+        """Put `fit` back: a process may be used for another trial, with a `Fit` of its own."""
+        compat.trainer_class().fit = self._original
 
     def _configure(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
         run, scaling, job = trainer.run_config, trainer.scaling_config, part.plan.job
@@ -58,7 +65,7 @@ class Fit:
                 self._replace(run.checkpoint_config, name, value)
         self._replace(run, "storage_path", _storage_path(run, part))
         self._replace(run, "name", f"{part.plan.slug}-{os.environ[TOKEN_ENV]}")
-        _wrap_storage(run, part)
+        self._storage = _settle_storage(run, part)
         vars(run).pop("storage_context", None)  # cached from the path before ours (Ray 2.60)
         _mark_workers(run, job.env)
         _refuse_what_does_not_fit(scaling, part.plan.shape)
@@ -66,7 +73,8 @@ class Fit:
     def _replace(self, config: Any, name: str, value: Any) -> None:  # noqa: ANN401
         before = getattr(config, name)
         if before != value:
-            self._replaced[name] = plain_value(before)
+            kept = plain_value(before)
+            self._replaced[name] = without_keys(kept) if isinstance(kept, str) else kept
             setattr(config, name, value)
 
     def _fit(self, trainer: Any, fit: Callable[[Any], Any]) -> Any:  # noqa: ANN401
@@ -80,7 +88,7 @@ class Fit:
                 trainer=type(trainer).__name__,
                 workers=scaling.max_workers,
                 run_name=run.name,
-                storage_path=run.storage_path,
+                storage_path=self._storage,
                 settings=_settings(trainer),
                 replaced=self._replaced,
             )
@@ -97,28 +105,32 @@ class Fit:
         return result
 
 
-def _refuse_tune() -> None:
+def _refuse_tune(*, but_a_tuner: bool) -> None:
     """Refuse by name what calls `fit()` elsewhere than in this process."""
     from ray import tune
 
     def refuse(*_: object, **__: object) -> NoReturn:
         raise UsageError(
-            "the script runs trials of Ray Tune; chaos watches one `trainer.fit()`, in the "
-            "script's own process, and Tune calls it in actors",
-            "Give chaos a script that calls the trainer's fit() itself, with one trial's settings.",
+            "the script runs trials of Ray Tune, which call fit() in actors; chaos strikes one of "
+            "them where the scenario names it, on a cluster",
+            "Set job.trial (0 is the first one) and use the backend `ray`, or strike one trial's "
+            "trainer alone: a script that calls its fit() itself, with that trial's settings.",
         )
 
-    tune.Tuner.fit = refuse
     tune.run = tune.run_experiments = refuse
+    if not but_a_tuner:
+        tune.Tuner.fit = refuse
 
 
 def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401
     """Keep remote storage where it is, or where the scenario wants it, in a folder of the run's."""
     wanted, own = part.plan.shape.storage or "", f"chaos-{os.environ[TOKEN_ENV]}"
     if "://" in wanted:
-        return f"{wanted.rstrip('/')}/{own}"
-    if run.storage_filesystem is not None or "://" in str(run.storage_path):
+        return below(wanted, own)
+    if run.storage_filesystem is not None:
         return f"{str(run.storage_path).rstrip('/')}/{own}"
+    if "://" in str(run.storage_path):
+        return below(str(run.storage_path), own)
     apart = part.directory.path / "storage-apart"
     if apart.exists():
         raise ValueError(
@@ -129,22 +141,43 @@ def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401
     return str(part.directory.storage.resolve())
 
 
-def _wrap_storage(run: Any, part: RunPart) -> None:  # noqa: ANN401
-    """Put a file system that can fail in the place of the run's own, where the plan asks for it."""
+def _settle_storage(run: Any, part: RunPart) -> str:  # noqa: ANN401
+    """Put a file system that can fail in the place of the run's own, where the plan asks for it.
+
+    Where storage is no folder of ours the harness is left the way there. Gives
+    where it is, as it can be shown.
+    """
     ops = tuple(op for op in part.plan.ops if op.kind in STORAGE_FAULTS)
-    if not ops:
-        return
+    path = str(run.storage_path)
+    is_folder = run.storage_filesystem is None and "://" not in path
+    if is_folder and not ops:
+        return path
     from pyarrow.fs import FileSystem
 
+    shown, inner, folder = without_keys(path), run.storage_filesystem, path
+    if inner is None:
+        inner, folder = FileSystem.from_uri(path)
+    if not is_folder:
+        leave_way(part.directory, Way(inner, folder, run.name, shown))
+    if ops:
+        _wrap_storage(run, part, ops=ops, inner=inner, folder=folder)
+    return shown
+
+
+def _wrap_storage(
+    run: Any,  # noqa: ANN401
+    part: RunPart,
+    *,
+    ops: tuple[Op, ...],
+    inner: Any,  # noqa: ANN401 - a pyarrow file system
+    folder: str,
+) -> None:
     from chaos.backends.train.wrapped.due import Layer
     from chaos.backends.train.wrapped.filesystem import Wrapped
 
-    inner, path = run.storage_filesystem, str(run.storage_path)
-    if inner is None:
-        inner, path = FileSystem.from_uri(path)
-    root = f"{path.rstrip('/')}/{run.name}"
+    root = f"{folder.rstrip('/')}/{run.name}"
     layer = Layer(part.directory.path, ops, root, compat.snapshot_name())
-    run.storage_filesystem, run.storage_path = Wrapped(inner, layer), path
+    run.storage_filesystem, run.storage_path = Wrapped(inner, layer), folder
 
 
 def _mark_workers(run: Any, env: dict[str, str]) -> None:  # noqa: ANN401

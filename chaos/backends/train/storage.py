@@ -3,11 +3,13 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from chaos.backends.train.bucket import remove_way, way_to
 from chaos.model.event import (
     AnyEvent,
     Committed,
     FitCalled,
     Leftover,
+    ObserverFailed,
     StorageSeen,
     StoredCheckpoint,
 )
@@ -21,36 +23,66 @@ PLACE = "checkpoint directories"
 
 
 def search_storage(
-    journal: Journal, seen: Sequence[AnyEvent], storage: Path, *, is_watched: bool = True
+    journal: Journal,
+    seen: Sequence[AnyEvent],
+    directory: RunDirectory,
+    *,
+    is_watched: bool = True,
 ) -> tuple[str, ...]:
     """Record the checkpoint directories that were never committed; give the places looked at.
 
     Where files are watched, what storage holds is recorded as well. Storage
-    that is not below the run's own folder (a bucket) is not looked at.
+    that cannot be looked at is an event of its own, for nothing is known of it.
     """
-    if not any(isinstance(e, FitCalled) and e.storage_path == str(storage.resolve()) for e in seen):
+    called = [event for event in seen if isinstance(event, FitCalled)]
+    if not called:
         return ()
-    held = storage_seen(storage, op=None) if is_watched else None
+    try:
+        return _search(journal, seen, directory, is_watched=is_watched)
+    except OSError as error:
+        journal.add(
+            ObserverFailed(
+                where=f"looking at storage ({called[-1].storage_path})",
+                error=f"{type(error).__name__}: {error}",
+            )
+        )
+        return ()
+    finally:
+        remove_way(directory)
+
+
+def _search(
+    journal: Journal, seen: Sequence[AnyEvent], directory: RunDirectory, *, is_watched: bool
+) -> tuple[str, ...]:
+    way, storage = way_to(directory), directory.storage
+    place = str(storage.resolve())
+    if way is None and not any(isinstance(e, FitCalled) and e.storage_path == place for e in seen):
+        return ()
+    held = storage_seen(directory, op=None) if is_watched else None
     if held is not None:
         journal.add(held)
-    for folder in orphan_checkpoints(seen, storage):
-        journal.add(Leftover(kind="checkpoint_directory", what=folder.name))
-    return (PLACE,)
+    names = _folder_names(storage) if way is None else way.checkpoint_names()
+    for name in orphans(seen, names):
+        journal.add(Leftover(kind="checkpoint_directory", what=name))
+    return (PLACE if way is None else f"{PLACE} in {way.shown}",)
 
 
 def look_for(plan: Plan, directory: RunDirectory) -> Callable[[int], StorageSeen | None]:
     """Give what looks at a run's storage when an op of its plan has struck."""
     if not plan.watch.files:
         return lambda _: None
-    return lambda op: storage_seen(directory.storage, op=op)
+    return lambda op: storage_seen(directory, op=op)
 
 
-def storage_seen(storage: Path, *, op: int | None) -> StorageSeen | None:
-    """Give the checkpoint directories below a run's own storage, with digests of their files.
+def storage_seen(directory: RunDirectory, *, op: int | None) -> StorageSeen | None:
+    """Give the checkpoint directories in a run's storage, with digests of their files.
 
-    None where the run keeps nothing there: its storage is elsewhere.
+    None where nothing was kept there yet. Raises OSError where it cannot be told.
     """
     began_ns = SystemClock().now_ns()
+    way, storage = way_to(directory), directory.storage
+    if way is not None:
+        return StorageSeen(op=op, began_ns=began_ns, checkpoints=way.checkpoints())
     if not any(folder.is_dir() for folder in storage.glob("[!.]*")):
         return None
     return StorageSeen(
@@ -64,11 +96,11 @@ def storage_seen(storage: Path, *, op: int | None) -> StorageSeen | None:
     )
 
 
-def orphan_checkpoints(seen: Sequence[AnyEvent], storage: Path) -> list[Path]:
-    """Give the checkpoint directories in local storage that were never committed."""
+def orphans(seen: Sequence[AnyEvent], names: Sequence[str]) -> list[str]:
+    """Give those of the checkpoint directories in storage that were never committed."""
     committed = {event.checkpoint for event in seen if isinstance(event, Committed)}
-    return [
-        folder
-        for folder in sorted(storage.glob("*/checkpoint_*"))
-        if folder.is_dir() and folder.name not in committed
-    ]
+    return [name for name in names if name not in committed]
+
+
+def _folder_names(storage: Path) -> list[str]:
+    return [folder.name for folder in sorted(storage.glob("*/checkpoint_*")) if folder.is_dir()]

@@ -66,6 +66,26 @@ class Leftover(Event, frozen=True, kw_only=True):
     what: str
 
 
+class BystanderSeen(Event, frozen=True, kw_only=True):
+    """How another trial of the experiment went than the one that faults strike.
+
+    `trial` counts as in `job.trial`. `losses` gives, for each rank and epoch
+    (`rank 0, epoch 2`), the digest of all losses of its surviving steps.
+    `error`: its `fit()` raised; `finished`: it returned. It was under way from
+    `began_ns` to `ended_ns` (monotonic, as all times of a history on one host).
+    """
+
+    trial: int
+    began_ns: int
+    ended_ns: int
+    attempts: int
+    failures: int
+    steps: int
+    losses: dict[str, str]
+    finished: bool
+    error: str | None = None
+
+
 class JournalCut(Event, frozen=True, kw_only=True):
     """A node was lost, or out of reach, before all of a journal had come from there.
 

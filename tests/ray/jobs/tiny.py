@@ -67,6 +67,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=3)
     for defect in ("raise", "hang", "noise", "leave", "local", "greedy", "segfault", "loud", "eat"):
         parser.add_argument(f"--{defect}", action="store_true")
+    parser.add_argument("--storage")
     args = parser.parse_args()
     if args.local:
         ray.init(address="local")
@@ -75,7 +76,7 @@ def main():
         train_loop,
         train_loop_config=vars(args),
         scaling_config=ScalingConfig(num_workers=1, resources_per_worker=resources),
-        run_config=RunConfig(name="tiny"),
+        run_config=RunConfig(name="tiny", storage_path=args.storage),
     ).fit()
 
 

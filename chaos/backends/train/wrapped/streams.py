@@ -123,11 +123,11 @@ class Half(Through):
         """End the file at its half, or end the process there."""
         if self.closed:
             return
-        what = f"kept {self._kept} of {self._seen} bytes"
-        if self._kills:
+        half = f"{self._kept} of {self._seen} bytes"
+        if self._kills:  # a disk keeps the half; of an object in a bucket nothing is there
             self._file.flush()
-            self._desk.record(self._op, self._path, "killed", f"{what}, and its writer was killed")
+            self._desk.record(self._op, self._path, "killed", f"its writer was killed after {half}")
             os.kill(os.getpid(), signal.SIGKILL)
         self._file.close()
         if self._kept < self._seen:
-            self._desk.record(self._op, self._path, "cut", what)
+            self._desk.record(self._op, self._path, "cut", f"kept {half}")

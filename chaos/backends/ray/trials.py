@@ -1,0 +1,134 @@
+"""An experiment of Ray Tune: every trial is an actor, and calls a `trainer.fit()` of its own there.
+
+The script's `Tuner` gets its trainable wrapped. What is wrapped travels to
+the trial's actor, and meets there what the driver of a job without Tune
+meets: `fit()` configured, recorded and passed on. The trial that the scenario
+names is the run; each of the others has a folder of its own, with journals,
+a plan without faults, and nobody who could strike it.
+"""
+
+import copy
+import functools
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ray import tune
+
+from chaos.backends.train.address import RunAddress
+from chaos.backends.train.bucket import below
+from chaos.backends.train.fit import Fit, RunPart
+from chaos.errors import UsageError
+from chaos.model.event import ScriptRaised
+from chaos.model.plan import Plan
+from chaos.run.clock import SystemClock
+from chaos.run.directory import RunDirectory, create
+from chaos.run.journal import driver_journal
+
+_NUMBER = re.compile(r"_(\d{5,})$")
+
+
+@dataclass
+class Experiment:
+    """What the driver knows of the script's experiment."""
+
+    began: bool = False
+
+
+@dataclass(frozen=True)
+class TrialCard:
+    """What a trial's actor must be told: the run, and the environment that the driver has of it."""
+
+    address: RunAddress
+    env: dict[str, str]
+
+
+def intercept_tuner(plan: Plan, directory: RunDirectory) -> Experiment:
+    """Have every trial of the `Tuner` that the script makes watched."""
+    experiment, card = Experiment(), _card(plan)
+    construct = tune.Tuner.__init__
+
+    def init(tuner: Any, trainable: Any = None, **settings: Any) -> None:  # noqa: ANN401
+        if experiment.began:
+            raise UsageError("the script makes a second Tuner; chaos watches one per script")
+        if not callable(trainable) or isinstance(trainable, type):
+            raise UsageError(
+                f"the Tuner is given {trainable!r}, and chaos can watch a function alone",
+                "Give it the function that makes the trainer and calls its fit().",
+            )
+        experiment.began = True
+        settings["run_config"] = _kept_apart(settings.get("run_config"), directory, card)
+        construct(tuner, _watched(trainable, card), **settings)
+
+    tune.Tuner.__init__ = init
+    return experiment
+
+
+def _card(plan: Plan) -> TrialCard:
+    of_ray = {name: value for name, value in os.environ.items() if name.startswith("RAY_TRAIN_")}
+    return TrialCard(RunAddress.from_env(), {**of_ray, **plan.job.env})
+
+
+def _kept_apart(given: Any, directory: RunDirectory, card: TrialCard) -> Any:  # noqa: ANN401
+    """Give Tune's own settings with a place for its results that is this run's alone."""
+    settings = tune.RunConfig() if given is None else copy.copy(given)
+    path, own = str(settings.storage_path), f"chaos-{card.address.token}"
+    if "://" in path:
+        settings.storage_path = below(path, own)
+    elif settings.storage_filesystem is not None:
+        settings.storage_path = f"{path.rstrip('/')}/{own}"
+    else:
+        settings.storage_path = str(directory.storage.resolve() / ".tune")
+    return settings
+
+
+def _watched(trainable: Callable[..., Any], card: TrialCard) -> Callable[..., Any]:
+    """Give a trainable that is watched; what Tune has noted on it is noted on this one too."""
+
+    @functools.wraps(trainable)
+    def watched(config: dict[str, Any]) -> Any:  # noqa: ANN401 - what the trainable gives
+        return _live_as_trial(functools.partial(trainable, config), card)
+
+    return watched
+
+
+def _live_as_trial(trainable: Callable[[], Any], card: TrialCard) -> Any:  # noqa: ANN401
+    """Run a trainable in its actor, as the run that is struck or as one beside it."""
+    number = trial_number(str(tune.get_context().get_trial_id()))
+    directory = RunDirectory(card.address.directory)
+    plan, address = directory.load_plan(), card.address
+    if number != plan.job.trial:
+        plan = plan.model_copy(update={"ops": (), "slug": f"{plan.slug}-trial-{number}"})
+        directory = create(directory.trials, str(number), plan, {})
+        address = RunAddress(Path(directory.path), address.token, "none:")
+    os.environ.update(card.env)
+    os.environ.update(address.as_env())
+    journal = driver_journal(directory.journals, SystemClock())
+    fit = Fit(lambda: RunPart(plan, directory, journal))
+    fit.intercept()
+    try:
+        result = trainable()
+    finally:
+        fit.release()
+    if fit.run is None:
+        told = f"trial {number} ended without calling trainer.fit()"
+        journal.add(ScriptRaised(error="NoFit", message=told))
+    return result
+
+
+def trial_number(trial_id: str) -> int:
+    """Give a trial's number in the order in which Tune made it, from its id (`1d6d2_00003`)."""
+    found = _NUMBER.search(trial_id)
+    if found is None:
+        _refuse_search(trial_id)
+    return int(found[1])
+
+
+def _refuse_search(trial_id: str) -> NoReturn:
+    raise UsageError(
+        f"trial {trial_id} has no number: its search algorithm makes trials as others end",
+        "Use grid or random search, whose trials are the same in every run.",
+    )

@@ -1,0 +1,117 @@
+"""Storage that is no folder of the run's own: a bucket, or what file system the script has.
+
+The driver alone knows which one the script chose. It leaves the way there in
+the run's folder, and harness and chaos controller look for themselves. The
+way may hold keys that the script gave, so no other user can read its file,
+and it is removed before the run is over.
+"""
+
+import os
+import pickle
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.model.event import StoredCheckpoint
+from chaos.run.directory import RunDirectory
+from chaos.run.file_digest import WHOLE_MAX, stream_digest
+
+_FILE = "storage-elsewhere.pickle"
+_KEYS = re.compile(r"(?<=://)[^/?#]*@")
+
+
+@dataclass(frozen=True)
+class Way:
+    """A file system of pyarrow's, the folder in it where the run's storage is, and its run's name.
+
+    `shown` is the same for people, without keys.
+    """
+
+    filesystem: Any
+    folder: str
+    run_name: str
+    shown: str
+
+    def checkpoint_names(self) -> list[str]:
+        """Give the names of the checkpoint directories; raises OSError where it cannot look."""
+        return [name for name, files in self._listed().items() if files]
+
+    def checkpoints(self) -> tuple[StoredCheckpoint, ...]:
+        """Give the checkpoint directories with digests of their files, or raise OSError."""
+        return tuple(
+            StoredCheckpoint(name=name, files=self._digests(files))
+            for name, files in self._listed().items()
+            if files
+        )
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _listed(self) -> dict[str, dict[str, Any]]:
+        """Give each checkpoint's files by their path in it, in the order of names.
+
+        A bucket has no directories: a name that no file lies under is an empty
+        marker, and stands for nothing that could be read or cleaned up.
+        """
+        from pyarrow.fs import FileSelector, FileType
+
+        root = f"{self.folder.rstrip('/')}/{self.run_name}"
+        below = FileSelector(root, recursive=True, allow_not_found=True)
+        found: dict[str, dict[str, Any]] = {}
+        for entry in sorted(self.filesystem.get_file_info(below), key=lambda entry: entry.path):
+            inside = entry.path.strip("/").removeprefix(root.strip("/")).strip("/")
+            name, _, path = inside.partition("/")
+            if name.startswith("checkpoint_") and path and entry.type == FileType.File:
+                found.setdefault(name, {})[path] = entry
+        return found
+
+    def _digests(self, files: dict[str, Any]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for path, entry in files.items():
+            try:
+                found[path] = self._digest(entry)
+            except FileNotFoundError:  # Ray's retention removes while we look
+                continue
+        return found
+
+    def _digest(self, entry: Any) -> str:  # noqa: ANN401 - pyarrow's FileInfo
+        if entry.size > WHOLE_MAX:
+            return f"size:{entry.size}"
+        with self.filesystem.open_input_stream(entry.path, compression=None) as file:
+            return stream_digest(file)
+
+
+def leave_way(directory: RunDirectory, way: Way) -> None:
+    """Leave the way to a run's storage in its folder, for this user alone."""
+    path = directory.path / _FILE
+    path.unlink(missing_ok=True)  # of a driver that was killed
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        pickle.dump(way, file)
+
+
+def way_to(directory: RunDirectory) -> Way | None:
+    """Give the way to a run's storage, None where that is a folder; raises OSError for no way."""
+    try:
+        content = (directory.path / _FILE).read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        way: Way = pickle.loads(content)  # noqa: S301 - our own bytes
+    except Exception as error:  # whatever the file system's own code raises
+        raise OSError(f"the file system cannot be opened here: {error}") from error
+    return way
+
+
+def remove_way(directory: RunDirectory) -> None:
+    """Remove what may hold keys."""
+    (directory.path / _FILE).unlink(missing_ok=True)
+
+
+def without_keys(uri: str) -> str:
+    """Give a URI as it can be shown: `s3://key:secret@bucket` is `s3://bucket`."""
+    return _KEYS.sub("", uri)
+
+
+def below(uri: str, name: str) -> str:
+    """Give a folder in the place that a URI names; what follows its `?` stays at the end."""
+    place, mark, options = uri.partition("?")
+    return f"{place.rstrip('/')}/{name}{mark}{options}"

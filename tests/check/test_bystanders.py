@@ -1,0 +1,105 @@
+"""`bystanders`: an experiment's other trials, undisturbed, disturbed, and out of sight."""
+
+from typing import Any
+
+import pytest
+
+from chaos.check import bystanders
+from chaos.check.trial import Trial
+from chaos.model.event import BystanderSeen, FaultInvoked
+from chaos.model.history import History
+from chaos.model.verdict import CheckResult
+from tests.check.story import Story, Strike
+from tests.check.tamper import rows, told
+
+STRUCK = Story((Strike(2, 3, 1),))
+LOSSES = {"rank 0, epoch 0": "a", "rank 0, epoch 1": "b"}
+
+
+def beside(trial: int = 1, **fields: Any) -> BystanderSeen:
+    calm = {"attempts": 1, "failures": 0, "steps": 8, "losses": LOSSES, "finished": True}
+    return BystanderSeen(trial=trial, **{"began_ns": 0, "ended_ns": 1 << 62, **calm, **fields})
+
+
+def judged(
+    *seen: BystanderSeen,
+    alone: tuple[BystanderSeen, ...] = (beside(),),
+    trial: int | None = 0,
+    baseline: History | None = None,
+    **expect: Any,
+) -> CheckResult:
+    plan = STRUCK.plan(**expect)
+    plan = plan.model_copy(update={"job": plan.job.model_copy(update={"trial": trial})})
+    reference = told(STRUCK.baseline(), *alone) if baseline is None else baseline
+    return bystanders.check(Trial(plan, told(STRUCK.history(), *seen), reference))
+
+
+def test_a_trial_that_ran_as_in_the_baseline_did_not_notice() -> None:
+    result = judged(beside())
+
+    assert (result.validity, result.evidence) == ("valid", 8)
+    assert result.summary == "1 other trial undisturbed, with the losses of the baseline"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"attempts": 2}, "was begun again: 2 attempts"),
+        ({"failures": 1}, "was charged for 1 failure"),
+        ({"finished": False, "error": "TrainingFailedError"}, "its fit() raised TrainingFailed"),
+        ({"finished": False}, "did not end"),
+        ({"losses": {**LOSSES, "rank 0, epoch 1": "c"}}, "baseline: rank 0, epoch 1"),
+        ({"losses": {"rank 0, epoch 0": "a"}}, "baseline: rank 0, epoch 1"),
+        ({"losses": {}}, "baseline: rank 0, epoch 0 and 1 more places"),
+    ],
+)
+def test_a_trial_that_noticed_is_named_with_what_it_noticed(
+    fields: dict[str, Any], words: str
+) -> None:
+    result = judged(beside(**fields))
+
+    assert result.validity == "invalid"
+    assert "trial 1, which nothing was done to, " in result.anomalies[0].message
+    assert words in result.anomalies[0].message
+
+
+def test_what_was_not_seen_proves_nothing() -> None:
+    assert judged().summary == "trial 1 was not seen"
+    assert judged(beside(), beside(2)).summary == "trial 2 was not seen in the baseline"
+    assert judged(beside(), alone=(beside(attempts=2),)).validity == "unknown"
+    assert judged(beside(losses={}), alone=(beside(losses={}),)).validity == "unknown"
+    assert judged(beside(), baseline=History([])).validity == "unknown"
+
+
+def test_a_trial_that_was_over_before_the_fault_struck_has_shown_nothing() -> None:
+    (number,) = rows(STRUCK.history(), FaultInvoked)
+    at = STRUCK.history().time_ns(number)
+
+    before, after = judged(beside(ended_ns=at - 1)), judged(beside(began_ns=at + 1))
+
+    assert before.summary == after.summary == "trial 1 was not under way when a fault struck"
+    assert judged(beside(began_ns=at, ended_ns=at)).validity == "valid"
+
+
+def test_losses_that_may_differ_are_not_compared() -> None:
+    other = beside(losses={"rank 0, epoch 0": "z"})
+
+    result = judged(other, loss_tolerance={"relative": 0.1})
+
+    assert result.validity == "valid"
+    assert result.summary == "1 other trial undisturbed, losses not compared"
+    assert judged(beside(failures=1), loss_tolerance={"relative": 0.1}).validity == "invalid"
+
+
+def test_in_the_baseline_each_trial_is_its_own_measure() -> None:
+    plan = STRUCK.plan().baseline()
+    plan = plan.model_copy(update={"job": plan.job.model_copy(update={"trial": 0})})
+    right, wrong = (told(STRUCK.baseline(), seen) for seen in (beside(), beside(attempts=2)))
+
+    assert bystanders.check(Trial(plan, right)).validity == "valid"
+    assert bystanders.check(Trial(plan, wrong)).validity == "invalid"
+
+
+def test_nothing_is_due_of_a_job_that_is_no_experiment_or_has_one_trial() -> None:
+    assert (judged(trial=None).validity, judged(trial=None).evidence) == ("valid", 0)
+    assert judged(alone=()).summary == "the experiment has no other trial"
