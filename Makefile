@@ -10,6 +10,8 @@ BIN := .venv/bin
 # Twice quiet: pip warns of every index location that does not hold a package; errors still show.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/ready
+# Tests without Ray wait for processes more than they compute; a module's tests share what they made.
+ALONE := $(BIN)/pytest -n 2 --dist loadfile
 S3_READY := .venv-s3/ready
 
 # A Python of the right age that can make virtual environments, or why there is none.
@@ -82,8 +84,11 @@ mutants: $(READY)  ## does a test notice when a check is wrong? a seeded sample 
 	@$(BIN)/python -m tests.mutation.hunt $(MUTANTS)
 
 test: static  ## everything that must hold before a merge, real Ray clusters included
-	@echo "chaos: testing, with Ray (some minutes)"
-	@$(BIN)/pytest -m "not nightly"
+	@echo "chaos: testing, first without Ray, then with it (some twenty minutes)"
+	@status=0; \
+	$(ALONE) || status=$$?; \
+	$(BIN)/pytest -m "ray and not nightly" || status=$$?; \
+	exit $$status
 
 nightly: static $(S3_READY)  ## all of it: every scenario on Ray, and what CI takes a sample of (an hour)
 	@$(BIN)/pytest -m "ray or nightly or not ray"
@@ -91,7 +96,7 @@ nightly: static $(S3_READY)  ## all of it: every scenario on Ray, and what CI ta
 
 check: static  ## what needs no Ray cluster: format, lint, types, imports, tests
 	@echo "chaos: testing"
-	@$(BIN)/pytest
+	@$(ALONE)
 
 static: $(READY)
 	@echo "chaos: formatting"
