@@ -14,12 +14,25 @@ from tests.ray.command import ROOT, Ran, chaos, command, strays
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 HERE = Path(__file__).parent
+LEFT = ("hangs_after_resume", "leaves_a_process")
+TOLD = ("never_reached", "not_deterministic")  # the embedded backend's tests have their like
+
+
+def struck(scenarios: tuple[str, ...], reports: Path, *others: Path) -> Ran:
+    files = [HERE / f"odd/{name}.chaos.yaml" for name in scenarios]
+    return chaos("run", *files, *others, reports=reports)
 
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    reports = tmp_path_factory.mktemp("odd")
-    return chaos("run", HERE / "odd", HERE / "train_loop.chaos.yaml", reports=reports)
+    """Strike the jobs that leave something behind."""
+    return struck(LEFT, tmp_path_factory.mktemp("odd"))
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Strike the jobs of which it must be said why nothing follows."""
+    return struck(TOLD, tmp_path_factory.mktemp("told"), HERE / "train_loop.chaos.yaml")
 
 
 def headline(odd: Ran, scenario: str) -> str:
@@ -27,12 +40,24 @@ def headline(odd: Ran, scenario: str) -> str:
     return str(json.loads((run / "verdict.json").read_text())["headline"])
 
 
+def test_there_is_no_odd_job_that_no_test_strikes() -> None:
+    files = {path.name.partition(".")[0] for path in (HERE / "odd").glob("*.chaos.yaml")}
+
+    assert files == {*LEFT, *TOLD}
+
+
 def test_each_is_judged_as_its_scenario_expects(odd: Ran) -> None:
     assert odd.code == 0, odd.output
 
 
-def test_a_place_that_was_never_reached_says_how_far_the_rank_came(odd: Ran) -> None:
-    words = headline(odd, "never_reached")
+@pytest.mark.nightly
+def test_each_of_the_others_is_judged_so_as_well(told: Ran) -> None:
+    assert told.code == 0, told.output
+
+
+@pytest.mark.nightly
+def test_a_place_that_was_never_reached_says_how_far_the_rank_came(told: Ran) -> None:
+    words = headline(told, "never_reached")
 
     assert "rank 0 never reached epoch 7, step 2; it came to epoch 2, step 4" in words
 
@@ -50,8 +75,9 @@ def test_a_process_that_outlives_the_run_is_named_and_ended(odd: Ran) -> None:
     assert not any("time.sleep(90)" in line for line in command_lines())
 
 
-def test_a_job_that_differs_before_any_fault_is_not_blamed_on_the_fault(odd: Ran) -> None:
-    assert "the job does not repeat itself here" in headline(odd, "not_deterministic")
+@pytest.mark.nightly
+def test_a_job_that_differs_before_any_fault_is_not_blamed_on_the_fault(told: Ran) -> None:
+    assert "the job does not repeat itself here" in headline(told, "not_deterministic")
 
 
 def test_interrupting_leaves_no_process_and_a_run_that_can_be_judged(tmp_path: Path) -> None:

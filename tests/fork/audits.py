@@ -1,0 +1,24 @@
+"""Audits of the digits job and of its broken copies, as a user calls them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.ray.command import Ran, chaos
+
+BROKEN = {
+    "digits_from_scratch": "resume-point",
+    "digits_one_epoch_off": "cursor",
+    "digits_optimizer_lost": "state",
+    "digits_schedule_lost": "state",
+    "digits_data_order": "sample-order",
+}
+
+
+def audit(script: str, runs: int, reports: Path) -> tuple[Ran, dict[str, Any]]:
+    """Audit a job with so many strikes, and without Ray; gives what was printed, and the card."""
+    words = ["audit", f"scenarios/jobs/{script}.py", "--runs", str(runs), "--no-confirm"]
+    options = ["--json", "--reports", str(reports), "--", "--epochs", "4"]
+    ran = chaos(*words, *options, reports=reports)
+    card: dict[str, Any] = json.loads(ran.output[ran.output.index("{\n") :])
+    return ran, card
