@@ -18,7 +18,7 @@ from chaos.check.judge import NO_OTHERS, judge
 from chaos.check.others import Others
 from chaos.errors import ClusterError, JobError, ScenarioError, UnmetNeedError, UsageError
 from chaos.extensions import check_names, other_checks
-from chaos.job_failure import refuse_unmet_needs, why_the_job_failed
+from chaos.job_failure import refuse_trials_elsewhere, refuse_unmet_needs, why_the_job_failed
 from chaos.model.history import Baseline, History
 from chaos.model.plan import BackendName, Plan
 from chaos.model.scenario import Scenario
@@ -87,6 +87,7 @@ class Harness:
         """Run a scenario's job once per seed, with faults drawn from it in place of its own."""
         plan = self._plan(file, seed=0, backend=backend)
         refuse_unnamed_cluster(plan, self.elsewhere.permissions)
+        refuse_trials_elsewhere(plan)
         refuse_unmet_needs(plan, os.environ)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
         steps = steps_by_epoch(self._baseline(alike))
@@ -96,6 +97,7 @@ class Harness:
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
         refuse_unpermitted(plan, self.elsewhere.permissions)
+        refuse_trials_elsewhere(plan)
         refuse_unmet_needs(plan, os.environ)
         baseline = self._baseline(plan)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"

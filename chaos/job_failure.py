@@ -71,6 +71,16 @@ def _raised(history: History) -> Iterator[str]:
         yield from decided.errors.values()
 
 
+def refuse_trials_elsewhere(plan: Plan) -> None:
+    """Raise `JobError` where a trial is named on the backend that runs none."""
+    if plan.job.trial is not None and plan.backend == "fork":
+        raise JobError(
+            "job.trial names a trial of Ray Tune, and the embedded backend runs no experiments",
+            "Use the backend `ray`; leave job.trial out where the script calls fit() itself.",
+            place=_place(plan),
+        )
+
+
 def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
     """Raise `UnmetNeedError` where a variable that the job needs is not in its environment."""
     unset = [n for n in plan.job.needs_env if not plan.job.env.get(n, environment.get(n))]

@@ -153,3 +153,18 @@ def test_a_job_without_what_it_needs_is_skipped_and_says_so(
 
     assert code_of(monkeypatch, "run", str(file), "--backend", "fork") == 2
     assert "needs STORE in the environment" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_trial_is_refused_where_no_experiment_can_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.py").write_text("raise AssertionError\n")
+    file = tmp_path / "x.chaos.yaml"
+    file.write_text(
+        "scenario: s\njob: {script: x.py, workers: 1, trial: 0}\n"
+        "faults:\n  - at: {epoch: 0, step: 1}\n    kill_worker: {}\n"
+    )
+
+    assert code_of(monkeypatch, "run", str(file), "--backend", "fork") == 3
+    assert "x.chaos.yaml:2: job.trial names a trial" in " ".join(capsys.readouterr().out.split())
