@@ -15,6 +15,7 @@ from chaos.run.world import RunWorld
 
 POLL_S = 0.05
 CALL_S = 30.0
+JOIN_S = 30.0
 HEAD = "head"
 
 
@@ -66,7 +67,7 @@ class RayWorld(RunWorld):
 
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
         """Have the node's agent end the node and itself."""
-        agent = self._agents[node_id]
+        agent = self._agent_on(node_id)
         try:
             call(agent.ready.remote())  # the GCS learns of a death later than its agent dies
         except ray.exceptions.RayError as error:
@@ -149,6 +150,12 @@ class RayWorld(RunWorld):
                 return False
             self._clock.sleep(POLL_S)
         return True
+
+    def _agent_on(self, node_id: str) -> Any:  # noqa: ANN401 - an actor handle
+        """Give a node's agent; one that has just joined may be used before its agent is known."""
+        if not self._await(lambda: node_id in self._agents, JOIN_S):
+            raise RefusedError(f"node {node_id[:8]} has joined, and no agent of chaos is there yet")
+        return self._agents[node_id]
 
     def _is_alive(self, node_id: str) -> bool:
         return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())
