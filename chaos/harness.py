@@ -87,8 +87,6 @@ class Harness:
         """Run a scenario's job once per seed, with faults drawn from it in place of its own."""
         plan = self._plan(file, seed=0, backend=backend)
         refuse_unnamed_cluster(plan, self.elsewhere.permissions)
-        refuse_trials_elsewhere(plan)
-        refuse_unmet_needs(plan, os.environ)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
         steps = steps_by_epoch(self._baseline(alike))
         for seed in seeds:
@@ -97,8 +95,6 @@ class Harness:
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
         refuse_unpermitted(plan, self.elsewhere.permissions)
-        refuse_trials_elsewhere(plan)
-        refuse_unmet_needs(plan, os.environ)
         baseline = self._baseline(plan)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
         directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))
@@ -122,6 +118,8 @@ class Harness:
 
     def _baseline(self, plan: Plan) -> Baseline:
         """Give the same job left alone, as often as the plan needs, from the cache if it can."""
+        refuse_trials_elsewhere(plan)
+        refuse_unmet_needs(plan, os.environ)
         alone = plan.baseline()
         code = digest_job_code(plan)
         digest = baseline_digest(alone, code=code, versions=decisive_versions())

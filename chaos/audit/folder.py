@@ -68,9 +68,9 @@ class AuditFolder:
         except BaseException:
             directory.save_history(read_history(directory.journals))
             raise
-        return self.settle(directory, plan, baseline, seconds=seconds_since(start, clock))
+        return self._settle(directory, plan, baseline, seconds=seconds_since(start, clock))
 
-    def settle(
+    def _settle(
         self, directory: RunDirectory, plan: Plan, baseline: History | None, *, seconds: float
     ) -> FinishedRun:
         """Read what a run's journals hold, judge it and write both down."""
