@@ -107,8 +107,12 @@ def project(folder: Path, files: dict[str, str]) -> Path:
 
 
 def environment() -> dict[str, str]:
-    """Give what pytest runs with: chaos on its path, and a terminal of 80 columns."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"}
+    """Give what pytest runs with: chaos on its path, and a terminal of 80 columns.
+
+    Where pytest believes that it is in CI, it cuts nothing short in its summary.
+    """
+    ours = {name: value for name, value in os.environ.items() if name not in {"CI", "BUILD_NUMBER"}}
+    return {**ours, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"}
 
 
 def session(folder: Path, *words: str) -> Session:
