@@ -24,6 +24,10 @@ from chaos.preflight.trace import Trace
 from chaos.preflight.traces import read_trace
 from chaos.run.clock import SystemClock
 
+OP_S = (
+    30.0  # more of a run's limit for each fault: on Ray a start takes this long on a slow machine
+)
+
 TraceFile = Annotated[Path, typer.Argument(help="Nodes that somebody held, or probes.")]
 Subject = Annotated[Path, typer.Argument(help="A script, or a scenario whose job is taken.")]
 Words = Annotated[list[str] | None, typer.Argument(help="A script's own arguments, after --.")]
@@ -113,7 +117,8 @@ def default_scale(trace: Trace, pace: Pace) -> float:
 def _replayed(plan: Plan, walk: Replaying, start: Followed, *, title: str) -> Plan:
     job = plan.job.model_copy(update={"failure": FailureBudget(max_failures=max(1, walk.losses))})
     shape = plan.shape.model_copy(update={"nodes": start.up, "cpus_per_node": 1})
-    limits = plan.limits.model_copy(update={"run_s": Limits().run_s + round(4 * walk.waited_s)})
+    run_s = Limits().run_s + OP_S * len(walk.ops) + round(4 * walk.waited_s)
+    limits = plan.limits.model_copy(update={"run_s": run_s})
     return plan.model_copy(
         update={
             "scenario": title,

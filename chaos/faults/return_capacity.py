@@ -22,18 +22,25 @@ class ReturnCapacity(Record):
     after_s: float = Field(
         default=0.0, ge=0, le=600, description="seconds from the place until they come"
     )
+    hold: bool = Field(
+        default=False,
+        description="the worker stays at the place until they have joined, so that training is "
+        "not ahead of them; left out: it goes on",
+    )
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Let go of the worker, and add the nodes when it is time."""
+        """Let go of the worker, unless it is to wait, and add the nodes when it is time."""
         del victim
-        release(None)
+        if not self.hold:
+            release(None)
         if not world.let_pass(self.after_s):
             return Outcome("fail", "the job ended before the nodes were to come")
         return joined(world, self.nodes)
 
     def __str__(self) -> str:
         when = f", after {self.after_s:g} s" if self.after_s else ""
-        return f"return_capacity ({self.nodes} nodes{when})"
+        held = ", training held until they are there" if self.hold else ""
+        return f"return_capacity ({self.nodes} nodes{when}{held})"
 
 
 def joined(world: World, count: int) -> Outcome:

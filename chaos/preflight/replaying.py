@@ -90,7 +90,9 @@ class Replaying:
         self._place = (epoch, step)
 
     def _gain(self, nodes: int, *, grows: bool) -> None:
-        if self._add("return_capacity", {"nodes": nodes}) and grows:
+        # Held: at this speed training would be epochs ahead of a machine that takes seconds to
+        # start, and the next loss in the trace is a loss beside nodes that are there.
+        if self._add("return_capacity", {"nodes": nodes, "hold": True}) and grows:
             self._resume()  # an elastic job starts again to take them in
 
     def _returns(

@@ -227,6 +227,7 @@ def return_capacity(
     rank: int | None = None,
     nodes: int,
     after_s: float = 0.0,
+    hold: bool = False,
 ) -> FaultEntry: ...
 def kill_driver(
     *,

@@ -44,6 +44,11 @@ def test_nodes_come_while_the_job_goes_on(strike: Strike, world: FakeWorld) -> N
     assert world.done == ["release", "4 s pass", "add 2"]
 
 
+def test_training_may_be_held_until_the_nodes_are_there(strike: Strike, world: FakeWorld) -> None:
+    assert strike(ReturnCapacity(nodes=2, after_s=4, hold=True)).status == "ok"
+    assert world.done == ["4 s pass", "add 2"]  # whoever strikes lets go after it
+
+
 def test_nodes_that_never_join_have_not_returned(strike: Strike, world: FakeWorld) -> None:
     world.hardy = True
 

@@ -56,7 +56,7 @@ class ChaosActor:
 
     def nodes_joined(self, agents: dict[str, Any]) -> None:
         """Take the agents of the nodes that were started."""
-        self._world.capacity.deliver(agents)
+        self._world.nodes_joined(agents)
 
     def gcs_errand(self) -> GcsErrand | None:
         """Give what the harness is to do with the GCS, once."""

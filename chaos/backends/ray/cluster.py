@@ -76,12 +76,14 @@ class LocalCluster:
             self._settle()
 
     def grow(self, count: int) -> dict[str, Any]:
-        """Add nodes in the course of a run; gives their agents, by node."""
+        """Add nodes in the course of a run; gives the agents of those that came, by node."""
         self._forget_dead(set())
-        known = set(self.agents)
         self._add_nodes(count)
-        self._settle()
-        return {node_id: self.agents[node_id] for node_id in set(self.agents) - known}
+        came = self._await_nodes(self._fresh())
+        agents = start_agents(sorted(came))
+        ray.get([agent.ready.remote() for agent in agents.values()], timeout=READY_S)
+        self.agents.update(agents)
+        return agents
 
     def _forget_dead(self, lost: set[str]) -> None:
         alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
@@ -164,15 +166,26 @@ class LocalCluster:
 
     def _settle(self) -> None:
         """Wait until every node is alive and its agent answers."""
-        start = self._clock.now_ns()
-        wanted = {compat.node_id_of(node) for node in self._cluster.worker_nodes}
-        head = compat.node_id_of(self._cluster.head_node)
-        while not wanted <= {row["NodeID"] for row in ray.nodes() if row["Alive"]}:
-            if seconds_since(start, self._clock) > READY_S:
-                raise HarnessError(f"the cluster's nodes were not up after {READY_S:g} s")
-            self._clock.sleep(0.05)
-        fresh = start_agents(sorted(wanted - set(self.agents)))
+        fresh, head = self._fresh(), compat.node_id_of(self._cluster.head_node)
+        if self._await_nodes(fresh) < fresh:
+            raise HarnessError(f"the cluster's nodes were not up after {READY_S:g} s")
+        agents = start_agents(sorted(fresh))
         if HEAD not in self.agents:
-            fresh[HEAD] = start_agents([head])[head]
-        ray.get([agent.ready.remote() for agent in fresh.values()], timeout=READY_S)
-        self.agents.update(fresh)
+            agents[HEAD] = start_agents([head])[head]
+        ray.get([agent.ready.remote() for agent in agents.values()], timeout=READY_S)
+        self.agents.update(agents)
+
+    def _fresh(self) -> set[str]:
+        """Give the nodes that have no agent yet."""
+        return {compat.node_id_of(node) for node in self._cluster.worker_nodes} - set(self.agents)
+
+    def _await_nodes(self, wanted: set[str]) -> set[str]:
+        """Give those that are alive, all of them unless time runs out.
+
+        Only of these: in the course of a run any other may be lost meanwhile.
+        """
+        start, alive = self._clock.now_ns(), set[str]()
+        while not wanted <= alive and seconds_since(start, self._clock) < READY_S:
+            alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
+            self._clock.sleep(0.05)
+        return wanted & alive

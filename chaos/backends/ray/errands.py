@@ -3,37 +3,55 @@
 from queue import Empty, Queue
 from typing import Any, Literal, TypeAlias
 
-from chaos.run.clock import Clock, seconds_since
-
-POLL_S = 0.05
 GcsErrand: TypeAlias = Literal["end", "start"]
 
 
+class NodeOrder:
+    """Nodes that one fault has asked for; `is_taken` once the harness has begun to start them."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.is_taken = False
+        self._came: Queue[dict[str, Any]] = Queue()
+
+    def fill(self, agents: dict[str, Any]) -> None:
+        """Take the agents of the nodes that have joined."""
+        self._came.put(agents)
+
+    def came(self, *, within_s: float) -> dict[str, Any]:
+        """Wait for them; gives their agents, none where time runs out."""
+        try:
+            return self._came.get(timeout=within_s)
+        except Empty:
+            return {}
+
+
 class Capacity:
-    """Nodes that a fault has asked for, and those that the harness has started for it."""
+    """Orders for nodes, which the harness fills one after another: each gets its own."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._wanted = 0
-        self._came: dict[str, Any] = {}
+    def __init__(self) -> None:
+        self._waiting: Queue[NodeOrder] = Queue()
+        self._in_hand: NodeOrder | None = None
 
-    def ask(self, count: int, *, within_s: float) -> dict[str, Any]:
-        """Wait for `count` new nodes; gives their agents, fewer where time runs out."""
-        start = self._clock.now_ns()
-        self._wanted += count
-        while len(self._came) < count and seconds_since(start, self._clock) < within_s:
-            self._clock.sleep(POLL_S)
-        came, self._came = self._came, {}
-        return came
+    def order(self, count: int) -> NodeOrder:
+        """Ask for nodes."""
+        asked = NodeOrder(count)
+        self._waiting.put(asked)
+        return asked
 
     def take_order(self) -> int:
-        """Give how many nodes are to be started, once."""
-        wanted, self._wanted = self._wanted, 0
-        return wanted
+        """Give how many nodes are to be started for the next order, 0 where there is none."""
+        try:
+            self._in_hand = self._waiting.get_nowait()
+        except Empty:
+            return 0
+        self._in_hand.is_taken = True
+        return self._in_hand.count
 
     def deliver(self, agents: dict[str, Any]) -> None:
-        """Take the agents of nodes that have joined."""
-        self._came = {**self._came, **agents}
+        """Fill the order that was taken last."""
+        if self._in_hand is not None:
+            self._in_hand.fill(agents)
 
 
 class Gcs:

@@ -27,7 +27,7 @@ class RayWorld(RunWorld):
         self._address = address
         self._agents = agents
         self.handles: dict[tuple[int, int], Any] = {}
-        self.capacity, self.gcs = Capacity(self._clock), Gcs()
+        self.capacity, self.gcs = Capacity(), Gcs()
         self._frozen: dict[str, tuple[int, ...]] = {}
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
@@ -108,9 +108,14 @@ class RayWorld(RunWorld):
 
     def add_nodes(self, count: int, *, within_s: float) -> list[str]:
         """Ask the harness for nodes: only its main thread may start them."""
-        fresh = self.capacity.ask(count, within_s=within_s)
-        self._agents.update(fresh)
-        return [n for n in fresh if self._is_alive(n)]
+        order = self.capacity.order(count)
+        self._await(lambda: order.is_taken)  # others may be filled before it
+        return [n for n in order.came(within_s=within_s) if self._is_alive(n)]
+
+    def nodes_joined(self, agents: dict[str, Any]) -> None:
+        """Learn of the nodes that the harness has started for the order that it took."""
+        self._agents.update(agents)
+        self.capacity.deliver(agents)
 
     def end_driver(self) -> int:
         """Kill the driver, a process of the head's host."""
