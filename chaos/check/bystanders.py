@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from chaos.check.result import conclude, nothing_due, plural, unknown
 from chaos.check.trial import Trial
-from chaos.model.event import BystanderSeen, FaultInvoked
+from chaos.model.event import BystanderSeen, ExperimentEnded, FaultInvoked
 from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult
 
@@ -18,7 +18,8 @@ def check(trial: Trial) -> CheckResult:
     struck has one attempt and no failure, its `fit()` returns, and its losses
     are the baseline's (as exactly as the scenario has it: with a tolerance or
     a band they are not compared). One that was not under way when a fault
-    struck has shown nothing.
+    struck has shown nothing, and none may be missing of those that Ray Tune
+    says it made.
     """
     if trial.plan.job.trial is None:
         return nothing_due(NAME, "the job is no experiment of several trials")
@@ -27,7 +28,8 @@ def check(trial: Trial) -> CheckResult:
     if reference is None:
         return unknown(NAME, trial.no_reference)
     alone, seen = _by_trial(reference.history), _by_trial(trial.history)
-    if not alone and not seen:
+    made = [event.trials for _, event in reference.history.of(ExperimentEnded)]
+    if made == [1] and not alone and not seen:
         return nothing_due(NAME, "the experiment has no other trial")
     exact = trial.plan.expect.is_exact
     anomalies = [
@@ -38,7 +40,11 @@ def check(trial: Trial) -> CheckResult:
     return conclude(
         NAME,
         anomalies=anomalies,
-        doubts=[*_doubts(alone, seen), *_elsewhen(trial.history, seen)],
+        doubts=[
+            *_uncounted(made, trials=len(alone) + 1),
+            *_doubts(alone, seen),
+            *_elsewhen(trial.history, seen),
+        ],
         evidence=sum(event.steps for _, event in seen.values()),
         summary=f"{plural(len(seen), 'other trial')} undisturbed, "
         f"{'with the losses of the baseline' if exact else 'losses not compared'}",
@@ -71,6 +77,14 @@ def _elsewhen(history: History, seen: dict[int, tuple[int, BystanderSeen]]) -> I
     for n, (_, event) in sorted(seen.items()):
         if struck and not any(event.began_ns <= at <= event.ended_ns for at in struck):
             yield f"trial {n} was not under way when a fault struck"
+
+
+def _uncounted(made: list[int], *, trials: int) -> Iterator[str]:
+    """Doubt a baseline that does not hold as many trials as Ray Tune says it made."""
+    if not made:
+        yield "Ray Tune did not say how many trials it made in the baseline"
+    elif made[-1] != trials:
+        yield f"Ray Tune made {plural(made[-1], 'trial')} in the baseline, and {trials} were seen"
 
 
 def _doubts(

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from chaos.model.events.base import Event
 from chaos.model.events.driver import (
+    ExperimentEnded,
     FitCalled,
     FitRaised,
     FitReturned,
@@ -86,6 +87,7 @@ AnyEvent: TypeAlias = (
     | RunEnded
     | FitCalled
     | FitReturned
+    | ExperimentEnded
     | FitRaised
     | ScriptRaised
     | ControllerState
@@ -134,6 +136,7 @@ __all__ = [
     "Declared",
     "DriverExited",
     "Event",
+    "ExperimentEnded",
     "FailureDecided",
     "FaultEnded",
     "FaultHealed",

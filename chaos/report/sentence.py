@@ -21,7 +21,9 @@ Watched: TypeAlias = (
 Ended: TypeAlias = (
     ev.LeftoversSearched | ev.Leftover | ev.BystanderSeen | ev.JournalCut | ev.RunEnded
 )
-Driven: TypeAlias = ev.FitCalled | ev.FitReturned | ev.FitRaised | ev.ScriptRaised
+Driven: TypeAlias = (
+    ev.FitCalled | ev.FitReturned | ev.ExperimentEnded | ev.FitRaised | ev.ScriptRaised
+)
 Observed: TypeAlias = (
     ev.ControllerState
     | ev.WorkerGroupStarted
@@ -115,6 +117,8 @@ def _of_the_driver(event: Driven) -> str:
             text = f"{event.trainer}.fit() called with {event.workers} workers"
         case ev.FitReturned():
             text = f"fit() returned; its checkpoint: {event.checkpoint or 'none'}"
+        case ev.ExperimentEnded():
+            text = f"Ray Tune's experiment ended; trials that it made: {event.trials}"
         case ev.FitRaised():
             text = f"fit() raised {event.error}: {event.message}"
         case ev.ScriptRaised():

@@ -244,6 +244,7 @@ class _Telling(Scribe):
             losses={"rank 0, epoch 0": word.partition(":")[2]},
             finished=True,
         )
+        self.say("driver", ev.ExperimentEnded(trials=2))
         self.say("harness", seen)
 
     def on_over(self, word: str) -> None:

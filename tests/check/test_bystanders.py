@@ -6,7 +6,7 @@ import pytest
 
 from chaos.check import bystanders
 from chaos.check.trial import Trial
-from chaos.model.event import BystanderSeen, FaultInvoked
+from chaos.model.event import BystanderSeen, ExperimentEnded, FaultInvoked
 from chaos.model.history import History
 from chaos.model.verdict import CheckResult
 from tests.check.story import Story, Strike
@@ -26,11 +26,13 @@ def judged(
     alone: tuple[BystanderSeen, ...] = (beside(),),
     trial: int | None = 0,
     baseline: History | None = None,
+    made: int | None = 2,
     **expect: Any,
 ) -> CheckResult:
     plan = STRUCK.plan(**expect)
     plan = plan.model_copy(update={"job": plan.job.model_copy(update={"trial": trial})})
-    reference = told(STRUCK.baseline(), *alone) if baseline is None else baseline
+    tune = () if made is None else (ExperimentEnded(trials=made),)
+    reference = told(STRUCK.baseline(), *tune, *alone) if baseline is None else baseline
     return bystanders.check(Trial(plan, told(STRUCK.history(), *seen), reference))
 
 
@@ -71,6 +73,17 @@ def test_what_was_not_seen_proves_nothing() -> None:
     assert judged(beside(), baseline=History([])).validity == "unknown"
 
 
+def test_ray_tunes_own_count_tells_a_trial_that_nobody_saw_from_one_that_never_was() -> None:
+    nobody = judged(alone=(), made=3)
+    assert (nobody.validity, nobody.summary) == (
+        "unknown",
+        "Ray Tune made 3 trials in the baseline, and 1 were seen",
+    )
+    assert judged(beside(), made=3).validity == "unknown"
+    assert "did not say" in judged(beside(), made=None).summary
+    assert judged(alone=(), made=None).validity == "unknown"
+
+
 def test_a_trial_that_was_over_before_the_fault_struck_has_shown_nothing() -> None:
     (number,) = rows(STRUCK.history(), FaultInvoked)
     at = STRUCK.history().time_ns(number)
@@ -94,7 +107,8 @@ def test_losses_that_may_differ_are_not_compared() -> None:
 def test_in_the_baseline_each_trial_is_its_own_measure() -> None:
     plan = STRUCK.plan().baseline()
     plan = plan.model_copy(update={"job": plan.job.model_copy(update={"trial": 0})})
-    right, wrong = (told(STRUCK.baseline(), seen) for seen in (beside(), beside(attempts=2)))
+    tune = ExperimentEnded(trials=2)
+    right, wrong = (told(STRUCK.baseline(), tune, seen) for seen in (beside(), beside(attempts=2)))
 
     assert bystanders.check(Trial(plan, right)).validity == "valid"
     assert bystanders.check(Trial(plan, wrong)).validity == "invalid"
@@ -102,4 +116,4 @@ def test_in_the_baseline_each_trial_is_its_own_measure() -> None:
 
 def test_nothing_is_due_of_a_job_that_is_no_experiment_or_has_one_trial() -> None:
     assert (judged(trial=None).validity, judged(trial=None).evidence) == ("valid", 0)
-    assert judged(alone=()).summary == "the experiment has no other trial"
+    assert judged(alone=(), made=1).summary == "the experiment has no other trial"

@@ -1,5 +1,6 @@
 """Trials of Ray Tune: numbered, wrapped without losing what Tune noted, and summed up."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -7,14 +8,22 @@ import pytest
 from ray import cloudpickle, tune
 
 from chaos.backends.ray.bystanders import bystander_of
-from chaos.backends.ray.trials import TrialCard, _kept_apart, _watched, trial_number
+from chaos.backends.ray.trials import (
+    TrialCard,
+    _kept_apart,
+    _watched,
+    intercept_tuner,
+    trial_number,
+)
 from chaos.backends.train import compat
 from chaos.backends.train.address import RunAddress
 from chaos.backends.train.fit import Fit
 from chaos.errors import UsageError
-from chaos.model.event import FitReturned
+from chaos.model.event import ExperimentEnded, FitReturned
 from chaos.model.scenario import Scenario
+from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
+from chaos.run.journal import driver_journal, read_history
 from tests.check.story import Story, Strike
 from tests.check.tamper import told, without
 
@@ -50,6 +59,25 @@ def test_what_tune_keeps_is_of_this_run_alone_and_the_scripts_settings_stay_thei
     ours = _kept_apart(theirs, directory, CARD)
     assert (ours.name, ours.storage_path) == ("mine", "s3://bucket/runs/chaos-f00d?scheme=http")
     assert theirs.storage_path == "s3://bucket/runs?scheme=http"
+
+
+def test_ray_tunes_own_count_of_its_trials_is_recorded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tune.Tuner, "__init__", lambda *_, **__: None)
+    monkeypatch.setattr(tune.Tuner, "fit", lambda _: ["one result", "and another"])
+    directory, plan = RunDirectory(tmp_path), Story().plan()
+    for name, value in RunAddress(tmp_path, "f00d", "none:").as_env().items():
+        monkeypatch.setenv(name, value)
+    directory.journals.mkdir()
+    with closing(driver_journal(directory.journals, SystemClock())) as journal:
+        experiment = intercept_tuner(plan, directory, journal)
+        tuner: Any = tune.Tuner(drives)
+        assert tuner.fit() == ["one result", "and another"]
+
+    assert experiment.began
+    ended = read_history(directory.journals).of(ExperimentEnded)
+    assert [event.trials for _, event in ended] == [2]
 
 
 def test_a_trial_beside_it_is_summed_up_from_its_history() -> None:

@@ -35,7 +35,7 @@ def main(run_directory: str, harness: int) -> int:
     is_experiment = plan.job.trial is not None
     fit = Fit(_refuse_own_fit if is_experiment else lambda: RunPart(plan, directory, journal))
     fit.intercept(in_trials=is_experiment)
-    experiment = intercept_tuner(plan, directory) if is_experiment else None
+    experiment = intercept_tuner(plan, directory, journal) if is_experiment else None
     _keep_to_our_cluster()
     try:
         run_job(plan)

@@ -22,11 +22,11 @@ from chaos.backends.train.address import RunAddress
 from chaos.backends.train.bucket import below
 from chaos.backends.train.fit import Fit, RunPart
 from chaos.errors import UsageError
-from chaos.model.event import ScriptRaised
+from chaos.model.event import ExperimentEnded, ScriptRaised
 from chaos.model.plan import Plan
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory, create
-from chaos.run.journal import driver_journal
+from chaos.run.journal import Journal, driver_journal
 
 _NUMBER = re.compile(r"_(\d{5,})$")
 
@@ -46,10 +46,10 @@ class TrialCard:
     env: dict[str, str]
 
 
-def intercept_tuner(plan: Plan, directory: RunDirectory) -> Experiment:
-    """Have every trial of the `Tuner` that the script makes watched."""
+def intercept_tuner(plan: Plan, directory: RunDirectory, journal: Journal) -> Experiment:
+    """Have every trial of the `Tuner` that the script makes watched, and their number recorded."""
     experiment, card = Experiment(), _card(plan)
-    construct = tune.Tuner.__init__
+    construct, run = tune.Tuner.__init__, tune.Tuner.fit
 
     def init(tuner: Any, trainable: Any = None, **settings: Any) -> None:  # noqa: ANN401
         if experiment.began:
@@ -63,7 +63,13 @@ def intercept_tuner(plan: Plan, directory: RunDirectory) -> Experiment:
         settings["run_config"] = _kept_apart(settings.get("run_config"), directory, card)
         construct(tuner, _watched(trainable, card), **settings)
 
-    tune.Tuner.__init__ = init
+    @functools.wraps(run)
+    def fit(tuner: Any) -> Any:  # noqa: ANN401
+        results = run(tuner)
+        journal.add(ExperimentEnded(trials=len(results)))
+        return results
+
+    tune.Tuner.__init__, tune.Tuner.fit = init, fit
     return experiment
 
 

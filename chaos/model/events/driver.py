@@ -23,6 +23,12 @@ class FitReturned(Event, frozen=True, kw_only=True):
     checkpoint: str | None
 
 
+class ExperimentEnded(Event, frozen=True, kw_only=True):
+    """The script's `Tuner.fit()` returned; `trials` are those that Ray Tune says it made."""
+
+    trials: int
+
+
 class FitRaised(Event, frozen=True, kw_only=True):
     """`fit()` raised; `error` is the exception's class."""
 
