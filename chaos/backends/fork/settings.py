@@ -29,6 +29,7 @@ def zygote_env(plan: Plan) -> dict[str, str]:
     return {
         **TRAIN_ENV,
         **theirs,
+        "CUDA_VISIBLE_DEVICES": "",  # it trains on the CPU, and a script that asks is told so
         "PYTHONUNBUFFERED": "1",
         EXTENSIONS_ENV: OFF,
         CALLBACKS_ENV: ",".join(name for name in callbacks if name),

@@ -19,6 +19,7 @@ from chaos.backends.ray.settings import CLUSTER_ENV, HEALTH_CHECKS, NAMESPACE
 from chaos.backends.ray.world import HEAD
 from chaos.errors import ClusterError, HarnessError
 from chaos.model.plan import Plan, Shape
+from chaos.plan.gpus import Share, share_to_give, shares
 from chaos.run.apart import leave_mark
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
@@ -39,6 +40,8 @@ class LocalCluster:
         self._clock = SystemClock()
         self._cluster: Any = None
         self._temp = ""
+        self._shares = shares(compat.visible_gpus(), shape.nodes)
+        self._held: dict[Any, Share] = {}  # by node of Ray's cluster_utils
 
     @classmethod
     def start(cls, shape: Shape) -> Self:
@@ -94,6 +97,7 @@ class LocalCluster:
 
     def _remove(self, node: Any) -> None:  # noqa: ANN401 - a node of Ray's cluster_utils
         self._cluster.remove_node(node, allow_graceful=False)
+        self._held.pop(node, None)
         self.agents.pop(compat.node_id_of(node), None)
 
     def end_gcs(self) -> int:
@@ -135,6 +139,7 @@ class LocalCluster:
             self._cluster = compat.new_cluster(
                 {
                     "num_cpus": 0,
+                    "num_gpus": 0,
                     "include_dashboard": False,
                     "temp_dir": self._temp,
                     "_system_config": {**HEALTH_CHECKS, **self._gcs_storage()},
@@ -160,9 +165,15 @@ class LocalCluster:
 
     def _add_nodes(self, count: int) -> None:
         for _ in range(count):
-            self._cluster.add_node(
-                wait=False, num_cpus=self.shape.cpus_per_node, include_dashboard=False
+            share = share_to_give(self._shares, self._held.values())
+            node = self._cluster.add_node(
+                wait=False,
+                num_cpus=self.shape.cpus_per_node,
+                num_gpus=len(share),
+                env_vars={"CUDA_VISIBLE_DEVICES": ",".join(share)},
+                include_dashboard=False,
             )
+            self._held[node] = share
 
     def _settle(self) -> None:
         """Wait until every node is alive and its agent answers."""

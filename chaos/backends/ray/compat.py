@@ -43,6 +43,18 @@ def untested_version(version: str = ray.__version__) -> str | None:
 # -- a local cluster ---------------------------------------------------------------------------
 
 
+def visible_gpus() -> tuple[str, ...]:
+    """Give the NVIDIA GPUs that this process may use, by their ids in `CUDA_VISIBLE_DEVICES`.
+
+    The same that Ray would find; it asks the driver (NVML), and starts no CUDA.
+    """
+    from ray._private.accelerators import NvidiaGPUAcceleratorManager as Nvidia
+
+    there = Nvidia.get_current_node_num_accelerators()
+    visible = Nvidia.get_current_process_visible_accelerator_ids()
+    return tuple(map(str, range(there))) if visible is None else tuple(visible[:there])
+
+
 def new_cluster(head_args: dict[str, Any]) -> Any:  # noqa: ANN401 - a Cluster of Ray
     """Start a head node and give `ray.cluster_utils.Cluster` (DeveloperAPI).
 

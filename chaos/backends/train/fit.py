@@ -8,11 +8,12 @@ from typing import Any, NoReturn
 from chaos.backends.train import compat
 from chaos.backends.train.bucket import Way, below, leave_way, without_keys
 from chaos.backends.train.observer import plain_value
+from chaos.backends.train.room import refuse_what_does_not_fit
 from chaos.declared import TOKEN_ENV
 from chaos.errors import UsageError
 from chaos.faults.armed import STORAGE_FAULTS
 from chaos.model.event import FitCalled, FitRaised, FitReturned
-from chaos.model.plan import Op, Plan, Shape
+from chaos.model.plan import Op, Plan
 from chaos.registered import EXTENSIONS_ENV, OFF
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
@@ -20,11 +21,16 @@ from chaos.run.journal import Journal
 
 @dataclass(frozen=True)
 class RunPart:
-    """What the driver needs of the run that a `fit()` belongs to."""
+    """What the driver needs of the run that a `fit()` belongs to.
+
+    `gpus` are the ids of those that its workers can have; None: they train on
+    the CPU, whatever they ask for.
+    """
 
     plan: Plan
     directory: RunDirectory
     journal: Journal
+    gpus: tuple[str, ...] | None = None
 
 
 class Fit:
@@ -68,7 +74,12 @@ class Fit:
         self._storage = _settle_storage(run, part)
         vars(run).pop("storage_context", None)  # cached from the path before ours (Ray 2.60)
         _mark_workers(run, job.env)
-        _refuse_what_does_not_fit(scaling, part.plan.shape)
+        if part.gpus is None:
+            for name, value in compat.on_the_cpu(scaling).items():
+                self._replace(scaling, name, value)
+            for name, value in compat.without_nccl(trainer.backend_config).items():
+                self._replace(trainer.backend_config, name, value)
+        refuse_what_does_not_fit(scaling, part.plan, part.gpus or ())
 
     def _replace(self, config: Any, name: str, value: Any) -> None:  # noqa: ANN401
         before = getattr(config, name)
@@ -184,24 +195,6 @@ def _mark_workers(run: Any, env: dict[str, str]) -> None:  # noqa: ANN401
     theirs = run.worker_runtime_env or {}
     marks = {TOKEN_ENV: os.environ[TOKEN_ENV], EXTENSIONS_ENV: OFF, **env}
     run.worker_runtime_env = {**theirs, "env_vars": {**theirs.get("env_vars", {}), **marks}}
-
-
-def _refuse_what_does_not_fit(scaling: Any, shape: Shape) -> None:  # noqa: ANN401
-    if shape.address is not None:
-        return  # what its nodes have is Ray's to find
-    wants = compat.resources_per_worker(scaling)
-    unheld = [name for name, n in wants.items() if n and name not in ("CPU", "memory")]
-    if unheld:
-        raise ValueError(
-            f"a worker asks for {wants}; the nodes of a local cluster have CPUs and no {unheld[0]}"
-        )
-    per_node = int(shape.cpus_per_node // wants["CPU"]) if wants.get("CPU") else scaling.max_workers
-    if per_node * shape.nodes < scaling.max_workers:
-        raise ValueError(
-            f"{scaling.max_workers} workers ask for {wants} each; {shape.nodes} nodes of "
-            f"{shape.cpus_per_node} CPU cannot hold them. "
-            "Set cluster.cpus_per_node or cluster.nodes"
-        )
 
 
 def _settings(trainer: Any) -> dict[str, Any]:  # noqa: ANN401

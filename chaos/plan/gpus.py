@@ -1,0 +1,37 @@
+"""How the GPUs of one machine are shared out among the nodes of a local cluster."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+Share: TypeAlias = tuple[str, ...]
+
+
+def shares(gpus: Sequence[str], nodes: int) -> list[Share]:
+    """Give each node the GPUs that it has, by their ids as in `CUDA_VISIBLE_DEVICES`.
+
+    As many each as there are for all, and no GPU twice: NCCL takes no two ranks
+    on one. Where there are fewer than nodes, the last ones have none. A single
+    GPU is every node's: one worker at a time has it, wherever that one is.
+    """
+    if len(gpus) <= 1:
+        return [tuple(gpus)] * nodes
+    each = max(1, len(gpus) // nodes)
+    return [tuple(gpus[each * node : each * (node + 1)]) for node in range(nodes)]
+
+
+def share_to_give(wanted: Sequence[Share], held: Iterable[Share]) -> Share:
+    """Give a node that joins what the others leave: the share of one that is lost, or a spare's."""
+    if {len(share) for share in wanted} == {1} and len(set(wanted)) == 1:
+        return wanted[0]
+    left = Counter(wanted) - Counter(held)
+    return next((share for share in wanted if left[share]), ())
+
+
+def room(gpus: Sequence[str], nodes: int, *, each: float) -> int:
+    """Give how many workers find `each` GPUs on a node of theirs at the same time.
+
+    A single GPU that all nodes have is counted once.
+    """
+    distinct = set(shares(gpus, nodes))
+    return sum(int(len(share) // each) for share in distinct)

@@ -1,0 +1,63 @@
+"""Workers that a local cluster cannot hold are refused before they wait for ever."""
+
+from typing import Any
+
+import pytest
+from ray.train import ScalingConfig
+
+from chaos.backends.train import compat
+from chaos.backends.train.room import refuse_what_does_not_fit
+from chaos.model.plan import Op, Plan
+from tests.check.story import Story
+
+TWO = ScalingConfig(num_workers=2, use_gpu=True)
+
+
+def plan_of(*faults: dict[str, Any], nodes: int = 3) -> Plan:
+    plan = Story().plan()
+    ops = tuple(
+        Op.model_validate({"index": n, "at": {"epoch": 1, "step": 1, "rank": 0}, **fault})
+        for n, fault in enumerate(faults)
+    )
+    return plan.model_copy(
+        update={"shape": plan.shape.model_copy(update={"nodes": nodes}), "ops": ops}
+    )
+
+
+LOSS: dict[str, Any] = {"kill_node": {}}
+
+
+@pytest.mark.parametrize(
+    ("scaling", "gpus", "words"),
+    [
+        (TWO, "", "which has 0 GPUs, hold 0 of them. With the backend `fork` they train on the"),
+        (TWO, "0", "which has 1 GPU, hold 1 of them"),
+        (ScalingConfig(num_workers=1, resources_per_worker={"CPU": 1, "NPU": 1}), "", "no NPU"),
+        (ScalingConfig(num_workers=4), "", "3 nodes of 1 CPU cannot hold them"),
+    ],
+)
+def test_workers_that_would_wait_for_ever_are_refused(
+    scaling: ScalingConfig, gpus: str, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        refuse_what_does_not_fit(scaling, plan_of(), list(gpus))
+
+
+def test_a_gpu_each_is_enough_where_no_node_is_lost() -> None:
+    refuse_what_does_not_fit(TWO, plan_of({"kill_worker": {}}), ["0", "1"])
+    refuse_what_does_not_fit(ScalingConfig(num_workers=1, use_gpu=True), plan_of(LOSS), ["0"])
+
+
+def test_a_lost_node_needs_one_that_takes_over_and_has_a_gpu() -> None:
+    refuse_what_does_not_fit(TWO, plan_of(LOSS), ["0", "1", "2"])
+    refuse_what_does_not_fit(TWO, plan_of(LOSS, {"return_capacity": {"nodes": 1}}), ["0", "1"])
+    with pytest.raises(ValueError, match="1 nodes are lost, and 0 others have a GPU"):
+        refuse_what_does_not_fit(TWO, plan_of(LOSS), ["0", "1"])
+
+
+def test_a_job_that_does_without_its_gpus_asks_for_nothing_else() -> None:
+    asked = ScalingConfig(num_workers=2, use_gpu=True, resources_per_worker={"CPU": 1, "GPU": 2})
+
+    assert compat.on_the_cpu(asked)["resources_per_worker"] == {"CPU": 1}
+    assert compat.on_the_cpu(TWO)["resources_per_worker"] is None
+    assert compat.on_the_cpu(ScalingConfig(num_workers=2)) == {}
