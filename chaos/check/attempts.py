@@ -16,7 +16,9 @@ def check(trial: Trial) -> CheckResult:
 
     Where `fit()` is expected to raise, the last of these has no successor.
     An attempt too many is a failure that nobody injected
-    (Ray 2.60: a worker group that does not come up opens another).
+    (Ray 2.60: a worker group that does not come up opens another). A run that
+    is ended at its limit may be within a recovery: what was still to follow it
+    is not known, for as long as a recovery may take.
     """
     opened = [attempt for attempt in trial.run.attempts if attempt.opened is not None]
     if not opened:
@@ -30,6 +32,8 @@ def check(trial: Trial) -> CheckResult:
         doubts.append("the run was not seen to its end")
     if len(opened) < due and trial.plan.expect.attempts is not None and trial.excuse is not None:
         doubts.append(f"{_count(opened, due)}, but {trial.excuse}")
+    if len(opened) == due - 1 and (cut := _cut_short(trial, opened[-1])):
+        doubts.append(f"{_count(opened, due)}: {cut}")
     if len(opened) < due and not doubts:
         anomalies.append(_too_few(trial, opened, due))
     return conclude(
@@ -46,6 +50,18 @@ def _due(trial: Trial) -> int:
     if trial.plan.expect.attempts is not None:
         return trial.plan.expect.attempts
     return 1 + len(trial.hits) - (trial.error_was_expected and bool(trial.hits))
+
+
+def _cut_short(trial: Trial, last: Attempt) -> str:
+    """Say that the run was ended at its limit while another attempt was still to follow."""
+    deadline, hits = trial.run.ending.deadline, trial.hits.get(last.index, ())
+    harmed = [at for strike in hits if (at := strike.hits[last.index]) is not None]
+    if deadline is None or not harmed:
+        return ""
+    waited_s = (trial.history.time_ns(deadline[0]) - max(harmed)) / 1e9
+    if waited_s > trial.plan.expect.recovery_s.max:
+        return ""
+    return f"the run was ended at its limit {waited_s:.0f} s after the last fault"
 
 
 def _count(opened: list[Attempt], due: int) -> str:

@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from chaos.check import attempts
+from chaos.check.trial import Trial
 from chaos.model import event as ev
 from chaos.model.leeway import Charges
+from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import (
     changed,
@@ -214,6 +217,18 @@ def test_an_attempt_that_does_not_follow_is_named() -> None:
     assert (
         "1 attempt instead of 2: a fault ended attempt 0, and none followed it"
         in result_on("attempts", KILLED, history).summary
+    )
+
+
+def test_a_run_that_is_ended_within_a_recovery_does_not_show_what_was_to_follow() -> None:
+    soon, late = ("g s s r c s x +9 H", "g s s r c s x +130 H")
+    cut, hung = (attempts.check(Trial(plan_of(line), told_in(line))) for line in (soon, late))
+
+    assert cut.validity == "unknown"
+    assert "the run was ended at its limit 9 s after the last fault" in cut.summary
+    assert (hung.validity, hung.anomalies[0].message) == (
+        "invalid",
+        "1 attempt instead of 2: a fault ended attempt 0, and none followed it",
     )
 
 
