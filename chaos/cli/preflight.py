@@ -135,6 +135,11 @@ def preflight(  # noqa: PLR0913 - one parameter per option
         _list(Console(highlight=False))
         return
     job = _job(subject, ignore or ())
+    _refuse_idle(
+        (replay and trace is None, "--replay", "--trace"),
+        (scale is not None and not validate, "--scale", "--validate"),
+        (validation_runs is not None and not validate, "--validation-runs", "--validate"),
+    )
     words, choice = arguments or (), MarketChoice(market, trace, replay, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
     trying = Trying(reports, console, backend, count, scale=scale, seed=seed)
@@ -154,6 +159,15 @@ def _job(subject: Path | None, ignore: Sequence[str]) -> Path:
         raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
     refuse_unknown(ignore)
     return subject
+
+
+def _refuse_idle(*options: tuple[bool, str, str]) -> None:
+    """Refuse an option that would do nothing without another."""
+    for is_idle, name, other in options:
+        if is_idle:
+            raise UsageError(
+                f"{name} does nothing without {other}", f"Add {other}, or leave it out."
+            )
 
 
 def _calibrated(trying: Trying, job: Path, words: Sequence[str]) -> tuple[Trial, ...]:
@@ -194,7 +208,7 @@ def _tell(found: Answer, reports: Path, console: Console, *, as_json: bool) -> N
     page = _write(found, reports)
     append_summary(render_summary(found), os.environ.get("GITHUB_STEP_SUMMARY"))
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2, default=str))
+        typer.echo(json.dumps(found.to_json(), indent=2, default=str, allow_nan=False))
     else:
         console.print(show_answer(found, page=str(page)))
 
@@ -211,6 +225,10 @@ def _question(
             question = with_costs_of(question, trials_in(costs), source=str(costs))
         return question, notes
     if not trials:
+        if not subject.exists():
+            raise UsageError(
+                "there is no such file or folder", "Check the path.", place=str(subject)
+            )
         folder = subject if subject.is_dir() else costs
         if folder is None:
             raise UsageError(
@@ -252,7 +270,7 @@ def _write(found: Answer, reports: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / "preflight.html"
         page.write_text(render_answer(found), encoding="utf-8")
-        plain = json.dumps(found.to_json(), indent=2, default=str)
+        plain = json.dumps(found.to_json(), indent=2, default=str, allow_nan=False)
         (folder / "preflight.json").write_text(plain, encoding="utf-8")
     except OSError as error:
         raise UsageError(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chaos.check.result import plural
 from chaos.check.trial import Trial
 from chaos.errors import UsageError
 from chaos.preflight.change import changed
@@ -48,7 +49,7 @@ def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
         trace = read_trace(choice.trace)
         seen = fit(trace, notice=assumed, price_ratio=0.35)
         span = (
-            f"{seen.drops} losses: {seen.mtbf_h.value:.2f} h per node "
+            f"{plural(seen.drops, 'loss', 'losses')}: {seen.mtbf_h.value:.2f} h per node "
             f"(95 %: {seen.mtbf_h.low:.2f} to {seen.mtbf_h.high:.2f}), "
             f"{seen.together.value:.0%} take more than one node"
         )
