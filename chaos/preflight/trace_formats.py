@@ -55,9 +55,14 @@ def parcae(name: str, lines: Sequence[str]) -> Trace:
             raise TraceError(
                 name, number, f"not a line of a Parcae trace: {line[:60]}", resembled(line)
             ) from None
-        if what not in ("add", "remove", "no-op"):
+        if nodes and what not in ("add", "remove"):  # without nodes: notes, such as "migration"
             text = f"a node is added or removed, not {str(what)[:40]!r}"
-            raise TraceError(name, number, text, 'Known are "add", "remove" and "no-op".')
+            raise TraceError(
+                name,
+                number,
+                text,
+                'Known are "add" and "remove"; what has no nodes is passed over.',
+            )
         rows.append((float(at) / 1000, number, what if nodes else "no-op", nodes))
     return _from_events(name, rows, "Parcae", span_s=last_ms / 1000)
 

@@ -144,6 +144,15 @@ def test_rows_out_of_order_are_sorted_and_said_to_be(tmp_path: Path) -> None:
     assert trace.repairs == ("1 row out of order, and sorted",)
 
 
+def test_what_concerns_no_node_of_parcaes_is_passed_over(tmp_path: Path) -> None:
+    rows = ('[0, "add", {"nodes": ["a", "b"]}]', '[1, "migration", {"nodes": [], "duration": 9}]')
+    trace = read_trace(
+        written(tmp_path, "\n".join((*rows, '[600000, "remove", {"nodes": ["b"]}]')))
+    )
+
+    assert [change.up for change in trace.changes] == [2, 1]
+
+
 def test_two_counts_of_one_moment_are_one_and_said_to_be(tmp_path: Path) -> None:
     at = "2021-12-11, 11:11:30"
     trace = read_trace(written(tmp_path, f"{at}, 5\n{at}, 4\n2021-12-11, 11:12:30, 3\n"))
