@@ -194,6 +194,31 @@ def test_longer_notices_and_shorter_uploads_never_commit_less() -> None:
     assert cells[120, uploads[0]].commits == pytest.approx(0.9)
 
 
+@pytest.mark.parametrize(("every", "notice_s"), [(150, 120.0), (400, 120.0), (400, 30.0)])
+def test_what_a_save_on_notice_spares_is_what_the_simulation_spares(
+    every: int, notice_s: float
+) -> None:
+    market = {"seconds": notice_s, "reliability": 1.0}
+    asked = memoryless(
+        loss_every_s=20_000,
+        every=every,
+        commits=4000,
+        save_s=3,
+        restart_s=50,
+        costs__upload_s=4,
+        market__notice=market,
+        job__saves_on_notice=True,
+    )
+    both = [
+        simulate(changed(asked, {"job.saves_on_notice": saves}), runs=300, seed=1, jobs=1)
+        for saves in (False, True)
+    ]
+    without, with_ = (seen.lost_steps.sum() / seen.restarts.sum() for seen in both)
+    cell = next(c for c in grace_sweep(asked) if (c.notice_s, c.upload_s) == (notice_s, 4.0))
+
+    assert cell.steps_saved == pytest.approx(without - with_, rel=0.05, abs=1)
+
+
 @pytest.mark.parametrize("market", ["calm-500h", "hot-4h", "bathtub-24h-cap"])
 def test_terminal_page_and_json_say_the_same(market: str) -> None:
     found = answer(on(market, settings__max_failures=0), FEW, notes=["a <note>"])
