@@ -61,8 +61,8 @@ def test_json_goes_to_stdout_alone_and_the_page_is_written(
 def test_json_has_no_number_that_json_does_not_know(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--market", "hot-4h", "--set", "settings.max_failures=0", "--json")
-    ran(monkeypatch, tmp_path, *words, text=QUESTION.replace("nodes: 8", "nodes: 64"))
+    text = QUESTION.replace("every_steps: 500", "every_steps: 20000").replace("30", "0")
+    ran(monkeypatch, tmp_path, "--market", "unannounced-16h", "--json", text=text)
 
     def refuse(word: str) -> float:
         raise AssertionError(word)
