@@ -135,11 +135,7 @@ def preflight(  # noqa: PLR0913 - one parameter per option
         _list(Console(highlight=False))
         return
     job = _job(subject, ignore or ())
-    _refuse_idle(
-        (replay and trace is None, "--replay", "--trace"),
-        (scale is not None and not validate, "--scale", "--validate"),
-        (validation_runs is not None and not validate, "--validation-runs", "--validate"),
-    )
+    _refuse_idle(replay and trace is None, None if validate else (scale, validation_runs))
     words, choice = arguments or (), MarketChoice(market, trace, replay, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
     trying = Trying(reports, console, backend, count, scale=scale, seed=seed)
@@ -161,13 +157,13 @@ def _job(subject: Path | None, ignore: Sequence[str]) -> Path:
     return subject
 
 
-def _refuse_idle(*options: tuple[bool, str, str]) -> None:
-    """Refuse an option that would do nothing without another."""
-    for is_idle, name, other in options:
-        if is_idle:
-            raise UsageError(
-                f"{name} does nothing without {other}", f"Add {other}, or leave it out."
-            )
+def _refuse_idle(is_replay: bool, alone: tuple[float | None, ...] | None) -> None:  # noqa: FBT001
+    """Refuse options that would do nothing without another."""
+    if is_replay:
+        raise UsageError("--replay does nothing without --trace", "Add --trace, or leave it out.")
+    if alone is not None and any(value is not None for value in alone):
+        problem = "--scale and --validation-runs do nothing without --validate"
+        raise UsageError(problem, "Add --validate, or leave them out.")
 
 
 def _calibrated(trying: Trying, job: Path, words: Sequence[str]) -> tuple[Trial, ...]:
