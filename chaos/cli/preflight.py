@@ -135,6 +135,7 @@ def preflight(  # noqa: PLR0913 - one parameter per option
         _list(Console(highlight=False))
         return
     job = _job(subject, ignore or ())
+    _refuse_idle(replay and trace is None, None if validate else (scale, validation_runs))
     words, choice = arguments or (), MarketChoice(market, trace, replay, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
     trying = Trying(reports, console, backend, count, scale=scale, seed=seed)
@@ -154,6 +155,15 @@ def _job(subject: Path | None, ignore: Sequence[str]) -> Path:
         raise UsageError("no job is given", "Such as `chaos preflight big.preflight.yaml`.")
     refuse_unknown(ignore)
     return subject
+
+
+def _refuse_idle(is_replay: bool, alone: tuple[float | None, ...] | None) -> None:  # noqa: FBT001
+    """Refuse options that would do nothing without another."""
+    if is_replay:
+        raise UsageError("--replay does nothing without --trace", "Add --trace, or leave it out.")
+    if alone is not None and any(value is not None for value in alone):
+        problem = "--scale and --validation-runs do nothing without --validate"
+        raise UsageError(problem, "Add --validate, or leave them out.")
 
 
 def _calibrated(trying: Trying, job: Path, words: Sequence[str]) -> tuple[Trial, ...]:
@@ -194,7 +204,7 @@ def _tell(found: Answer, reports: Path, console: Console, *, as_json: bool) -> N
     page = _write(found, reports)
     append_summary(render_summary(found), os.environ.get("GITHUB_STEP_SUMMARY"))
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2, default=str))
+        typer.echo(json.dumps(found.to_json(), indent=2, default=str, allow_nan=False))
     else:
         console.print(show_answer(found, page=str(page)))
 
@@ -211,6 +221,10 @@ def _question(
             question = with_costs_of(question, trials_in(costs), source=str(costs))
         return question, notes
     if not trials:
+        if not subject.exists():
+            raise UsageError(
+                "there is no such file or folder", "Check the path.", place=str(subject)
+            )
         folder = subject if subject.is_dir() else costs
         if folder is None:
             raise UsageError(
@@ -252,7 +266,7 @@ def _write(found: Answer, reports: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / "preflight.html"
         page.write_text(render_answer(found), encoding="utf-8")
-        plain = json.dumps(found.to_json(), indent=2, default=str)
+        plain = json.dumps(found.to_json(), indent=2, default=str, allow_nan=False)
         (folder / "preflight.json").write_text(plain, encoding="utf-8")
     except OSError as error:
         raise UsageError(

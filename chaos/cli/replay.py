@@ -64,6 +64,10 @@ def replay_trace(  # noqa: PLR0913 - one parameter per option
     Example: chaos replay-trace p3.csv train.py --seed 7 -- --epochs 12 > p3.chaos.yaml
     """
     read, console = read_trace(trace), Console(stderr=True, highlight=False)
+    if not read.drops:
+        raise UsageError("no node is lost in it", "There is nothing to replay.", place=read.name)
+    if own_step_s is not None and own_step_s <= 0:
+        raise UsageError(f"--step-s must be above 0, got {own_step_s:g}")
     plan, job = _clean(subject, arguments or (), reports, console)
     seen, measured_s = job
     pace = pace_of(plan, seen, own_step_s or measured_s)
@@ -107,10 +111,7 @@ def pace_of(plan: Plan, seen: Extent, seconds: float) -> Pace:
 
 def default_scale(trace: Trace, pace: Pace) -> float:
     """Give the factor at which the job's own nodes are lost a few times."""
-    lost = sum(trace.drops)
-    if not lost:
-        raise UsageError("no node is lost in it", "There is nothing to replay.", place=trace.name)
-    every_s = trace.node_h * 3600 / lost / pace.workers
+    every_s = trace.node_h * 3600 / sum(trace.drops) / pace.workers
     return max(1.0, every_s * 2 * LOSSES / (sum(pace.steps) * pace.step_s))
 
 

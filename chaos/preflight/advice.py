@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from chaos.check.result import plural
 from chaos.preflight.change import changed
 from chaos.preflight.curve import Curve, Simulate
 from chaos.preflight.forecast import costs_of, goodput, met_goals
@@ -169,9 +170,10 @@ def _proposals(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str
     if notice.seconds:
         yield from _of_notices(question)
     for spares in (1, max(2, math.ceil(job.nodes / 16))):
-        if question.market.away_h and spares > job.spare_nodes:
-            yield f"{spares} spare nodes instead of {job.spare_nodes}", {"job.spare_nodes": spares}
-    if question.market.away_h and job.min_nodes is None and job.nodes > 1:
+        if question.market.makes_wait and spares > job.spare_nodes:
+            text = f"{plural(spares, 'spare node')} instead of {job.spare_nodes}"
+            yield text, {"job.spare_nodes": spares}
+    if question.market.makes_wait and job.min_nodes is None and job.nodes > 1:
         least = max(1, math.ceil(0.75 * job.nodes))
         if least < job.nodes:
             yield f"elastic: go on with {least} to {job.nodes} nodes", {"job.min_nodes": least}

@@ -1,5 +1,6 @@
 """The answer: go, go with changes, or no-go; and everything that it rests on."""
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -11,9 +12,9 @@ from chaos.preflight.availability import Availability, availability
 from chaos.preflight.change import changed
 from chaos.preflight.comparison import Validation
 from chaos.preflight.curve import Curve, interval_curve
-from chaos.preflight.forecast import Forecast, forecast, on_demand_s
+from chaos.preflight.forecast import Forecast, forecast, lossless_s, on_demand_s
 from chaos.preflight.grace import Cell, grace_sweep
-from chaos.preflight.market import loss_interval_s
+from chaos.preflight.market import at_worst, loss_interval_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.every import findings
 from chaos.preflight.rules.rule import Finding
@@ -73,7 +74,19 @@ class Answer:
         plain["question"] = self.question.model_dump(mode="json")
         plain["exit_code"] = self.exit_code
         plain["validation"] = [held.to_json() for held in self.validation]
-        return plain
+        finite: dict[str, Any] = _finite(plain)
+        return finite
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401 (plain values, nested)
+    """Spell numbers that JSON does not have as text: `Infinity`."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value
 
 
 def answer(
@@ -110,6 +123,8 @@ def _answered(
     advised = counsel(question, curve, again)
     changes, after = _improved(question, effort, advised)
     word, why = verdict(question, seen, found, after)
+    if word == "go":
+        word, why = _at_worst(question, effort, why)
     assert question.costs is not None
     return Answer(
         question=question,
@@ -179,7 +194,7 @@ def verdict(
     if not missed and not open_:
         if stops:
             return "go with changes", f"{stops[0].rule}: {stops[0].text}"
-        return "go", _met(seen, need)
+        return "go", _met(seen, need) + _unasked(question, seen)
     if after is not None and all(chance.low >= need for chance in after.meets.values()):
         return "go with changes", _missed(seen, [*missed, *open_], need)
     if missed:
@@ -190,21 +205,38 @@ def verdict(
     )
 
 
+def _at_worst(question: Question, effort: Effort, why: str) -> tuple[Word, str]:
+    """Keep a go where the market, as bad as its trace allows, does not surely miss a goal."""
+    market = at_worst(question.market)
+    if market is None:
+        return "go", why
+    other = changed(question, {"market": market.model_dump(mode="json")})
+    seen = forecast(other, simulate(other, runs=effort.runs, seed=effort.seed, jobs=effort.jobs))
+    need = question.goal.confidence
+    missed = [name for name, chance in seen.meets.items() if chance.high < need]
+    if not missed:
+        return "go", why
+    return "unknown", (
+        f"{why}; but at the worse end of what the trace allows ({market.mtbf_h:.2g} h per node) "
+        f"{_missed(seen, missed, need)}"
+    )
+
+
 def why_impossible(question: Question) -> str | None:
     """Say which goal could not be met even if no node were ever lost; None where all could."""
-    goal, costs = question.goal, question.costs
-    assert costs is not None
-    least_s = on_demand_s(question) / question.job.nodes
+    goal = question.goal
+    least_s = lossless_s(question)
     if goal.deadline_h is not None and least_s > goal.deadline_h * 3600:
         return (
             f"the training takes {least_s / 3600:.1f} h without any loss; the deadline is "
             f"{goal.deadline_h:g} h"
         )
-    pool = question.job.pool / question.job.nodes
-    if goal.budget is not None and question.market.price_ratio * pool > goal.budget:
+    paid_s = question.market.price_ratio * question.job.pool * least_s
+    least = paid_s / on_demand_s(question)
+    if goal.budget is not None and least > goal.budget:
         return (
-            f"even without any loss it costs {question.market.price_ratio * pool:.0%} of "
-            f"on-demand; the budget is {goal.budget:.0%}"
+            f"even without any loss it costs {least:.0%} of on-demand; the budget is "
+            f"{goal.budget:.0%}"
         )
     best = question.work_s / least_s
     if goal.goodput is not None and best < goal.goodput:
@@ -215,6 +247,18 @@ def why_impossible(question: Question) -> str | None:
 def _met(seen: Forecast, need: float) -> str:
     least = min(seen.meets, key=lambda name: seen.meets[name].share)
     return f"{least}: {seen.meets[least].share:.1%} of {seen.runs} runs, {need:.0%} needed"
+
+
+def _unasked(question: Question, seen: Forecast) -> str:
+    """Say what a go does not promise where no goal was given."""
+    goal = question.goal
+    if any(value is not None for value in (goal.deadline_h, goal.budget, goal.goodput)):
+        return ""
+    times, cost = "", seen.cost.middle
+    if seen.finish_h is not None:
+        times = f", in {seen.finish_h.middle * 3600 / lossless_s(question):.1f} times the shortest"
+    dear = f" and at {cost:.0%} of on-demand" if cost > 1 else ""
+    return f"; no goal was given but to finish{times}{dear}"
 
 
 def _missed(seen: Forecast, missed: Collection[str], need: float) -> str:

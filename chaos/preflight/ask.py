@@ -1,10 +1,12 @@
 """A question from what there is: a question's file, or runs that were recorded."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chaos.check.result import plural
 from chaos.check.trial import Trial
 from chaos.errors import UsageError
 from chaos.preflight.change import changed
@@ -48,8 +50,8 @@ def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
         trace = read_trace(choice.trace)
         seen = fit(trace, notice=assumed, price_ratio=0.35)
         span = (
-            f"{seen.drops} losses: {seen.mtbf_h.value:.2f} h per node "
-            f"(95 %: {seen.mtbf_h.low:.2f} to {seen.mtbf_h.high:.2f}), "
+            f"{plural(seen.drops, 'loss', 'losses')}: {seen.mtbf_h.value:.2f} h per node "
+            f"(95 %: {seen.mtbf_h.low:.2f} {_up_to(seen.mtbf_h.high)}), "
             f"{seen.together.value:.0%} take more than one node"
         )
         market = seen.market
@@ -59,6 +61,10 @@ def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
     if choice.advisor is not None:
         return _advised(choice.advisor, assumed)
     return preset(choice.name or UNNAMED), ()
+
+
+def _up_to(high: float) -> str:
+    return f"to {high:.2f}" if math.isfinite(high) else "or more"
 
 
 def _advised(words: str, notice: Notice) -> tuple[Market, tuple[str, ...]]:

@@ -47,7 +47,7 @@ def availability(
 @lru_cache(maxsize=256)
 def held_quantile(market: Market, pool: int, share: float) -> int:
     """Give the number of nodes that are up, of `pool`, in all but `share` of the time."""
-    if market.replay is None and market.away_h == 0:
+    if not market.makes_wait:
         return pool
     settled_h = 5 * max(market.away_h, 0.01)
     span_h = market.replay.span_s / HOUR_S if market.replay else 20 * settled_h

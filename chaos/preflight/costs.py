@@ -2,10 +2,10 @@
 
 from pydantic import Field, NonNegativeFloat
 
-from chaos.record import Record
+from chaos.preflight.figure import Figures
 
 
-class Costs(Record):
+class Costs(Figures):
     """Seconds, as measured by a run or given by hand.
 
     The parts of a restart follow the badput categories of Google's

@@ -1,5 +1,7 @@
 """The figures of an answer as rows of text, the same in terminal, page and summary."""
 
+import math
+
 from chaos.preflight.answer import Answer
 from chaos.preflight.forecast import Spread
 
@@ -72,5 +74,8 @@ def ranged(times_h: Spread) -> tuple[str, str, str]:
 def _cells(spread: Spread | None, form: str, times: float) -> tuple[str, str, str]:
     if spread is None:
         return ("-", "-", "-")
-    low, middle, high = (form.format(v * times) for v in (spread.low, spread.middle, spread.high))
+    low, middle, high = (
+        form.format(v * times) if math.isfinite(v) else "-"
+        for v in (spread.low, spread.middle, spread.high)
+    )
     return low, middle, high

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chaos.check.result import plural
 from chaos.errors import UsageError
 from chaos.preflight.capacity import Floats
 from chaos.preflight.estimate import Estimate
-from chaos.preflight.market import Exponential, Market, Notice, Shock, Weibull
+from chaos.preflight.market import Doubt, Exponential, Market, Notice, Shock, Weibull
 from chaos.preflight.trace import Trace
 
 RESAMPLES = 1_000
+FEW = 10
 _INSTANT = 2  # nodes lost together from here on are a shock
 
 
@@ -39,8 +41,9 @@ def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> F
     A Markov model: single losses at a rate per node, shocks at a rate of their
     own that take each node with one probability, and returns at a rate per
     missing node. Each rate is events over exposure, the likelihood's maximum;
-    intervals come from resampling stretches of the trace. Raises `UsageError`
-    where nothing was lost.
+    intervals come from resampling stretches of the trace, and their worse ends
+    are the market's doubt. Where no node ever came back, they count as away for
+    all the time that they were seen to be. Raises `UsageError` where nothing was lost.
     """
     if not trace.drops:
         raise UsageError(
@@ -61,10 +64,11 @@ def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> F
         name=f"fitted to {trace.name.rsplit('/', maxsplit=1)[-1]}",
         lifetime=Exponential(mtbf_h=_single_mtbf_h(trace)),
         shock=_shock(trace),
-        away_h=round(away.value, 6),
+        away_h=round(_away_h(away.value, trace), 6),
+        doubt=_doubt(mtbf, away, trace),
         notice=notice,
         price_ratio=price_ratio,
-        source=f"fitted to {len(trace.drops)} losses in {trace.span_s / 3600:.1f} h",
+        source=f"fitted to {_losses(trace)} in {trace.span_s / 3600:.1f} h",
     )
     return Fit(market, mtbf, every, together, away, len(trace.drops), _notes(trace))
 
@@ -145,6 +149,19 @@ def _middle95(values: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def _away_h(hours: float, trace: Trace) -> float:
+    """Give the hours that a missing node stays away; where none returned, what was seen."""
+    return hours if math.isfinite(hours) else max(trace.away_node_h, trace.span_s / 3600)
+
+
+def _doubt(mtbf: Estimate, away: Estimate, trace: Trace) -> Doubt:
+    longest_h, mean_h = _away_h(away.high, trace), _away_h(away.value, trace)
+    return Doubt(
+        losses=max(1.0, round(mtbf.value / mtbf.low, 4)),
+        away=max(1.0, round(longest_h / mean_h, 4)) if mean_h else 1.0,
+    )
+
+
 def _single_mtbf_h(trace: Trace) -> float:
     singles = sum(1 for lost in trace.drops if lost == 1)
     return trace.node_h / max(singles, 0.5)
@@ -160,6 +177,10 @@ def _shock(trace: Trace) -> Shock | None:
     return Shock(every_h=trace.span_s / 3600 / len(wide), share=share)
 
 
+def _losses(trace: Trace) -> str:
+    return plural(len(trace.drops), "loss", "losses")
+
+
 def _notes(trace: Trace) -> tuple[str, ...]:
     notes = [*trace.repairs]
     if trace.kind == "probes":
@@ -167,6 +188,11 @@ def _notes(trace: Trace) -> tuple[str, ...]:
             "these are probes of what could be had, not nodes that were held: losses of held "
             "nodes may be fewer, and the time until capacity is back is what they show best"
         )
-    if len(trace.drops) < 10:  # noqa: PLR2004
-        notes.append(f"only {len(trace.drops)} losses: the intervals are wide")
+    if not any(change.added for change in trace.changes[1:]):
+        notes.append(
+            "no node ever comes back in it: how long a lost node is missing is not known; "
+            f"{_away_h(math.inf, trace):.3g} h are taken"
+        )
+    if len(trace.drops) < FEW:
+        notes.append(f"only {_losses(trace)}: the intervals are wide")
     return tuple(notes)

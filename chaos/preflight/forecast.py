@@ -61,13 +61,24 @@ def goodput(outcomes: Outcomes) -> Floats:
     return outcomes.work_s / np.maximum(outcomes.end_s, 1e-9)
 
 
-def on_demand_s(question: Question) -> float:
-    """Give the node-seconds of the same training with no loss."""
-    assert question.costs is not None
+def lossless_s(question: Question) -> float:
+    """Give the seconds that the training takes with all its checkpoints and no loss."""
     saves = math.ceil(question.job.steps / question.job.checkpoint_every_steps)
+    return _with_saves_s(question, saves)
+
+
+def on_demand_s(question: Question) -> float:
+    """Give the node-seconds of the same training with no loss, and saved once, at its end.
+
+    It does not depend on the interval: who saves too often pays for that.
+    """
+    return _with_saves_s(question, 1) * question.job.nodes
+
+
+def _with_saves_s(question: Question, saves: int) -> float:
     costs = question.costs
-    hours = question.work_s + saves * costs.save_s + costs.upload_s + costs.begin_s
-    return hours * question.job.nodes
+    assert costs is not None
+    return question.work_s + saves * costs.save_s + costs.upload_s + costs.begin_s
 
 
 def forecast(question: Question, outcomes: Outcomes) -> Forecast:

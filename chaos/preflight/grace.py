@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chaos.preflight.capacity import Floats
 from chaos.preflight.question import Question
 from chaos.preflight.runs import signal_s
 
@@ -51,9 +52,20 @@ def _cell(question: Question, notice_s: float, upload_s: float) -> Cell:
         latency_s + costs.save_s + upload_s <= notice_s + grace_s * (notice_s > 0)
     )
     reliability = question.market.notice.reliability if question.market.notice.seconds else 1.0
-    # Without a save what is lost is half an interval on average, and what was not yet uploaded.
-    without_s = question.interval_s / 2 + min(upload_s, question.interval_s)
-    with_s = np.minimum(without_s, np.maximum(0.0, notice_s - latency_s - costs.save_s))
-    saved_s = float(np.where(fits, without_s - with_s, 0.0).mean()) * reliability
+    with_s = np.maximum(0.0, notice_s - latency_s - costs.save_s)
+    each_s = np.where(fits, _mean_saved_s(question.interval_s, upload_s, with_s), 0.0)
+    saved_s = float(each_s.mean()) * reliability
     commits = float(fits.mean()) * reliability
     return Cell(notice_s, upload_s, commits, saved_s / costs.step_s)
+
+
+def _mean_saved_s(interval_s: float, upload_s: float, with_s: Floats) -> Floats:
+    """Give what a save on notice spares on average, where `with_s` are lost with it.
+
+    Without it a part of an interval is lost, each with equal chance, and what
+    was not yet uploaded; where that is less than `with_s`, nothing is spared.
+    """
+    least_s = np.clip(with_s - min(upload_s, interval_s), -interval_s, interval_s)
+    part_s = (interval_s - np.maximum(least_s, 0.0)) ** 2 / (2 * interval_s)
+    spared: Floats = part_s - np.minimum(least_s, 0.0)
+    return spared

@@ -1,14 +1,15 @@
 """A spot market: how nodes are lost, how long they stay away, what word is given, at what price."""
 
 import math
+from itertools import pairwise
 from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
-from chaos.record import Record
+from chaos.preflight.figure import Figures
 
 
-class Exponential(Record):
+class Exponential(Figures):
     """Nodes are lost whatever their age, once in `mtbf_h` hours each."""
 
     kind: Literal["exponential"] = "exponential"
@@ -20,7 +21,7 @@ class Exponential(Record):
         return self.mtbf_h
 
 
-class Weibull(Record):
+class Weibull(Figures):
     """Lives with hazard growing as age^(shape-1): below 1 the young die, above 1 the old."""
 
     kind: Literal["weibull"] = "weibull"
@@ -33,7 +34,7 @@ class Weibull(Record):
         return self.scale_h * math.gamma(1 + 1 / self.shape)
 
 
-class Bathtub(Record):
+class Bathtub(Figures):
     """Many die young, few in the middle, all before `cap_h`.
 
     With probability `early_share` a life is exponential with mean `early_h`;
@@ -64,21 +65,28 @@ class Bathtub(Record):
 Lifetime: TypeAlias = Annotated[Exponential | Weibull | Bathtub, Field(discriminator="kind")]
 
 
-class Shock(Record):
+class Shock(Figures):
     """Once in `every_h` hours each node is lost with probability `share`, all at one instant."""
 
     every_h: PositiveFloat
     share: float = Field(gt=0, le=1)
 
 
-class Notice(Record):
+class Notice(Figures):
     """A loss is announced `seconds` before, in `reliability` of all cases."""
 
     seconds: NonNegativeFloat = 0.0
     reliability: float = Field(default=1.0, ge=0, le=1)
 
 
-class Replay(Record):
+class Doubt(Figures):
+    """How much worse a fitted market may be, by the worse ends of its 95 % intervals."""
+
+    losses: float = Field(default=1.0, ge=1, description="so many times as frequent")
+    away: float = Field(default=1.0, ge=1, description="nodes are missing so many times as long")
+
+
+class Replay(Figures):
     """The changes of a real trace, from a random place on, round and round.
 
     `at_s` are the times of changes and `up` the share of the peak that is up
@@ -90,7 +98,7 @@ class Replay(Record):
     span_s: PositiveFloat
 
 
-class Market(Record):
+class Market(Figures):
     """A spot market. `price_ratio`: a node's price as a share of the on-demand price.
 
     Either `lifetime` or `replay` says how nodes are lost; `away_h` is the mean
@@ -103,6 +111,7 @@ class Market(Record):
     shock: Shock | None = None
     away_h: NonNegativeFloat = 0.0
     notice: Notice = Notice()
+    doubt: Doubt | None = Field(default=None, description="left out: taken as it is given")
     price_ratio: float = Field(default=0.35, gt=0)
     source: str = Field(default="given by hand", description="where these figures are from")
 
@@ -110,7 +119,14 @@ class Market(Record):
     def _says_how_nodes_are_lost(self) -> Self:
         if (self.lifetime is None) == (self.replay is None):
             raise ValueError("a market needs either lifetime or replay")
+        if self.doubt is not None and not isinstance(self.lifetime, Exponential):
+            raise ValueError("market.doubt is of exponential lives only")
         return self
+
+    @property
+    def makes_wait(self) -> bool:
+        """Whether a lost node may be missing for a while."""
+        return self.replay is not None or self.away_h > 0
 
     @property
     def mtbf_h(self) -> float:
@@ -122,6 +138,21 @@ class Market(Record):
         if self.shock is not None:
             rate += self.shock.share / self.shock.every_h
         return 1 / rate
+
+
+def at_worst(market: Market) -> Market | None:
+    """Give a fitted market as bad as its trace allows; None where it is in no doubt."""
+    if market.doubt is None or not isinstance(market.lifetime, Exponential):
+        return None
+    losses, shock = market.doubt.losses, market.shock
+    values = {
+        "name": f"{market.name}, at worst",
+        "lifetime": Exponential(mtbf_h=market.lifetime.mtbf_h / losses),
+        "shock": shock and shock.model_copy(update={"every_h": shock.every_h / losses}),
+        "away_h": market.away_h * market.doubt.away,
+        "doubt": None,
+    }
+    return market.model_copy(update=values)
 
 
 def replayed_mtbf_h(replay: Replay) -> float:
@@ -137,10 +168,11 @@ def loss_interval_s(market: Market, pool: int) -> float:
     """Give the mean seconds between two events in which `pool` nodes lose at least one.
 
     Exact for exponential lives and shocks; for other lives the long-run rate.
+    A trace that is repeated is scaled to the pool, as the simulation does it.
     """
     if market.replay is not None:
-        pairs = zip(market.replay.up, market.replay.up[1:], strict=False)
-        drops = sum(after < before for before, after in pairs)
+        up = [round(share * pool) for share in market.replay.up]
+        drops = sum(after < before for before, after in pairwise(up))
         return market.replay.span_s / drops if drops else math.inf
     assert market.lifetime is not None
     rate = pool / market.lifetime.mean_h

@@ -15,13 +15,13 @@ from pydantic import (
 )
 
 from chaos.preflight.costs import Costs
+from chaos.preflight.figure import Figures
 from chaos.preflight.market import Market
-from chaos.record import Record
 
 HOUR_S = 3600.0
 
 
-class JobShape(Record):
+class JobShape(Figures):
     """How long the training is, and on how many nodes."""
 
     nodes: PositiveInt
@@ -52,7 +52,7 @@ class JobShape(Record):
         return self.nodes + self.spare_nodes
 
 
-class RaySettings(Record):
+class RaySettings(Figures):
     """What the job sets in Ray Train 2.60; what is left out has Ray's default."""
 
     max_failures: int = Field(default=0, ge=-1)
@@ -90,7 +90,7 @@ class RaySettings(Record):
     launched_by: Literal["script", "rayjob"] = "script"
 
 
-class Goal(Record):
+class Goal(Figures):
     """What must hold with probability `confidence`; without any goal it must finish."""
 
     deadline_h: PositiveFloat | None = None
@@ -101,7 +101,7 @@ class Goal(Record):
     confidence: float = Field(default=0.95, gt=0, lt=1)
 
 
-class Question(Record):
+class Question(Figures):
     """One file `*.preflight.yaml`. Without `costs` the answer is unknown."""
 
     preflight: str = Field(min_length=1, description="what is asked, in a sentence")

@@ -31,6 +31,9 @@ def _lines(answer: Answer) -> Iterator[str]:
         yield ""
         found = [(f"`{finding.rule}`", finding.text) for finding in answer.findings]
         yield from _table(("setting", "what is wrong"), found)
+    if answer.ignored:
+        yield ""
+        yield f"Ignored: {', '.join(answer.ignored)}."
     if answer.changes:
         yield ""
         yield f"Set: `{spelled(answer.changes)}`"

@@ -5,11 +5,13 @@ what it put right as `repairs`. None of these files is part of chaos.
 """
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 
+from chaos.check.result import plural
 from chaos.errors import UsageError
 from chaos.preflight.resemblance import KNOWN, resembled
 from chaos.preflight.trace import Kind, Trace, trace_of_counts
@@ -17,6 +19,7 @@ from chaos.preflight.trace import Kind, Trace, trace_of_counts
 COUNT_MAX = 1_000_000
 GAP_FACTOR = 20
 _COUNT_ROW = re.compile(r"\d{4}-\d\d-\d\d, *\d\d:\d\d:\d\d, *-?\d+")
+_OUT_OF_ORDER = "{} out of order, and sorted"
 _EVENT_ROW = re.compile(r"-?\d+(\.\d+)?, *(add|remove), *\S+")
 
 
@@ -45,15 +48,33 @@ def parcae(name: str, lines: Sequence[str]) -> Trace:
     rows, last_ms = [], 0.0
     for number, line in _rows(lines):
         try:
-            at, what, rest = json.loads(line)
-            nodes = [str(node) for node in rest["nodes"]]
+            at, what, rest = json.loads(line, parse_constant=_refuse_constant)
+            nodes = _names(rest["nodes"])
             last_ms = max(last_ms, float(at) + float(rest.get("duration", 0)))
         except (ValueError, TypeError, KeyError, AttributeError):
             raise TraceError(
                 name, number, f"not a line of a Parcae trace: {line[:60]}", resembled(line)
             ) from None
+        if nodes and what not in ("add", "remove"):  # without nodes: notes, such as "migration"
+            text = f"a node is added or removed, not {str(what)[:40]!r}"
+            raise TraceError(
+                name,
+                number,
+                text,
+                'Known are "add" and "remove"; what has no nodes is passed over.',
+            )
         rows.append((float(at) / 1000, number, what if nodes else "no-op", nodes))
     return _from_events(name, rows, "Parcae", span_s=last_ms / 1000)
+
+
+def _names(nodes: object) -> list[str]:
+    if not isinstance(nodes, list):
+        raise TypeError(nodes)
+    return [str(node) for node in nodes]
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(word)  # NaN and Infinity are no times
 
 
 def count_series(name: str, lines: Sequence[str]) -> Trace:
@@ -86,7 +107,7 @@ def skypilot(name: str, text: str) -> Trace:
         raise TraceError(
             name, 1, "neither metadata.gap_seconds nor data as SkyPilot has", KNOWN
         ) from None
-    if gap_s <= 0 or not counts:
+    if not 0 < gap_s < math.inf or not counts:
         raise TraceError(
             name,
             1,
@@ -147,13 +168,23 @@ def _from_counts(
     ordered = sorted(counts, key=lambda row: row[0])
     if ordered != counts:
         moved = sum(b[0] < a[0] for a, b in pairwise(counts))
-        repairs = (*repairs, f"{moved} rows stand out of order and were sorted")
+        repairs = (*repairs, _OUT_OF_ORDER.format(plural(moved, "row")))
+    twice = sum(b[0] == a[0] for a, b in pairwise(ordered))
+    if twice:
+        text = f"{plural(twice, 'row')} of the same moment as the one before: the last one counts"
+        repairs = (*repairs, text)
+        ordered = list(dict(ordered).items())
     if not any(up for _, up in ordered):
         raise TraceError(name, 1, "no node is ever up in it", "A trace needs nodes that were held.")
     gaps = _gaps(ordered) if format_ == "count series" else 0
     if gaps:
-        text = f"{gaps} gaps of more than {GAP_FACTOR} times the usual distance between rows"
-        repairs = (*repairs, f"{text}: what happened in them is not known")
+        text = (
+            f"{plural(gaps, 'gap')} of more than {GAP_FACTOR} times the usual distance between rows"
+        )
+        repairs = (
+            *repairs,
+            f"{text}: what happened there is not known, and counts as one change at most",
+        )
     return trace_of_counts(
         name, ordered, format_=format_, kind="held", repairs=repairs, span_s=span_s
     )
@@ -163,7 +194,7 @@ def _in_order(rows: list[Row]) -> tuple[list[Row], tuple[str, ...]]:
     moved = sum(b[0] < a[0] for a, b in pairwise(rows))
     if not moved:
         return rows, ()
-    text = f"{moved} rows stand out of order and were sorted"
+    text = _OUT_OF_ORDER.format(plural(moved, "row"))
     return sorted(rows, key=lambda row: row[0]), (text,)
 
 

@@ -47,7 +47,7 @@ def _sensible(trace: Trace, *, last: int) -> Trace:
         problem = f"the trace spans {years:.3g} years"
         hint = "Are its times in the right unit? Events are in milliseconds, gap_seconds in s."
         raise TraceError(trace.name, last, problem, hint)
-    if trace.span_s >= SPAN_SHORT_S or trace.format != "Bamboo events":
+    if trace.span_s >= SPAN_SHORT_S or trace.format not in ("Bamboo events", "Parcae"):
         return trace
     note = (
         f"the trace spans {trace.span_s:.3g} s only: if its times are seconds, they were read "
@@ -106,7 +106,7 @@ def read_advisor(path: Path, region: str, type_: str, *, system: str = "Linux") 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some tools write a mark before the text
     except UnicodeDecodeError:
         raise UsageError("this is not a text file", KNOWN, place=str(path)) from None
     except OSError as error:

@@ -101,6 +101,46 @@ def test_too_near_to_tell_is_unknown() -> None:
     )
 
 
+def test_a_go_on_a_fitted_market_is_unknown_where_its_worse_end_misses() -> None:
+    sure = on("calm-500h", goal__deadline_h=13.0)
+    doubtful = changed(sure, {"market.doubt": {"losses": 40.0, "away": 10.0}})
+    slightly = changed(sure, {"market.doubt": {"losses": 1.05}})
+
+    assert [answer(asked, FEW).word for asked in (sure, slightly)] == ["go", "go"]
+    found = answer(doubtful, FEW)
+    assert (found.word, found.exit_code) == ("unknown", 2)
+    assert "worse end of what the trace allows (12 h per node) deadline" in found.why
+
+
+def test_a_go_without_a_goal_says_what_it_does_not_promise() -> None:
+    asked = on("calm-500h", goal__deadline_h=None)
+
+    assert "no goal was given but to finish, in 1." in answer(asked, FEW).why
+
+
+def test_saving_too_often_does_not_look_cheap() -> None:
+    often, seldom = (
+        forecast(asked, simulate(asked, runs=50, seed=0)).cost.middle
+        for every in (10, 900)
+        for asked in [on("calm-500h", job__checkpoint_every_steps=every)]
+    )
+
+    assert often > 1.7 * seldom  # 8 s for each 10 s of training
+
+
+def test_where_a_trace_is_repeated_spares_are_tried_too() -> None:
+    replay = {"at_s": [0.0, 3600.0], "up": [1.0, 0.8], "span_s": 7200.0}
+    market = {"name": "half of the time", "replay": replay}
+    asked = changed(
+        sound_question(), {"market": market, "job.min_nodes": None, "job.spare_nodes": 0}
+    )
+    found = answer(asked, FEW)
+
+    assert "no-spare" in {finding.rule for finding in found.findings}
+    assert found.counsel is not None
+    assert any("job.spare_nodes" in one.values for one in found.counsel.settings)
+
+
 def test_a_setting_that_stops_training_is_no_go_as_it_is_even_with_good_figures() -> None:
     found = answer(on("calm-500h", settings__storage_path=None), FEW)
 
@@ -152,6 +192,31 @@ def test_longer_notices_and_shorter_uploads_never_commit_less() -> None:
         assert column == sorted(column, reverse=True)
     assert cells[0, uploads[0]].commits == 0
     assert cells[120, uploads[0]].commits == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(("every", "notice_s"), [(150, 120.0), (400, 120.0), (400, 30.0)])
+def test_what_a_save_on_notice_spares_is_what_the_simulation_spares(
+    every: int, notice_s: float
+) -> None:
+    market = {"seconds": notice_s, "reliability": 1.0}
+    asked = memoryless(
+        loss_every_s=20_000,
+        every=every,
+        commits=4000,
+        save_s=3,
+        restart_s=50,
+        costs__upload_s=4,
+        market__notice=market,
+        job__saves_on_notice=True,
+    )
+    both = [
+        simulate(changed(asked, {"job.saves_on_notice": saves}), runs=300, seed=1, jobs=1)
+        for saves in (False, True)
+    ]
+    without, with_ = (seen.lost_steps.sum() / seen.restarts.sum() for seen in both)
+    cell = next(c for c in grace_sweep(asked) if (c.notice_s, c.upload_s) == (notice_s, 4.0))
+
+    assert cell.steps_saved == pytest.approx(without - with_, rel=0.05, abs=1)
 
 
 @pytest.mark.parametrize("market", ["calm-500h", "hot-4h", "bathtub-24h-cap"])

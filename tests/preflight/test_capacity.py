@@ -5,7 +5,15 @@ import pytest
 
 from chaos.preflight.availability import availability, held_quantile
 from chaos.preflight.capacity import Ageing, Capacity, Memoryless, capacity, lives_s
-from chaos.preflight.market import Bathtub, Exponential, Market, Shock, Weibull, loss_interval_s
+from chaos.preflight.market import (
+    Bathtub,
+    Exponential,
+    Market,
+    Replay,
+    Shock,
+    Weibull,
+    loss_interval_s,
+)
 from chaos.preflight.presets import MARKETS
 
 HOUR_S = 3600.0
@@ -31,6 +39,20 @@ def followed(engine: Capacity, *, hours: float) -> tuple[float, float, float]:
     held_s += float(((end_s - now_s) * engine.up).sum())
     runs = len(engine.up)
     return held_s / HOUR_S / runs, lost / runs, events / runs
+
+
+def test_a_repeated_trace_is_scaled_to_the_pool_also_where_losses_are_counted() -> None:
+    replay = Replay(
+        at_s=tuple(100.0 * n for n in range(32)),
+        up=tuple((32 - n) / 32 for n in range(32)),
+        span_s=3200.0,
+    )
+    market = Market(replay=replay)
+
+    assert loss_interval_s(market, 32) == pytest.approx(3200 / 31)
+    assert loss_interval_s(market, 2) == 3200 / 2
+    _, _, events = followed(engine_of(market, pool=2), hours=100)
+    assert 100 * HOUR_S / events == pytest.approx(loss_interval_s(market, 2), rel=0.02)
 
 
 @pytest.mark.parametrize("away_h", [0.0, 0.5])

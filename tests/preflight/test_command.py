@@ -58,6 +58,19 @@ def test_json_goes_to_stdout_alone_and_the_page_is_written(
     assert len([*tmp_path.glob("preflight/*/preflight.html")]) == 1
 
 
+def test_json_has_no_number_that_json_does_not_know(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = QUESTION.replace("every_steps: 500", "every_steps: 20000").replace("30", "0")
+    ran(monkeypatch, tmp_path, "--market", "unannounced-16h", "--json", text=text)
+
+    def refuse(word: str) -> float:
+        raise AssertionError(word)
+
+    plain = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert plain["forecast"]["cost"]["high"] == "Infinity"  # some runs did no work at all
+
+
 def test_missing_costs_are_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = "\n".join(line for line in QUESTION.splitlines() if not line.startswith("costs"))
 
@@ -76,6 +89,11 @@ def test_missing_costs_are_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         ("--costs", "not/there"),
         ("--deadline", "-1"),
         ("--validate",),
+        ("--replay",),
+        ("--scale", "3"),
+        ("--validation-runs", "3"),
+        ("--deadline", "inf"),
+        ("--set", "market.away_h=Infinity"),
     ],
 )
 def test_mistakes_are_usage(

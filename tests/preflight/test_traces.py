@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from chaos.errors import UsageError
-from chaos.preflight.capacity import capacity
 from chaos.preflight.fit import fit, fit_weibull, replayed
-from chaos.preflight.market import Exponential, Market, Notice, Shock
+from chaos.preflight.market import Exponential, Market, Notice, Shock, at_worst
 from chaos.preflight.question import Question
 from chaos.preflight.rules.sound import sound_question
 from chaos.preflight.simulate import simulate
-from chaos.preflight.trace import Trace, trace_of_counts
+from chaos.preflight.trace import trace_of_counts
 from chaos.preflight.traces import read_advisor, read_trace
+from tests.preflight.drawn import drawn
 
 BAMBOO = (
     "0,add,a\n0,add,b\n0,add,c\n60000,remove,b\n120000,add,d\n180000,remove,a\n180000,remove,c\n"
@@ -100,6 +100,10 @@ def test_skypilots_json_is_read_and_probes_are_not_taken_for_nodes_held(
         ("2021-12-11, 11:11:30, 5\n2021-12-11, 3\n", ":2", "not `date, time, count`"),
         ("2021-12-11, 11:11:30, 1639221090\n", ":1", "wrong column"),
         ('[0, "add", {"nodes": ["a"]}]\n[1, 2]\n', ":2", "not a line of a Parcae trace"),
+        ('[0, "add", {"nodes": ["a"]}]\n[9, "delete", {"nodes": ["a"]}]\n', ":2", "not 'delete'"),
+        ('[0, "add", {"nodes": "abc"}]\n', ":1", "not a line of a Parcae trace"),
+        ('[NaN, "add", {"nodes": ["a"]}]\n', ":1", "not a line of a Parcae trace"),
+        ('{"metadata": {"gap_seconds": NaN}, "data": [1]}', ":1", "above 0"),
         ('{"metadata": {}, "data": [1]}', ":1", "neither metadata.gap_seconds"),
         ('{"metadata": {"gap_seconds": 0}, "data": [1]}', ":1", "above 0"),
         ('{"metadata": {"gap_seconds": 9}, "data": [1.5, 1]}', ":1", "must be whole"),
@@ -137,7 +141,28 @@ def test_rows_out_of_order_are_sorted_and_said_to_be(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, "\n".join([rows[1], rows[0], rows[2]])))
 
     assert trace.drops == (2,)
-    assert trace.repairs == ("1 rows stand out of order and were sorted",)
+    assert trace.repairs == ("1 row out of order, and sorted",)
+
+
+def test_what_concerns_no_node_of_parcaes_is_passed_over(tmp_path: Path) -> None:
+    rows = ('[0, "add", {"nodes": ["a", "b"]}]', '[1, "migration", {"nodes": [], "duration": 9}]')
+    trace = read_trace(
+        written(tmp_path, "\n".join((*rows, '[600000, "remove", {"nodes": ["b"]}]')))
+    )
+
+    assert [change.up for change in trace.changes] == [2, 1]
+
+
+def test_two_counts_of_one_moment_are_one_and_said_to_be(tmp_path: Path) -> None:
+    at = "2021-12-11, 11:11:30"
+    trace = read_trace(written(tmp_path, f"{at}, 5\n{at}, 4\n2021-12-11, 11:12:30, 3\n"))
+
+    assert trace.drops == (1,)
+    assert any(repair.startswith("1 row of the same moment") for repair in trace.repairs)
+
+
+def test_a_mark_before_the_text_is_no_text(tmp_path: Path) -> None:
+    assert read_trace(written(tmp_path, "\ufeff0,add,a\n600000,remove,a\n")).drops == (1,)
 
 
 def test_gaps_are_said_and_not_filled(tmp_path: Path) -> None:
@@ -166,17 +191,6 @@ def test_spot_advisors_table_is_no_trace_and_a_missing_row_is_named(tmp_path: Pa
         read_trace(advisor(tmp_path))
     with pytest.raises(UsageError, match="no p9"):
         read_advisor(advisor(tmp_path), "us-east-1", "p9")
-
-
-def drawn(market: Market, *, nodes: int, hours: float, seed: int = 1) -> Trace:
-    """Give a trace that a market made."""
-    engine = capacity(market, nodes, 1, np.random.Generator(np.random.PCG64(seed)))
-    counts = [(0.0, nodes)]
-    while engine.next_s[0] < hours * 3600:
-        at_s = float(engine.next_s[0])
-        engine.change()
-        counts.append((at_s, int(engine.up[0])))
-    return trace_of_counts("drawn", counts, format_="test", kind="held", span_s=hours * 3600)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -208,6 +222,31 @@ def test_a_market_cannot_be_learnt_where_nothing_was_lost() -> None:
 
     with pytest.raises(UsageError, match="no node is lost"):
         fit(grows, notice=NO_NOTICE, price_ratio=0.3)
+
+
+def test_where_no_node_came_back_it_is_not_taken_to_have_come_at_once() -> None:
+    falls = trace_of_counts("falls", [(0, 4), (1800, 3), (3600, 3)], format_="test", kind="held")
+    found = fit(falls, notice=NO_NOTICE, price_ratio=0.3)
+
+    assert found.market.away_h == 1.0  # half an hour was seen, of an hour in all
+    assert any("no node ever comes back" in note for note in found.notes)
+
+
+def test_a_fit_says_how_much_worse_its_market_may_be() -> None:
+    made = Market(lifetime=Exponential(mtbf_h=10), away_h=0.5)
+    short, long = (
+        fit(drawn(made, nodes=8, hours=hours), notice=NO_NOTICE, price_ratio=0.3)
+        for hours in (20, 2000)
+    )
+    worst = at_worst(short.market)
+
+    assert worst is not None
+    assert worst.mtbf_h == pytest.approx(short.mtbf_h.low, rel=0.01)
+    assert worst.away_h == pytest.approx(short.away_h.high, rel=0.01)
+    assert short.market.doubt is not None
+    assert long.market.doubt is not None
+    assert short.market.doubt.losses > 1.3 > long.market.doubt.losses >= 1
+    assert at_worst(made) is None
 
 
 @pytest.mark.parametrize("shape", [0.6, 1.0, 2.5])

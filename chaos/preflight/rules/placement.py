@@ -26,12 +26,13 @@ def _above_market(question: Question) -> str | None:
 
 
 def _no_spare(question: Question) -> str | None:
-    job, away_h = question.job, question.market.away_h
-    if job.spare_nodes or job.min_nodes is not None or away_h <= SHORT_H:
+    job, away_h, replay = question.job, question.market.away_h, question.market.replay
+    if job.spare_nodes or job.min_nodes is not None or (replay is None and away_h <= SHORT_H):
         return None
+    how_long = "as long as in the trace" if replay else f"{away_h * 60:.0f} min on average"
     return (
-        f"no spare node and not elastic: every loss stops training until the node is replaced, "
-        f"{away_h * 60:.0f} min on average"
+        "no spare node and not elastic: every loss stops training until the node is replaced, "
+        f"{how_long}"
     )
 
 

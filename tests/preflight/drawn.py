@@ -1,0 +1,18 @@
+"""Traces that a known market made."""
+
+import numpy as np
+
+from chaos.preflight.capacity import capacity
+from chaos.preflight.market import Market
+from chaos.preflight.trace import Trace, trace_of_counts
+
+
+def drawn(market: Market, *, nodes: int, hours: float, seed: int = 1) -> Trace:
+    """Give a trace that a market made."""
+    engine = capacity(market, nodes, 1, np.random.Generator(np.random.PCG64(seed)))
+    counts = [(0.0, nodes)]
+    while engine.next_s[0] < hours * 3600:
+        at_s = float(engine.next_s[0])
+        engine.change()
+        counts.append((at_s, int(engine.up[0])))
+    return trace_of_counts("drawn", counts, format_="test", kind="held", span_s=hours * 3600)
