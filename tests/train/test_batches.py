@@ -107,6 +107,17 @@ def test_another_library_of_that_name_is_left_alone(monkeypatch: pytest.MonkeyPa
     watch([])
 
 
+def test_callbacks_that_were_given_no_model_have_steps_all_the_same(told: Told) -> None:
+    watch(told)
+    callbacks = sys.modules["keras"].callbacks.CallbackList("a model")
+    del callbacks.model
+
+    callbacks.on_train_batch_begin(0)
+    callbacks.on_train_batch_end(0)
+
+    assert told == ["callbacks before 0", "done", "callbacks after 0: None"]
+
+
 def test_harm_that_was_ordered_reaches_fit_before_a_callback_can_report(told: Told) -> None:
     def strike() -> None:
         raise InjectedError

@@ -37,7 +37,9 @@ def _watch(told: Any, begins: Callable[[Any], None], done: Callable[[], None]) -
     @functools.wraps(on_begin)
     def begin(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
         on_begin(self, *args, **kwargs)
-        begins(self.model)
+        model = getattr(self, "model", None)  # a list that a job makes by hand may have none
+        if model is not None:
+            begins(model)
 
     @functools.wraps(on_end)
     def end(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
