@@ -24,12 +24,15 @@ EXTRAS = {
     "lightning": "lightning",
     "pytorch_lightning": "lightning",
     "sklearn": "examples",
+    "tensorflow": "tensorflow",
+    "tf_keras": "tensorflow",
     "transformers": "transformers",
     "xgboost": "xgboost",
 }
 # Of a package that is there and lacks a part, the name has a dot: that is no missing extra.
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)'")
-_NO_LIGHTNING = "ModuleNotFoundError: PyTorch Lightning isn't installed."  # Ray 2.60's own words
+# Ray 2.60's own words, where its part for a framework is imported before the framework.
+_ISNT_INSTALLED = {"PyTorch Lightning": "lightning", "TensorFlow": "tensorflow"}
 
 
 def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
@@ -46,7 +49,8 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
         )
     log = log if log.exists() else log.with_name("zygote.log")
     source = plan.job.source
-    problem = f"the job {Path(source).name} fails without any fault: {_reason(run)}"
+    reason = _reason(run).removesuffix(".")  # what follows is a sentence of its own
+    problem = f"the job {Path(source).name} fails without any fault: {reason}"
     return JobError(problem, f"Its output is in {log}", place=_place(plan))
 
 
@@ -59,8 +63,9 @@ def missing_module(history: History) -> str | None:
         found = _NO_MODULE.fullmatch(raised)
         if found is not None and found[1] in EXTRAS:
             return found[1]
-        if raised.startswith(_NO_LIGHTNING):
-            return "lightning"
+        for framework, module in _ISNT_INSTALLED.items():
+            if raised.startswith(f"ModuleNotFoundError: {framework} isn't installed."):
+                return module
     return None
 
 

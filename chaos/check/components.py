@@ -20,6 +20,7 @@ from chaos.check.sightings import (
     agree,
     differing,
     holds_nothing,
+    is_pending,
     is_rng,
     parts_of,
     place_of,
@@ -128,6 +129,9 @@ class Beside:
         at = (seen.attempt, seen.rank, seen.epoch, seen.step, number)
         for name, baseline in theirs.items():
             mine, expected = ours.get(name), baseline
+            if is_pending(mine) or is_pending(baseline):
+                yield Row(*at, name, "not compared", mine, baseline)
+                continue
             if name in self.unstable or seen.attempt in self.descended:
                 if name not in own:
                     yield Row(*at, name, "not compared", mine, baseline)

@@ -8,6 +8,7 @@ from chaos.check.sightings import holds_nothing
 from chaos.model.event import Component
 
 _NORMS = ("model", "optimizer", "averaged model")
+_COUNTED = {"model.trees": "rounds", "optimizer.iterations": "steps"}
 _VERBS = {
     "not restored": "is not restored",
     "reset": "is back at its first value",
@@ -18,8 +19,15 @@ _FIXES = {
     "prefix), or came before the model was built anew",
     "model.trees": "the checkpoint's booster was not given to the training as `xgb_model` "
     "(LightGBM: `init_model`)",
+    "model.weights": "the checkpoint was not read, or holds no weights under the model's name in "
+    "`tf.train.Checkpoint`; or the model was built anew after it",
     "optimizer": "`optimizer.load_state_dict` was not called, or came before the optimizer was "
     "given its parameters",
+    **dict.fromkeys(
+        ("optimizer.iterations", "optimizer.slots"),
+        "`model.save_weights` to `.h5` and `get_weights` leave the optimizer out, and so does "
+        "`tf.train.Checkpoint` that is not given it; `model.compile` after loading makes a new one",
+    ),
     "optimizer settings": "the optimizer's settings were set anew after its state was loaded, or "
     "its state was not loaded",
     "schedule": "`scheduler.load_state_dict` was not called, or its state was saved before "
@@ -39,7 +47,8 @@ def sentence(rows: Sequence[Row]) -> str:
     where = f"the resume at epoch {row.epoch}" + (f", step {row.step}" if row.step else "")
     who = ranks([of.rank for of in rows])
     verb = _VERBS[row.standing]
-    fix = _FIXES.get(row.component, _FIXES.get(row.group, _FIXES["declared"]))
+    kind = row.component.rstrip(".0123456789")  # of several models' weights, whichever
+    fix = _FIXES.get(kind, _FIXES.get(row.group, _FIXES["declared"]))
     return f"{who}: {row.component} {verb} after {where}: {values(row)}; {fix}"
 
 
@@ -57,8 +66,9 @@ def value(part: Component | None, group: str) -> str:
     """Give a component's size as a person reads it; nothing where it has none."""
     if part is None or holds_nothing(part):
         return "empty" if part is not None else "missing"
-    if part.name == "model.trees":
-        return f"{part.count} rounds"
+    counted = _COUNTED.get(part.name.rstrip(".0123456789"))
+    if counted is not None:
+        return f"{part.count} {counted}"
     if part.size is None:
         return ""
     size = part.size if isinstance(part.size, str) else f"{part.size:.4g}"

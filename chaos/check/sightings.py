@@ -86,6 +86,11 @@ def holds_nothing(part: Component | None) -> bool:
     return part is None or not part.digest or part.count == 0
 
 
+def is_pending(part: Component | None) -> bool:
+    """Say whether a component was still to be made, so that nothing is known of it."""
+    return part is not None and part.pending
+
+
 def agree(
     ours: Component | None, due: Component | None, leeway: Allowed, place: Place | None = None
 ) -> bool:
@@ -105,5 +110,7 @@ def differing(ours: StateSeen, due: StateSeen, leeway: Allowed) -> Iterator[str]
     """Name the components of the baseline's state that are not the same in ours."""
     mine = parts_of(ours)
     for part in due.components:
+        if is_pending(part) or is_pending(mine.get(part.name)):
+            continue
         if not agree(mine.get(part.name), part, leeway, place_of(due)):
             yield part.name

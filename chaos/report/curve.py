@@ -35,11 +35,14 @@ _KEYS = (
 
 
 def curves(trial: Trial) -> tuple[ch.Chart, ...]:
-    """Give the chart of the whole training, and a closer one where the run left the baseline."""
+    """Give the chart of the whole training, and a closer one where the run left the baseline.
+
+    None where no step has a loss: of trees and of Keras's batches only reported metrics are seen.
+    """
     apart = divergence(trial)
     ranks = _ranks(trial, apart)
     line = track(trial, ranks)
-    if not line.spots:
+    if all(spot.loss is None for spot in line.spots):
         return ()
     charts = [_whole(trial, line, ranks, apart)]
     if apart is not None and apart.step is not None:

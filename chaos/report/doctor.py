@@ -12,6 +12,14 @@ from chaos.model.machine import Machine
 PYTHONS = ((3, 11), (3, 12))
 CPUS_MIN, MEMORY_MIN_GIB, SHM_MIN_GIB, DISK_MIN_GIB = 2, 3.0, 1.0, 2.0
 DISK_USED_MAX = 0.95  # beyond it Ray 2.60 refuses to write objects to disk
+_SKIPPED = {
+    "examples": "Nearly all of `scenarios/`, whose jobs train on scikit-learn's data,",
+    "lightgbm": "`scenarios/frameworks/lightgbm_*`",
+    "lightning": "`scenarios/frameworks/lightning_*`",
+    "tensorflow": "`scenarios/frameworks/tensorflow_*`",
+    "transformers": "`scenarios/frameworks/transformers_*`",
+    "xgboost": "`scenarios/frameworks/xgboost_*`",
+}
 _MARKS = {"good": ("✓", "green"), "poor": ("?", "yellow"), "bad": ("✗", "bold red")}
 
 
@@ -128,7 +136,7 @@ def _room(machine: Machine) -> Iterator[Sign]:
 
 def _extras(machine: Machine) -> Iterator[Sign]:
     for extra, version in machine.extras.items():
-        cost = f"Scenarios that need it are skipped: pip install 'ray-train-chaos[{extra}]'"
+        cost = f"{_SKIPPED[extra]} are skipped: pip install 'ray-train-chaos[{extra}]'"
         seen = version or "not installed"
         yield _either(f"[{extra}]", version is not None, seen, cost, otherwise="poor")
 

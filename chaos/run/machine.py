@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,16 @@ from chaos.run.clock import Clock
 
 GIB = 1024**3
 SHM = Path("/dev/shm")  # noqa: S108 - where Ray keeps its objects on Linux
-EXTRAS = {"scikit-learn": "examples", "lightning": "lightning"}
+# The packages of each extra of ours, each by the names that it is had under: the first gives the
+# version. An extra whose packages are not all there is not installed.
+EXTRAS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "examples": (("scikit-learn",),),
+    "lightgbm": (("lightgbm",), ("scikit-learn",)),
+    "lightning": (("lightning",), ("scikit-learn",)),
+    "tensorflow": (("tensorflow", "tensorflow-cpu"), ("tf-keras",), ("scikit-learn",)),
+    "transformers": (("transformers",), ("accelerate",), ("scikit-learn",)),
+    "xgboost": (("xgboost-cpu", "xgboost"), ("scikit-learn",)),
+}
 _WAIT_S = 10.0
 
 
@@ -32,7 +42,7 @@ def look(reports: Path, clock: Clock) -> Machine:
         python=(sys.version_info.major, sys.version_info.minor),
         ray=_version("ray"),
         torch=_version("torch"),
-        extras={extra: _version(package) for package, extra in EXTRAS.items()},
+        extras={extra: version_of(packages) for extra, packages in EXTRAS.items()},
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
         memory_free=psutil.virtual_memory().available / GIB,
         shm_free=shutil.disk_usage(SHM).free / GIB if SHM.is_dir() else None,
@@ -49,6 +59,12 @@ def _nearest(path: Path) -> Path:
     """Give the nearest folder that is there already: nothing is made for a look."""
     path = path.resolve()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+def version_of(packages: Sequence[Sequence[str]]) -> str | None:
+    """Give the version of the first package; None where any of them is under none of its names."""
+    found = [next(filter(None, map(_version, names)), None) for names in packages]
+    return found[0] if all(found) else None
 
 
 def _version(package: str) -> str | None:

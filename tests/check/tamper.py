@@ -67,11 +67,18 @@ def later(history: History, after: int, *, by_s: float) -> History:
 
 
 def restored_wrong(
-    history: History, name: str, ours: Any, *, rank: int | None = None, since: int = 1
+    history: History,
+    name: str,
+    ours: Any,
+    *,
+    rank: int | None = None,
+    since: int = 1,
+    moment: str | None = None,
 ) -> History:
     """Give the history with a component of the states from attempt `since` on told otherwise.
 
-    `ours` is a component, None for a missing one, or a function of the sighting.
+    `ours` is a component, None for a missing one, or a function of the sighting; at one `moment`
+    alone, or at all.
     """
 
     def parts(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
@@ -80,7 +87,8 @@ def restored_wrong(
         return tuple(part for part in kept if part is not None)
 
     def hit(seen: ev.StateSeen) -> bool:
-        return seen.attempt >= since and rank in (None, seen.rank)
+        there = rank in (None, seen.rank) and moment in (None, seen.moment)
+        return seen.attempt >= since and there
 
     return changed(history, ev.StateSeen, hit, components=parts)
 

@@ -59,6 +59,26 @@ def test_a_part_that_is_neither_is_different_and_its_rank_is_named() -> None:
     assert part(verdict, "ema", 0).standing == "restored"
 
 
+def pending(name: str) -> ev.Component:
+    return ev.Component(name=name, digest="", count=0, pending=True)
+
+
+@pytest.mark.parametrize("name", ["model", "optimizer.momentum_buffer"])
+def test_a_part_that_the_first_step_will_make_is_not_said_to_be_gone(name: str) -> None:
+    entered = restored_wrong(KILLED.history(), name, pending(name), moment="entered")
+
+    result = result_on("state", KILLED, entered)
+
+    assert result.validity == "valid"
+    assert part(verdict_on(KILLED, entered), name).standing == "not compared"
+
+
+def test_what_was_pending_and_came_wrong_is_seen_by_the_numbers() -> None:
+    verdict = verdict_on(KILLED, lost("model", pending("model"), moment="entered"))
+
+    assert (verdict.validity, verdict.broken[0].check) == ("invalid", "trajectory")
+
+
 def test_what_is_gone_comes_before_what_merely_differs() -> None:
     odd = ev.Component(name="model", digest="odd", size=7.0)
     history = restored_wrong(lost("optimizer.momentum_buffer"), "model", odd)

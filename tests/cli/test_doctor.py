@@ -1,17 +1,20 @@
 """What a machine lacks is said with what it costs."""
 
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 from rich.console import Console
 
 from chaos.model.machine import Machine
 from chaos.report.doctor import Sign, doctor_table, signs
 from chaos.run.clock import SystemClock
-from chaos.run.machine import look
+from chaos.run.machine import EXTRAS, look, version_of
 
+ROOT = Path(__file__).parents[2]
 GOOD = Machine(
     system="Linux",
     python=(3, 11),
@@ -46,7 +49,7 @@ def test_a_machine_that_has_everything_lacks_nothing() -> None:
         ({"ray": None}, "Ray", "bad"),
         ({"ray": "2.61.0"}, "Ray", "poor"),
         ({"torch": None}, "torch", "bad"),
-        ({"extras": {"lightning": None}}, "[lightning]", "poor"),
+        *(({"extras": {extra: None}}, f"[{extra}]", "poor") for extra in EXTRAS),
         ({"cpus": 1}, "processors", "poor"),
         ({"memory_free": 1.0}, "memory", "poor"),
         ({"shm_free": 0.06}, "shared memory", "poor"),
@@ -66,6 +69,38 @@ def test_each_lack_is_named_with_what_it_costs(
 
     assert (sign.name, sign.standing) == (name, standing)
     assert sign.cost
+
+
+def test_every_extra_that_jobs_need_is_looked_for_with_all_its_packages() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    due = {extra: {Requirement(line).name for line in extras[extra]} for extra in set(extras)}
+    due.pop("metrics")  # no job needs it: without it Ray drops what chaos measures
+
+    assert {extra: {names[0] for names in packages} for extra, packages in EXTRAS.items()} == due
+
+
+@pytest.mark.parametrize(
+    ("packages", "is_there"),
+    [
+        ((("pytest",),), True),
+        ((("not-there", "pytest"),), True),  # under its other name
+        ((("pytest",), ("not-there",)), False),  # half of it
+        ((("not-there",), ("pytest",)), False),
+    ],
+)
+def test_an_extra_is_there_where_all_its_packages_are(
+    packages: tuple[tuple[str, ...], ...], is_there: bool
+) -> None:
+    assert version_of(packages) == (pytest.__version__ if is_there else None)
+
+
+def test_what_is_lost_without_an_extra_is_named() -> None:
+    (sign,) = amiss(replace(GOOD, extras={"tensorflow": None}))
+
+    assert sign.cost == (
+        "`scenarios/frameworks/tensorflow_*` are skipped: pip install 'ray-train-chaos[tensorflow]'"
+    )
 
 
 def test_the_table_fits_80_columns() -> None:

@@ -4,14 +4,19 @@ Every file of `scenarios/frameworks` is run as a person runs it. What the develo
 not install is skipped with its reason; what CI has no time for is marked nightly.
 """
 
+import importlib.util
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from chaos.backends.fork.backend import ForkBackend
+from chaos.backends.fork.compat import ComputedEarlyError, refuse_to_fork_tensorflow
 from chaos.harness import Harness
 from chaos.run.clock import SystemClock
 from tests.fork.conftest import ROOT
@@ -21,6 +26,7 @@ JOBS = {
     "digits_amp_ema": "amp",
     "digits_lightning": "lightning",
     "digits_resnet18": "resnet18",
+    "digits_tensorflow": "tensorflow",
     "digits_transformers": "transformers",
     "tumours_lightgbm": "lightgbm",
     "tumours_xgboost": "xgboost",
@@ -30,9 +36,11 @@ IN_CI = {
     "lightgbm_killed",
     "lightning_average_forgotten",
     "lightning_killed",
+    "tensorflow_killed",
+    "tensorflow_optimizer_not_saved",
     "xgboost_killed",
 }
-EXTRAS = ("lightning", "lightgbm", "transformers", "xgboost")
+EXTRAS = ("lightning", "lightgbm", "tensorflow", "transformers", "xgboost")
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -43,8 +51,8 @@ def name_of(file: Path) -> str:
 def need(name: str) -> None:
     """Skip where the framework that a name begins with is not installed."""
     for extra in EXTRAS:
-        if name.startswith(extra):
-            pytest.importorskip(extra, reason=f"pip install ray-train-chaos[{extra}]")
+        if name.startswith(extra) and importlib.util.find_spec(extra) is None:
+            pytest.skip(f"pip install ray-train-chaos[{extra}]")
 
 
 def chaos(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -95,12 +103,44 @@ def test_a_right_job_of_a_framework_survives_an_audit(job: str, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("job", "words"),
-    [("tunes", "runs trials of Ray Tune"), ("streams", "Ray Data, which the embedded backend")],
+    [
+        ("tunes", "runs trials of Ray Tune"),
+        ("streams", "Ray Data, which the embedded backend"),
+        ("tensorflow_early", "computes with TensorFlow before its fit()"),
+    ],
 )
 def test_what_cannot_be_watched_is_refused_by_name(job: str, words: str, tmp_path: Path) -> None:
+    need(job)
     script = ROOT / f"tests/fork/jobs/{job}.py"
 
     ran = chaos("audit", script, "--runs", "1", "--no-confirm", "--reports", tmp_path)
 
     assert ran.returncode == 3, ran.stdout
     assert words in " ".join(ran.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("context", "is_refused"),
+    [
+        (None, False),  # imported, and never used
+        (SimpleNamespace(_initialized=False), False),
+        (SimpleNamespace(_initialized=True), True),
+    ],
+)
+def test_tensorflow_is_not_forked_once_it_has_computed(
+    context: Any, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module: Any = ModuleType("tensorflow.python.eager.context")
+    module._context = context
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    with pytest.raises(ComputedEarlyError) if is_refused else nullcontext():
+        refuse_to_fork_tensorflow()
+
+
+def test_where_tensorflow_is_not_imported_anything_is_forked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "tensorflow.python.eager.context", raising=False)
+
+    refuse_to_fork_tensorflow()

@@ -16,7 +16,8 @@ from chaos.model.history import Entry, History
 from tests.fork.conftest import ROOT
 
 JOBS = ROOT / "tests/ray/jobs"
-MODULES = {"scikit-learn": "sklearn", "xgboost-cpu": "xgboost"}  # the others are named alike
+# The others are named alike.
+MODULES = {"scikit-learn": "sklearn", "tf-keras": "tf_keras", "xgboost-cpu": "xgboost"}
 TINY = "scenario: {0}\njob: {{script: {1}/tiny.py, workers: 1}}\n"
 NEEDS = "scenario: {0}\njob: {{script: {1}/needs_an_extra.py, workers: 1, args: {2}}}\n"
 
@@ -39,6 +40,8 @@ def in_a_worker(error: str) -> History:
     [
         (script_raised("No module named 'xgboost'"), "xgboost"),
         (script_raised("PyTorch Lightning isn't installed. To install, …"), "lightning"),
+        (script_raised("TensorFlow isn't installed. To install TensorFlow, run …"), "tensorflow"),
+        (script_raised("No module named 'tf_keras'"), "tf_keras"),
         (in_a_worker("ModuleNotFoundError: No module named 'transformers'"), "transformers"),
         (script_raised("No module named 'my_own_code'"), None),
         (script_raised("No module named 'lightning.nothing'"), None),  # it is there, and lacks that

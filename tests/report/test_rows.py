@@ -11,6 +11,7 @@ from chaos.model.verdict import Anomaly
 from chaos.report import curve
 from chaos.report import swimlane as swimlanes
 from chaos.report.excerpt import EVENTS_PER_ANOMALY, Gap, Line, excerpt, lines_of
+from chaos.report.html import render_run
 from chaos.report.life import lives
 from chaos.report.outcome import FinishedRun, in_words, not_run, row_of, versions
 from chaos.report.page import op_rows, restart_rows
@@ -18,6 +19,7 @@ from chaos.report.settings import devices_of, settings
 from chaos.report.swimlane import LANES, swimlane
 from chaos.report.timeline import timeline
 from chaos.report.track import track
+from tests.check.tamper import changed
 
 
 def test_a_row_carries_the_measures_of_its_run(valid_run: FinishedRun) -> None:
@@ -135,6 +137,17 @@ def test_a_loss_that_is_no_number_breaks_the_line_and_nothing_else(
     assert [r["loss"] for r in charts[0].spec["datasets"]["steps"] if r["step"] == 7].count(
         None
     ) == 8
+
+
+def test_steps_without_a_loss_are_no_chart_and_the_page_says_so(valid_run: FinishedRun) -> None:
+    def silent(history: History) -> History:
+        return changed(history, StepDone, losses=())
+
+    assert valid_run.baseline is not None
+    run = replace(valid_run, history=silent(valid_run.history), baseline=silent(valid_run.baseline))
+
+    assert curve.curves(run.trial) == ()
+    assert "No loss of a step was seen." in render_run(run)
 
 
 def test_a_long_line_is_thinned_but_keeps_the_first_divergent_step(

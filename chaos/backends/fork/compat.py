@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,30 @@ class NeedsClusterError(UsageError):
             f"the job uses {what}, which the embedded backend does not have",
             "Run it on a cluster: `chaos run` with the ray backend.",
         )
+
+
+class ComputedEarlyError(UsageError):
+    """The script has begun, before its `fit()`, what does not survive a fork."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the job computes with {what} before its fit(), and in the processes that the "
+            "embedded backend forks there it would hang",
+            "Compute within the train function, or run it on a cluster: `chaos run` with the ray "
+            "backend.",
+        )
+
+
+def refuse_to_fork_tensorflow() -> None:
+    """Raise `ComputedEarlyError` where TensorFlow has computed in this process.
+
+    Its threads are not in a child, whose first operation waits for them for ever
+    (tensorflow 2.21). An import starts none of them.
+    """
+    module = sys.modules.get("tensorflow.python.eager.context")
+    context = getattr(module, "_context", None)
+    if getattr(context, "_initialized", False):
+        raise ComputedEarlyError("TensorFlow")
 
 
 def named(error: BaseException) -> BaseException:

@@ -50,6 +50,7 @@ class Zygote:
 
     def serve(self) -> RunPart:
         """Serve for ever; returns in each driver, with the run that it is to carry out."""
+        compat.refuse_to_fork_tensorflow()
         # Nothing that exists by now is ever garbage, and a collector that looked at it in a
         # child would copy its pages.
         gc.collect()

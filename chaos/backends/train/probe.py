@@ -120,7 +120,8 @@ class Probe:
         self._steps.install()
 
     def checkpoint_read(self, checkpoint: str | None) -> None:
-        """Record that the train function asked for its checkpoint."""
+        """Record that the train function asked for its checkpoint; it has imported all by now."""
+        self._look(self._steps.install_libraries)
         with contextlib.suppress(OSError):
             self._journal.add(CheckpointRead(**self._cursor.who(), checkpoint=checkpoint))
 
@@ -202,7 +203,7 @@ class Probe:
 
     def train_fn_begins(self) -> None:
         """Watch a job that boosts trees; stop where an op waits for this attempt to begin."""
-        self._look(self._steps.install_rounds)
+        self._look(self._steps.install_libraries)
         for index in self._armed_starts:
             self._look(partial(self._arrive, index))
 

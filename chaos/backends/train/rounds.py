@@ -11,17 +11,19 @@ from collections.abc import Callable
 from typing import Any
 
 LIBRARIES = ("xgboost", "lightgbm")
+_WATCHED = "_chaos_watches_rounds"
 
 
 def watch_rounds(begins: Callable[[Any], None], done: Callable[[], None]) -> None:
     """Call `begins` with the booster before each round from now on, and `done` after it.
 
-    Only of libraries that the worker has imported: a train function that
-    boosts was unpickled by now, and Ray Train's backend for it imports its own.
+    Only of libraries that the worker has imported. May be called again: what
+    was imported since is watched as well, and nothing twice.
     """
     for library in LIBRARIES:
         booster = getattr(sys.modules.get(library), "Booster", None)
-        if booster is not None:
+        if booster is not None and _WATCHED not in vars(booster):
+            setattr(booster, _WATCHED, True)
             _watch(booster, begins, done)
 
 

@@ -1,11 +1,11 @@
 """Optimizer steps, their losses and their inputs, seen through torch itself.
 
 The step comes from torch's global hooks, which every optimizer of the process
-calls; of a job that boosts trees, a round is a step (see `rounds`). The loss
-is whatever `backward()` was called on since the last step, the inputs what
-the model was called with. Reading what lives on a GPU would make the host
-wait for the GPU, so it is kept where it is and read at the next report, or
-when `PENDING_MAX` of them have gathered.
+calls; of a job that boosts trees a round is a step, and of one that trains with
+Keras a batch (see `rounds`, `batches`). The loss is whatever `backward()` was
+called on since the last step, the inputs what the model was called with.
+Reading what lives on a GPU would make the host wait for the GPU, so it is kept
+where it is and read at the next report, or when `PENDING_MAX` of them have gathered.
 """
 
 import math
@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeAlias
 
+from chaos.backends.train.batches import watch_batches
 from chaos.backends.train.rounds import watch_rounds
 from chaos.errors import InjectedError
 from chaos.model.event import Inputs
@@ -77,9 +78,10 @@ class StepHook:
         register_optimizer_step_post_hook(lambda *_: self._stepped())
         StepHook._installed = self
 
-    def install_rounds(self) -> None:
-        """Watch boosting rounds from now on, once the train function is there."""
+    def install_libraries(self) -> None:
+        """Watch boosting rounds and Keras's batches from now on, of what is imported by now."""
         watch_rounds(self._begins, self._stepped)
+        watch_batches(self._begins, self._stepped)
 
     @classmethod
     def forget_open_window(cls) -> None:
@@ -111,7 +113,7 @@ class StepHook:
         if os.getpid() == self._pid and tensor.numel() == 1:
             self._since_step.append(tensor.detach())
 
-    def _begins(self, optimizer: Any) -> None:  # noqa: ANN401 - a torch Optimizer, or a booster
+    def _begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
         if os.getpid() != self._pid or self._step_begins is None:
             return
         try:

@@ -65,7 +65,7 @@ class Watchers:
 
     # -- told by the probe -----------------------------------------------------------------------
 
-    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - a torch Optimizer, or a booster
+    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
         """Look at what an optimizer step begins with."""
         with self.cost.watching:
             if self._files is not None:

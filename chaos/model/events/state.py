@@ -18,13 +18,15 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     `digest` is empty where the part holds nothing (an optimizer that was never
     stepped). `size` is the L2 norm of tensors or the value of a single number,
     None where neither has a meaning (a generator's state). `count`: tensors,
-    or entries, in it.
+    or entries, in it. `pending`: it will be there after the first step only,
+    restored or new, and cannot be compared before.
     """
 
     name: str
     digest: str
     size: float | str | None = None
     count: int = 1
+    pending: bool = False
 
 
 class StateSeen(Event, frozen=True, kw_only=True):

@@ -10,6 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 
+def kind_of(stepped: Any) -> str:  # noqa: ANN401 - whatever begins a step
+    """Say what it is that makes a step: an optimizer of torch's, a Keras model, or a booster."""
+    if hasattr(stepped, "param_groups"):
+        return "optimizer"
+    return "keras" if hasattr(type(stepped), "trainable_weights") else "booster"
+
+
 class Found:
     """Optimizers, schedules, scalers and averaged models of this process."""
 

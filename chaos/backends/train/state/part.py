@@ -17,6 +17,7 @@ class Part:
     encoding: Encoding
     count: int
     size: Callable[[], float | None]
+    pending: bool = False
 
     @classmethod
     def of(cls, name: str, value: Any, *, with_size: bool) -> Self:  # noqa: ANN401 - any value
@@ -53,6 +54,7 @@ class Part:
             digest=self.encoding.digest() if self.count else "",
             size=None if size is None else spell(float(size)),
             count=self.count,
+            pending=self.pending,
         )
 
 

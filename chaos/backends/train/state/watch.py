@@ -14,7 +14,8 @@ from typing import Any, Literal, TypeAlias
 from chaos import declared
 from chaos.backends.train.cursor import Record
 from chaos.backends.train.state import components
-from chaos.backends.train.state.found import Found
+from chaos.backends.train.state.found import Found, kind_of
+from chaos.backends.train.state.keras_parts import keras_parts
 from chaos.backends.train.state.part import Part
 from chaos.backends.train.state.roots import Roots
 from chaos.model.event import StateSeen
@@ -62,9 +63,9 @@ class StateWatch:
         self._roots = roots
         self.found.watch()
 
-    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - a torch Optimizer, or a booster
+    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
         """Take the state that an epoch is entered with, before its first step."""
-        self.found.add("optimizer" if hasattr(optimizer, "param_groups") else "booster", optimizer)
+        self.found.add(kind_of(optimizer), optimizer)
         if self._entered == self._cursor.epoch:
             return
         self._entered = self._cursor.epoch
@@ -120,7 +121,10 @@ class StateWatch:
 
     def _take(self, moment: Moment) -> _Taken:
         full = moment != "step"
-        groups: list[tuple[str, Iterator[Part]]] = [("model", self._models(full=full))]
+        groups: list[tuple[str, Iterator[Part]]] = [
+            ("model", self._models(full=full)),
+            ("keras", keras_parts(self.found.all("keras"), full=full)),
+        ]
         for index, optimizer in enumerate(self.found.all("optimizer")):
             name = components.numbered("optimizer", index)
             groups.append((name, components.optimizer_parts(name, optimizer, full=full)))

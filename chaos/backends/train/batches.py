@@ -1,0 +1,49 @@
+"""Batches of Keras: what optimizer steps are to a job that trains with `Model.fit`.
+
+Keras 3 and the Keras before it (`tf_keras`, which alone can train with TensorFlow's
+MultiWorkerMirroredStrategy) both tell a list of callbacks of each batch. So a
+batch is counted when its update was made and before the job's own callbacks,
+one of which may report it. With `steps_per_execution` several steps are one batch.
+A loop of the job's own, traced once by `tf.function`, calls nothing that could be seen.
+"""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+LIBRARIES = ("keras", "tf_keras")
+_WATCHED = "_chaos_watches_batches"
+
+
+def watch_batches(begins: Callable[[Any], None], done: Callable[[], None]) -> None:
+    """Call `begins` with the model before each batch from now on, and `done` after it.
+
+    Only of libraries that the worker has imported. May be called again: what
+    was imported since is watched as well, and nothing twice.
+    """
+    for library in LIBRARIES:
+        callbacks = getattr(sys.modules.get(library), "callbacks", None)
+        told = getattr(callbacks, "CallbackList", None)
+        if told is not None and _WATCHED not in vars(told):
+            setattr(told, _WATCHED, True)
+            _watch(told, begins, done)
+
+
+def _watch(told: Any, begins: Callable[[Any], None], done: Callable[[], None]) -> None:  # noqa: ANN401 - a class
+    on_begin: Callable[..., None] = told.on_train_batch_begin
+    on_end: Callable[..., None] = told.on_train_batch_end
+
+    @functools.wraps(on_begin)
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        on_begin(self, *args, **kwargs)
+        model = getattr(self, "model", None)  # a list that a job makes by hand may have none
+        if model is not None:
+            begins(model)
+
+    @functools.wraps(on_end)
+    def end(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        done()
+        on_end(self, *args, **kwargs)
+
+    told.on_train_batch_begin, told.on_train_batch_end = begin, end

@@ -1,0 +1,85 @@
+"""The components of a Keras model's state: weights, and what its optimizer holds.
+
+`model.weights` are the weights in their order: their names are numbered by
+process, and another attempt may number them otherwise. `optimizer.slots` is
+what the optimizer keeps beside them, `optimizer.iterations` its count of
+steps, `optimizer.lr` its learning rate where no schedule makes it.
+
+What Keras makes in its first step alone is pending until then. TensorFlow
+restores such a part as it is made: before, it is neither there nor forgotten.
+"""
+
+import numbers
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from chaos.backends.train.state.part import Part
+
+_COUNTERS = ("iteration", "learning_rate")  # as variables of an optimizer are named
+
+
+def keras_parts(models: Sequence[Any], *, full: bool) -> Iterator[Part]:
+    """Take the models that are trained with `fit`, and their optimizers."""
+    for index, model in enumerate(models):
+        if hasattr(model, "jax_state_sync"):  # on JAX a model has its weights after `fit` alone
+            continue
+        end = f".{index}" if index else ""
+        weights = model.weights if model.built else ()
+        yield _of_variables(f"model.weights{end}", weights, full=full, made=model.built)
+        if getattr(model, "optimizer", None) is not None:
+            yield from _of_optimizer(model.optimizer, end, full=full)
+
+
+def _of_optimizer(optimizer: Any, end: str, *, full: bool) -> Iterator[Part]:  # noqa: ANN401
+    steps = int(_local(optimizer.iterations).numpy())
+    counted = Part.of(f"optimizer.iterations{end}", steps, with_size=False)
+    yield replace(counted, count=steps)
+    held = optimizer.variables
+    slots = [v for v in (held() if callable(held) else held) if _own_name(v) not in _COUNTERS]
+    # An optimizer that was stepped, by its own count, and has nothing yet is about to be restored.
+    made = bool(slots) or not steps
+    yield _of_variables(f"optimizer.slots{end}", slots, full=full, made=made)
+    rate = optimizer.get_config().get("learning_rate") if full else None
+    if isinstance(rate, numbers.Real):  # numpy's, as a variable gives it
+        yield Part.of_numbers(f"optimizer{end}.lr", [float(rate)])
+
+
+def _of_variables(name: str, variables: Iterable[Any], *, full: bool, made: bool) -> Part:
+    held = [_tensor(_local(variable)) for variable in variables if not _is_a_ranks_own(variable)]
+    entries = [(str(number), tensor) for number, tensor in enumerate(held)]
+    return replace(Part.of_entries(name, entries, with_size=full), pending=not made)
+
+
+def _is_a_ranks_own(variable: Any) -> bool:  # noqa: ANN401 - a variable of TensorFlow's or Keras's
+    """Say whether ranks have it each for itself until it is read, such as a moving mean.
+
+    To read it takes all of them, and what a rank has of it is not restored.
+    """
+    return _copies(variable) is not None and str(variable.synchronization).endswith("ON_READ")
+
+
+def _local(variable: Any) -> Any:  # noqa: ANN401
+    """Give this rank's copy of a variable that a strategy has spread over ranks."""
+    copies = _copies(variable)
+    return variable if copies is None else copies[0]
+
+
+def _copies(variable: Any) -> tuple[Any, ...] | None:  # noqa: ANN401
+    copies = getattr(variable, "values", None)
+    return copies if isinstance(copies, tuple) and copies else None
+
+
+def _own_name(variable: Any) -> str:  # noqa: ANN401
+    return str(variable.name).rpartition("/")[2].partition(":")[0]
+
+
+def _tensor(variable: Any) -> Any:  # noqa: ANN401
+    """Give a variable's numbers as a tensor of torch, or as numpy has them where torch cannot."""
+    import torch
+
+    numbers = variable.numpy()
+    try:
+        return torch.from_numpy(numbers)
+    except TypeError:  # bfloat16 and strings
+        return numbers
