@@ -219,7 +219,11 @@ class Expect(Record):
 class Limits(Record):
     """Bounds on the run itself."""
 
-    run_s: float = Field(default=240.0, gt=0, description="after which a run counts as hung")
+    run_s: float = Field(
+        default=240.0,
+        gt=0,
+        description="after which a run counts as hung, from when its first workers have started",
+    )
     gate_s: float = Field(
         default=30.0, gt=0, description="how long a held rank waits for the commit before it"
     )

@@ -11,6 +11,7 @@ from chaos.model.event import (
     RunEnded,
     RunStarted,
     StackTaken,
+    WorkerGroupStarted,
     WorkerStarted,
 )
 from chaos.model.plan import Plan
@@ -22,6 +23,7 @@ from chaos.run.ports import Show
 from chaos.run.stacks import DRIVER_STACKS, rank_stacks
 
 Driver = TypeVar("Driver")
+START_S = 60.0  # more, until the first workers are there: a busy machine is slow, and no job hangs
 
 
 @dataclass
@@ -37,6 +39,7 @@ class RunWatch(ABC, Generic[Driver]):
         self.journal = Journal(self.directory.journals, "harness", role="harness", clock=self.clock)
         self._tail = Tail(self.directory.journals)
         self._seen: list[AnyEvent] = []
+        self._trains_since_ns: int | None = None
 
     def begin(self) -> None:
         """Write down which plan is carried out, and where."""
@@ -83,12 +86,21 @@ class RunWatch(ABC, Generic[Driver]):
         """Give the exit code of a driver, None where it is not over at the run's limit."""
         while (code := self.exit_code(driver)) is None:
             self.seen()
-            if seconds_since(start_ns, self.clock) > self.plan.limits.run_s:
+            if self._is_late(start_ns):
                 self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
                 self.take_stacks(driver)
                 return None
             self.meanwhile()
         return code
+
+    def _is_late(self, start_ns: int) -> bool:
+        """Say whether the run is at its limit, which counts from when its first workers started."""
+        limit_s, since_ns = self.plan.limits.run_s, self._trains_since_ns
+        if since_ns is None:
+            if any(isinstance(event, WorkerGroupStarted) for event in self._seen):
+                self._trains_since_ns = self.clock.now_ns()
+            return seconds_since(start_ns, self.clock) > limit_s + START_S
+        return seconds_since(since_ns, self.clock) > limit_s
 
     @abstractmethod
     def start_driver(self) -> Driver:

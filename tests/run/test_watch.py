@@ -1,0 +1,76 @@
+"""A run's limit is time in training: a machine that is slow to start workers hangs no job."""
+
+from pathlib import Path
+
+import pytest
+
+from chaos.model.event import DeadlinePassed, WorkerGroupStarted
+from chaos.run.clock import SystemClock
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import Journal, read_history
+from chaos.run.watch import START_S, RunWatch
+from tests.check.story import Story
+
+
+class HandClock(SystemClock):
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now_ns(self) -> int:
+        return int(self.seconds * 1e9)
+
+
+class Watched(RunWatch[str]):
+    """A driver that never ends, whose first workers start after `start_s`."""
+
+    start_s: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.clock = self.hand = HandClock()
+        self.controller = Journal(
+            self.directory.journals, "controller", role="controller", clock=self.clock
+        )
+
+    def start_driver(self) -> str:
+        return "driver"
+
+    def driver_started(self, driver: str) -> None:
+        del driver
+
+    def exit_code(self, driver: str) -> None:
+        del driver
+
+    def end_driver(self, driver: str) -> int:
+        del driver
+        return -9
+
+    def meanwhile(self) -> None:
+        self.hand.seconds += 1
+        if self.hand.seconds == self.start_s:
+            self.controller.add(WorkerGroupStarted(attempt=0, workers=()))
+
+    def take_stacks(self, driver: str) -> None:
+        del driver
+
+
+@pytest.mark.parametrize(
+    ("start_s", "ended_s"),
+    [(3.0, 3 + 240), (250.0, 250 + 240), (None, 240 + START_S)],
+    ids=["at once", "late", "never"],
+)
+def test_the_limit_counts_from_when_the_first_workers_are_there(
+    start_s: float | None, ended_s: float, tmp_path: Path
+) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.journals.mkdir()
+    run = Watched(Story().plan(), directory, lambda _: None)
+    run.start_s = start_s
+
+    run.watch()
+    run.end(interrupted=False)
+    run.controller.close()
+
+    assert run.hand.seconds == pytest.approx(ended_s, abs=2)
+    ((_, passed),) = read_history(directory.journals).of(DeadlinePassed)
+    assert passed.limit_s == 240
