@@ -4,8 +4,6 @@ Every file of `scenarios/frameworks` is run as a person runs it. What the develo
 not install is skipped with its reason; what CI has no time for is marked nightly.
 """
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from rich.console import Console
 from chaos.backends.fork.backend import ForkBackend
 from chaos.harness import Harness
 from chaos.run.clock import SystemClock
+from tests.called import chaos
 from tests.fork.conftest import ROOT
 
 SCENARIOS = sorted((ROOT / "scenarios/frameworks").glob("*.chaos.yaml"))
@@ -47,17 +46,6 @@ def need(name: str) -> None:
             pytest.importorskip(extra, reason=f"pip install ray-train-chaos[{extra}]")
 
 
-def chaos(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "chaos", *map(str, words)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.fixture(scope="module")
 def harness(backend: ForkBackend, tmp_path_factory: pytest.TempPathFactory) -> Harness:
     reports = tmp_path_factory.mktemp("frameworks")
@@ -88,9 +76,9 @@ def test_a_right_job_of_a_framework_survives_an_audit(job: str, tmp_path: Path) 
     need(JOBS[job])
     script = ROOT / f"scenarios/jobs/{job}.py"
 
-    ran = chaos("audit", script, "--runs", "12", "--no-confirm", "--reports", tmp_path)
+    ran = chaos("audit", script, "--runs", "12", "--no-confirm", "--reports", tmp_path, folder=ROOT)
 
-    assert ran.returncode == 0, ran.stdout
+    assert ran.code == 0, ran.out + ran.err
 
 
 @pytest.mark.parametrize(
@@ -100,7 +88,7 @@ def test_a_right_job_of_a_framework_survives_an_audit(job: str, tmp_path: Path) 
 def test_what_cannot_be_watched_is_refused_by_name(job: str, words: str, tmp_path: Path) -> None:
     script = ROOT / f"tests/fork/jobs/{job}.py"
 
-    ran = chaos("audit", script, "--runs", "1", "--no-confirm", "--reports", tmp_path)
+    ran = chaos("audit", script, "--runs", "1", "--no-confirm", "--reports", tmp_path, folder=ROOT)
 
-    assert ran.returncode == 3, ran.stdout
-    assert words in " ".join(ran.stdout.split())
+    assert ran.code == 3, ran.out
+    assert words in " ".join(ran.err.split())
