@@ -10,8 +10,11 @@ BIN := .venv/bin
 # Twice quiet: pip warns of every index location that does not hold a package; errors still show.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 READY := .venv/ready
-# Tests without Ray wait for processes more than they compute; a module's tests share what they made.
-ALONE := $(BIN)/pytest -n 2 --dist loadfile
+# A module's tests share what they made. Files go out in the order of tests/conftest.py, those
+# that take long first, and not as xdist would have it, those with many tests first.
+ALONE := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Tests start many a process that imports chaos: what one has compiled, the others read.
+unexport PYTHONDONTWRITEBYTECODE
 S3_READY := .venv-s3/ready
 
 # A Python of the right age that can make virtual environments, or why there is none.

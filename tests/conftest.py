@@ -1,5 +1,6 @@
 """Hypothesis without deadlines: these machines are noisy, and a slow example is no defect."""
 
+import pytest
 from hypothesis import settings
 
 collect_ignore_glob = [
@@ -8,3 +9,12 @@ collect_ignore_glob = [
 
 settings.register_profile("chaos", deadline=None)
 settings.load_profile("chaos")
+
+# Folders whose tests start processes. Begun last, one of their files would still run when the
+# other processes of `pytest -n` have nothing left to do.
+LONG = {"documents", "extensions", "fork", "preflight", "pytest_plugin", "selftest"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes long first, and leave the order as it is otherwise."""
+    items.sort(key=lambda item: item.path.parent.name not in LONG)

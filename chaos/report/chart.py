@@ -7,12 +7,16 @@ light, in dark and on paper, drawn by the browser or drawn here.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from typing import Any, Literal, TypeAlias
 
 import altair as alt
 import vl_convert as vlc
 
+from chaos.run.cache import kept
+
 STATIC_WIDTH = 1040  # of the SVG that stands in until, or unless, scripts run
+_SHARED = "window.vegaEmbed = vegaEmbed;"
 _VEGA_LITE = ".".join(alt.SCHEMA_VERSION.split(".")[:2])  # the version Altair writes for
 INK, FAINT, GRID = "var(--ink-2)", "var(--ink-3)", "var(--line)"
 BASELINE, RUN, LOST = "var(--baseline)", "var(--run)", "var(--lost)"
@@ -82,9 +86,16 @@ def named(name: str) -> alt.Chart:
 
 @cache
 def bundle() -> str:
-    """Give the script that draws charts in a browser without a network; about 1 MB."""
-    script: str = vlc.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=_VEGA_LITE)
-    return script
+    """Give the script that draws charts in a browser without a network; about 1 MB.
+
+    It takes more than a second to put together, so it is kept for other processes.
+    """
+
+    def made() -> str:
+        script: str = vlc.javascript_bundle(_SHARED, vl_version=_VEGA_LITE)
+        return script
+
+    return kept("charts.js", _SHARED, _VEGA_LITE, version("vl-convert-python"), make=made)
 
 
 def _styled(chart: alt.LayerChart) -> alt.LayerChart:

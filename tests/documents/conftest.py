@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.called import PLAIN, Done, chaos
 from tests.documents.blocks import ROOT, blocks
 
 TRACE = (
@@ -19,26 +20,23 @@ FORK = ("--backend", "fork")
 
 
 @dataclass(frozen=True)
-class Done:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-@dataclass(frozen=True)
 class Desk:
     """The folder that a reader works in."""
 
     folder: Path
 
     def call(self, program: str, *words: str) -> Done:
-        """Execute a command as if chaos were installed."""
+        """Give what a command says; only pytest has a process of its own."""
+        if program == "chaos":
+            return chaos(*words, folder=self.folder)
+        return self.start(program, *words)
+
+    def start(self, program: str, *words: str) -> Done:
+        """Start a command as a user does, as if chaos were installed."""
         done = subprocess.run(
             [sys.executable, "-m", program, *words],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "NO_COLOR": "1"},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **PLAIN},
             capture_output=True,
             text=True,
             check=False,
@@ -78,7 +76,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     (folder / "test_train.py").write_text(readme("python", "import chaos"))
     (folder / "p3.csv").write_text(TRACE)
     made = Desk(folder)
-    done = made.call("chaos", "run", "my.chaos.yaml", *FORK)
+    done = made.start("chaos", "run", "my.chaos.yaml", *FORK)
     assert done.code == 0, done.out + done.err
     yield made
     shutil.rmtree(folder)

@@ -1,4 +1,7 @@
-"""The examples of docs/: a fault and a check of another package, as a user would have them."""
+"""The examples of docs/: a fault and a check of another package, as a user would have them.
+
+Where the package is present the command is a process that finds it; here it is absent.
+"""
 
 import json
 import shutil
@@ -7,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.called import chaos
 from tests.extensions.conftest import Suite, install_examples, run
 
 pytestmark = pytest.mark.timeout(180)  # real processes
@@ -77,9 +81,9 @@ def test_where_the_package_is_absent_the_run_is_judged_unknown_and_says_so(
 ) -> None:
     again = shutil.copytree(suite.run_of("alone"), tmp_path / "again")
 
-    first, second = (run(tmp_path, "chaos", "check", str(again)) for _ in range(2))
+    first, second = (chaos("check", again, folder=tmp_path) for _ in range(2))
 
-    assert first.code == second.code == 2, first.said
+    assert first.code == second.code == 2, first.out + first.err
     assert verdict(again)["validity"] == "unknown"
     assert "kill_peers (of chaos-example 1.0, not installed here)" in verdict(again)["headline"]
     told = result(again, "every-epoch-saved")
@@ -93,7 +97,7 @@ def test_a_run_with_chaos_own_fault_needs_the_package_for_its_check_alone(
     again = shutil.copytree(suite.run_of("own"), tmp_path / "again")
 
     assert verdict(again)["validity"] == "valid", suite.done.said
-    assert run(tmp_path, "chaos", "check", str(again)).code == 2
+    assert chaos("check", again, folder=tmp_path).code == 2
     unknown = [r["check"] for r in verdict(again)["results"] if r["validity"] == "unknown"]
     assert unknown == ["every-epoch-saved"]
 
@@ -103,24 +107,27 @@ def test_a_guilty_run_without_the_check_that_found_it_is_unknown(
 ) -> None:
     again = shutil.copytree(suite.run_of("guilty"), tmp_path / "again")
 
-    assert run(tmp_path, "chaos", "check", str(again)).code == 2
+    assert chaos("check", again, folder=tmp_path).code == 2
     assert verdict(again)["validity"] == "unknown"
+
+
+SEVERAL = """
+import sys
+from chaos.cli.commands import app
+for words in ("list faults", "list checks", "explain kill_peers", "explain every-epoch-saved"):
+    app(words.split(), prog_name="chaos", standalone_mode=False)
+    print("THE NEXT", flush=True)
+"""
 
 
 def test_faults_and_checks_are_listed_and_explained_with_their_package(
     tmp_path: Path,
 ) -> None:
     packages = install_examples(tmp_path)
+    (tmp_path / "several.py").write_text(SEVERAL)
 
-    listed = [
-        run(tmp_path, "chaos", *words, packages=packages).said
-        for words in (
-            ("list", "faults"),
-            ("list", "checks"),
-            ("explain", "kill_peers"),
-            ("explain", "every-epoch-saved"),
-        )
-    ]
+    said = run(tmp_path, "several", packages=packages).said
+    listed = said.split("THE NEXT")
 
     assert "stands at the place. {signal: KILL} (chaos-example 1.0)" in listed[0]
     assert "Does every epoch end with a checkpoint? (chaos-example 1.0)" in listed[1]

@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.ray.command import Ran, chaos
+from tests.called import Done, chaos
+
+ROOT = Path(__file__).parents[2]
 
 BROKEN = {
     "digits_from_scratch": "resume-point",
@@ -15,10 +17,10 @@ BROKEN = {
 }
 
 
-def audit(script: str, runs: int, reports: Path) -> tuple[Ran, dict[str, Any]]:
+def audit(script: str, runs: int, reports: Path) -> tuple[Done, dict[str, Any]]:
     """Audit a job with so many strikes, and without Ray; gives what was printed, and the card."""
     words = ["audit", f"scenarios/jobs/{script}.py", "--runs", str(runs), "--no-confirm"]
     options = ["--json", "--reports", str(reports), "--", "--epochs", "4"]
-    ran = chaos(*words, *options, reports=reports)
-    card: dict[str, Any] = json.loads(ran.output[ran.output.index("{\n") :])
+    ran = chaos(*words, *options, folder=ROOT)
+    card: dict[str, Any] = json.loads(ran.out)
     return ran, card

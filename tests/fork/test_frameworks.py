@@ -5,7 +5,6 @@ not install is skipped with its reason; what CI has no time for is marked nightl
 """
 
 import importlib.util
-import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,6 +18,7 @@ from chaos.backends.fork.backend import ForkBackend
 from chaos.backends.fork.compat import ComputedEarlyError, refuse_to_fork_tensorflow
 from chaos.harness import Harness
 from chaos.run.clock import SystemClock
+from tests.called import chaos
 from tests.fork.conftest import ROOT
 
 SCENARIOS = sorted((ROOT / "scenarios/frameworks").glob("*.chaos.yaml"))
@@ -55,17 +55,6 @@ def need(name: str) -> None:
             pytest.skip(f"pip install ray-train-chaos[{extra}]")
 
 
-def chaos(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "chaos", *map(str, words)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.fixture(scope="module")
 def harness(backend: ForkBackend, tmp_path_factory: pytest.TempPathFactory) -> Harness:
     reports = tmp_path_factory.mktemp("frameworks")
@@ -96,9 +85,9 @@ def test_a_right_job_of_a_framework_survives_an_audit(job: str, tmp_path: Path) 
     need(JOBS[job])
     script = ROOT / f"scenarios/jobs/{job}.py"
 
-    ran = chaos("audit", script, "--runs", "12", "--no-confirm", "--reports", tmp_path)
+    ran = chaos("audit", script, "--runs", "12", "--no-confirm", "--reports", tmp_path, folder=ROOT)
 
-    assert ran.returncode == 0, ran.stdout
+    assert ran.code == 0, ran.out + ran.err
 
 
 @pytest.mark.parametrize(
@@ -113,10 +102,10 @@ def test_what_cannot_be_watched_is_refused_by_name(job: str, words: str, tmp_pat
     need(job)
     script = ROOT / f"tests/fork/jobs/{job}.py"
 
-    ran = chaos("audit", script, "--runs", "1", "--no-confirm", "--reports", tmp_path)
+    ran = chaos("audit", script, "--runs", "1", "--no-confirm", "--reports", tmp_path, folder=ROOT)
 
-    assert ran.returncode == 3, ran.stdout
-    assert words in " ".join(ran.stdout.split())
+    assert ran.code == 3, ran.out
+    assert words in " ".join(ran.err.split())
 
 
 @pytest.mark.parametrize(

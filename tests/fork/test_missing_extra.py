@@ -1,7 +1,5 @@
 """A job whose framework is not installed is passed over with its reason, and is neither verdict."""
 
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from packaging.requirements import Requirement
 from chaos.job_failure import EXTRAS, missing_module
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
+from tests.called import chaos
 from tests.fork.conftest import ROOT
 
 JOBS = ROOT / "tests/ray/jobs"
@@ -64,37 +63,26 @@ def test_every_package_of_a_frameworks_extra_is_known_by_its_module() -> None:
         assert {MODULES.get(name, name) for name in names} <= {*EXTRAS}
 
 
-def chaos(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "chaos", *words],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.mark.timeout(180)
 def test_a_suite_says_what_was_skipped_and_stands_on_what_ran(tmp_path: Path) -> None:
     (tmp_path / "a.chaos.yaml").write_text(NEEDS.format("imported first", JOBS, "{}"))
     (tmp_path / "b.chaos.yaml").write_text(NEEDS.format("imported late", JOBS, "{late: true}"))
     (tmp_path / "c.chaos.yaml").write_text(TINY.format("needs nothing", JOBS))
 
-    ran = chaos(tmp_path, "run", ".", "--backend", "fork", "--junit", "junit.xml")
+    ran = chaos("run", ".", "--backend", "fork", "--junit", "junit.xml", folder=tmp_path)
 
-    assert ran.returncode == 0, ran.stdout
+    assert ran.code == 0, ran.out + ran.err
     reason = "needs lightning, which is not installed. pip install 'ray-train-chaos[lightning]'"
-    assert ran.stdout.count(f"the job needs_an_extra.py {reason}") == 2
-    assert ran.stdout.count("- skipped") == 2
-    assert "✓ 1 as expected   - 2 skipped" in ran.stdout
+    assert ran.out.count(f"the job needs_an_extra.py {reason}") == 2
+    assert ran.out.count("- skipped") == 2
+    assert "✓ 1 as expected   - 2 skipped" in ran.out
     (suite,) = ET.parse(tmp_path / "junit.xml").getroot()
     assert (suite.get("skipped"), suite.get("errors"), suite.get("failures")) == ("2", "0", "0")
 
 
 @pytest.mark.timeout(180)
 def test_an_audit_of_such_a_job_says_what_to_install(tmp_path: Path) -> None:
-    ran = chaos(tmp_path, "audit", str(JOBS / "needs_an_extra.py"), "--no-confirm")
+    ran = chaos("audit", JOBS / "needs_an_extra.py", "--no-confirm", folder=tmp_path)
 
-    assert ran.returncode == 3
-    assert "pip install 'ray-train-chaos[lightning]'" in " ".join(ran.stdout.split())
+    assert ran.code == 3
+    assert "pip install 'ray-train-chaos[lightning]'" in " ".join(ran.err.split())

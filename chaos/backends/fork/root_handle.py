@@ -1,5 +1,6 @@
 """The harness's handle to the process that zygotes are forked from."""
 
+import atexit
 import itertools
 import os
 import select
@@ -121,14 +122,21 @@ def root_for(plan: Plan, *, log: Path) -> RootHandle:
     key = tuple(sorted(plan.job.env.items()))
     with _guard:
         root = _roots.get(key)
-        if root is None or not root.is_alive:
+        if root is not None and not root.is_alive:
+            root.end()  # its end of the connection is still open
+            root = None
+        if root is None:
             root = _roots[key] = RootHandle(plan, log=log)
         return root
 
 
 def end_roots() -> None:
-    """End all roots; they end with this process anyway, and the next plan starts a new one."""
+    """End all roots; the next plan starts a new one."""
     with _guard:
         for root in _roots.values():
             root.end()
         _roots.clear()
+
+
+# They end with this process however it ends; where it ends in good order, they are waited for.
+atexit.register(end_roots)
