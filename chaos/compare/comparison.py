@@ -189,12 +189,10 @@ def _fate(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Fate:
         return "new"
     if stands == len(after):
         return "same" if stood == len(before) else "fixed"
-    if stood == len(before):
+    always_stood = stood == len(before)
+    if always_stood or (stood and fewer_p(stood, len(before), stands, len(after)) <= ALPHA):
         return "regression"
-    if stood == 0:
-        return "same" if stands == 0 else "varies"
-    p = fewer_p(stood, len(before), stands, len(after))
-    return "regression" if p <= ALPHA else "varies"
+    return "same" if stood == stands == 0 else "varies"
 
 
 def _standing(runs: Sequence[RunSummary]) -> int:
