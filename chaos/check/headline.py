@@ -177,14 +177,15 @@ def _bad(trial: Trial, results: Sequence[CheckResult]) -> str:
     place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
     what = "loss" if first.what == "loss" else f"`{first.what}`"
     fell = f"from {place} on its {what} differs from the baseline's: {difference(first)}"
-    return (
-        f"the job {'resumed, but' if trial.restarts else 'finished, but'} {fell}{_right(results)}"
-    )
+    went = "resumed, but" if trial.restarts else "finished, but"
+    return f"the job {went} {fell}{_right(trial, results)}"
 
 
-def _right(results: Sequence[CheckResult]) -> str:
+def _right(trial: Trial, results: Sequence[CheckResult]) -> str:
     """Say what is not the cause, so far as that was shown."""
     shown = {result.check for result in results if result.validity == "valid" and result.evidence}
     if {"resume-point", "cursor", "epochs"} <= shown:
+        if not trial.sees_steps:
+            return "; the checkpoint and the epochs are right"
         return "; the checkpoint, the epochs and the number of steps are right"
     return ""

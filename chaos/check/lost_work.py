@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from chaos.check.restarts import Restart
-from chaos.check.result import conclude, plural, unknown, without_restart
-from chaos.check.trial import Course, Trial
+from chaos.check.result import conclude, nothing_due, plural, unknown, without_restart
+from chaos.check.trial import NO_STEPS, Course, Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "lost-work"
@@ -22,6 +22,10 @@ def check(trial: Trial) -> CheckResult:
     """
     if not trial.restarts:
         return without_restart(NAME, trial)
+    if not trial.sees_steps:
+        if trial.plan.expect.lost_steps is not None:
+            return unknown(NAME, f"`expect.lost_steps` is given, and {NO_STEPS}")
+        return nothing_due(NAME, NO_STEPS)
     if trial.plan.expect.lost_steps is None and trial.reference is None:
         why = f"{trial.no_reference} to say how much is too much, nor does `expect.lost_steps`"
         return unknown(NAME, why)

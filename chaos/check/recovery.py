@@ -1,7 +1,7 @@
 """Was the job training again soon enough?"""
 
 from chaos.check.restarts import Restart
-from chaos.check.result import Measures, conclude, plural, without_restart
+from chaos.check.result import Measures, conclude, nothing_due, plural, without_restart
 from chaos.check.trial import Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
@@ -20,6 +20,8 @@ def check(trial: Trial) -> CheckResult:
     """
     if not trial.restarts:
         return without_restart(NAME, trial)
+    if not trial.sees_steps and trial.why_no_step_was_due is not None:
+        return nothing_due(NAME, trial.why_no_step_was_due)
     timed = [r for r in trial.restarts if r.phases.fault_ns is not None]
     limit_s = trial.plan.expect.recovery_s.max
     anomalies = [a for r in timed if (a := _anomaly(r, limit_s))]

@@ -25,6 +25,8 @@ from chaos.model.event import FaultInvoked
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 
+NO_STEPS = "the job makes no step that could be watched"
+
 
 @dataclass(frozen=True, eq=False)
 class Course:
@@ -273,8 +275,17 @@ class Trial:
         return "training was over before the fault took effect, and nothing restarted"
 
     @property
+    def sees_steps(self) -> bool:
+        """Whether the job makes steps that can be watched; so it does where nothing is known."""
+        if self.reference is None:
+            return True
+        return any(a.steps for course in (self.reference, self.run) for a in course.attempts)
+
+    @property
     def why_no_step_was_due(self) -> str | None:
-        """Say why no resumed attempt had to make a step: training was over when it began."""
+        """Say why no step of a resumed attempt is missed; None: one is, or one was made."""
+        if not self.sees_steps and self.run.ending.is_finished:
+            return NO_STEPS
         if self.run.ending.is_finished and not any(r.attempt.steps for r in self.restarts):
             return "the restart had no step left to make"
         return None

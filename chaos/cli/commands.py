@@ -40,7 +40,7 @@ from chaos.model.summary import SUITE
 from chaos.plan.permitted import Elsewhere, Permissions
 from chaos.report.github import Place, annotations
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
-from chaos.report.terminal import closing_line, verdict_table
+from chaos.report.terminal import closing_line, findings, verdict_table
 from chaos.report.terminal import explain as explained
 from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
 from chaos.run.clock import SystemClock
@@ -264,9 +264,8 @@ def _write(
     _tell_ci(console, rows, page)
     if junit is not None:
         junit.write_bytes(page.with_name("junit.xml").read_bytes())
-    console.print()
-    console.print(verdict_table(rows))
-    console.print(closing_line(rows))
+    for each in ("", *findings(rows), verdict_table(rows), closing_line(rows)):
+        console.print(each)
     console.print(f"report: {shown(page)}", soft_wrap=True)
     if as_json:
         sys.stdout.write(page.with_name(SUITE).read_text(encoding="utf-8") + "\n")
@@ -288,7 +287,7 @@ def _tell_ci(console: Console, rows: list[SuiteRow], page: Path) -> None:
 def _show(console: Console, runs: list[FinishedRun]) -> None:
     for one in runs:
         if one.verdict.validity != "valid":
-            console.print(explained(one))
+            console.print(explained(one.verdict, one.plan.scenario, directory=one.directory))
     console.print(verdict_table([row_of(one) for one in runs]))
     for one in runs:
         console.print(f"report: {one.directory}{os.sep}report.html", soft_wrap=True)

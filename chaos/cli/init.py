@@ -68,7 +68,10 @@ def init(
         )
     for file in files:
         if file.exists():
-            raise UsageError("it is there already", "Move it away, or give --in.", place=str(file))
+            way = "--no-workflow" if file == WORKFLOW else "--in"
+            raise UsageError(
+                "it is there already", f"Move it away, or give {way}.", place=str(file)
+            )
     console = Console(highlight=False)
     for file, content in files.items():
         _write(file, content)

@@ -180,19 +180,19 @@ def _fate(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Fate:
     always stood and falls once is a regression, whatever the number of
     repeats. One that fell before is held to how often it did.
     """
-    if not before or not after:
-        return "missing" if before else "new"
+    if not after:
+        return "missing"
     stood, stands = _standing(before), _standing(after)
+    if stands < len(after) and all(r.standing in ("expected", "undecided") for r in after):
+        return "unknown"
+    if not before:
+        return "new"
     if stands == len(after):
         return "same" if stood == len(before) else "fixed"
-    if all(run.standing in ("expected", "undecided") for run in after):
-        return "unknown"
-    if stood == len(before):
+    always_stood = stood == len(before)
+    if always_stood or (stood and fewer_p(stood, len(before), stands, len(after)) <= ALPHA):
         return "regression"
-    if stood == 0:
-        return "same" if stands == 0 else "varies"
-    p = fewer_p(stood, len(before), stands, len(after))
-    return "regression" if p <= ALPHA else "varies"
+    return "same" if stood == stands == 0 else "varies"
 
 
 def _standing(runs: Sequence[RunSummary]) -> int:

@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 Share: TypeAlias = tuple[str, ...]
 
+_UNITS = 10_000  # Ray counts a resource in ten-thousandths
+
 
 def shares(gpus: Sequence[str], nodes: int) -> list[Share]:
     """Give each node the GPUs that it has, by their ids as in `CUDA_VISIBLE_DEVICES`.
@@ -33,5 +35,9 @@ def room(gpus: Sequence[str], nodes: int, *, each: float) -> int:
 
     A single GPU that all nodes have is counted once.
     """
-    distinct = set(shares(gpus, nodes))
-    return sum(int(len(share) // each) for share in distinct)
+    return sum(times(len(share), each) for share in set(shares(gpus, nodes)))
+
+
+def times(held: float, each: float) -> int:
+    """Give how often `each` fits into `held`, by Ray's smallest unit: 0.2 into 1 is 5 times."""
+    return round(held * _UNITS) // max(1, round(each * _UNITS))

@@ -79,8 +79,14 @@ class Result:
 
     @property
     def lost_steps(self) -> int:
-        """Finished steps that restarts threw away, of the rank that lost most."""
-        return row_of(self.run).lost_steps or 0
+        """Finished steps that restarts threw away, of the rank that lost most.
+
+        Raises `ValueError` for a job whose steps cannot be watched: none is not a count.
+        """
+        lost = row_of(self.run).lost_steps
+        if lost is None:
+            raise ValueError("the job makes no step that could be watched, so none can be counted")
+        return lost
 
     @property
     def recovery_s(self) -> float | None:
@@ -123,7 +129,9 @@ class Result:
 
     def __repr__(self) -> str:
         if self.valid:
-            cost = f"{plural(self.attempts, 'attempt')}, {plural(self.lost_steps, 'step')} lost"
+            lost = row_of(self.run).lost_steps
+            steps = "no step watched" if lost is None else f"{plural(lost, 'step')} lost"
+            cost = f"{plural(self.attempts, 'attempt')}, {steps}"
             return f"<{in_words(self.verdict)}: {cost}>"
         line = line_of(self.verdict)
         return f"<{line if len(line) <= LINE_MAX else line[:LINE_MAX] + '…'}>"

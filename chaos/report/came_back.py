@@ -35,6 +35,7 @@ class ResumeTable:
     title: str
     sentence: str
     tone: str
+    word: str
     rows: tuple[PartRow, ...]
 
 
@@ -42,10 +43,16 @@ def resume_table(resume: Resume) -> ResumeTable:
     """Give the table of one resume."""
     place = f"epoch {resume.epoch}" + (f", step {resume.step}" if resume.step else "")
     start = f" with {resume.checkpoint}" if resume.checkpoint else " without a checkpoint"
+    is_known = any(part.standing != "not compared" for part in resume.parts)
+    if not resume.sound:
+        tone, word = "bad", "broken"
+    else:
+        tone, word = ("good", "sound") if is_known else ("open", "unknown")
     return ResumeTable(
         title=f"Attempt {resume.attempt} went on at {place}{start}",
         sentence=resume.sentence[:1].upper() + resume.sentence[1:].removesuffix(".") + ".",
-        tone="good" if resume.sound else "bad",
+        tone=tone,
+        word=word,
         rows=rows(resume),
     )
 

@@ -68,7 +68,7 @@ def _whole(trial: Trial, line: Track, ranks: list[int], apart: Divergence | None
         note.lost_bands(trial, line),
         *_lines(_x_of_epochs(line), of_chosen_rank=True),
         note.faults(trial, line),
-        note.divergence_rule(line, apart),
+        note.divergence_rule(line, apart, below_faults=True),
     ]
     chart = alt.layer(*[layer for layer in layers if layer is not None]).properties(height=300)
     zoom = alt.selection_interval(
@@ -108,7 +108,7 @@ def _close_up(line: Track, apart: Divergence, first: int) -> ch.Chart:
         scale=alt.Scale(domain=[low, high], nice=False),
         axis=alt.Axis(grid=False, tickMinStep=1, format="d"),
     )
-    rule = note.divergence_rule(line, apart)
+    rule = note.divergence_rule(line, apart, below_faults=False)
     chart = alt.layer(*_lines(x, with_points=True), rule)
     found = (
         f"Rank {apart.rank}, epoch {apart.epoch}, step {apart.step}: "

@@ -138,7 +138,7 @@ def _bars(lanes: Sequence[str]) -> alt.LayerChart:
     scale = alt.Scale(domain=list(PHASES), range=[COLORS[phase] for phase in PHASES])
     chart = ch.named("pieces").mark_bar(height=18, stroke="var(--bg)", strokeWidth=0.5)
     encoded = chart.encode(
-        x=alt.X("since_s:Q", title="seconds", axis=alt.Axis(format=",.1~f")),
+        x=alt.X("since_s:Q", title="seconds", axis=alt.Axis(format=",~f")),
         x2="until_s:Q",
         y=alt.Y("lane:N", title=None, sort=list(lanes), axis=alt.Axis(ticks=False, domain=False)),
         color=alt.Color("phase:N", scale=scale, legend=None),

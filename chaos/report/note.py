@@ -48,8 +48,10 @@ def faults(trial: Trial, line: Track) -> alt.LayerChart | None:
     return alt.layer(*layers) if layers else None
 
 
-def divergence_rule(line: Track, apart: Divergence | None) -> alt.LayerChart | None:
-    """Mark the first divergent step."""
+def divergence_rule(
+    line: Track, apart: Divergence | None, *, below_faults: bool
+) -> alt.LayerChart | None:
+    """Mark the first divergent step; `below_faults`: the chart names faults in its first rows."""
     if apart is None or apart.step is None:
         return None
     place = line.at(apart.epoch, apart.step)
@@ -57,8 +59,8 @@ def divergence_rule(line: Track, apart: Divergence | None) -> alt.LayerChart | N
     base = alt.Chart(alt.Data(values=[row]))
     rule = base.mark_rule(color=ch.DIVERGED, strokeWidth=1.5, strokeDash=[2, 3])
     is_left = place > line.steps // 4
-    # On the right the names of faults come first.
-    text = _label(row, is_left=is_left, dy=2 if is_left else 50, color=ch.DIVERGED)
+    # It stands close to the fault more often than not, and would be written over its name.
+    text = _label(row, is_left=is_left, dy=50 if below_faults else 2, color=ch.DIVERGED)
     return alt.layer(rule.encode(x="place:Q"), text)
 
 

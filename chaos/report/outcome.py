@@ -106,7 +106,7 @@ def row_of(run: FinishedRun) -> SuiteRow:
         error=None,
         duration_s=run.duration_s,
         attempts=len(run.trial.run.attempts),
-        lost_steps=max(lost.values(), default=0),
+        lost_steps=max(lost.values(), default=0) if run.trial.sees_steps else None,
         recovery_s=max((wait for wait in waits if wait is not None), default=None),
         seed=run.plan.seed,
         backend=run.plan.backend,

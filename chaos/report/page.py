@@ -99,7 +99,7 @@ def facts(run: FinishedRun) -> tuple[Fact, ...]:
     return (
         Fact("faults landed", f"{landed} of {len(run.plan.ops)}"),
         Fact("attempts", str(row.attempts)),
-        Fact("steps lost", str(row.lost_steps)),
+        Fact("steps lost", "-" if row.lost_steps is None else str(row.lost_steps)),
         Fact("slowest recovery", _seconds(row.recovery_s)),
         *([] if share is None else [Fact("goodput", f"{share:.0%}")]),
         Fact("run took", _seconds(run.duration_s)),

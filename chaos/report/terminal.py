@@ -1,6 +1,6 @@
 """Verdicts in a terminal: a table that fits 80 columns, and a panel for what went wrong."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -10,7 +10,7 @@ from rich.text import Text
 from chaos.model.diagnosis import Resume
 from chaos.model.verdict import CheckResult, Standing, Verdict
 from chaos.report.came_back import PartRow, lost
-from chaos.report.outcome import FinishedRun, SuiteRow, in_words, standing
+from chaos.report.outcome import SuiteRow, in_words, standing
 
 ANOMALIES_SHOWN = 5
 EVENTS_SHOWN = 8
@@ -51,9 +51,15 @@ def verdict_table(rows: Sequence[SuiteRow]) -> Table:
     return table
 
 
-def explain(run: FinishedRun, *, page: str | None = None) -> RenderableType:
-    """Say why a run is not valid, or not as expected; `page` is where its report lies."""
-    verdict = run.verdict
+def findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
+    """Explain each run of a suite that did not come out as expected, in the suite's order."""
+    for row in rows:
+        if row.verdict is not None and row.standing != "expected":
+            yield explain(row.verdict, row.scenario, directory=f"{row.directory}")
+
+
+def explain(verdict: Verdict, scenario: str, *, directory: str) -> RenderableType:
+    """Say why a run is not valid, or not as expected; `directory` is where it lies."""
     lines: list[RenderableType] = [Text(verdict.headline, style="bold")]
     if not verdict.as_expected:
         lines.append(Text(verdict.expectation))
@@ -61,11 +67,11 @@ def explain(run: FinishedRun, *, page: str | None = None) -> RenderableType:
         lines += _finding(result)
     for resume in verdict.diagnosis:
         lines += _not_back(resume)
-    lines += [Text(""), Text(f"report  {page or run.directory}", overflow="fold")]
-    lines.append(Text(f"replay  chaos replay {run.directory}", overflow="fold"))
+    lines += [Text(""), Text(f"report  {directory}/report.html", overflow="fold")]
+    lines.append(Text(f"replay  chaos replay {directory}", overflow="fold"))
     return Panel(
         Group(*lines),
-        title=_title(run.plan.scenario, verdict),
+        title=_title(scenario, verdict),
         title_align="left",
         border_style=_style(verdict),
         padding=(0, 1),

@@ -95,7 +95,7 @@ def _bars(name: str, y: alt.Y, *, height: int, end_s: float) -> alt.Chart:
         "since_s:Q",
         title="seconds since the run began",
         scale=alt.Scale(domain=[0, end_s], nice=False),
-        axis=alt.Axis(format=",.1~f"),
+        axis=alt.Axis(format=",~f"),
     )
     scale = alt.Scale(domain=list(_PALETTE), range=list(_PALETTE.values()))
     tooltip = [

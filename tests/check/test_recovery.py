@@ -1,10 +1,13 @@
 """What a restart costs in time and in work: recovery, lost-work."""
 
+from typing import Any
+
 import pytest
 
 from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.leeway import Bound
+from chaos.model.verdict import Verdict
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, later, result_on, rows, trial_of, without
 
@@ -131,3 +134,28 @@ def test_a_preemption_may_lose_twice_the_way() -> None:
 def test_lost_work_cannot_be_told_without_any_bound() -> None:
     assert result_on("lost-work", KILLED, alone=True).validity == "unknown"
     assert result_on("lost-work", KILLED, alone=True, lost_steps=Bound(max=3)).validity == "valid"
+
+
+UNWATCHED = Story((Strike(1, moment="committed"),))
+
+
+def verdict_without_steps(**expect: Any) -> Verdict:
+    """Judge a job that makes no step that could be watched, and resumes as it should."""
+    seen, alone = (without(h, ev.StepDone) for h in (UNWATCHED.history(), UNWATCHED.baseline()))
+    return judge(UNWATCHED.plan(**expect), seen, alone)
+
+
+@pytest.mark.parametrize("check", [*RESTART, "state"])
+def test_steps_that_cannot_be_watched_are_not_said_to_be_none(check: str) -> None:
+    (result,) = (r for r in verdict_without_steps().results if r.check == check)
+
+    assert (result.validity, result.evidence) == ("valid", 0)
+    assert result.summary == "the job makes no step that could be watched"
+
+
+def test_a_bound_on_lost_steps_is_not_kept_by_a_job_whose_steps_nobody_sees() -> None:
+    bounded = verdict_without_steps(lost_steps=Bound(max=5))
+    (result,) = (r for r in bounded.results if r.check == "lost-work")
+
+    assert result.validity == "unknown"
+    assert "`expect.lost_steps` is given" in result.summary

@@ -71,7 +71,7 @@ def test_nothing_is_written_over(
     workflow.write_text("mine")
 
     assert code_of(monkeypatch, "my train.py") == 3
-    assert "it is there already" in capsys.readouterr().err
+    assert "it is there already. Move it away, or give --no-workflow." in capsys.readouterr().err
     assert workflow.read_text() == "mine"
     assert not (folder / "scenarios").exists()
     assert code_of(monkeypatch, "my train.py", "--no-workflow") == 0

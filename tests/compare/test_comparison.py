@@ -115,6 +115,15 @@ def test_what_becomes_of_a_verdict(
     assert found.exit_code == code
 
 
+def test_a_new_scenario_of_which_nothing_is_known_is_not_passed_over() -> None:
+    found = compare(
+        [past_run("killed")], [past_run("killed"), past_run("frozen", standing="undecided")]
+    )
+
+    assert [row.fate for row in found.scenarios] == ["same", "unknown"]
+    assert found.exit_code == 2
+
+
 def test_a_new_scenario_is_no_regression() -> None:
     found = compare(runs(1.0), [*runs(1.0), past_run("another")])
 

@@ -23,6 +23,7 @@ def test_a_single_gpu_is_every_nodes_and_one_worker_has_it() -> None:
     assert share_to_give([("5",)] * 3, [("5",)] * 3) == ("5",)
     assert room(["5"], 3, each=1) == 1
     assert room(["5"], 3, each=0.5) == 2
+    assert room(["5"], 3, each=0.2) == 5, "though 1 // 0.2 is 4"
 
 
 @given(counts, st.integers(1, 8))

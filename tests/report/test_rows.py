@@ -8,18 +8,19 @@ from chaos.model.event import Event, FaultInvoked, FitCalled, StepDone, WorkerSt
 from chaos.model.history import Entry, History
 from chaos.model.trigger import AtMoment
 from chaos.model.verdict import Anomaly
+from chaos.pytest_plugin.result import Result
 from chaos.report import curve
 from chaos.report import swimlane as swimlanes
 from chaos.report.excerpt import EVENTS_PER_ANOMALY, Gap, Line, excerpt, lines_of
 from chaos.report.html import render_run
 from chaos.report.life import lives
 from chaos.report.outcome import FinishedRun, in_words, not_run, row_of, versions
-from chaos.report.page import op_rows, restart_rows
+from chaos.report.page import facts, op_rows, restart_rows
 from chaos.report.settings import devices_of, settings
 from chaos.report.swimlane import LANES, swimlane
 from chaos.report.timeline import timeline
 from chaos.report.track import track
-from tests.check.tamper import changed
+from tests.check.tamper import changed, without
 
 
 def test_a_row_carries_the_measures_of_its_run(valid_run: FinishedRun) -> None:
@@ -28,6 +29,18 @@ def test_a_row_carries_the_measures_of_its_run(valid_run: FinishedRun) -> None:
     assert (row.attempts, row.lost_steps, row.recovery_s) == (2, 5, 3.466)
     assert (row.seed, row.backend, row.versions["ray"]) == (7, "ray", "2.60.0")
     assert row.standing == "expected"
+
+
+def test_steps_that_nobody_sees_are_not_counted_as_none_lost(valid_run: FinishedRun) -> None:
+    assert valid_run.baseline is not None
+    seen, alone = (without(h, StepDone) for h in (valid_run.history, valid_run.baseline))
+    run = replace(valid_run, history=seen, baseline=alone)
+
+    assert row_of(run).lost_steps is None
+    assert ("steps lost", "-") in [(fact.name, fact.value) for fact in facts(run)]
+    with pytest.raises(ValueError, match="no step that could be watched"):
+        _ = Result(run).lost_steps
+    assert "no step watched" in repr(Result(run))
 
 
 def test_a_scenario_that_did_not_run_has_no_measures() -> None:

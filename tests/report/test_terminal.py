@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 
 from chaos.model.verdict import Anomaly
 from chaos.report.outcome import FinishedRun, not_run, row_of
-from chaos.report.terminal import closing_line, explain, verdict_table
+from chaos.report.terminal import closing_line, explain, findings, verdict_table
 
 LONG = "a worker is killed while the checkpoint of the third epoch is being uploaded to storage"
 
@@ -19,6 +19,10 @@ def written(what: RenderableType, *, color: bool = False) -> str:
     with console.capture() as captured:
         console.print(what)
     return captured.get()
+
+
+def explained(run: FinishedRun) -> RenderableType:
+    return explain(run.verdict, run.plan.scenario, directory=run.directory)
 
 
 def test_the_table_fits_80_columns_and_keeps_every_word(
@@ -58,21 +62,36 @@ def test_every_standing_has_a_mark_and_a_word_of_its_own(
 def test_unknown_is_never_green_nor_ticked(unknown_run: FinishedRun) -> None:
     expected = unknown_run.verdict.model_copy(update={"as_expected": True})
     for run in (unknown_run, replace(unknown_run, verdict=expected)):
-        text = written(verdict_table([row_of(run)]), color=True) + written(explain(run), color=True)
+        text = written(verdict_table([row_of(run)]), color=True) + written(
+            explained(run), color=True
+        )
 
         assert "✓" not in text
         assert "\x1b[32m" not in text
 
 
 def test_a_failed_run_is_explained_by_its_events_and_its_report(guilty_run: FinishedRun) -> None:
-    text = written(explain(guilty_run, page="reports/x/report.html"))
+    text = written(explained(guilty_run))
     flat = " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
 
     assert "events 143" in flat
     assert "expected valid; it is invalid, first named by trajectory" in flat
-    assert "reports/x/report.html" in flat
+    assert f"{guilty_run.directory}/report.html" in flat
     assert f"chaos replay {guilty_run.directory}" in flat
     assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_a_suite_says_why_of_each_run_that_is_not_as_expected_and_of_no_other(
+    valid_run: FinishedRun,
+    guilty_run: FinishedRun,
+    unknown_run: FinishedRun,
+    expected_invalid_run: FinishedRun,
+) -> None:
+    runs = (valid_run, guilty_run, expected_invalid_run, unknown_run)
+    rows = [*map(row_of, runs), not_run(scenario="s", file="f", error="e")]
+    told = [written(each) for each in findings(rows)]
+
+    assert told == [written(explained(guilty_run)), written(explained(unknown_run))]
 
 
 def test_names_are_not_taken_for_markup(valid_run: FinishedRun) -> None:
@@ -80,7 +99,7 @@ def test_names_are_not_taken_for_markup(valid_run: FinishedRun) -> None:
     run = replace(valid_run, plan=plan)
 
     assert "[red]rank[/red] [0]" in " ".join(written(verdict_table([row_of(run)])).split())
-    assert "[red]rank[/red]" in written(explain(run))
+    assert "[red]rank[/red]" in written(explained(run))
 
 
 def test_the_closing_line_counts_each_standing(
@@ -98,7 +117,7 @@ def test_many_anomalies_are_cut_short_and_counted(guilty_run: FinishedRun) -> No
     many = tuple(Anomaly(message=f"no. {n}", events=tuple(range(20))) for n in range(9))
     results = (broken.model_copy(update={"anomalies": many}),)
     judged = guilty_run.verdict.model_copy(update={"results": results})
-    text = written(explain(replace(guilty_run, verdict=judged)))
+    text = written(explained(replace(guilty_run, verdict=judged)))
 
     assert "no. 4" in text
     assert "no. 5" not in text

@@ -51,8 +51,28 @@ def test_a_gpu_each_is_enough_where_no_node_is_lost() -> None:
 def test_a_lost_node_needs_one_that_takes_over_and_has_a_gpu() -> None:
     refuse_what_does_not_fit(TWO, plan_of(LOSS), ["0", "1", "2"])
     refuse_what_does_not_fit(TWO, plan_of(LOSS, {"return_capacity": {"nodes": 1}}), ["0", "1"])
-    with pytest.raises(ValueError, match="1 nodes are lost, and 0 others have a GPU"):
+    with pytest.raises(ValueError, match=r"1 of 3 nodes are lost.*hold 1 of 2 workers"):
         refuse_what_does_not_fit(TWO, plan_of(LOSS), ["0", "1"])
+
+
+def test_a_lost_node_takes_all_its_gpus_along() -> None:
+    six = ScalingConfig(num_workers=6, use_gpu=True, resources_per_worker={"CPU": 0.5, "GPU": 1})
+    plan = plan_of(LOSS, nodes=2)
+    roomy = plan.model_copy(update={"shape": plan.shape.model_copy(update={"cpus_per_node": 4})})
+    eight = list("01234567")
+
+    with pytest.raises(ValueError, match=r"1 of 2 nodes are lost.*hold 4 of 6 workers"):
+        refuse_what_does_not_fit(six, roomy, eight)
+    refuse_what_does_not_fit(ScalingConfig(num_workers=4, use_gpu=True), roomy, eight)
+
+
+def test_a_type_of_gpu_is_there_where_the_machine_has_it() -> None:
+    asked = ScalingConfig(num_workers=2, use_gpu=True, accelerator_type="H100")
+
+    refuse_what_does_not_fit(asked, plan_of(), ["0", "1"], "H100")
+    for other in ("A100-80G", None):
+        with pytest.raises(ValueError, match="no accelerator_type:H100"):
+            refuse_what_does_not_fit(asked, plan_of(), ["0", "1"], other)
 
 
 def test_a_job_that_does_without_its_gpus_asks_for_nothing_else() -> None:

@@ -55,6 +55,14 @@ def visible_gpus() -> tuple[str, ...]:
     return tuple(map(str, range(there))) if visible is None else tuple(visible[:there])
 
 
+def gpu_type() -> str | None:
+    """Give the type of this machine's GPUs, after which Ray names a resource of its nodes."""
+    from ray._private.accelerators import NvidiaGPUAcceleratorManager as Nvidia
+
+    named: str | None = Nvidia.get_current_node_accelerator_type()
+    return named
+
+
 def new_cluster(head_args: dict[str, Any]) -> Any:  # noqa: ANN401 - a Cluster of Ray
     """Start a head node and give `ray.cluster_utils.Cluster` (DeveloperAPI).
 

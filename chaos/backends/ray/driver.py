@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import ray
 
-from chaos.backends.ray.compat import visible_gpus
+from chaos.backends.ray.compat import gpu_type, visible_gpus
 from chaos.backends.ray.trials import intercept_tuner
 from chaos.backends.train.fit import Fit, RunPart
 from chaos.backends.train.job import is_clean_exit, run_job
@@ -33,7 +33,7 @@ def main(run_directory: str, harness: int) -> int:
     plan = directory.load_plan()
     journal = driver_journal(directory.journals, SystemClock())
     answer_with_stacks(directory.logs / DRIVER_STACKS)
-    part = RunPart(plan, directory, journal, gpus=visible_gpus())
+    part = RunPart(plan, directory, journal, gpus=visible_gpus(), gpu_type=gpu_type())
     is_experiment = plan.job.trial is not None
     fit = Fit(_refuse_own_fit if is_experiment else lambda: part)
     fit.intercept(in_trials=is_experiment)

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from ray import tune
 
-from chaos.backends.ray.compat import visible_gpus
+from chaos.backends.ray.compat import gpu_type, visible_gpus
 from chaos.backends.train.address import RunAddress
 from chaos.backends.train.bucket import below
 from chaos.backends.train.fit import Fit, RunPart
@@ -46,6 +46,7 @@ class TrialCard:
     address: RunAddress
     env: dict[str, str]
     gpus: tuple[str, ...] = ()
+    gpu_type: str | None = None
 
 
 def intercept_tuner(plan: Plan, directory: RunDirectory, journal: Journal) -> Experiment:
@@ -77,7 +78,7 @@ def intercept_tuner(plan: Plan, directory: RunDirectory, journal: Journal) -> Ex
 
 def _card(plan: Plan) -> TrialCard:
     of_ray = {name: value for name, value in os.environ.items() if name.startswith("RAY_TRAIN_")}
-    return TrialCard(RunAddress.from_env(), {**of_ray, **plan.job.env}, visible_gpus())
+    return TrialCard(RunAddress.from_env(), {**of_ray, **plan.job.env}, visible_gpus(), gpu_type())
 
 
 def _kept_apart(given: Any, directory: RunDirectory, card: TrialCard) -> Any:  # noqa: ANN401
@@ -115,7 +116,7 @@ def _live_as_trial(trainable: Callable[[], Any], card: TrialCard) -> Any:  # noq
     os.environ.update(card.env)
     os.environ.update(address.as_env())
     journal = driver_journal(directory.journals, SystemClock())
-    fit = Fit(lambda: RunPart(plan, directory, journal, gpus=card.gpus))
+    fit = Fit(lambda: RunPart(plan, directory, journal, card.gpus, card.gpu_type))
     fit.intercept()
     try:
         result = trainable()

@@ -23,14 +23,15 @@ from chaos.run.journal import Journal
 class RunPart:
     """What the driver needs of the run that a `fit()` belongs to.
 
-    `gpus` are the ids of those that its workers can have; None: they train on
-    the CPU, whatever they ask for.
+    `gpus` are the ids of those that its workers can have, all of `gpu_type` as
+    Ray calls it; None: they train on the CPU, whatever they ask for.
     """
 
     plan: Plan
     directory: RunDirectory
     journal: Journal
     gpus: tuple[str, ...] | None = None
+    gpu_type: str | None = None
 
 
 class Fit:
@@ -79,7 +80,7 @@ class Fit:
                 self._replace(scaling, name, value)
             for name, value in compat.without_nccl(trainer.backend_config).items():
                 self._replace(trainer.backend_config, name, value)
-        refuse_what_does_not_fit(scaling, part.plan, part.gpus or ())
+        refuse_what_does_not_fit(scaling, part.plan, part.gpus or (), part.gpu_type)
 
     def _replace(self, config: Any, name: str, value: Any) -> None:  # noqa: ANN401
         before = getattr(config, name)

@@ -5,22 +5,33 @@ from typing import Any
 
 from chaos.backends.train import compat
 from chaos.model.plan import Plan
-from chaos.plan.gpus import room
+from chaos.plan.gpus import room, shares, times
+
+_OF_TYPE = "accelerator_type:"  # Ray's nodes have the resource of what their machine has
 
 
-def refuse_what_does_not_fit(scaling: Any, plan: Plan, gpus: Sequence[str]) -> None:  # noqa: ANN401
-    """Raise `ValueError` for workers that would wait for ever; `gpus`: those of this machine."""
+def refuse_what_does_not_fit(
+    scaling: Any,  # noqa: ANN401
+    plan: Plan,
+    gpus: Sequence[str],
+    gpu_type: str | None = None,
+) -> None:
+    """Raise `ValueError` for workers that would wait for ever.
+
+    `gpus`: those of this machine; `gpu_type`: their type as Ray calls it, such as H100.
+    """
     shape = plan.shape
     if shape.address is not None:
         return  # what its nodes have is Ray's to find
     wants = compat.resources_per_worker(scaling)
-    unheld = [name for name, n in wants.items() if n and name not in ("CPU", "GPU", "memory")]
+    there = ("CPU", "GPU", "memory", f"{_OF_TYPE}{gpu_type}")
+    unheld = [name for name, n in wants.items() if n and name not in there]
     if unheld:
         raise ValueError(
             f"a worker asks for {wants}; the nodes of a local cluster have no {unheld[0]}"
         )
     workers = scaling.max_workers
-    per_node = int(shape.cpus_per_node // wants["CPU"]) if wants.get("CPU") else workers
+    per_node = times(shape.cpus_per_node, wants["CPU"]) if wants.get("CPU") else workers
     if per_node * shape.nodes < workers:
         raise ValueError(
             f"{workers} workers ask for {wants} each; {shape.nodes} nodes of "
@@ -43,11 +54,15 @@ def _refuse_too_few_gpus(
             f"{has}, hold {held} of them. With the backend `fork` they train on the CPU; with "
             "--address, on a cluster that has the GPUs"
         )
+    if len(gpus) == 1 or plan.job.min_workers is not None:
+        return  # every node has the one, or fewer workers go on
     lost = sum(op.nodes_lost for op in plan.ops)
     back = sum(op.return_capacity.nodes for op in plan.ops if op.return_capacity is not None)
-    spare = held - workers + back if len(gpus) > 1 else lost
-    if lost > spare and plan.job.min_workers is None:
+    of_a_node = max(times(len(share), wants["GPU"]) for share in shares(gpus, nodes))
+    left = held - max(0, lost - back) * of_a_node
+    if left < workers:
         raise ValueError(
-            f"{lost} nodes are lost, and {spare} others have a GPU to take over: the job would "
-            "wait for ever. Add return_capacity (the new nodes have the GPUs of those lost)"
+            f"{lost} of {nodes} nodes are lost, and the others' GPUs hold {max(0, left)} of "
+            f"{workers} workers: the job would wait for ever. Add return_capacity (the new nodes "
+            "have the GPUs of those lost)"
         )

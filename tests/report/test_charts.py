@@ -1,0 +1,55 @@
+"""What stands on the charts, and where."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from chaos.model.history import Entry, History
+from chaos.report import curve
+from chaos.report.chart import Chart
+from chaos.report.goodput import goodput
+from chaos.report.outcome import FinishedRun
+from chaos.report.timeline import timeline
+
+
+def layers(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield spec
+    for below in spec.get("layer", ()):
+        yield from layers(below)
+
+
+def heights_of_names(chart: Chart) -> dict[str, int]:
+    """Give how far below the top each rule's name is written."""
+    return {
+        layer["data"]["values"][0]["name"]: layer["mark"]["dy"]
+        for layer in layers(chart.spec)
+        if "text" in layer.get("encoding", {}) and layer["encoding"]["text"]["field"] == "name"
+    }
+
+
+def test_the_first_divergent_step_is_not_written_over_the_fault_beside_it(
+    guilty_run: FinishedRun,
+) -> None:
+    whole, closer = map(heights_of_names, curve.curves(guilty_run.trial))
+    diverged = whole.pop("first divergent step")
+
+    assert whole
+    assert diverged > max(whole.values()) + 12
+    assert closer == {"first divergent step": 2}
+
+
+def test_the_seconds_of_a_short_run_are_told_apart(valid_run: FinishedRun) -> None:
+    def hurried(entry: Entry) -> Entry:
+        time_ns = entry.time_ns // 60
+        return Entry(time_ns=time_ns, source=entry.source, seq=entry.seq, what=entry.what)
+
+    run = replace(valid_run, history=History([hurried(e) for e in valid_run.history]))
+    found = goodput(run.trial)
+    assert found is not None
+
+    for chart in (timeline(run.trial), found.chart):
+        assert chart is not None
+        ticks = re.findall(r"(?<=>)[\d.]+(?=</text>)", chart.svg.partition("seconds")[0])
+        assert len(ticks) > 3
+        assert len(ticks) == len(set(ticks))
