@@ -8,6 +8,7 @@ from chaos.check.goodput import Ledger, Phase, ledger_of
 from chaos.check.restarts import Restart
 from chaos.check.result import plural
 from chaos.check.strikes import Strike
+from chaos.check.trial import Trial
 from chaos.model.event import WatchCost
 from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult, Verdict
@@ -126,7 +127,7 @@ def op_rows(run: FinishedRun) -> tuple[OpRow, ...]:
 def restart_rows(run: FinishedRun) -> tuple[RestartRow, ...]:
     """Give one row per restart."""
     spent = ledger_of(run.trial)
-    return tuple(_restart_row(restart, spent) for restart in run.trial.restarts)
+    return tuple(_restart_row(restart, spent, run.trial) for restart in run.trial.restarts)
 
 
 def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
@@ -172,7 +173,7 @@ def _op_row(strike: Strike, history: History) -> OpRow:
     )
 
 
-def _restart_row(restart: Restart, spent: Ledger) -> RestartRow:
+def _restart_row(restart: Restart, spent: Ledger, trial: Trial) -> RestartRow:
     ended = spent.seconds(attempt=restart.ended.index) if restart.ended else {}
     begun = spent.seconds(attempt=restart.attempt.index)
     handed = sorted({checkpoint or "no checkpoint" for checkpoint in restart.handed.values()})
@@ -181,7 +182,7 @@ def _restart_row(restart: Restart, spent: Ledger) -> RestartRow:
     return RestartRow(
         attempt=restart.attempt.index,
         start=(" and ".join(handed) or "not seen") + epoch,
-        lost=plural(lost, "step"),
+        lost=plural(lost, "step") if trial.sees_steps else "-",
         seconds=(
             *(_seconds(ended.get(phase)) for phase in ENDED_IN),
             *(_seconds(begun[phase]) for phase in BEGUN_WITH),
