@@ -43,7 +43,9 @@ def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> F
     missing node. Each rate is events over exposure, the likelihood's maximum;
     intervals come from resampling stretches of the trace, and their worse ends
     are the market's doubt. Where no node ever came back, they count as away for
-    all the time that they were seen to be. Raises `UsageError` where nothing was lost.
+    all the time that they were seen to be. A node counts as missing where more were
+    held before, so that one that comes for the first time is no return. Raises
+    `UsageError` where nothing was lost.
     """
     if not trace.drops:
         raise UsageError(
@@ -118,18 +120,18 @@ def _stretches(trace: Trace) -> Floats:
     ends = [*(change.at_s for change in trace.changes[1:]), trace.span_s]
     for n, (change, end_s) in enumerate(zip(trace.changes, ends, strict=True)):
         part = min(parts - 1, int(change.at_s / width_s))
-        if n:
+        if n and change.is_seen:
             rows[part, 1] += change.lost
             rows[part, 2] += change.lost > 0
             rows[part, 3] += change.lost >= _INSTANT
-            rows[part, 5] += change.added
+            rows[part, 5] += change.back
         at_s = change.at_s
         while at_s < end_s - 1e-9:
             part = min(parts - 1, int((at_s + 1e-9) / width_s))
             until_s = end_s if part == parts - 1 else min(end_s, (part + 1) * width_s)
             hours = (until_s - at_s) / 3600
             rows[part, 0] += change.up * hours
-            rows[part, 4] += (trace.peak - change.up) * hours
+            rows[part, 4] += change.missing * hours
             at_s = until_s
     return rows
 
@@ -188,7 +190,7 @@ def _notes(trace: Trace) -> tuple[str, ...]:
             "these are probes of what could be had, not nodes that were held: losses of held "
             "nodes may be fewer, and the time until capacity is back is what they show best"
         )
-    if not any(change.added for change in trace.changes[1:]):
+    if not trace.returns:
         notes.append(
             "no node ever comes back in it: how long a lost node is missing is not known; "
             f"{_away_h(math.inf, trace):.3g} h are taken"

@@ -165,15 +165,6 @@ def test_a_mark_before_the_text_is_no_text(tmp_path: Path) -> None:
     assert read_trace(written(tmp_path, "\ufeff0,add,a\n600000,remove,a\n")).drops == (1,)
 
 
-def test_gaps_are_said_and_not_filled(tmp_path: Path) -> None:
-    rows = [f"2021-12-11, 11:{minute:02}:00, {5 - minute % 2}" for minute in range(10)]
-    rows.append("2021-12-11, 20:00:00, 5")
-
-    trace = read_trace(written(tmp_path, "\n".join(rows)))
-
-    assert any("gap" in repair for repair in trace.repairs)
-
-
 def advisor(folder: Path) -> Path:
     table = {"us-east-1": {"Linux": {"p3.2xlarge": {"r": 3, "s": 64}}}}
     return written(folder, json.dumps({"spot_advisor": table}), "advisor.json")
