@@ -162,14 +162,13 @@ def _advice(
     return Advice(
         what,
         dict(values),
-        _gain(all_met(other, outcomes) - all_met(question, base)),
+        _gain(_all_met(other, outcomes) - _all_met(question, base)),
         _gain(goodput(outcomes) - goodput(base)),
         _gain(price_other[finite] - price[finite]) if finite.any() else None,
     )
 
 
-def all_met(question: Question, outcomes: Outcomes) -> np.ndarray:
-    """Give 1 for each run that meets every goal, else 0."""
+def _all_met(question: Question, outcomes: Outcomes) -> np.ndarray:
     met = np.ones(len(outcomes), dtype=bool)
     for one in met_goals(question, outcomes).values():
         met &= one

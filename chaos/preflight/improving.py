@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from chaos.preflight.advice import BUDGETS, SPARES, Counsel, all_met, enough_retries
+from chaos.preflight.advice import BUDGETS, SPARES, Counsel, enough_retries
 from chaos.preflight.change import changed
 from chaos.preflight.effort import Effort
 from chaos.preflight.forecast import Forecast, forecast
@@ -29,15 +29,19 @@ def improved(question: Question, effort: Effort, advised: Counsel) -> Improved:
         tried += [
             _with_retries(question, one, effort) for one in _best_mix(question, advised, effort)
         ]
-    return max(tried, key=_least)  # of equals the first, which changes least
+    return max(tried, key=_nearness)  # of equals the first, which changes least
 
 
 def _meets(question: Question, one: Improved) -> bool:
     return one[1] is not None and reaches(one[1], question.goal.confidence)
 
 
-def _least(one: Improved) -> float:
-    return -1.0 if one[1] is None else min(chance.share for chance in one[1].meets.values())
+def _nearness(one: Improved) -> tuple[float, ...]:
+    """Give how near it comes to the goals; where none is ever met, by its goodput."""
+    if one[1] is None:
+        return (-1.0,)
+    shares = [chance.share for chance in one[1].meets.values()]
+    return min(shares), sum(shares), one[1].mean_goodput
 
 
 def _with_retries(question: Question, stage: dict[str, Any], effort: Effort) -> Improved:
@@ -62,23 +66,24 @@ def _on(question: Question, market: dict[str, Any]) -> Question:
 
 
 def _best_mix(question: Question, advised: Counsel, effort: Effort) -> tuple[dict[str, Any], ...]:
-    """Give the mix of changes that meets the goals most often, retries without limit."""
+    """Give the mix of changes that comes nearest to the goals, retries without limit."""
     mixes = [*_mixes(question, advised)]
     if not mixes:
         return ()
     asked = [changed(question, mix | dict.fromkeys(BUDGETS, -1)) for mix in mixes]
-    met = [float(all_met(*pair).mean()) for pair in zip(asked, effort.try_each(asked), strict=True)]
-    return (mixes[met.index(max(met))],)
+    seen = [forecast(*pair) for pair in zip(asked, effort.try_each(asked), strict=True)]
+    ranks = [_nearness((mix, one)) for mix, one in zip(mixes, seen, strict=True)]
+    return (mixes[ranks.index(max(ranks))],)
 
 
 def _mixes(question: Question, advised: Counsel) -> Iterator[dict[str, Any]]:
     """Give what is worth it, elastic and not, with each number of spares that could be paid for."""
     every = advised.stages[-1]
-    for left_out in (set(), {"job.min_nodes"}):
-        if not left_out <= set(every):
-            continue
+    for left_out in ({SPARES}, {SPARES, "job.min_nodes"}):
         kept = {place: value for place, value in every.items() if place not in left_out}
-        for rung in advised.spares:
-            mix = {**kept, SPARES: rung.values[SPARES]}
-            if mix != every and why_impossible(changed(question, mix)) is None:
+        if len(left_out) > 1 and "job.min_nodes" not in every:
+            return
+        for rung in ({}, *(one.values for one in advised.spares)):
+            mix = {**kept, **rung}
+            if mix not in advised.stages and why_impossible(changed(question, mix)) is None:
                 yield mix

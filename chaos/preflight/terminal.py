@@ -19,7 +19,7 @@ from chaos.preflight.verdict import Word
 from chaos.preflight.words import in_s
 
 SHOWN = 5
-ENDLESS = "each by itself; but for budgets, goals met with retries without limit"
+ENDLESS = "each by itself, with retries without limit but in the rows of budgets"
 LEAST_SHOWN = 0.0005
 _LOOKS: dict[Word, tuple[str, str]] = {
     "go": ("✓", "green"),
