@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from chaos.preflight.lives import Life
 from chaos.preflight.market import Replay
 
 Kind: TypeAlias = Literal["held", "probes"]
@@ -35,7 +36,9 @@ class Trace:
     `held`: nodes that someone held, so that a drop is a loss. `probes`: what
     could have been had; a drop there says that capacity was gone, and nothing
     of how long a node that one holds would have lived. `repairs` lists what
-    was put right while reading.
+    was put right while reading. Gaps, of which nobody knows what happened in
+    them, are cut out: `span_s` is the time that was seen. `lives`: those of
+    nodes that are seen from their beginning, where the format names nodes.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Trace:
     changes: tuple[Change, ...]
     span_s: float
     repairs: tuple[str, ...] = ()
+    lives: tuple[Life, ...] = ()
 
     @property
     def peak(self) -> int:

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from chaos.check.result import plural
 from chaos.errors import UsageError
+from chaos.preflight.lives import lives_in
 from chaos.preflight.resemblance import KNOWN, resembled
 from chaos.preflight.trace import Kind, Trace, trace_of_counts
 
@@ -155,7 +156,9 @@ def _from_events(name: str, rows: list[Row], format_: str, *, span_s: float | No
         if counts and counts[-1][0] == at_s:
             counts.pop()
         counts.append((at_s, len(live)))
-    return _from_counts(name, counts, format_, repairs=repairs, span_s=span_s)
+    trace = _from_counts(name, counts, format_, repairs=repairs, span_s=span_s)
+    events = [(at_s, what, nodes) for at_s, _, what, nodes in rows]
+    return replace(trace, lives=lives_in(events, end_s=rows[0][0] + trace.span_s))
 
 
 def _from_counts(

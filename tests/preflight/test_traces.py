@@ -4,11 +4,10 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from chaos.errors import UsageError
-from chaos.preflight.fit import fit, fit_weibull, replayed
+from chaos.preflight.fit import fit, replayed
 from chaos.preflight.market import Exponential, Market, Notice, Shock, at_worst
 from chaos.preflight.question import Question
 from chaos.preflight.rules.sound import sound_question
@@ -238,18 +237,6 @@ def test_a_fit_says_how_much_worse_its_market_may_be() -> None:
     assert long.market.doubt is not None
     assert short.market.doubt.losses > 1.3 > long.market.doubt.losses >= 1
     assert at_worst(made) is None
-
-
-@pytest.mark.parametrize("shape", [0.6, 1.0, 2.5])
-def test_a_weibull_is_found_again_with_lives_that_were_cut_off(shape: float) -> None:
-    rng = np.random.Generator(np.random.PCG64(0))
-    lives = 12 * rng.weibull(shape, 4000)
-    seen, is_over = np.minimum(lives, 15), (lives < 15).astype(float)
-
-    found = fit_weibull(seen, is_over=is_over)
-
-    assert found.shape == pytest.approx(shape, rel=0.07)
-    assert found.scale_h == pytest.approx(12, rel=0.07)
 
 
 def test_a_replayed_trace_loses_what_the_trace_lost() -> None:
