@@ -4,7 +4,7 @@ import numpy as np
 
 from chaos.check.result import plural
 from chaos.preflight.change import changed
-from chaos.preflight.effort import LEAST, Effort
+from chaos.preflight.effort import Effort
 from chaos.preflight.forecast import Forecast, forecast
 from chaos.preflight.market import Market, Replay, at_worst
 from chaos.preflight.question import Question
@@ -16,7 +16,7 @@ from chaos.preflight.words import in_hours
 FEW = 10  # losses, as where a market is fitted
 TRACES = 40
 MAY_MISS = 1  # of them: more than one in forty is beyond the worse end of a 95 % interval
-_AT_ONCE = 8
+_AT_ONCE, _RUNS = 8, 400
 
 
 def doubt(question: Question, seen: Forecast, effort: Effort) -> str | None:
@@ -65,7 +65,7 @@ def _drawn_anew(question: Question, replay: Replay, effort: Effort) -> str | Non
     need, missed, seen = question.goal.confidence, 0, 0
     for since in range(0, TRACES, _AT_ONCE):
         asked = others[since : since + _AT_ONCE]
-        outcomes = simulate_each(asked, runs=LEAST, seed=effort.seed, jobs=effort.jobs)
+        outcomes = simulate_each(asked, runs=_RUNS, seed=effort.seed, jobs=effort.jobs)
         forecasts = [forecast(*pair) for pair in zip(asked, outcomes, strict=True)]
         missed += sum(bool(missed_goals(one, need)) for one in forecasts)
         seen += len(asked)

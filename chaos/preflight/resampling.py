@@ -38,7 +38,8 @@ def resampled(replay: Replay, rng: np.random.Generator) -> Replay:
             if left_s <= 0:
                 place = (place + 1) % len(at)
                 left_s = float(lasts[place])
-        place = _drawn(np.where(up == changes[-1][1], lasts, 0.0), rng)
+        alike = np.where(up == changes[-1][1], lasts, 0.0)
+        place = _drawn(alike if alike.any() else lasts, rng)
         left_s = float(lasts[place] * rng.random())
     if len(changes) == 1:  # nothing changed in it, which a replay spells as two times the same
         changes.append((replay.span_s / 2, changes[0][1]))

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chaos.preflight.advice import Advice, Counsel, Gain, ladder
 from chaos.preflight.answer import Answer, answer
@@ -183,6 +185,27 @@ def test_pieces_of_a_trace_join_where_as_many_nodes_are_up() -> None:
     counts = [losses_in(one) for one in others]
     assert np.mean(counts) == pytest.approx(losses_in(replay), rel=0.15)
     assert np.std(counts) == pytest.approx(losses_in(replay) ** 0.5, rel=0.5)  # as Poisson's
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 3600), st.integers(0, 4)), min_size=1, max_size=30),
+    st.floats(0, 3600),
+    st.integers(0, 1000),
+)
+def test_whatever_a_trace_is_like_one_of_its_length_is_drawn(
+    rows: list[tuple[float, int]], rest_s: float, seed: int
+) -> None:
+    at_s = (0.0, *np.cumsum([after_s for after_s, _ in rows]).tolist())
+    up = (1.0, *(count / 4 for _, count in rows))
+    replay = Replay(at_s=at_s, up=up, span_s=at_s[-1] + rest_s + 1)
+
+    other = resampled(replay, np.random.Generator(np.random.PCG64(seed)))
+
+    assert other.span_s == replay.span_s
+    assert other.at_s[0] == 0
+    assert list(other.at_s) == sorted(other.at_s)
+    assert other.at_s[-1] < other.span_s
+    assert set(other.up) <= set(up)
 
 
 def test_a_trace_in_which_nothing_changes_is_drawn_as_it_is() -> None:
