@@ -25,10 +25,7 @@ def improved(question: Question, effort: Effort, advised: Counsel) -> Improved:
         tried.append(_with_retries(question, stage, effort))
         if _meets(question, tried[-1]):
             return tried[-1]
-    if why_impossible(question) is None:
-        tried += [
-            _with_retries(question, one, effort) for one in _best_mix(question, advised, effort)
-        ]
+    tried += [_with_retries(question, mix, effort) for mix in _best_mix(question, advised, effort)]
     return max(tried, key=_nearness)  # of equals the first, which changes least
 
 

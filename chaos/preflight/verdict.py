@@ -28,10 +28,9 @@ def verdict(
     them, nothing can be said. A no-go needs that it is missed with the changes
     as well: `after`, the best that was tried.
     """
-    impossible = why_impossible(question)
+    need, impossible = question.goal.confidence, why_impossible(question)
     if impossible is not None:
-        return "no-go", impossible
-    need = question.goal.confidence
+        return _impossible(impossible, after, need)
     missed = missed_goals(seen, need)
     stops = [finding for finding in found if finding.weight == "stops"]
     open_ = [n for n, chance in seen.meets.items() if chance.low < need <= chance.high]
@@ -46,11 +45,24 @@ def verdict(
     return _missing(seen, seen if after is None else after, need)
 
 
+def _impossible(why: str, after: Forecast | None, need: float) -> tuple[Word, str]:
+    """Say no-go where a goal that cannot be met as it is, is missed with changes as well."""
+    if after is None or missed_goals(after, need):
+        return "no-go", why
+    if reaches(after, need):
+        return "go with changes", why
+    return _nearly(why, after, need)
+
+
 def _missing(seen: Forecast, after: Forecast, need: float) -> tuple[Word, str]:
     """Say no-go where a goal is missed with the best changes as well."""
     why = why_missed(seen, missed_goals(seen, need), need)
     if missed_goals(after, need):
         return "no-go", why + _at_best(seen, after)
+    return _nearly(why, after, need)
+
+
+def _nearly(why: str, after: Forecast, need: float) -> tuple[Word, str]:
     left = [name for name, chance in after.meets.items() if chance.low < need]
     return "unknown", f"{why}; with changes {_too_near(after, left, need)}"
 
