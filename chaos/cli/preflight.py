@@ -16,7 +16,7 @@ from chaos.calibration.validation import Trying, validation
 from chaos.check.trial import Trial
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName
-from chaos.preflight.answer import Answer, Effort, answer
+from chaos.preflight.answer import Answer, answer
 from chaos.preflight.ask import (
     MarketChoice,
     chosen_market,
@@ -25,6 +25,7 @@ from chaos.preflight.ask import (
     with_costs_of,
 )
 from chaos.preflight.comparison import Validation
+from chaos.preflight.effort import Effort
 from chaos.preflight.load import SUFFIX, load_question
 from chaos.preflight.page import render_answer
 from chaos.preflight.presets import MARKETS

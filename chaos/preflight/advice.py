@@ -25,6 +25,8 @@ _DEARER = 0.005
 ENOUGH = 0.999
 SLACK = 1.2  # on the retries that were needed, because a market may be worse than its fit
 BUDGETS = ("settings.max_failures", "settings.max_preemption_failures")
+SPARES = "job.spare_nodes"
+RUNGS_MAX = 6
 _LIMITS = set(BUDGETS)
 
 
@@ -47,14 +49,15 @@ class Advice:
     """One change of values, and what it buys.
 
     `chance`: of meeting every goal. `cost` is the price as a share of
-    on-demand: below 0 it is cheaper.
+    on-demand: below 0 it is cheaper; None where no run did any work with and
+    without the change.
     """
 
     what: str
     values: dict[str, Any]
     chance: Gain
     goodput: Gain
-    cost: Gain
+    cost: Gain | None
 
     @property
     def is_worth_it(self) -> bool:
@@ -64,15 +67,20 @@ class Advice:
     @property
     def is_dearer(self) -> bool:
         """Whether the training costs more with it."""
-        return self.cost.value > _DEARER
+        return self.cost is not None and self.cost.value > _DEARER
 
 
 @dataclass(frozen=True)
 class Counsel:
-    """Proposals for settings, best first; levers say what halving a cost would buy."""
+    """Proposals for settings, best first; levers say what halving a cost would buy.
+
+    `spares` are all numbers of spare nodes that were tried, of which the best
+    is among `settings`.
+    """
 
     settings: tuple[Advice, ...]
     levers: tuple[Advice, ...]
+    spares: tuple[Advice, ...] = ()
 
     @property
     def stages(self) -> tuple[dict[str, Any], ...]:
@@ -102,15 +110,42 @@ def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
         (f"{place.partition('.')[2]} {value}", {place: value})
         for place, value in enough_retries(question, free_base).items()
     ]
+    spares = [(_so_many(question, count), {SPARES: count}) for count in ladder(question)]
     proposals, levers = list(_proposals(question, curve)), list(_levers(question))
     rows = [(question, base, *row) for row in budgets]
-    rows += [(free, free_base, *row) for row in (*proposals, *levers)]
+    rows += [(free, free_base, *row) for row in (*spares, *proposals, *levers)]
     others = simulate([changed(asked, values) for asked, _, _, values in rows])
     tried = [_advice(*row, outcomes) for row, outcomes in zip(rows, others, strict=True)]
-    count = len(budgets) + len(proposals)
-    return Counsel(
-        tuple(sorted(tried[:count], key=_worth)), tuple(sorted(tried[count:], key=_worth))
-    )
+    rungs = [one for one in tried if set(one.values) == {SPARES}]
+    best = sorted(rungs, key=_value_of_spares)[:1]
+    count = len(tried) - len(levers)
+    settings = [*best, *(one for one in tried[:count] if one not in rungs)]
+    levers_tried = sorted(tried[count:], key=_worth)
+    return Counsel(tuple(sorted(settings, key=_worth)), tuple(levers_tried), tuple(rungs))
+
+
+def ladder(question: Question) -> tuple[int, ...]:
+    """Give the numbers of spare nodes to try: 1, 2, 4 … to a quarter of the job's, and none.
+
+    More than six are thinned out, the largest kept. Where no node is ever
+    waited for, spares cost and do nothing: then none at all is tried.
+    """
+    job, rungs = question.job, [1]
+    while question.market.makes_wait and 2 * rungs[-1] <= max(2, job.nodes // 4):
+        rungs.append(2 * rungs[-1])
+    while len(rungs) > RUNGS_MAX:
+        rungs = rungs[::-2][::-1]
+    counts = (0, *rungs) if question.market.makes_wait else (0,)
+    return tuple(count for count in counts if count != job.spare_nodes)
+
+
+def _so_many(question: Question, spares: int) -> str:
+    return f"{plural(spares, 'spare node')} instead of {question.job.spare_nodes}"
+
+
+def _value_of_spares(advice: Advice) -> tuple[float, float]:
+    """Order by the goals met; among equals the cheapest first, as spares are paid for."""
+    return -round(advice.chance.value, 2), math.inf if advice.cost is None else advice.cost.value
 
 
 def _worth(advice: Advice) -> tuple[float, float]:
@@ -129,7 +164,7 @@ def _advice(
         dict(values),
         _gain(_all_met(other, outcomes) - _all_met(question, base)),
         _gain(goodput(outcomes) - goodput(base)),
-        _gain(price_other[finite] - price[finite]),
+        _gain(price_other[finite] - price[finite]) if finite.any() else None,
     )
 
 
@@ -141,8 +176,6 @@ def _all_met(question: Question, outcomes: Outcomes) -> np.ndarray:
 
 
 def _gain(differences: np.ndarray) -> Gain:
-    if not len(differences):
-        return Gain(0.0, 0.0, 0.0)
     mean = float(differences.mean())
     half = 1.96 * float(differences.std()) / math.sqrt(len(differences))
     return Gain(mean, mean - half, mean + half)
@@ -169,10 +202,6 @@ def _proposals(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str
         yield text, {"job.checkpoint_every_steps": curve.best_steps}
     if notice.seconds:
         yield from _of_notices(question)
-    for spares in (1, max(2, math.ceil(job.nodes / 16))):
-        if question.market.makes_wait and spares > job.spare_nodes:
-            text = f"{plural(spares, 'spare node')} instead of {job.spare_nodes}"
-            yield text, {"job.spare_nodes": spares}
     if question.market.makes_wait and job.min_nodes is None and job.nodes > 1:
         least = max(1, math.ceil(0.75 * job.nodes))
         if least < job.nodes:

@@ -6,9 +6,8 @@ import altair as alt
 
 from chaos.preflight.answer import Answer
 from chaos.preflight.curve import Curve
-from chaos.preflight.figures import in_hours, unit_of
 from chaos.preflight.forecast import Forecast
-from chaos.preflight.words import in_s
+from chaos.preflight.words import in_hours, in_s, unit_of
 from chaos.report import chart as ch
 
 HEIGHT = 240

@@ -7,7 +7,7 @@ import numpy as np
 
 from chaos.errors import UsageError
 from chaos.preflight.capacity import capacity
-from chaos.preflight.market import Bathtub, Exponential, Lifetime, Market, Notice, Weibull
+from chaos.preflight.market import Market, Notice, faster
 
 LOSSES = 1.5  # in the time of a run that is left alone, where no scale is given
 
@@ -43,22 +43,13 @@ def compressed(market: Market, scale: float) -> Market:
     return market.model_copy(
         update={
             "name": f"{market.name}, {scale:,.0f} times as fast",
-            "lifetime": None if market.lifetime is None else _faster(market.lifetime, scale),
+            "lifetime": None if market.lifetime is None else faster(market.lifetime, scale),
             "shock": shock,
             "replay": replay,
             "away_h": 0.0,
             "notice": Notice(),
         }
     )
-
-
-def _faster(life: Lifetime, scale: float) -> Lifetime:
-    names = {
-        Exponential: ("mtbf_h",),
-        Weibull: ("scale_h",),
-        Bathtub: ("early_h", "late_h", "cap_h"),
-    }[type(life)]
-    return life.model_copy(update={name: getattr(life, name) / scale for name in names})
 
 
 def pool_for(market: Market, *, nodes: int) -> int:

@@ -3,29 +3,14 @@
 import math
 
 from chaos.preflight.answer import Answer
-from chaos.preflight.forecast import Spread
-
-MINUTE_S, HOUR_S = 60.0, 3600.0
-_LONG = 2.0  # below so many hours or minutes the smaller unit says more
+from chaos.preflight.forecast import Chance, Spread
+from chaos.preflight.words import unit_of
 
 Cells = tuple[str, str, str, str, str]
 
 
-def unit_of(hours: float) -> tuple[str, float]:
-    """Give the unit in which a time is best said, and how many of it an hour has."""
-    if hours >= _LONG:
-        return "h", 1.0
-    return ("min", 60.0) if hours * 60 >= _LONG else ("s", HOUR_S)
-
-
-def in_hours(hours: float) -> str:
-    """Give a time with its unit: `3.4 h`, `12.0 min`, `5.3 s`."""
-    unit, each = unit_of(hours)
-    return f"{hours * each:.1f} {unit}"
-
-
 def figure_rows(answer: Answer) -> tuple[Cells, ...]:
-    """Give (name with its unit, 5 %, 50 %, 95 %, 50 % with all changes) of each distribution."""
+    """Give (name with its unit, 5 %, 50 %, 95 %, 50 % with the changes) of each distribution."""
     seen, after = answer.forecast, answer.after
     if seen is None:
         return ()
@@ -48,20 +33,24 @@ def figure_rows(answer: Answer) -> tuple[Cells, ...]:
 
 
 def goal_rows(answer: Answer) -> tuple[Cells, ...]:
-    """Give (goal, low, share, high, share with all changes): a share with its 95 % interval."""
+    """Give (what, low, share, high, share with the changes) of runs, each with its 95 % interval.
+
+    Every goal, and the share in which retries run out.
+    """
     seen, after = answer.forecast, answer.after
     if seen is None:
         return ()
-    return tuple(
-        (
-            f"meets: {name}",
-            f"{chance.low:.1%}",
-            f"{chance.share:.1%}",
-            f"{chance.high:.1%}",
-            "-" if after is None else f"{after.meets[name].share:.1%}",
-        )
+    goals = (
+        (f"meets: {name}", chance, None if after is None else after.meets[name])
         for name, chance in seen.meets.items()
     )
+    spent = ("retries run out", seen.spent, None if after is None else after.spent)
+    return tuple(_shares(*row) for row in (*goals, spent))
+
+
+def _shares(name: str, chance: Chance, after: Chance | None) -> Cells:
+    low, share, high = (f"{value:.1%}" for value in (chance.low, chance.share, chance.high))
+    return name, low, share, high, "-" if after is None else f"{after.share:.1%}"
 
 
 def ranged(times_h: Spread) -> tuple[str, str, str]:

@@ -9,7 +9,8 @@ from chaos.check.result import plural
 from chaos.errors import UsageError
 from chaos.preflight.capacity import Floats
 from chaos.preflight.estimate import Estimate
-from chaos.preflight.market import Doubt, Exponential, Market, Notice, Shock, Weibull
+from chaos.preflight.lives import Law, law_of
+from chaos.preflight.market import Doubt, Exponential, Market, Notice, Shock
 from chaos.preflight.trace import Trace
 
 RESAMPLES = 1_000
@@ -42,8 +43,11 @@ def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> F
     own that take each node with one probability, and returns at a rate per
     missing node. Each rate is events over exposure, the likelihood's maximum;
     intervals come from resampling stretches of the trace, and their worse ends
-    are the market's doubt. Where no node ever came back, they count as away for
-    all the time that they were seen to be. Raises `UsageError` where nothing was lost.
+    are the market's doubt. Where the trace names its nodes and enough of them are
+    seen from their beginning, their lives may be Weibull's. Where no node ever came
+    back, they count as away for all the time that they were seen to be. A node counts
+    as missing where more were held before, so that one that comes for the first time
+    is no return. Raises `UsageError` where nothing was lost.
     """
     if not trace.drops:
         raise UsageError(
@@ -60,9 +64,10 @@ def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> F
         Estimate(float(value), *_middle95(column))
         for value, column in zip(figures, again.T, strict=True)
     )
+    law = law_of(trace.lives)
     market = Market(
         name=f"fitted to {trace.name.rsplit('/', maxsplit=1)[-1]}",
-        lifetime=Exponential(mtbf_h=_single_mtbf_h(trace)),
+        lifetime=law.weibull or Exponential(mtbf_h=_single_mtbf_h(trace)),
         shock=_shock(trace),
         away_h=round(_away_h(away.value, trace), 6),
         doubt=_doubt(mtbf, away, trace),
@@ -70,7 +75,7 @@ def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> F
         price_ratio=price_ratio,
         source=f"fitted to {_losses(trace)} in {trace.span_s / 3600:.1f} h",
     )
-    return Fit(market, mtbf, every, together, away, len(trace.drops), _notes(trace))
+    return Fit(market, mtbf, every, together, away, len(trace.drops), _notes(trace, law))
 
 
 def replayed(trace: Trace, *, notice: Notice, price_ratio: float) -> Market:
@@ -84,31 +89,6 @@ def replayed(trace: Trace, *, notice: Notice, price_ratio: float) -> Market:
     )
 
 
-def fit_weibull(lives_h: Floats, *, is_over: Floats | None = None) -> Weibull:
-    """Give the most likely Weibull for lives in hours; `is_over` is 0 where one was cut off.
-
-    The shape is the zero of the profile likelihood's slope, which falls
-    steadily; it is looked for between 0.05 and 50.
-    """
-    over = np.ones(len(lives_h)) if is_over is None else np.asarray(is_over, dtype=float)
-    lives = np.asarray(lives_h, dtype=float)
-    if over.sum() < _INSTANT or (lives <= 0).any():
-        raise UsageError("a Weibull needs at least two lives that ended, all above 0 h")
-    logs = np.log(lives / lives.max())
-    mean_log = (logs * over).sum() / over.sum()
-
-    def slope(shape: float) -> float:
-        powers = np.exp(shape * logs)
-        return float(1 / shape + mean_log - (powers * logs).sum() / powers.sum())
-
-    low, high = 0.05, 50.0
-    for _ in range(100):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
-    scale = lives.max() * float(np.exp(low * logs).sum() / over.sum()) ** (1 / low)
-    return Weibull(scale_h=scale, shape=low)
-
-
 def _stretches(trace: Trace) -> Floats:
     """Cut a trace into equal parts: node-hours, nodes lost, drops, wide drops, hours away, back."""
     parts = max(4, min(40, len(trace.drops) // 2))
@@ -118,18 +98,18 @@ def _stretches(trace: Trace) -> Floats:
     ends = [*(change.at_s for change in trace.changes[1:]), trace.span_s]
     for n, (change, end_s) in enumerate(zip(trace.changes, ends, strict=True)):
         part = min(parts - 1, int(change.at_s / width_s))
-        if n:
+        if n and change.is_seen:
             rows[part, 1] += change.lost
             rows[part, 2] += change.lost > 0
             rows[part, 3] += change.lost >= _INSTANT
-            rows[part, 5] += change.added
+            rows[part, 5] += change.back
         at_s = change.at_s
         while at_s < end_s - 1e-9:
             part = min(parts - 1, int((at_s + 1e-9) / width_s))
             until_s = end_s if part == parts - 1 else min(end_s, (part + 1) * width_s)
             hours = (until_s - at_s) / 3600
             rows[part, 0] += change.up * hours
-            rows[part, 4] += (trace.peak - change.up) * hours
+            rows[part, 4] += change.missing * hours
             at_s = until_s
     return rows
 
@@ -181,14 +161,14 @@ def _losses(trace: Trace) -> str:
     return plural(len(trace.drops), "loss", "losses")
 
 
-def _notes(trace: Trace) -> tuple[str, ...]:
-    notes = [*trace.repairs]
+def _notes(trace: Trace, law: Law) -> tuple[str, ...]:
+    notes = [*trace.repairs, law.why]
     if trace.kind == "probes":
         notes.append(
             "these are probes of what could be had, not nodes that were held: losses of held "
             "nodes may be fewer, and the time until capacity is back is what they show best"
         )
-    if not any(change.added for change in trace.changes[1:]):
+    if not trace.returns:
         notes.append(
             "no node ever comes back in it: how long a lost node is missing is not known; "
             f"{_away_h(math.inf, trace):.3g} h are taken"

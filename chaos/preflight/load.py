@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from chaos.errors import UsageError
-from chaos.preflight.presets import preset
+from chaos.preflight.presets import MARKETS, preset
 from chaos.preflight.question import Question
 from chaos.record import Record
 from chaos.scenario_file.problem import Problem, scenario_error
@@ -32,15 +32,19 @@ def load_question(path: Path, *, market: dict[str, Any] | None = None) -> Questi
     if not isinstance(value, dict):
         text = f"a question must be a mapping, got {quoted(value)}"
         raise scenario_error(path, [Problem(1, text, "Begin with `preflight:` and `job:`.")])
+    wrong: list[Problem] = []
     if market is not None:
         value["market"] = market
     elif isinstance(value.get("market"), str):
-        value["market"] = _named(path, source)
+        value["market"], wrong = _named(source)
     try:
-        return Question.model_validate_json(json.dumps(value))
+        question = Question.model_validate_json(json.dumps(value))
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        raise scenario_error(path, list(_problems(errors, source.lines))) from None
+        raise scenario_error(path, [*wrong, *_problems(errors, source.lines)]) from None
+    if wrong:
+        raise scenario_error(path, wrong)
+    return question
 
 
 def _text(path: Path) -> str:
@@ -54,12 +58,14 @@ def _text(path: Path) -> str:
         raise UsageError(problem, "Check the path.", place=str(path)) from None
 
 
-def _named(path: Path, source: Source) -> dict[str, Any]:
+def _named(source: Source) -> tuple[dict[str, Any], list[Problem]]:
+    """Give the market of that name; where there is none, any, so that the rest is still read."""
     try:
-        return preset(str(source.value["market"])).model_dump(mode="json")
+        return preset(str(source.value["market"])).model_dump(mode="json"), []
     except UsageError as error:
         line = source.lines.value(("market",))
-        raise scenario_error(path, [Problem(line, error.problem, error.hint)]) from None
+        wrong = Problem(line, error.problem, error.hint, ("market",))
+        return MARKETS[0].model_dump(mode="json"), [wrong]
 
 
 def _problems(errors: list[ErrorDetails], lines: Lines) -> Iterator[Problem]:

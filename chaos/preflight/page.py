@@ -7,11 +7,13 @@ from markupsafe import Markup
 
 from chaos import __version__
 from chaos.check.result import plural
-from chaos.preflight.answer import Answer, Word
+from chaos.preflight.answer import Answer
 from chaos.preflight.charts import charts
-from chaos.preflight.figures import figure_rows, goal_rows, in_hours, ranged
+from chaos.preflight.figures import figure_rows, goal_rows, ranged
 from chaos.preflight.forecast import Chance, Forecast, Spread
 from chaos.preflight.terminal import interval, points, signed, spelled
+from chaos.preflight.verdict import Word
+from chaos.preflight.words import in_hours
 from chaos.report import chart as ch
 from chaos.report.page import Tone
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from chaos.preflight.answer import Answer, Word
+from chaos.preflight.answer import Answer
 from chaos.preflight.comparison import Validation
 from chaos.preflight.figures import figure_rows, goal_rows
 from chaos.preflight.terminal import interval, spelled, where_time_goes
+from chaos.preflight.verdict import Word
 
 _MARKS: dict[Word, str] = {"go": "✅", "go with changes": "❌", "no-go": "❌", "unknown": "❔"}
 

@@ -8,16 +8,18 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from chaos.preflight.advice import Advice, Counsel
-from chaos.preflight.answer import Answer, Word
+from chaos.preflight.advice import Advice, Counsel, Gain
+from chaos.preflight.answer import Answer
 from chaos.preflight.comparison import Validation
 from chaos.preflight.estimate import Estimate
 from chaos.preflight.figures import figure_rows, goal_rows
 from chaos.preflight.forecast import Forecast
 from chaos.preflight.rules.rule import Finding
+from chaos.preflight.verdict import Word
 from chaos.preflight.words import in_s
 
 SHOWN = 5
+ENDLESS = "each by itself, with retries without limit but in the rows of budgets"
 LEAST_SHOWN = 0.0005
 _LOOKS: dict[Word, tuple[str, str]] = {
     "go": ("✓", "green"),
@@ -48,9 +50,9 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
 
 
 def figures(answer: Answer) -> Table:
-    """Give the forecast as rows of 5, 50 and 95 %, and beside it the middle with all changes.
+    """Give the forecast as rows of 5, 50 and 95 %, and beside it the middle with the changes.
 
-    For goals met the columns are the share of runs, and its 95 % interval.
+    For shares of runs the columns are the share, and its 95 % interval.
     """
     table = _table("", "5 %", "50 %", "95 %")
     if answer.after is not None:
@@ -113,19 +115,23 @@ def _advice(counsel: Counsel) -> Iterator[RenderableType]:
         if shown:
             yield Text("")
         yield _gains("what a cost is worth", counsel.levers[:3])
+    if shown or counsel.levers:
+        yield Text(ENDLESS, style="dim")
 
 
 def _gains(head: str, rows: Sequence[Advice]) -> Table:
     table = _table(head, "goals met", "goodput", "cost")
     for one in rows:
-        cells = (points(gain.value) for gain in (one.chance, one.goodput, one.cost))
+        cells = (points(gain) for gain in (one.chance, one.goodput, one.cost))
         table.add_row(Text(one.what), *cells)
     return table
 
 
-def points(value: float) -> str:
+def points(gain: Gain | None) -> str:
     """Give a difference of shares in percentage points; what rounds to nothing is 0."""
-    text = signed(value)
+    if gain is None:
+        return "not known"
+    text = signed(gain.value)
     return text if text == "0" else f"{text} pt"
 
 

@@ -8,11 +8,13 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 
 from chaos.check.result import plural
 from chaos.errors import UsageError
+from chaos.preflight.lives import lives_in
 from chaos.preflight.resemblance import KNOWN, resembled
 from chaos.preflight.trace import Kind, Trace, trace_of_counts
 
@@ -154,7 +156,9 @@ def _from_events(name: str, rows: list[Row], format_: str, *, span_s: float | No
         if counts and counts[-1][0] == at_s:
             counts.pop()
         counts.append((at_s, len(live)))
-    return _from_counts(name, counts, format_, repairs=repairs, span_s=span_s)
+    trace = _from_counts(name, counts, format_, repairs=repairs, span_s=span_s)
+    events = [(at_s, what, nodes) for at_s, _, what, nodes in rows]
+    return replace(trace, lives=lives_in(events, end_s=rows[0][0] + trace.span_s))
 
 
 def _from_counts(
@@ -176,17 +180,20 @@ def _from_counts(
         ordered = list(dict(ordered).items())
     if not any(up for _, up in ordered):
         raise TraceError(name, 1, "no node is ever up in it", "A trace needs nodes that were held.")
-    gaps = _gaps(ordered) if format_ == "count series" else 0
+    gaps = _gaps(ordered) if format_ == "count series" else frozenset()
     if gaps:
-        text = (
-            f"{plural(gaps, 'gap')} of more than {GAP_FACTOR} times the usual distance between rows"
-        )
-        repairs = (
-            *repairs,
-            f"{text}: what happened there is not known, and counts as one change at most",
-        )
-    return trace_of_counts(
-        name, ordered, format_=format_, kind="held", repairs=repairs, span_s=span_s
+        repairs = (*repairs, _said(ordered, gaps))
+    trace = trace_of_counts(name, ordered, format_=format_, kind="held", span_s=span_s, gaps=gaps)
+    return replace(trace, repairs=repairs)
+
+
+def _said(counts: list[tuple[float, int]], gaps: frozenset[int]) -> str:
+    hours = sum(counts[row][0] - counts[row - 1][0] for row in gaps) / 3600
+    span_h = (counts[-1][0] - counts[0][0]) / 3600
+    return (
+        f"{plural(len(gaps), 'gap')} of more than {GAP_FACTOR} times the usual distance between "
+        f"rows, {hours:.1f} of {span_h:.1f} h: what happened there is not known, and neither that "
+        "time nor a change across it counts"
     )
 
 
@@ -198,10 +205,11 @@ def _in_order(rows: list[Row]) -> tuple[list[Row], tuple[str, ...]]:
     return sorted(rows, key=lambda row: row[0]), (text,)
 
 
-def _gaps(counts: list[tuple[float, int]]) -> int:
-    apart = sorted(b[0] - a[0] for a, b in pairwise(counts))
-    usual = apart[len(apart) // 2] if apart else 0.0
-    return sum(distance > GAP_FACTOR * usual for distance in apart) if usual else 0
+def _gaps(counts: list[tuple[float, int]]) -> frozenset[int]:
+    """Give the rows that follow on the one before much later than is usual."""
+    apart = [b[0] - a[0] for a, b in pairwise(counts)]
+    usual = sorted(apart)[len(apart) // 2] if apart else 0.0
+    return frozenset(n for n, far in enumerate(apart, 1) if usual and far > GAP_FACTOR * usual)
 
 
 def _count(name: str, line: int, count: object) -> int:

@@ -1,8 +1,23 @@
 """How durations are said."""
 
 ROUND_S = 100
+HOUR_S = 3600.0
+_LONG = 2.0  # below so many hours or minutes the smaller unit says more
 
 
 def in_s(seconds: float) -> str:
     """Give seconds with as many digits as mean something."""
     return f"{seconds:.0f} s" if seconds >= ROUND_S else f"{seconds:.3g} s"
+
+
+def unit_of(hours: float) -> tuple[str, float]:
+    """Give the unit in which a time is best said, and how many of it an hour has."""
+    if hours >= _LONG:
+        return "h", 1.0
+    return ("min", 60.0) if hours * 60 >= _LONG else ("s", HOUR_S)
+
+
+def in_hours(hours: float) -> str:
+    """Give a time with its unit: `3.4 h`, `12.0 min`, `5.3 s`."""
+    unit, each = unit_of(hours)
+    return f"{hours * each:.1f} {unit}"

@@ -8,8 +8,9 @@ import pytest
 from chaos.audit.audit import Choice
 from chaos.audit.page import render_card
 from chaos.model.summary import RunSummary, SuiteSummary
-from chaos.preflight.answer import Effort, answer
+from chaos.preflight.answer import answer
 from chaos.preflight.change import changed
+from chaos.preflight.effort import Effort
 from chaos.preflight.page import render_answer
 from chaos.preflight.presets import preset
 from chaos.preflight.rules.sound import sound_question

@@ -65,6 +65,17 @@ def test_a_mistake_is_refused_at_its_line(
     assert refused.value.line == line
 
 
+def test_a_misspelt_market_does_not_hide_other_mistakes(tmp_path: Path) -> None:
+    text = WHOLE.replace("hot-4h", "hot-4").replace("nodes: 8", "nodez: 8")
+
+    with pytest.raises(ScenarioError) as refused:
+        load_question(loaded(tmp_path, text.replace("deadline_h: 24", "deadline_h: -1")))
+
+    said = str(refused.value).splitlines()
+    assert [line.partition(".yaml:")[2].partition(":")[0] for line in said] == ["3", "8", "9"]
+    assert "Did you mean hot-4h?" in said[1]
+
+
 def test_a_value_set_on_the_command_line_must_exist_and_make_sense() -> None:
     question = sound_question()
 

@@ -52,6 +52,54 @@ def test_an_unknown_id_is_named_with_the_nearest() -> None:
         findings(sound_question(), ignore=["no-retries"])
 
 
+def weights(**values: object) -> dict[str, str]:
+    places = {name.replace("__", "."): value for name, value in values.items()}
+    return {found.rule: found.weight for found in findings(changed(sound_question(), places))}
+
+
+def test_an_interval_above_losses_costs_and_is_held_against_losses_without_a_save() -> None:
+    seldom = {"job__checkpoint_every_steps": 39_000, "market__lifetime__mtbf_h": 50.0}
+
+    assert "interval-above-losses" not in weights(**seldom)  # nine in ten are saved on notice
+    for unsaved in (
+        {"settings__preemption_watcher": False},
+        {"costs__upload_s": 200.0},  # longer than the notice
+        {"market__notice__reliability": 0.2},
+    ):
+        assert weights(**seldom, **unsaved)["interval-above-losses"] == "costs"
+
+
+def test_a_save_beyond_the_notice_counts_where_survivors_may_commit_it() -> None:
+    seldom = {"job__checkpoint_every_steps": 39_000, "market__lifetime__mtbf_h": 100.0}
+    late = {
+        "costs__upload_s": 200.0,
+        "settings__preemption_grace_s": 150.0,
+        "market__notice__reliability": 1.0,
+    }
+
+    alone = weights(**seldom, **late)
+    relaxed = weights(**seldom, **late, settings__relax_collectives_on_preemption=True)
+    assert "interval-above-losses" in weights(**seldom, costs__upload_s=10_000.0)
+    assert "interval-above-losses" not in relaxed
+    assert "grace-alone" in alone
+
+
+@pytest.mark.parametrize(("confidence", "fires"), [(0.95, False), (0.99, True)])
+def test_a_budget_is_held_against_the_confidence_that_was_asked_for(
+    confidence: float, *, fires: bool
+) -> None:
+    # 1.1 unannounced losses are expected: 3 % of runs have four or more.
+    found = weights(
+        settings__max_failures=3,
+        settings__max_preemption_failures=3,
+        market__lifetime__mtbf_h=40.0,
+        market__notice__reliability=0.5,
+        goal__confidence=confidence,
+    )
+    assert ("retry-budget" in found) is fires
+    assert ("preemption-budget" in found) is fires
+
+
 def test_no_retry_is_silent_where_nothing_is_lost_without_notice() -> None:
     told = changed(
         sound_question(),

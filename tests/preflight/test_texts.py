@@ -6,15 +6,17 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from chaos.preflight.answer import Answer, Effort, answer
+from chaos.preflight.answer import Answer, answer
 from chaos.preflight.change import changed
 from chaos.preflight.comparison import Comparison, Validation
+from chaos.preflight.effort import Effort
 from chaos.preflight.estimate import Estimate
-from chaos.preflight.figures import figure_rows, in_hours
+from chaos.preflight.figures import figure_rows
 from chaos.preflight.page import render_answer
 from chaos.preflight.rules.sound import sound_question
 from chaos.preflight.summary import render_summary
 from chaos.preflight.terminal import show_answer
+from chaos.preflight.words import in_hours
 
 HELD = Validation(
     "30 runs | on <fork>",

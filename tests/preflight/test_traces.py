@@ -4,11 +4,10 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from chaos.errors import UsageError
-from chaos.preflight.fit import fit, fit_weibull, replayed
+from chaos.preflight.fit import fit, replayed
 from chaos.preflight.market import Exponential, Market, Notice, Shock, at_worst
 from chaos.preflight.question import Question
 from chaos.preflight.rules.sound import sound_question
@@ -165,15 +164,6 @@ def test_a_mark_before_the_text_is_no_text(tmp_path: Path) -> None:
     assert read_trace(written(tmp_path, "\ufeff0,add,a\n600000,remove,a\n")).drops == (1,)
 
 
-def test_gaps_are_said_and_not_filled(tmp_path: Path) -> None:
-    rows = [f"2021-12-11, 11:{minute:02}:00, {5 - minute % 2}" for minute in range(10)]
-    rows.append("2021-12-11, 20:00:00, 5")
-
-    trace = read_trace(written(tmp_path, "\n".join(rows)))
-
-    assert any("gap" in repair for repair in trace.repairs)
-
-
 def advisor(folder: Path) -> Path:
     table = {"us-east-1": {"Linux": {"p3.2xlarge": {"r": 3, "s": 64}}}}
     return written(folder, json.dumps({"spot_advisor": table}), "advisor.json")
@@ -247,18 +237,6 @@ def test_a_fit_says_how_much_worse_its_market_may_be() -> None:
     assert long.market.doubt is not None
     assert short.market.doubt.losses > 1.3 > long.market.doubt.losses >= 1
     assert at_worst(made) is None
-
-
-@pytest.mark.parametrize("shape", [0.6, 1.0, 2.5])
-def test_a_weibull_is_found_again_with_lives_that_were_cut_off(shape: float) -> None:
-    rng = np.random.Generator(np.random.PCG64(0))
-    lives = 12 * rng.weibull(shape, 4000)
-    seen, is_over = np.minimum(lives, 15), (lives < 15).astype(float)
-
-    found = fit_weibull(seen, is_over=is_over)
-
-    assert found.shape == pytest.approx(shape, rel=0.07)
-    assert found.scale_h == pytest.approx(12, rel=0.07)
 
 
 def test_a_replayed_trace_loses_what_the_trace_lost() -> None:

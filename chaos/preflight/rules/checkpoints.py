@@ -1,5 +1,7 @@
 """Rules of how often a checkpoint is made, and which are kept."""
 
+import math
+
 from chaos.preflight.closed_form import efficiency, exact
 from chaos.preflight.market import loss_interval_s
 from chaos.preflight.question import Question
@@ -7,6 +9,7 @@ from chaos.preflight.rules.notices import worst_save_s
 from chaos.preflight.rules.rule import Rule
 from chaos.preflight.words import in_s
 
+_SELDOM = 0.01
 FLAT = 0.02  # of goodput: closer to the best than this is as good
 
 
@@ -31,23 +34,45 @@ def _far_from_best(question: Question) -> str | None:
 
 def unsaved_every_s(question: Question) -> float:
     """Give the mean time between losses that a save on notice does not soften."""
-    every_s = loss_interval_s(question.market, question.job.nodes)
-    need_s, notice = worst_save_s(question), question.market.notice
-    if not question.job.saves_on_notice or need_s is None or need_s > notice.seconds:
-        return every_s
-    return every_s / max(1e-3, 1 - notice.reliability)
+    return _loss_s(question) / max(1e-3, 1 - _softened(question))
+
+
+def _softened(question: Question) -> float:
+    """Give the share of losses before which a save on notice surely commits.
+
+    Beyond the notice it commits only where relaxed survivors have rank 0 among them.
+    """
+    need_s, notice, settings = worst_save_s(question), question.market.notice, question.settings
+    if need_s is None or not (question.job.saves_on_notice and settings.preemption_watcher):
+        return 0.0
+    if need_s <= notice.seconds:
+        return notice.reliability
+    grace_s = settings.preemption_grace_s if settings.relax_collectives_on_preemption else 0.0
+    if need_s > notice.seconds + grace_s:
+        return 0.0
+    return notice.reliability * (1 - 1 / question.job.nodes)
 
 
 def _longer_than_losses(question: Question) -> str | None:
     if question.costs is None:
         return None
-    every_s = loss_interval_s(question.market, question.job.nodes)
-    if question.interval_s + question.costs.save_s < every_s:
+    every_s = unsaved_every_s(question)
+    cycle_s = question.interval_s + question.costs.save_s + question.costs.upload_s
+    if cycle_s < every_s:
         return None
+    kind = "a loss" if every_s == _loss_s(question) else "a loss without a save on notice"
     return (
-        f"a checkpoint every {in_s(question.interval_s)}, a loss every {in_s(every_s)}: "
-        "most attempts end before they have committed anything"
+        f"a checkpoint is committed {in_s(cycle_s)} after training began, {kind} comes every "
+        f"{in_s(every_s)}: {_share(math.exp(-cycle_s / every_s))} of attempts live to commit one"
     )
+
+
+def _loss_s(question: Question) -> float:
+    return loss_interval_s(question.market, question.job.nodes)
+
+
+def _share(share: float) -> str:
+    return f"{share:.0%}" if share >= _SELDOM else f"less than {_SELDOM:.0%}"
 
 
 def _upload_behind(question: Question) -> str | None:
@@ -82,12 +107,18 @@ RULES = (
     ),
     Rule(
         id="interval-above-losses",
-        weight="stops",
+        weight="costs",
         look=_longer_than_losses,
-        reason="Training that is struck before each commit does the same steps for ever.",
-        source="pytorch/elastic issue 97",
-        bad={"job.checkpoint_every_steps": 39_000, "market.lifetime.mtbf_h": 50.0},
-        good={"job.checkpoint_every_steps": 700, "market.lifetime.mtbf_h": 50.0},
+        reason="What is struck before it commits is done again, over and over. How long that "
+        "takes, and whether it ever ends, the simulation says; the share is that of memoryless "
+        "losses.",
+        source="pytorch/elastic issue 97; P(no loss within t) = e^(-t/M)",
+        bad={
+            "job.checkpoint_every_steps": 39_000,
+            "job.saves_on_notice": False,
+            "market.lifetime.mtbf_h": 50.0,
+        },
+        good={"job.checkpoint_every_steps": 39_000, "market.lifetime.mtbf_h": 50.0},
     ),
     Rule(
         id="upload-behind-interval",

@@ -5,8 +5,6 @@ from chaos.preflight.market import loss_interval_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import Rule
 
-ACCEPTED = 0.01
-
 
 def _expected(question: Question) -> tuple[float, float] | None:
     """Give the (unannounced, announced) losses to be expected in the shortest training."""
@@ -18,10 +16,17 @@ def _expected(question: Question) -> tuple[float, float] | None:
     return losses * (1 - told), losses * told
 
 
+def _accepted(question: Question) -> float:
+    """Give the share of runs that may fail, by the confidence that was asked for."""
+    return 1 - question.goal.confidence
+
+
 def _no_retry(question: Question) -> str | None:
     expected = _expected(question)
     unannounced = None if expected is None else expected[0]
-    if question.settings.max_failures != 0 or (unannounced is not None and unannounced < ACCEPTED):
+    if question.settings.max_failures != 0:
+        return None
+    if unannounced is not None and spent_chance(unannounced, 0) <= _accepted(question):
         return None
     seen = "" if unannounced is None else f"; {unannounced:.1f} unannounced losses are expected"
     return f"max_failures is 0: the first loss without a notice ends the training{seen}"
@@ -31,7 +36,7 @@ def _few_retries(question: Question) -> str | None:
     expected, limit = _expected(question), question.settings.max_failures
     if expected is None or limit == 0:
         return None
-    return _too_few("max_failures", limit, expected[0], "unannounced losses")
+    return _too_few(question, limit, expected[0], ("max_failures", "unannounced"))
 
 
 def _few_preemptions(question: Question) -> str | None:
@@ -39,14 +44,18 @@ def _few_preemptions(question: Question) -> str | None:
     if expected is None:
         return None
     limit = question.settings.max_preemption_failures
-    return _too_few("max_preemption_failures", limit, expected[1], "announced losses")
+    return _too_few(question, limit, expected[1], ("max_preemption_failures", "announced"))
 
 
-def _too_few(name: str, limit: int, losses: float, kind: str) -> str | None:
-    chance = spent_chance(losses, limit)
-    if chance <= ACCEPTED:
+def _too_few(question: Question, limit: int, losses: float, names: tuple[str, str]) -> str | None:
+    chance, accepted = spent_chance(losses, limit), _accepted(question)
+    if chance <= accepted:
         return None
-    return f"{name} is {limit}; with {losses:.1f} {kind} expected {chance:.0%} of runs use it up"
+    name, kind = names
+    return (
+        f"{name} is {limit}; with {losses:.1f} {kind} losses expected {chance:.0%} of runs use it "
+        f"up, and {100 * accepted:.3g}% may"
+    )
 
 
 RULES = (

@@ -1,0 +1,17 @@
+"""An answer as a terminal of 80 columns shows it."""
+
+from io import StringIO
+
+from rich.console import Console
+
+from chaos.preflight.answer import Answer
+from chaos.preflight.terminal import show_answer
+
+
+def shown(found: Answer) -> str:
+    """Give the text."""
+    written = StringIO()
+    Console(file=written, width=80, highlight=False).print(
+        show_answer(found, page="reports/p.html")
+    )
+    return written.getvalue()
