@@ -34,7 +34,12 @@ def list_(
         case "scenarios":
             console.print(table_of("scenario", list(_scenarios(folder))))
         case "jobs":
-            console.print(table_of("job", list(_jobs(folder))))
+            found = list(_jobs(folder))
+            if not found:
+                raise UsageError(
+                    "no folder `jobs` with a script is there", "Name one: --in", place=shown(folder)
+                )
+            console.print(table_of("job", found))
         case _:
             console.print(catalogue(topic, other_checks()))
 

@@ -73,6 +73,15 @@ def test_a_scenario_that_cannot_be_read_is_listed_as_such(
     assert "cannot be read" in capsys.readouterr().out
 
 
+def test_where_there_are_no_jobs_nothing_is_listed_as_if_there_were(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert code_of(monkeypatch, "list", "jobs") == 3
+    assert "scenarios: no folder `jobs` with a script is there" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_can_complete(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shell: str
