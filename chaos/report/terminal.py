@@ -63,8 +63,9 @@ def explain(verdict: Verdict, scenario: str, *, directory: str) -> RenderableTyp
     lines: list[RenderableType] = [Text(verdict.headline, style="bold")]
     if not verdict.as_expected:
         lines.append(Text(verdict.expectation))
-    for result in (*verdict.broken, *verdict.undecided):
+    for result in verdict.broken:
         lines += _finding(result)
+    lines += _open_for_one_reason(verdict.undecided)
     for resume in verdict.diagnosis:
         lines += _not_back(resume)
     lines += [Text(""), Text(f"report  {directory}/report.html", overflow="fold")]
@@ -109,6 +110,18 @@ def _finding(result: CheckResult) -> list[RenderableType]:
     hidden = len(result.anomalies) - ANOMALIES_SHOWN
     if hidden > 0:
         lines.append(Text(f"  · and {hidden} more, in the report", style="dim"))
+    return lines
+
+
+def _open_for_one_reason(undecided: Sequence[CheckResult]) -> list[RenderableType]:
+    """Name what is not known, once for each reason: many a check waits for the same restart."""
+    reasons: dict[str, list[str]] = {}
+    for result in undecided:
+        reasons.setdefault(result.summary, []).append(result.check)
+    lines: list[RenderableType] = []
+    for summary, checks in reasons.items():
+        word = Text("unknown: ", style="yellow")
+        lines += [Text(""), Text.assemble(word, (", ".join(checks), "bold"), f"  {summary}")]
     return lines
 
 

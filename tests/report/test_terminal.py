@@ -123,3 +123,13 @@ def test_many_anomalies_are_cut_short_and_counted(guilty_run: FinishedRun) -> No
     assert "no. 5" not in text
     assert "and 4 more, in the report" in text
     assert "7, …]" in text
+
+
+def test_what_is_open_for_one_reason_is_told_once(unknown_run: FinishedRun) -> None:
+    undecided = unknown_run.verdict.undecided
+    for_one = {result.check: result.summary for result in undecided}
+    text = " ".join(written(explained(unknown_run)).replace("│", " ").split())
+
+    assert len(set(for_one.values())) < len(for_one)  # this run has such checks
+    assert all(check in text for check in for_one)
+    assert text.count("unknown: ") == len(set(for_one.values()))
