@@ -24,12 +24,12 @@ def resampled(replay: Replay, rng: np.random.Generator) -> Replay:
     """
     at, up = np.asarray(replay.at_s), np.asarray(replay.up)
     lasts = np.diff(np.append(at, replay.span_s))
-    width_s = replay.span_s / max(4, min(40, losses_in(replay) // 2))
+    pieces = max(4, min(40, losses_in(replay) // 2))
     changes: list[tuple[float, float]] = []
     now_s, place = 0.0, _drawn(lasts, rng)
     left_s = float(lasts[place] * rng.random())
-    while now_s < replay.span_s:
-        until_s = now_s + width_s
+    for piece in range(1, pieces + 1):
+        until_s = replay.span_s * (piece / pieces)  # of the last, exactly the end
         while now_s < until_s:
             if not changes or changes[-1][1] != up[place]:
                 changes.append((now_s, float(up[place])))

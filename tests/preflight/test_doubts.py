@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chaos.preflight.answer import answer
@@ -112,6 +112,15 @@ def test_pieces_of_a_trace_join_where_as_many_nodes_are_up() -> None:
     assert np.std(counts) == pytest.approx(losses_in(replay) ** 0.5, rel=0.5)  # as Poisson's
 
 
+# Four quarters of its length, added up, end just before it.
+ENDS_BETWEEN_TWO_FLOATS = [
+    *[(0.0, 0), (1.75, 1), (0.0, 0), (0.0, 1), (1405.0, 0), (1950.25, 1), (1950.75, 0)],
+    *[(2562.5, 1), (3172.5, 0), (3420.0, 2), (0.0, 0), (3553.25, 1), (3.5, 0), (3573.75, 1)],
+    *[(483.5502585230819, 0), (902.5, 0), (3599.5625, 1), (3599.0, 0), (3600.0, 1), (3600.0, 0)],
+]
+
+
+@example(ENDS_BETWEEN_TWO_FLOATS, 3599.688454136301, 0)
 @given(
     st.lists(st.tuples(st.floats(0, 3600), st.integers(0, 4)), min_size=1, max_size=30),
     st.floats(0, 3600),
