@@ -24,9 +24,8 @@ from chaos.preflight.trace import Trace
 from chaos.preflight.traces import read_trace
 from chaos.run.clock import SystemClock
 
-OP_S = (
-    30.0  # more of a run's limit for each fault: on Ray a start takes this long on a slow machine
-)
+# More of a run's limit for each fault: on Ray a start takes this long on a slow machine.
+OP_S = 30.0
 
 TraceFile = Annotated[Path, typer.Argument(help="Nodes that somebody held, or probes.")]
 Subject = Annotated[Path, typer.Argument(help="A script, or a scenario whose job is taken.")]

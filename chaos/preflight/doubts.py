@@ -5,6 +5,7 @@ import numpy as np
 from chaos.check.result import plural
 from chaos.preflight.change import changed
 from chaos.preflight.effort import Effort
+from chaos.preflight.fit import FEW
 from chaos.preflight.forecast import Forecast, forecast
 from chaos.preflight.market import Market, Replay, at_worst
 from chaos.preflight.question import Question
@@ -13,7 +14,6 @@ from chaos.preflight.simulate import simulate_each
 from chaos.preflight.verdict import missed_goals, why_missed
 from chaos.preflight.words import in_hours
 
-FEW = 10  # losses, as where a market is fitted
 TRACES = 40
 MAY_MISS = 1  # of them: more than one in forty is beyond the worse end of a 95 % interval
 _AT_ONCE, _RUNS = 8, 400

@@ -11,6 +11,7 @@ from chaos.preflight.capacity import Floats
 from chaos.preflight.estimate import Estimate
 from chaos.preflight.lives import Law, law_of
 from chaos.preflight.market import Doubt, Exponential, Market, Notice, Shock
+from chaos.preflight.resampling import pieces_for
 from chaos.preflight.trace import Trace
 
 RESAMPLES = 1_000
@@ -91,7 +92,7 @@ def replayed(trace: Trace, *, notice: Notice, price_ratio: float) -> Market:
 
 def _stretches(trace: Trace) -> Floats:
     """Cut a trace into equal parts: node-hours, nodes lost, drops, wide drops, hours away, back."""
-    parts = max(4, min(40, len(trace.drops) // 2))
+    parts = pieces_for(len(trace.drops))
     width_s = trace.span_s / parts
     rows = np.zeros((parts, 7))
     rows[:, 6] = width_s / 3600

@@ -49,17 +49,13 @@ def _with_retries(question: Question, stage: dict[str, Any], effort: Effort) -> 
     """
     staged = changed(question, stage)
     worst = at_worst(question.market)
-    hard = staged if worst is None else _on(staged, worst.model_dump(mode="json"))
+    hard = staged if worst is None else changed(staged, {"market": worst.model_dump(mode="json")})
     unlimited = effort.simulate(changed(hard, dict.fromkeys(BUDGETS, -1)))
     values = stage | enough_retries(staged, unlimited)
     if not values:
         return {}, None
     other = changed(question, values)
     return values, forecast(other, effort.simulate(other))
-
-
-def _on(question: Question, market: dict[str, Any]) -> Question:
-    return changed(question, {"market": market})
 
 
 def _best_mix(question: Question, advised: Counsel, effort: Effort) -> tuple[dict[str, Any], ...]:

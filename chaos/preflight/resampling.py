@@ -13,18 +13,22 @@ def losses_in(replay: Replay) -> int:
     return sum(after < before for before, after in pairwise(replay.up))
 
 
+def pieces_for(losses: int) -> int:
+    """Give into how many pieces a trace is cut: as many as half its losses, between 4 and 40."""
+    return max(4, min(40, losses // 2))
+
+
 def resampled(replay: Replay, rng: np.random.Generator) -> Replay:
     """Give a trace of the same length, joined from pieces of one.
 
     A piece begins at a moment at which as many nodes are up as at the end of
     the piece before, so that no joint is a loss: matched blocks, Carlstein and
-    others 1998, Bernoulli 4(3). Pieces are as many as half the losses, between
-    4 and 40, as where a market is fitted. Where a piece passes the trace's end
-    it goes on at the beginning; a fall there counts as one loss more.
+    others 1998, Bernoulli 4(3). Where a piece passes the trace's end it goes on
+    at the beginning; a fall there counts as one loss more.
     """
     at, up = np.asarray(replay.at_s), np.asarray(replay.up)
     lasts = np.diff(np.append(at, replay.span_s))
-    pieces = max(4, min(40, losses_in(replay) // 2))
+    pieces = pieces_for(losses_in(replay))
     changes: list[tuple[float, float]] = []
     now_s, place = 0.0, _drawn(lasts, rng)
     left_s = float(lasts[place] * rng.random())

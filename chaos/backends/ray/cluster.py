@@ -82,11 +82,7 @@ class LocalCluster:
         """Add nodes in the course of a run; gives the agents of those that came, by node."""
         self._forget_dead(set())
         self._add_nodes(count)
-        came = self._await_nodes(self._fresh())
-        agents = start_agents(sorted(came))
-        ray.get([agent.ready.remote() for agent in agents.values()], timeout=READY_S)
-        self.agents.update(agents)
-        return agents
+        return self._attend(self._await_nodes(self._fresh()))
 
     def _forget_dead(self, lost: set[str]) -> None:
         alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
@@ -177,14 +173,19 @@ class LocalCluster:
 
     def _settle(self) -> None:
         """Wait until every node is alive and its agent answers."""
-        fresh, head = self._fresh(), compat.node_id_of(self._cluster.head_node)
+        fresh = self._fresh()
         if self._await_nodes(fresh) < fresh:
             raise HarnessError(f"the cluster's nodes were not up after {READY_S:g} s")
-        agents = start_agents(sorted(fresh))
+        self._attend(fresh)
+
+    def _attend(self, fresh: set[str]) -> dict[str, Any]:
+        """Start agents on new nodes, and the head's if it has none; gives them once they answer."""
+        agents, head = start_agents(sorted(fresh)), compat.node_id_of(self._cluster.head_node)
         if HEAD not in self.agents:
             agents[HEAD] = start_agents([head])[head]
         ray.get([agent.ready.remote() for agent in agents.values()], timeout=READY_S)
         self.agents.update(agents)
+        return agents
 
     def _fresh(self) -> set[str]:
         """Give the nodes that have no agent yet."""

@@ -8,12 +8,12 @@ A loop of the job's own, traced once by `tf.function`, calls nothing that could 
 """
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
+from chaos.backends.train.imported import unwatched
+
 LIBRARIES = ("keras", "tf_keras")
-_WATCHED = "_chaos_watches_batches"
 
 
 def watch_batches(begins: Callable[[Any], None], done: Callable[[], None]) -> None:
@@ -22,12 +22,8 @@ def watch_batches(begins: Callable[[Any], None], done: Callable[[], None]) -> No
     Only of libraries that the worker has imported. May be called again: what
     was imported since is watched as well, and nothing twice.
     """
-    for library in LIBRARIES:
-        callbacks = getattr(sys.modules.get(library), "callbacks", None)
-        told = getattr(callbacks, "CallbackList", None)
-        if told is not None and _WATCHED not in vars(told):
-            setattr(told, _WATCHED, True)
-            _watch(told, begins, done)
+    for told in unwatched(LIBRARIES, "callbacks.CallbackList"):
+        _watch(told, begins, done)
 
 
 def _watch(told: Any, begins: Callable[[Any], None], done: Callable[[], None]) -> None:  # noqa: ANN401 - a class

@@ -6,12 +6,12 @@ are there and before `RayTrainReportCallback` reports it.
 """
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
+from chaos.backends.train.imported import unwatched
+
 LIBRARIES = ("xgboost", "lightgbm")
-_WATCHED = "_chaos_watches_rounds"
 
 
 def watch_rounds(begins: Callable[[Any], None], done: Callable[[], None]) -> None:
@@ -20,11 +20,8 @@ def watch_rounds(begins: Callable[[Any], None], done: Callable[[], None]) -> Non
     Only of libraries that the worker has imported. May be called again: what
     was imported since is watched as well, and nothing twice.
     """
-    for library in LIBRARIES:
-        booster = getattr(sys.modules.get(library), "Booster", None)
-        if booster is not None and _WATCHED not in vars(booster):
-            setattr(booster, _WATCHED, True)
-            _watch(booster, begins, done)
+    for booster in unwatched(LIBRARIES, "Booster"):
+        _watch(booster, begins, done)
 
 
 def _watch(booster: Any, begins: Callable[[Any], None], done: Callable[[], None]) -> None:  # noqa: ANN401 - a class
