@@ -6,6 +6,7 @@ backend.
 
 import contextlib
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -44,11 +45,9 @@ TRIES = 20
 # What somebody writes who has no chaos: the train function ends its own process, once.
 BY_HAND = textwrap.dedent(
     """
-    import os, signal, sys
+    import os, signal
     from pathlib import Path
     import torch.optim.optimizer as optim
-
-    sys.path.insert(0, {jobs!r})
     import digits_ddp
 
     def killed_once(train_loop):
@@ -113,14 +112,16 @@ def by_hand(folder: Path, address: str, steps: int) -> float:
     """Give the seconds of a bare script that kills one of its own ranks."""
     folder.mkdir()
     script = folder / "by_hand.py"
-    jobs, mark = str(DIGITS.parent), str(folder / "killed")
-    script.write_text(BY_HAND.format(jobs=jobs, mark=mark, rank=PLACE.rank, steps=steps))
+    shutil.copy(DIGITS, folder)  # beside the script: its workers import nothing from elsewhere
+    mark = str(folder / "killed")
+    script.write_text(BY_HAND.format(mark=mark, rank=PLACE.rank, steps=steps))
     # Ray Train keeps its checkpoints in the home directory where a script names no storage.
     env = {**os.environ, **TRAIN_ENV, "RAY_ADDRESS": address, "HOME": str(folder)}
     command = [sys.executable, str(script), "--epochs", str(EPOCHS)]
     start = time.perf_counter()
-    subprocess.run(command, env=env, check=True, capture_output=True)
+    done = subprocess.run(command, env=env, check=False, capture_output=True, text=True)
     seconds = time.perf_counter() - start
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     assert Path(mark).exists(), "nobody was killed"
     return seconds
 
