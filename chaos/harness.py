@@ -118,8 +118,8 @@ class Harness:
 
     def _baseline(self, plan: Plan) -> Baseline:
         """Give the same job left alone, as often as the plan needs, from the cache if it can."""
-        refuse_trials_elsewhere(plan)
         refuse_unmet_needs(plan, os.environ)
+        refuse_trials_elsewhere(plan)
         alone = plan.baseline()
         code = digest_job_code(plan)
         digest = baseline_digest(alone, code=code, versions=decisive_versions())

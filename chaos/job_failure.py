@@ -87,7 +87,12 @@ def refuse_trials_elsewhere(plan: Plan) -> None:
 
 
 def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
-    """Raise `UnmetNeedError` where a variable that the job needs is not in its environment."""
+    """Raise `UnmetNeedError` where the backend or a variable is not there that the job needs."""
+    if plan.job.needs_backend not in (None, plan.backend):
+        raise UnmetNeedError(
+            f"the scenario can be shown on the backend `{plan.job.needs_backend}` alone",
+            place=_place(plan),
+        )
     unset = [n for n in plan.job.needs_env if not plan.job.env.get(n, environment.get(n))]
     if unset:
         raise UnmetNeedError(

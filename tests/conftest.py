@@ -16,5 +16,8 @@ LONG = {"documents", "extensions", "fork", "preflight", "pytest_plugin", "selfte
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes long first, and leave the order as it is otherwise."""
+    """Put what takes long first, leave the order as it is otherwise, and mark a whole folder."""
+    for item in items:
+        if item.path.parent.name == "fork":
+            item.add_marker(pytest.mark.embedded)
     items.sort(key=lambda item: item.path.parent.name not in LONG)

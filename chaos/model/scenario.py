@@ -62,6 +62,11 @@ class Job(Record):
         description="environment variables that the job cannot do without, such as the address "
         "of a service; where one is unset, the scenario is not run, and pytest skips it",
     )
+    needs_backend: Literal["ray", "fork"] | None = Field(
+        default=None,
+        description="the one backend that has what the scenario is about, such as Ray's own "
+        "processes; on the other one it is not run, and pytest skips it",
+    )
     inputs: tuple[str, ...] = Field(
         default=(),
         description="further files that the job's outcome depends on; they are part of the "

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from chaos.model.fault_entry import FaultEntry
+from chaos.model.plan import BackendName
 from chaos.model.scenario import (
     ClusterShape,
     Expect,
@@ -38,6 +39,7 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     checkpoint: Retention | Keys | None = None,
     env: Mapping[str, str] | None = None,
     needs_env: Sequence[str] = (),
+    needs_backend: BackendName | None = None,
     inputs: Sequence[str | os.PathLike[str]] | None = None,
     trial: int | None = None,
     epoch_metric: str | None = None,

@@ -77,6 +77,7 @@ def _runs() -> list[str]:
     return [text for text in texts if text not in RUN_ELSEWHERE and text not in NOT_RUN]
 
 
+@pytest.mark.embedded
 @pytest.mark.timeout(400)
 def test_all_other_commands_are_run(desk: Desk) -> None:
     for text in _runs():
@@ -121,6 +122,7 @@ def test_what_is_run_here_is_what_the_readme_is_about() -> None:
     }
 
 
+@pytest.mark.embedded
 @pytest.mark.timeout(180)
 def test_a_reader_who_follows_the_files_to_pytest_gets_a_passing_test(desk: Desk) -> None:
     done = desk.call("pytest", *PLUGIN, "test_train.py", "--chaos-backend", "fork")

@@ -18,7 +18,7 @@ from tests.pytest_plugin.conftest import (
     session,
 )
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(300)]
 
 
 def test_a_scenario_passes_fails_or_is_an_error_as_its_verdict_says(ran: Session) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.pytest_plugin.conftest import KILL, TINY, project, session
 
 pytest.importorskip("xdist", reason="pip install pytest-xdist")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(300)]
 
 SURVIVES = f"scenario: a worker is killed\n{TINY}{KILL}"
 ASKS = "def test_asks(chaos_run): assert chaos_run('survives.chaos.yaml').valid\n"

@@ -24,7 +24,7 @@ from chaos.selftest.plans import plan_of
 from chaos.zoo.catalogue import BUGS, CONTROLS, ZOO, Exhibit
 from chaos.zoo.layout import Variant
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(120)]
 
 ROOT = Path(__file__).parents[2]
 LOOPS = ROOT / "chaos" / "zoo"

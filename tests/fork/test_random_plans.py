@@ -1,0 +1,28 @@
+"""Random faults on a right job give no false alarm, whatever the seed."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from chaos.backends.fork.backend import ForkBackend
+from chaos.harness import Harness
+from chaos.run.clock import SystemClock
+from tests.fork.conftest import ROOT
+
+JOB = ROOT / "scenarios/smoke/worker_killed_mid_epoch.chaos.yaml"
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(4), pytest.param(range(4, 50), marks=pytest.mark.nightly)], ids=str
+)
+def test_a_right_job_survives_random_plans(
+    seeds: range, backend: ForkBackend, tmp_path: Path
+) -> None:
+    harness = Harness(tmp_path, Console(quiet=True), ROOT, backend, SystemClock())
+
+    rows = list(harness.run_random(JOB, seeds=seeds, backend="fork"))
+
+    assert len(rows) == len(seeds)
+    assert not [f"seed {row.seed}: {row.why}" for row in rows if row.standing != "expected"]

@@ -1,0 +1,67 @@
+"""The suite under `scenarios/` on the embedded backend: each file comes out as it expects.
+
+CI takes one of each folder, `make nightly` all. Those of `smoke/` and `guilty/` are compared with
+Ray in `tests/ray/test_parity.py`, those of `frameworks/` run in `test_frameworks.py`.
+"""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from chaos.backends.fork.backend import ForkBackend
+from chaos.harness import Harness
+from chaos.run.clock import SystemClock
+from chaos.scenario_file.load import load_scenario
+from tests.fork.conftest import ROOT
+
+FOLDERS = ("worker", "node", "spot", "storage", "control", "elastic", "budget", "ray-defects")
+IN_CI = {
+    "worker/killed_while_saving",
+    "node/lost_in_upload",
+    "spot/jit_checkpoint",
+    "storage/upload_torn_by_death",
+    "control/driver_killed",
+    "elastic/fewer_workers",
+    "budget/failures_at_max",
+    "ray-defects/reported_and_lost",
+}
+pytestmark = pytest.mark.timeout(400)
+
+
+def name_of(file: Path) -> str:
+    return f"{file.parent.name}/{file.name.removesuffix('.chaos.yaml')}"
+
+
+FILES = [
+    file
+    for folder in FOLDERS
+    for file in sorted((ROOT / "scenarios" / folder).glob("*.chaos.yaml"))
+    if load_scenario(file).job.needs_backend != "ray"
+]
+
+
+@pytest.fixture(scope="module")
+def harness(backend: ForkBackend, tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    reports = tmp_path_factory.mktemp("suite")
+    return Harness(reports, Console(quiet=True), ROOT, backend, SystemClock())
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(f, id=name_of(f), marks=() if name_of(f) in IN_CI else pytest.mark.nightly)
+        for f in FILES
+    ],
+)
+def test_a_scenario_comes_out_as_it_expects(file: Path, harness: Harness) -> None:
+    (row,) = harness.run_suite([file], seed=0, backend="fork")
+
+    if row.standing == "skipped":
+        pytest.skip(row.why)
+    assert row.standing == "expected", row.why
+
+
+def test_ci_takes_one_of_each_folder() -> None:
+    assert {name_of(file) for file in FILES} >= IN_CI
+    assert {name.partition("/")[0] for name in IN_CI} == set(FOLDERS)
