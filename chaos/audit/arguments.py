@@ -4,44 +4,34 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from chaos.errors import UsageError
+from chaos.model.arguments import Arguments
 
-PLACE = "the arguments after --"
 _NEGATIVE = re.compile(r"-\.?\d")
 
 
-def args_of(words: Sequence[str]) -> dict[str, Any]:
-    """Give `--name value` pairs and `--name` flags as a mapping, in their order.
+def args_of(words: Sequence[str]) -> Arguments:
+    """Give `--name value` pairs and `--name` flags by name; else the words as they are.
 
-    Spelled out again they are the same words. Raises `UsageError` for what
-    the mapping cannot say: positional arguments, short options, repetitions.
+    Spelled out again they are the same words. Names cannot say positional
+    arguments, short options and repetitions.
     """
-    args: dict[str, list[str]] = {}
+    options: dict[str, list[str]] = {}
     name = ""
     for word in words:
         if not _is_option(word):
             if not name:
-                raise _refused(f"'{word}' is a positional argument", "Give it as an option.")
-            args[name].append(word)
+                return tuple(words)
+            options[name].append(word)
             continue
-        name, has_value, value = _option(word)
-        if name in args:
-            raise _refused(f"--{name} is given twice", "Give it once.")
-        args[name] = [value] if has_value else []
-    return {name: _value(values) for name, values in args.items()}
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or not name or name in options or _is_option(value):
+            return tuple(words)
+        options[name] = [value] if equals else []
+    return {name: _value(values) for name, values in options.items()}
 
 
 def _is_option(word: str) -> bool:
     return word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word)
-
-
-def _option(word: str) -> tuple[str, bool, str]:
-    name, equals, value = word.removeprefix("--").partition("=")
-    if not word.startswith("--") or not name:
-        raise _refused(f"'{word}' is no option of the form --name", "Use the long form.")
-    if equals and _is_option(value):
-        raise _refused(f"'{word}' has a value that looks like an option", "")
-    return name, bool(equals), value
 
 
 def _value(values: list[str]) -> Any:  # noqa: ANN401 (what YAML can hold)
@@ -61,8 +51,3 @@ def _number(text: str) -> int | float | str:
         if str(number) == text and abs(number) < 2**63:
             return number
     return text
-
-
-def _refused(problem: str, hint: str) -> UsageError:
-    how = "A scenario's args are `name: value`, so only `--name value` and `--name` can be said."
-    return UsageError(problem, f"{how} {hint}".strip(), place=PLACE)

@@ -1,7 +1,7 @@
 """The resilience card: everything that an audit found out, for pages and for machines."""
 
 import shlex
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from chaos.audit.finding import Finding
 from chaos.audit.group import Group
@@ -9,6 +9,7 @@ from chaos.audit.note import Note
 from chaos.audit.repetition import Repetition
 from chaos.audit.struck import StruckRun
 from chaos.check.result import plural
+from chaos.model.arguments import Arguments, command_line
 from chaos.model.plan import Plan
 from chaos.record import Record
 
@@ -20,7 +21,7 @@ class Job(Record):
     """What was audited, as a clean run showed it; `own_retries` is the script's `max_failures`."""
 
     script: str
-    args: dict[str, Any]
+    args: Arguments
     workers: int
     epochs: int
     steps: int
@@ -129,12 +130,5 @@ class Card(Record):
 def command_of(plan: Plan, *options: str) -> str:
     """Give the command line that repeats an audit."""
     words = ["chaos", "audit", plan.job.source, "--seed", str(plan.seed), *options]
-    args = [word for name, value in plan.job.args.items() for word in _words(name, value)]
+    args = command_line(plan.job.args)
     return shlex.join([*words, "--", *args] if args else words)
-
-
-def _words(name: str, value: Any) -> list[str]:  # noqa: ANN401 (what YAML can hold)
-    if value is True:
-        return [f"--{name}"]
-    values = value if isinstance(value, list) else [value]
-    return [f"--{name}", *map(str, values)]

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from chaos.audit.arguments import args_of
 from chaos.errors import UsageError
 from chaos.run.shown import shown
 from chaos.scenario_file.load import load_scenario
@@ -83,44 +84,20 @@ def init(
 
 def first_scenario(*, script: str, arguments: list[str], workers: int) -> str:
     """Give a scenario in which one worker of a script is killed in its second epoch."""
-    pairs = _pairs(arguments)
-    lines = [f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in pairs.items()]
+    args = args_of(arguments)
+    lines = [f"  args: {json.dumps(args)}", ""]
+    if isinstance(args, dict):
+        options = (f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in args.items())
+        lines = ["  args:", *options, ""]
     return _SCENARIO.format(
         title=json.dumps(f"a worker of {Path(script).name} is killed in its second epoch"),
         script=json.dumps(script),
-        args="\n".join(["  args:", *lines, ""]) if lines else "",
+        args="\n".join(lines) if args else "",
         workers=workers,
         epoch=1,
         step=1,
         rank=workers - 1,
     )
-
-
-def _pairs(arguments: list[str]) -> dict[str, str | int | float | bool]:
-    """Read `--epochs 4 --fast` as a scenario writes it; raises `UsageError` where it cannot."""
-    found: dict[str, str | int | float | bool] = {}
-    waiting: str | None = None
-    for word in arguments:
-        if word.startswith("--"):
-            waiting, equals, value = word[2:].partition("=")
-            found[waiting] = _value(value) if equals else True
-            waiting = None if equals else waiting
-        elif waiting is None:
-            raise UsageError(
-                f"'{word}' belongs to no --option", "Write it into the scenario by hand: job.args."
-            )
-        else:
-            found[waiting], waiting = _value(word), None
-    return found
-
-
-def _value(word: str) -> str | int | float:
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            continue
-    return word
 
 
 def _write(file: Path, text: str) -> None:

@@ -4,10 +4,11 @@ The YAML is these records, spelled out; `chaos schema` prints their JSON Schema.
 """
 
 from keyword import iskeyword
-from typing import Any, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
+from chaos.model.arguments import Arguments
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.leeway import Bound, Charges, Tolerance
 from chaos.record import Record
@@ -43,10 +44,10 @@ class Job(Record):
 
     script: str | None = Field(default=None, description="path, relative to the scenario file")
     train_loop: str | None = Field(default=None, description="module:function")
-    args: dict[str, Any] = Field(
+    args: Arguments = Field(
         default_factory=dict,
-        description="a script's command line (`epochs: 4` is `--epochs 4`); "
-        "a train loop's train_loop_config",
+        description="a script's command line: options by name (`epochs: 4` is `--epochs 4`) or a "
+        "list, word for word (`[train, -e, 4, lr=0.1]`); a train loop's train_loop_config, by name",
     )
     workers: PositiveInt
     min_workers: PositiveInt | None = Field(
@@ -87,6 +88,8 @@ class Job(Record):
     def _names_one_job(self) -> Self:
         if (self.script is None) == (self.train_loop is None):
             raise ValueError("job needs either script or train_loop")
+        if self.train_loop is not None and not isinstance(self.args, dict):
+            raise ValueError("job.args of a train_loop are its train_loop_config: `name: value`")
         return self
 
     @model_validator(mode="after")

@@ -30,7 +30,7 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     *,
     script: str | os.PathLike[str] | None = None,
     train_loop: str | Callable[..., object] | None = None,
-    args: Keys | None = None,
+    args: Keys | Sequence[str | int | float] | None = None,
     workers: int | None = None,
     faults: Sequence[FaultEntry | Keys] = (),
     expect: Expect | Keys | None = None,

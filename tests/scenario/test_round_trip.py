@@ -106,7 +106,8 @@ entries = st.one_of(
 jobs = st.builds(
     Job,
     script=st.just("job.py"),
-    args=st.dictionaries(words, plain, max_size=3),
+    args=st.dictionaries(words, plain, max_size=3)
+    | st.lists(words | st.integers(-9, 9), min_size=1, max_size=3).map(tuple),
     workers=st.just(WORKERS),
     failure=st.none() | st.builds(FailureBudget, max_failures=st.integers(-1, 3)),
     checkpoint=st.none() | st.builds(Retention, num_to_keep=st.none() | positives),

@@ -127,6 +127,14 @@ VALUES = {
 }
 
 RECORDS = {
+    "a command line that is neither options nor words": (
+        "scenario: x\njob:\n  script: job.py\n  workers: 2\n  args: [a, [1]]\n",
+        "5: args are options by name, or a list of words and numbers",
+    ),
+    "a train loop with words": (
+        "scenario: x\njob:\n  train_loop: a:b\n  workers: 2\n  args: [a]\n",
+        "2: job.args of a train_loop are its train_loop_config: `name: value`",
+    ),
     "mark": (
         f"{JOB}marks: [slow, not-a-name]\n",
         "3: a mark must be a name such as slow, got 'not-a-name'",

@@ -28,6 +28,7 @@ class Teller(FakeBackend):
 
     def history(self, plan: Plan) -> History:
         args = plan.job.args
+        assert isinstance(args, dict)
         defect: Defect | None = None if plan.scenario.startswith("N") else self.defect
         told = replace(
             FakeBackend(defect=defect), epochs=args["epochs"], steps=args["steps_per_epoch"]

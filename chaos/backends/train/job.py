@@ -3,10 +3,11 @@
 import importlib
 import runpy
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from chaos.model.arguments import Arguments, command_line
 from chaos.model.plan import Plan
 
 
@@ -23,23 +24,10 @@ def is_clean_exit(error: BaseException) -> bool:
     return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
-def _run_script(script: str, args: Mapping[str, Any]) -> None:
+def _run_script(script: str, args: Arguments) -> None:
     sys.argv = [script, *command_line(args)]
     sys.path.insert(0, str(Path(script).parent))
     runpy.run_path(script, run_name="__main__")
-
-
-def command_line(args: Mapping[str, Any]) -> list[str]:
-    """Spell a mapping as a command line: `{epochs: 4, fast: true}` is `--epochs 4 --fast`."""
-    words: list[str] = []
-    for name, value in args.items():
-        if value is True:
-            words.append(f"--{name}")
-        elif isinstance(value, list | tuple):
-            words += [f"--{name}", *map(str, value)]
-        elif value is not False and value is not None:
-            words += [f"--{name}", str(value)]
-    return words
 
 
 def _run_train_loop(plan: Plan) -> None:
@@ -50,6 +38,7 @@ def _run_train_loop(plan: Plan) -> None:
     sys.path[:0] = [plan.cwd, str(Path(plan.file).parent)]
     sys.argv = [plan.file]
     train_loop = _find(plan.job.source)
+    assert isinstance(plan.job.args, dict)  # so the scenario was refused else
     trainer = TorchTrainer(
         train_loop,
         train_loop_config=dict(plan.job.args) or None,
