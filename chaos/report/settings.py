@@ -88,10 +88,12 @@ def prestarted(history: History) -> str:
     pools = [event for _, event in history.of(WorkersPrestarted)]
     if not pools:
         return ""
-    taken = ", ".join(f"{pool.taken} in attempt {pool.attempt}" for pool in pools[1:]) or "none"
+    taken = ", ".join(f"{e.taken} in attempt {e.attempt}" for e in pools if e.taken)
+    asked = f"asked for: {sum(sum(pool.asked.values()) for pool in pools)}"
     error = next((f"; {pool.error}" for pool in pools if pool.error is not None), "")
-    asked = sum(sum(pool.asked.values()) for pool in pools)
-    return f"{taken} (of {asked} asked for): recoveries are shorter for them than without{error}"
+    if not taken:
+        return f"none ({asked}{error})"
+    return f"{taken} ({asked}{error}): its recovery is shorter than it would be without"
 
 
 def _flat(values: Mapping[str, Any], head: str = "") -> Iterator[Setting]:

@@ -1,5 +1,6 @@
 """Workers before they are needed: who is asked for how many, who waited, and when it is left."""
 
+import io
 import math
 import os
 from collections import Counter
@@ -12,7 +13,9 @@ import pytest
 import ray
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from chaos.backends.open import open_backend
 from chaos.backends.ray import compat, leftovers, pool
 from chaos.backends.ray.leftovers import Leftovers
 from chaos.backends.ray.pool import Pool, may_restart, to_ask
@@ -99,6 +102,14 @@ def test_a_raylet_that_refuses_is_told_of_once() -> None:
     Prestart(said.append, is_wanted=True).look_back([refused, refused])
 
     assert said == [f"{FORE} RpcError: no"]
+
+
+def test_the_embedded_backend_has_no_use_for_it_and_says_so() -> None:
+    console = Console(file=io.StringIO(), record=True, width=120)
+
+    open_backend("fork", console, prestart=True)
+
+    assert f"{FORE} off, forked workers have their imports done" in console.export_text()
 
 
 # -- how many

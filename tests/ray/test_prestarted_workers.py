@@ -1,4 +1,4 @@
-"""Workers that were started beforehand, on a real cluster: they are used, and nothing else changes."""
+"""Workers that were started beforehand, on a real cluster: they are used, and change nothing."""
 
 from pathlib import Path
 

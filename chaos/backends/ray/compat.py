@@ -237,11 +237,13 @@ def prestart_workers(
     `keep_s`: so long they may wait; those of a job that has ended are ended
     by the raylet. Raises what gRPC raises, where the raylet cannot be asked.
     """
+    import ray.core.generated.common_pb2 as words
+    import ray.core.generated.node_manager_pb2 as messages
+    import ray.core.generated.node_manager_pb2_grpc as service
     from ray._private.grpc_utils import init_grpc_channel
-    from ray.core.generated import common_pb2, node_manager_pb2, node_manager_pb2_grpc
 
-    request = node_manager_pb2.PrestartWorkersRequest(
-        language=common_pb2.Language.PYTHON,
+    request = messages.PrestartWorkersRequest(
+        language=words.Language.PYTHON,
         job_id=bytes.fromhex(job),
         num_workers=count,
         keep_alive_duration_secs=math.ceil(keep_s),
@@ -249,7 +251,7 @@ def prestart_workers(
     request.runtime_env_info.serialized_runtime_env = runtime_env
     channel = init_grpc_channel(raylet)
     try:
-        stub = node_manager_pb2_grpc.NodeManagerServiceStub(channel)
+        stub = service.NodeManagerServiceStub(channel)
         stub.PrestartWorkers(request, timeout=within_s)
     finally:
         channel.close()
