@@ -41,7 +41,8 @@ NODES = st.lists(st.sampled_from("abcd"), min_size=1, max_size=8)
     [
         (STRUCK, {}, None),
         (STRUCK, {"can_ask": False}, "grpcio is not installed"),
-        (STRUCK, {"cores": 1}, "none to spare"),
+        (STRUCK, {"cores": STRUCK.job.workers + 1}, None),
+        (STRUCK, {"cores": STRUCK.job.workers}, "no more than the job's workers"),
         (
             STRUCK.model_copy(
                 update={"shape": STRUCK.shape.model_copy(update={"address": "host:1"})}
