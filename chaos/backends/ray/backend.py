@@ -89,7 +89,8 @@ class RayBackend:
         try:
             run.execute()
         finally:
-            self._prestart.look_back(run.seen())
+            if prestarts:
+                self._prestart.look_back(run.seen())
 
     def _cluster_for(self, plan: Plan) -> RayCluster:
         if self._cluster is not None and (
