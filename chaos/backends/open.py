@@ -13,11 +13,16 @@ from chaos.run.ports import OpenBackend
 
 
 def open_backend(
-    name: BackendName, console: Console, permissions: Permissions | None = None
+    name: BackendName,
+    console: Console,
+    permissions: Permissions | None = None,
+    *,
+    prestart: bool = False,
 ) -> OpenBackend:
     """Give a backend as a context, and say so where Ray's version was never tested.
 
     `permissions`: what may be done to clusters that chaos did not start.
+    `prestart`: a local cluster's workers are started before they are needed.
     """
     with _sending_metrics_every_second():
         from chaos.backends.ray import compat
@@ -31,10 +36,12 @@ def open_backend(
     if name == "fork":
         from chaos.backends.fork.backend import ForkBackend
 
+        if prestart:
+            say("--prestart-workers: off, forked workers have their imports done already")
         return ForkBackend()
     from chaos.backends.ray.backend import RayBackend
 
-    return RayBackend(permissions, say)
+    return RayBackend(permissions, say, prestart=prestart)
 
 
 @contextlib.contextmanager

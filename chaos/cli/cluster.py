@@ -48,6 +48,13 @@ AllowNodeLoss = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show who would be struck, and strike nobody.")
 ]
+PrestartWorkers = Annotated[
+    bool,
+    typer.Option(
+        "--prestart-workers",
+        help="Start the next attempt's workers beforehand: recoveries are shorter than they are.",
+    ),
+]
 
 
 def refuse_contradictions(

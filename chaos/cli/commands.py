@@ -20,6 +20,7 @@ from chaos.cli.cluster import (
     AllowFaultsOn,
     AllowNodeLoss,
     DryRun,
+    PrestartWorkers,
     Storage,
     refuse_contradictions,
     show_dry_run,
@@ -106,6 +107,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     allow_faults_on: AllowFaultsOn = None,
     allow_node_loss: AllowNodeLoss = False,  # noqa: FBT002
     dry_run: DryRun = False,  # noqa: FBT002
+    prestart_workers: PrestartWorkers = False,  # noqa: FBT002
 ) -> None:
     """Run scenarios on a local Ray cluster, or on one that runs already, and judge them.
 
@@ -123,7 +125,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
         show_dry_run(files, there, console, seed=seed)
         return
     try:
-        with open_backend(backend, console, permissions) as executor:
+        with open_backend(backend, console, permissions, prestart=prestart_workers) as executor:
             cwd, clock = Path.cwd(), SystemClock()
             harness = Harness(reports, console, cwd, executor, clock, keep_storage, there)
             for row in _rows(harness, files, range(seed, seed + (plans or 0)), backend=backend):
@@ -168,6 +170,7 @@ def replay(
     keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
     allow_faults_on: AllowFaultsOn = None,
     allow_node_loss: AllowNodeLoss = False,  # noqa: FBT002
+    prestart_workers: PrestartWorkers = False,  # noqa: FBT002
 ) -> None:
     """Execute the plan of an old run again, exactly as it was.
 
@@ -176,9 +179,8 @@ def replay(
     console = Console(highlight=False)
     plan = RunDirectory(directory.resolve()).load_plan()
     console.print(f"chaos {__version__}, seed {plan.seed}, replay of {directory}")
-    permissions = Permissions(allow_faults_on, allow_node_loss)
-    there = Elsewhere(permissions=permissions)
-    with open_backend(plan.backend, console, permissions) as executor:
+    there = Elsewhere(permissions=(may := Permissions(allow_faults_on, allow_node_loss)))
+    with open_backend(plan.backend, console, may, prestart=prestart_workers) as executor:
         cwd, clock = Path(plan.cwd), SystemClock()
         harness = Harness(reports, console, cwd, executor, clock, keep_storage, there)
         again = harness.run_plan(plan)

@@ -27,6 +27,7 @@ from chaos.model.events.harness import (
     RunEnded,
     RunStarted,
     StackTaken,
+    WorkersPrestarted,
 )
 from chaos.model.events.observer import (
     Committed,
@@ -80,6 +81,7 @@ AnyEvent: TypeAlias = (
     | DeadlinePassed
     | MemoryExhausted
     | StackTaken
+    | WorkersPrestarted
     | LeftoversSearched
     | Leftover
     | BystanderSeen
@@ -179,4 +181,5 @@ __all__ = [
     "WorkerGroupStarted",
     "WorkerPlace",
     "WorkerStarted",
+    "WorkersPrestarted",
 ]

@@ -57,6 +57,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="keep the checkpoints of valid runs as well",
     )
+    group.addoption(
+        Option.PRESTART_WORKERS,
+        action="store_true",
+        help="on a local Ray cluster: start the next attempt's workers beforehand, so that "
+        "recoveries are shorter than they are",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

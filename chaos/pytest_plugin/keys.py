@@ -27,6 +27,7 @@ class Option(StrEnum):
     SEEDS = "--chaos-seeds"
     REPORT = "--chaos-report"
     KEEP_STORAGE = "--chaos-keep-storage"
+    PRESTART_WORKERS = "--chaos-prestart-workers"
 
     @property
     def dest(self) -> str:

@@ -54,7 +54,9 @@ class Runs:
                     "this pytest-xdist heeds its groups; else run them with -n 0.",
                 )
             name = self._config.getoption(Option.BACKEND.dest)
-            self._backend = self._open.enter_context(open_backend(name, self._said))
+            prestart = self._config.getoption(Option.PRESTART_WORKERS.dest) and name == "ray"
+            opened = open_backend(name, self._said, prestart=prestart)
+            self._backend = self._open.enter_context(opened)
             if warning := self._said.export_text().strip():
                 warnings.warn(warning, UntestedVersionWarning, stacklevel=2)
         return self._backend

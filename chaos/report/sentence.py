@@ -12,6 +12,7 @@ Watched: TypeAlias = (
     | ev.DeadlinePassed
     | ev.MemoryExhausted
     | ev.StackTaken
+    | ev.WorkersPrestarted
     | ev.LeftoversSearched
     | ev.Leftover
     | ev.BystanderSeen
@@ -84,9 +85,18 @@ def _of_the_harness(event: Watched) -> str:
         case ev.StackTaken():
             whose = "the driver" if event.rank is None else f"rank {event.rank}"
             text = f"stacks of {whose} (pid {event.pid}) are in {event.path}"
+        case ev.WorkersPrestarted():
+            text = _of_the_pool(event)
         case _:
             text = _of_the_end(event)
     return text
+
+
+def _of_the_pool(event: ev.WorkersPrestarted) -> str:
+    taken = f"workers of attempt {event.attempt} that had been waiting: {event.taken}"
+    if event.error is not None:
+        return f"{taken}; no more could be asked for: {event.error}"
+    return f"{taken}; processes asked for, for the next attempt: {sum(event.asked.values())}"
 
 
 def _of_the_end(event: Ended) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.model.event import FitCalled, WorkerStarted
+from chaos.model.event import FitCalled, WorkersPrestarted, WorkerStarted
 from chaos.model.history import History
 from chaos.report.outcome import FinishedRun
 
@@ -69,6 +69,8 @@ def _in_force(run: FinishedRun) -> Iterator[Setting]:
             yield Setting(name, "set by the scenario", before)
         if devices := devices_of(run.history):
             yield Setting("devices", devices)
+        if waiting := prestarted(run.history):
+            yield Setting("prestarted workers", waiting)
         return  # a script that calls fit() twice is told of by its history
 
 
@@ -79,6 +81,19 @@ def devices_of(history: History) -> str:
     if len(set(named.values())) == 1:
         return named.popitem()[1]
     return "; ".join(f"rank {rank}: {device}" for rank, device in named.items())
+
+
+def prestarted(history: History) -> str:
+    """Say how many workers had been waiting when they were needed; empty where none were to."""
+    pools = [event for _, event in history.of(WorkersPrestarted)]
+    if not pools:
+        return ""
+    taken = ", ".join(f"{e.taken} in attempt {e.attempt}" for e in pools if e.taken)
+    asked = f"asked for: {sum(sum(pool.asked.values()) for pool in pools)}"
+    error = next((f"; {pool.error}" for pool in pools if pool.error is not None), "")
+    if not taken:
+        return f"none ({asked}{error})"
+    return f"{taken} ({asked}{error}): its recovery is shorter than it would be without"
 
 
 def _flat(values: Mapping[str, Any], head: str = "") -> Iterator[Setting]:

@@ -23,7 +23,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     file.write_text("# first\nscenario: killed\njob: {script: x.py, workers: 1}\n")
     row = not_run(scenario="killed", file=str(file), error="no cluster")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "open_backend", lambda *_: nullcontext())
+    monkeypatch.setattr(cli, "open_backend", lambda *_, **__: nullcontext())
     monkeypatch.setattr(cli, "_rows", lambda *_, **__: iter([row]))
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)

@@ -182,7 +182,12 @@ def test_what_would_run_is_shown_and_not_run(pytester: pytest.Pytester) -> None:
 def test_the_options_explain_themselves(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess(*PLUGIN, "--help")
 
-    for option in ("--chaos-backend={ray,fork}", "--chaos-seeds=N", "--chaos-report=DIR"):
+    for option in (
+        "--chaos-backend={ray,fork}",
+        "--chaos-seeds=N",
+        "--chaos-report=DIR",
+        "--chaos-prestart-workers",
+    ):
         result.stdout.fnmatch_lines([f"*{option}*"])
 
 

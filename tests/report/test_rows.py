@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.model.event import Event, FaultInvoked, FitCalled, StepDone, WorkerStarted
+from chaos.model.event import (
+    Event,
+    FaultInvoked,
+    FitCalled,
+    StepDone,
+    WorkersPrestarted,
+    WorkerStarted,
+)
 from chaos.model.history import Entry, History
 from chaos.model.trigger import AtMoment
 from chaos.model.verdict import Anomaly
@@ -16,7 +23,7 @@ from chaos.report.html import render_run
 from chaos.report.life import lives
 from chaos.report.outcome import FinishedRun, in_words, not_run, row_of, versions
 from chaos.report.page import facts, op_rows, restart_rows
-from chaos.report.settings import devices_of, settings
+from chaos.report.settings import devices_of, prestarted, settings
 from chaos.report.swimlane import LANES, swimlane
 from chaos.report.timeline import timeline
 from chaos.report.track import track
@@ -292,6 +299,35 @@ def test_the_settings_say_which_device_each_rank_ran_on(
     entries: tuple[Entry, ...], said: str
 ) -> None:
     assert devices_of(History(entries)) == said
+
+
+def pool(attempt: int, taken: int, asked: int, error: str | None = None) -> Entry:
+    event = WorkersPrestarted(attempt=attempt, taken=taken, asked={"n": asked}, error=error)
+    return Entry(time_ns=attempt, source="chaos", seq=attempt, what=event)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ((), ""),
+        (
+            (pool(0, 0, 3), pool(1, 2, 1)),
+            "2 in attempt 1 (asked for: 4): its recovery is shorter than it would be without",
+        ),
+        (
+            (pool(0, 0, 0, error="no raylet"),),
+            "none (asked for: 0; no raylet)",
+        ),
+    ],
+)
+def test_the_settings_say_which_recoveries_were_made_shorter(
+    entries: tuple[Entry, ...], said: str, valid_run: FinishedRun
+) -> None:
+    told = valid_run.history.entries + entries
+    rows = settings(replace(valid_run, history=History(told)))[0].rows
+
+    assert prestarted(History(entries)) == said
+    assert [row.value for row in rows if row.name == "prestarted workers"] == [said] * bool(said)
 
 
 def test_settings_say_what_was_replaced(valid_run: FinishedRun) -> None:

@@ -10,6 +10,7 @@ from chaos.backends.ray.errands import GcsErrand
 from chaos.backends.ray.existing.crew import Crew
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.existing.world import ExistingWorld
+from chaos.backends.ray.pool import Pool
 from chaos.backends.ray.world import RayWorld, call
 from chaos.backends.train.storage import look_for
 from chaos.faults.order import Order
@@ -28,7 +29,13 @@ class ChaosActor:
     """Gives the observer and the workers a way to the `ChaosController`."""
 
     def __init__(
-        self, directory: str, address: str, agents: dict[str, Any], terms: Terms | None
+        self,
+        directory: str,
+        address: str,
+        agents: dict[str, Any],
+        terms: Terms | None,
+        *,
+        prestarts: bool = False,
     ) -> None:
         self._run = run = RunDirectory(Path(directory))
         self._journal = Journal(run.journals, "chaos", role="chaos", clock=SystemClock())
@@ -41,6 +48,7 @@ class ChaosActor:
         )
         plan = run.load_plan()
         look = look_for(plan, run)
+        self._pool = Pool(plan, self._journal, SystemClock()) if prestarts else None
         self._controller = ChaosController(plan, self._world, self._journal, look=look)
 
     def ready(self) -> None:
@@ -74,6 +82,8 @@ class ChaosActor:
         if self._crew is not None:
             self._crew.attend((victim.node_id, victim.pid) for victim in workers.values())
         self._world.learn_group(workers)
+        if self._pool is not None:
+            self._pool.group_started(workers, next(handle for _, handle in group.values()))
         self._controller.group_started(workers)
 
     def committed(self, event: Committed) -> None:
@@ -103,6 +113,8 @@ class ChaosActor:
     def failure_decided(self, event: FailureDecided) -> None:
         """Learn what Ray has decided to do about a failure."""
         self._world.failure_decided(event)
+        if self._pool is not None:
+            self._pool.failure_decided()
 
     def run_files(self) -> dict[str, bytes]:
         """Give what a process needs of the run's directory that its host does not see."""
@@ -122,6 +134,8 @@ class ChaosActor:
         """Open all gates; wait for strikes that are under way."""
         self._world.end()
         self._controller.finish(within_s=within_s)
+        if self._pool is not None:
+            self._pool.finish()
 
     def retire(self) -> frozenset[str]:
         """End the agents, record what they found and what did not come; gives the run's jobs."""

@@ -18,9 +18,11 @@ from chaos.backends.ray.existing.keeper import LeaseKeeper
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.leftovers import Leftovers
 from chaos.backends.ray.meters import Meters
+from chaos.backends.ray.prestart import Prestart
 from chaos.backends.ray.settings import NAMESPACE, TRAIN_ENV
 from chaos.backends.train.address import CALLBACK, RunAddress
 from chaos.backends.train.compat import CALLBACKS_ENV
+from chaos.backends.train.preimport import WANTED_ENV
 from chaos.model.event import (
     NoticeGiven,
     ObserverFailed,
@@ -41,9 +43,16 @@ STACKS_S = 1.0
 class RayBackend:
     """A context: leaving it ends the cluster."""
 
-    def __init__(self, permissions: Permissions | None = None, say: Say = say_nothing) -> None:
+    def __init__(
+        self,
+        permissions: Permissions | None = None,
+        say: Say = say_nothing,
+        *,
+        prestart: bool = False,
+    ) -> None:
         self._permissions = permissions or Permissions()
         self._say = say
+        self._prestart = Prestart(say, is_wanted=prestart)
         self._cluster: RayCluster | None = None
         self._meters = Meters(say, SystemClock())
 
@@ -75,7 +84,13 @@ class RayBackend:
         had, and passes KeyboardInterrupt on after the run has been ended.
         """
         cluster = self._cluster_for(plan)
-        Run(plan, directory, self._meters.beside(show, plan), cluster).execute()
+        prestarts = self._prestart.serves(plan)
+        run = Run(plan, directory, self._meters.beside(show, plan), cluster, prestarts=prestarts)
+        try:
+            run.execute()
+        finally:
+            if prestarts:
+                self._prestart.look_back(run.seen())
 
     def _cluster_for(self, plan: Plan) -> RayCluster:
         if self._cluster is not None and (
@@ -95,6 +110,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
     """One execution of one plan, from the harness's side."""
 
     cluster: RayCluster
+    prestarts: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,7 +140,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
 
     def _search(self, leftovers: Leftovers) -> None:
         record_bystanders(self.journal, self.directory)
-        replace(leftovers, jobs=self.jobs).search(
+        replace(leftovers, jobs=self.jobs, prestarts=self.prestarts).search(
             self.journal, self.seen(), self.directory, files=self.plan.watch.files
         )
 
@@ -137,7 +153,13 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
             namespace=NAMESPACE,
             max_concurrency=32 + 4 * len(self.plan.ops),
             scheduling_strategy=NodeAffinitySchedulingStrategy(head, soft=False),
-        ).remote(str(self.directory.path), self.cluster.address, self.cluster.agents, terms)
+        ).remote(
+            str(self.directory.path),
+            self.cluster.address,
+            self.cluster.agents,
+            terms,
+            prestarts=self.prestarts,
+        )
         ray.get(controller.ready.remote(), timeout=60)
         return controller
 
@@ -165,6 +187,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
             "PYTHONUNBUFFERED": "1",
             "RAY_ADDRESS": self.cluster.address,
             CALLBACKS_ENV: ",".join(name for name in callbacks if name),
+            **({WANTED_ENV: "1"} if self.prestarts else {}),
             **self.address.as_env(),
             **self.plan.job.env,
         }

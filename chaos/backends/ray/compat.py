@@ -7,7 +7,9 @@ shape of what is behind them.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -26,6 +28,8 @@ RAYS_OWN_ACTORS = (
     "_UsageCollectionActor",
 )
 _JOB_DIGITS = 8
+_IDLE = "ray::IDLE"  # how a worker process calls itself that was given nothing yet
+_BEGINNING = "/workers/default_worker.py"  # what it runs until it has a name
 
 
 def untested_version(version: str = ray.__version__) -> str | None:
@@ -199,3 +203,55 @@ def live_actors() -> dict[str, tuple[str, int]]:
         for actor_id, row in private_state.actors().items()
         if row["State"] != "DEAD" and row.get("ActorClassName") not in RAYS_OWN_ACTORS
     }
+
+
+# -- processes before there is work for them ---------------------------------------------------
+
+
+def can_prestart() -> bool:
+    """Say whether raylets can be asked for processes: by gRPC, which Ray itself does without."""
+    return importlib.util.find_spec("grpc") is not None
+
+
+def is_idle_worker(command: str) -> bool:
+    """Say, by its command line, whether a raylet's process was never given an actor."""
+    return command.startswith(_IDLE) or _BEGINNING in command
+
+
+def runtime_env_of(handle: Any) -> str:  # noqa: ANN401 - an actor handle
+    """Give an actor's runtime environment in the words by which Ray tells processes apart."""
+    import ray._private.state as private_state
+    from ray.core.generated import gcs_pb2
+
+    row = private_state.state.get_actor_info(handle._actor_id)  # noqa: SLF001
+    if row is None:
+        raise LookupError("Ray knows no such actor")
+    return str(gcs_pb2.ActorTableData.FromString(row).serialized_runtime_env)
+
+
+def prestart_workers(
+    raylet: str, count: int, *, job: str, runtime_env: str, keep_s: float, within_s: float
+) -> None:
+    """Ask a raylet (host:port) for idle processes that a job's actors may become.
+
+    `keep_s`: so long they may wait; those of a job that has ended are ended
+    by the raylet. Raises what gRPC raises, where the raylet cannot be asked.
+    """
+    import ray.core.generated.common_pb2 as words
+    import ray.core.generated.node_manager_pb2 as messages
+    import ray.core.generated.node_manager_pb2_grpc as service
+    from ray._private.grpc_utils import init_grpc_channel
+
+    request = messages.PrestartWorkersRequest(
+        language=words.Language.PYTHON,
+        job_id=bytes.fromhex(job),
+        num_workers=count,
+        keep_alive_duration_secs=math.ceil(keep_s),
+    )
+    request.runtime_env_info.serialized_runtime_env = runtime_env
+    channel = init_grpc_channel(raylet)
+    try:
+        stub = service.NodeManagerServiceStub(channel)
+        stub.PrestartWorkers(request, timeout=within_s)
+    finally:
+        channel.close()

@@ -9,6 +9,7 @@ import psutil
 
 from chaos.backends.ray import compat
 from chaos.backends.ray.agent import processes_of
+from chaos.backends.ray.pool import is_waiting
 from chaos.backends.train.storage import search_storage
 from chaos.model.event import AnyEvent, Leftover, LeftoversSearched
 from chaos.run.clock import SystemClock, seconds_since
@@ -27,6 +28,7 @@ class Leftovers:
     """What was there before the run, so that only the run's own is counted.
 
     `jobs`: on a cluster that others use too, the Ray jobs (hex) that are the run's.
+    `prestarts`: it had processes started for attempts that did not come, which are nobody's fault.
     """
 
     token: str
@@ -34,6 +36,7 @@ class Leftovers:
     placement_groups: frozenset[str]
     is_cluster_ours: bool = True
     jobs: frozenset[str] = frozenset()
+    prestarts: bool = False
 
     @classmethod
     def before(cls, token: str, *, is_cluster_ours: bool) -> "Leftovers":
@@ -54,7 +57,7 @@ class Leftovers:
         files: bool,
     ) -> None:
         """Wait a little for things to end by themselves, record what has not, and remove it."""
-        for pid, command in _patiently(lambda: processes_of(self.token)):
+        for pid, command in _patiently(self._processes):
             journal.add(Leftover(kind="process", what=f"pid {pid}: {command}"))
             _end_process(pid)
         for pg_id in _patiently(self._placement_groups):
@@ -66,6 +69,17 @@ class Leftovers:
                 _end_process(pid)
         stored = search_storage(journal, seen, directory, is_watched=files)
         journal.add(LeftoversSearched(places=(*PLACES, *stored)))
+
+    def _processes(self) -> list[tuple[int, str]]:
+        """Give the run's processes; those that still wait for work, which nobody has, are ended.
+
+        Their raylet ends them too, once they have reached it.
+        """
+        found = processes_of(self.token)
+        waiting = {pid for pid, _ in found if self.prestarts and is_waiting(pid)}
+        for pid in waiting:
+            _end_process(pid)
+        return [(pid, command) for pid, command in found if pid not in waiting]
 
     def _placement_groups(self) -> list[str]:
         return [pg for pg in compat.open_placement_groups() if self._is_new(pg)]

@@ -247,3 +247,26 @@ def without_nccl(backend_config: Any) -> dict[str, Any]:  # noqa: ANN401
 def resources_per_worker(scaling_config: Any) -> dict[str, float]:  # noqa: ANN401
     """Give what one worker asks for, defaults filled in."""
     return dict(scaling_config._resources_per_worker_not_none)  # noqa: SLF001
+
+
+def is_of_torch(trainer: Any) -> bool:  # noqa: ANN401 - a trainer of Ray Train
+    """Say whether a trainer's workers make up a process group of torch's."""
+    return any(cls.__name__ == "TorchTrainer" for cls in type(trainer).__mro__)
+
+
+def setup_hook_env() -> str:
+    """Name the variable that tells a worker process of Ray's what to call once it is connected."""
+    from ray._private.ray_constants import WORKER_PROCESS_SETUP_HOOK_ENV_VAR
+
+    return str(WORKER_PROCESS_SETUP_HOOK_ENV_VAR)
+
+
+def has_setup_hook(run_config: Any) -> bool:  # noqa: ANN401 - a RunConfig
+    """Say whether the job or its workers have such a call of their own."""
+    import ray
+
+    of_job = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
+    return any(
+        "worker_process_setup_hook" in env or setup_hook_env() in env.get("env_vars", {})
+        for env in (of_job, run_config.worker_runtime_env or {})
+    )

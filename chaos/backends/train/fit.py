@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from chaos.backends.train import compat
 from chaos.backends.train.bucket import Way, below, leave_way, without_keys
 from chaos.backends.train.observer import plain_value
+from chaos.backends.train.preimport import marks
 from chaos.backends.train.room import refuse_what_does_not_fit
 from chaos.declared import TOKEN_ENV
 from chaos.errors import UsageError
@@ -74,7 +75,7 @@ class Fit:
         self._replace(run, "name", f"{part.plan.slug}-{os.environ[TOKEN_ENV]}")
         self._storage = _settle_storage(run, part)
         vars(run).pop("storage_context", None)  # cached from the path before ours (Ray 2.60)
-        _mark_workers(run, job.env)
+        _mark_workers(run, {**marks(trainer), **job.env})
         if part.gpus is None:
             for name, value in compat.on_the_cpu(scaling).items():
                 self._replace(scaling, name, value)
@@ -194,8 +195,8 @@ def _wrap_storage(
 
 def _mark_workers(run: Any, env: dict[str, str]) -> None:  # noqa: ANN401
     theirs = run.worker_runtime_env or {}
-    marks = {TOKEN_ENV: os.environ[TOKEN_ENV], EXTENSIONS_ENV: OFF, **env}
-    run.worker_runtime_env = {**theirs, "env_vars": {**theirs.get("env_vars", {}), **marks}}
+    ours = {TOKEN_ENV: os.environ[TOKEN_ENV], EXTENSIONS_ENV: OFF, **env}
+    run.worker_runtime_env = {**theirs, "env_vars": {**theirs.get("env_vars", {}), **ours}}
 
 
 def _settings(trainer: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -53,6 +53,19 @@ class MemoryExhausted(Event, frozen=True, kw_only=True):
     share: float
 
 
+class WorkersPrestarted(Event, frozen=True, kw_only=True):
+    """Idle processes were asked for, for the attempt after this one: it recovers sooner for them.
+
+    `asked`: how many more, by node. `taken`: how many of this attempt's own
+    workers had been waiting. `error`: why the raylets could not be asked.
+    """
+
+    attempt: int
+    taken: int
+    asked: dict[str, int]
+    error: str | None = None
+
+
 class LeftoversSearched(Event, frozen=True, kw_only=True):
     """The harness has looked for what the run left behind, in these places."""
 

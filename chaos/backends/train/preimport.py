@@ -1,0 +1,64 @@
+"""What a worker process imports before Ray makes a train worker of it.
+
+Ray calls `preimport` in every process of the job's workers, once it is
+connected and before it gets anything to do: the environment that `marks`
+gives says so. A process that was started beforehand then waits with its
+imports done. In any other the same modules are imported that a train worker
+imports first of all, no more and no fewer, only earlier.
+"""
+
+import contextlib
+import importlib
+import math
+import os
+from typing import Any
+
+from chaos.backends.train import compat
+from chaos.backends.train.address import CALLBACK
+
+WANTED_ENV = "CHAOS_PRESTART_WORKERS"  # in the driver: the workers of its job are to be marked
+MODULES_ENV = "CHAOS_PREIMPORT"
+THREADS_ENV = "CHAOS_PREIMPORT_THREADS"
+OMP_ENV = "OMP_NUM_THREADS"
+HOOK = f"{__name__}.preimport"
+WATCHING = CALLBACK.rpartition(".")[0]
+OF_ANY_TRAINER = ("ray.train", WATCHING)
+OF_TORCH = ("ray.train.torch", "torch._dynamo", WATCHING)
+
+
+def marks(trainer: Any) -> dict[str, str]:  # noqa: ANN401 - a trainer of Ray Train
+    """Give the environment of workers that are to be imported for, empty where none are.
+
+    None are where the job has a set-up function of its own for its processes:
+    Ray has room for one.
+    """
+    if WANTED_ENV not in os.environ or compat.has_setup_hook(trainer.run_config):
+        return {}
+    modules = OF_TORCH if compat.is_of_torch(trainer) else OF_ANY_TRAINER
+    cpus = compat.resources_per_worker(trainer.scaling_config).get("CPU", 1)
+    return {
+        compat.setup_hook_env(): HOOK,
+        MODULES_ENV: ",".join(modules),
+        THREADS_ENV: str(max(math.floor(cpus), 1)),
+    }
+
+
+def preimport() -> None:
+    """Import what the environment names; what cannot be imported is the job's to fail on.
+
+    Ray sets `OMP_NUM_THREADS` while a worker does its work, and libraries read it
+    as they are loaded: it is set here as it will be then, and taken back, or
+    a sum over other threads would be another sum.
+    """
+    modules = os.environ.pop(MODULES_ENV, "")
+    threads = os.environ.pop(THREADS_ENV, "1")
+    is_ours = OMP_ENV not in os.environ
+    if is_ours:
+        os.environ[OMP_ENV] = threads
+    try:
+        for module in filter(None, modules.split(",")):
+            with contextlib.suppress(Exception):
+                importlib.import_module(module)
+    finally:
+        if is_ours:
+            del os.environ[OMP_ENV]
