@@ -1,9 +1,11 @@
 """Is every committed checkpoint whole, whenever storage was looked at?"""
 
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from chaos.check.files import is_own
 from chaos.check.result import conclude, nothing_due, plural, unknown
+from chaos.check.saved import Saved
 from chaos.check.stored import Stored, held_by, stored
 from chaos.check.trial import Course, Trial
 from chaos.model.event import PartUploaded, StorageSeen
@@ -21,7 +23,10 @@ def check(trial: Trial) -> CheckResult:
     first commit one whole checkpoint is always there). A file of the job's
     own that cannot be read, so that the attempt dies of it, is no checkpoint
     either: its writing was cut off, and it was trusted all the same
-    (huggingface/transformers#35782).
+    (huggingface/transformers#35782). In doubt is one whose own count of
+    training is not the baseline's at that place: a restart from it would go on
+    elsewhere (Lightning-AI/pytorch-lightning#12991), if it counts the whole
+    training. That a file holds other bytes is told, and proves nothing.
     """
     seen = list(trial.history.of(StorageSeen))
     parts = trial.history.count(PartUploaded)
@@ -35,14 +40,48 @@ def check(trial: Trial) -> CheckResult:
     loaded = sum(len(loads) for loads in trial.run.files.loads.values())
     if not anomalies and (not seen or not parts) and not loaded:
         return nothing_due(NAME, "no checkpoint was uploaded, or storage was not watched")
+    beside = _beside(trial)
     commits = sum(c.checkpoint is not None for c in trial.run.lineage.commits)
     return conclude(
         NAME,
         anomalies=anomalies,
+        doubts=list(_doubts(beside)),
         evidence=(len(seen) if parts else 0) + loaded,
         summary=f"{plural(commits, 'checkpoint')} whole, each time of {len(seen)} that storage was "
-        "looked at",
+        f"looked at{_note(beside)}",
+        measures={"files_with_other_bytes": ", ".join(beside.other_bytes()) or None}
+        if beside
+        else None,
     )
+
+
+def _beside(trial: Trial) -> Saved | None:
+    if trial.reference is None or not trial.plan.ops:
+        return None
+    ignore = trial.plan.expect.ignore_metrics
+    return Saved(trial.run, trial.reference, trial.began, trial.resized, ignore)
+
+
+def _doubts(beside: Saved | None) -> Iterator[str]:
+    first = next(beside.other_counts(), None) if beside is not None else None
+    if first is None:
+        return
+    saved = first.saved
+    place = f"epoch {saved.epoch}" + (f", step {saved.step}" if saved.step else "")
+    yield (
+        f"`{first.name}` in {PurePath(saved.path).name} is {first.ours} where rank {saved.rank} "
+        f"saved it at {place}, {first.due} in the baseline: a restart from it may go on elsewhere, "
+        "and none was seen; strike again after it, or name it in `expect.ignore_metrics` if the "
+        "job counts from its last start"
+    )
+
+
+def _note(beside: Saved | None) -> str:
+    other = {} if beside is None else beside.other_bytes()
+    if not other:
+        return ""
+    named = ", ".join(f"{name} (since epoch {epoch})" for name, epoch in sorted(other.items()))
+    return f"; {named} hold other bytes than in the baseline, which alone proves nothing"
 
 
 def _due(reference: Course) -> tuple[bool, bool]:

@@ -3,7 +3,10 @@
 The place to compare at is where a rank was about to make the first step of its
 attempt: the baseline was there too. What differs from the baseline before the
 first fault already does not repeat here. For that the run's own state at the
-commit stands in, if it is of a kind that nothing touches between the two.
+commit stands in, if it is of a kind that nothing touches between the two. It
+does so for tensors wherever numbers need not repeat to the last bit: loading
+what was saved needs no determinism, and a norm within the leeway may be that
+of another state.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +15,10 @@ from functools import cache
 
 import msgspec
 
-from chaos.check.leeway import Leeway
+from chaos.check.leeway import EXACT, Leeway
 from chaos.check.restarts import Restart
 from chaos.check.sightings import (
+    Allowed,
     Place,
     Sightings,
     agree,
@@ -31,13 +35,18 @@ from chaos.model.event import Component, StateSeen
 _SETTINGS = ("lr", "weight_decay", "betas", "eps", "momentum", "dampening", "nesterov", "settings")
 _ORDER: tuple[Standing, ...] = ("not restored", "reset", "different", "restored", "not compared")
 _KEPT_TO_THE_ENTRY = ("model", "optimizer", "optimizer settings", "schedule")
+_TENSORS = ("model", "optimizer")
+# bfloat16 keeps eight bits of a number: a state that was saved in it has a norm as near as this.
+_ROUNDED = 2.0**-8
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One component of one rank as it entered a resumed attempt, and what was due there.
 
-    `copied_from`: another rank whose state it is, to the last bit.
+    `copied_from`: another rank whose state it is, to the last bit. `of_own`:
+    what was due is what the run itself had at the commit. `rounded`: it is not
+    that, but so near that it may have been saved in fewer bits.
     """
 
     attempt: int
@@ -50,6 +59,8 @@ class Row:
     ours: Component | None
     due: Component | None
     copied_from: int | None = None
+    of_own: bool = False
+    rounded: bool = False
 
     @property
     def group(self) -> str:
@@ -124,26 +135,66 @@ class Beside:
         due = self._due(seen)
         if due is None:
             return
-        ours, theirs, fresh = parts_of(seen), parts_of(due), self.run.fresh(seen.rank)
-        own = self._own_before(seen)
+        ours, own = parts_of(seen), self._own_before(seen)
         at = (seen.attempt, seen.rank, seen.epoch, seen.step, number)
-        for name, baseline in theirs.items():
-            mine, expected = ours.get(name), baseline
-            if is_pending(mine) or is_pending(baseline):
+        for name, baseline in parts_of(due).items():
+            mine, mine_before = ours.get(name), own.get(name)
+            if self._is_out(seen, mine, baseline, is_own=mine_before is not None):
                 yield Row(*at, name, "not compared", mine, baseline)
-                continue
-            if name in self.unstable or seen.attempt in self.descended:
-                if name not in own:
-                    yield Row(*at, name, "not compared", mine, baseline)
-                    continue
-                expected = own[name]
-            # Ranks of another number of workers see other batches, and draw as many numbers.
-            if is_rng(name) and (not self.leeway.is_exact or seen.attempt in self.resized):
-                yield Row(*at, name, "not compared", mine, baseline)
-                continue
-            standing = self._standing(mine, expected, fresh.get(name), place_of(due))
-            row = Row(*at, name, standing, mine, expected)
-            yield replace(row, copied_from=self._owner(row)) if row.is_broken else row
+            elif mine_before is not None and self._goes_by_own(seen, mine_before):
+                yield self._by_own(Row(*at, name, "restored", mine, mine_before, of_own=True))
+            else:
+                fresh = self.run.fresh(seen.rank).get(name)
+                standing = _standing(mine, baseline, fresh, self.leeway, place_of(due))
+                row = Row(*at, name, standing, mine, baseline)
+                yield replace(row, copied_from=self._owner(row)) if row.is_broken else row
+
+    def _is_out(
+        self, seen: StateSeen, mine: Component | None, due: Component, *, is_own: bool
+    ) -> bool:
+        """Say whether nothing follows from what a part is."""
+        if is_pending(mine) or is_pending(due):
+            return True
+        # Ranks of another number of workers see other batches, and draw as many numbers.
+        if is_rng(due.name) and (not self.leeway.is_exact or seen.attempt in self.resized):
+            return True
+        return not is_own and (due.name in self.unstable or seen.attempt in self.descended)
+
+    def _goes_by_own(self, seen: StateSeen, own: Component) -> bool:
+        if own.name in self.unstable or seen.attempt in self.descended:
+            return True
+        return self._is_due_exactly(seen.attempt, own)
+
+    def _is_due_exactly(self, attempt: int, own: Component) -> bool:
+        """Say whether a part is due to the last bit although numbers may lie in a leeway.
+
+        Tensors are, on as many workers as saved them: of others each may hold another share.
+        """
+        is_tensor = isinstance(own.size, float) and group_of(own.name) in _TENSORS
+        return is_tensor and not self.leeway.is_exact and attempt not in self.resized
+
+    def _by_own(self, row: Row) -> Row:
+        """Judge a part by what the run itself had."""
+        ours, own = row.ours, row.due
+        assert own is not None
+        fresh = self.run.fresh(row.rank).get(row.component)
+        if not self._is_due_exactly(row.attempt, own):
+            place = (row.rank, row.epoch, row.step, "entered")
+            return replace(row, standing=_standing(ours, own, fresh, self.leeway, place))
+        standing = _standing(ours, own, fresh, EXACT)
+        if standing == "different" and _is_near(ours, own) and not self._was_seen_before(row):
+            return replace(row, standing="not compared", rounded=True)
+        return replace(row, standing=standing)
+
+    def _was_seen_before(self, row: Row) -> bool:
+        """Say whether the run itself, on any rank, had this state at another time."""
+        assert row.ours is not None
+        return any(
+            part.name == row.component and part.digest == row.ours.digest
+            for number, seen in self.run.all
+            if number < row.number and seen.attempt < row.attempt
+            for part in seen.components
+        )
 
     def _due(self, seen: StateSeen) -> StateSeen | None:
         """Give the baseline's state at the place where a rank went on.
@@ -160,17 +211,6 @@ class Beside:
             return None
         kept = tuple(p for p in after.components if group_of(p.name) in ("model", "optimizer"))
         return msgspec.structs.replace(after, components=kept)
-
-    def _standing(
-        self, ours: Component | None, due: Component, fresh: Component | None, place: Place
-    ) -> Standing:
-        if agree(ours, due, self.leeway, place):
-            return "restored"
-        if ours is None or holds_nothing(ours):
-            return "not restored"
-        if ours.size == 0.0 or (fresh is not None and agree(ours, fresh, self.leeway)):
-            return "reset"
-        return "different"
 
     def _owner(self, row: Row) -> int | None:
         """Find the rank whose state this is in the baseline, at the same place."""
@@ -193,9 +233,36 @@ class Beside:
         entered = parts_of(self.reference.by_place.get((seen.rank, seen.epoch, 0, "entered")))
         if seen.step or mine is None or theirs is None or mine.attempt >= seen.attempt:
             return {}
-        kept = {p.name for p in theirs.components if entered.get(p.name) == p}
+        kept = {p.name for p in theirs.components if _is_still(p, entered.get(p.name))}
         return {
             p.name: p
             for p in mine.components
             if p.name in kept and group_of(p.name) in _KEPT_TO_THE_ENTRY
         }
+
+
+def _standing(
+    ours: Component | None,
+    due: Component,
+    fresh: Component | None,
+    leeway: Allowed,
+    place: Place | None = None,
+) -> Standing:
+    if agree(ours, due, leeway, place):
+        return "restored"
+    if ours is None or holds_nothing(ours):
+        return "not restored"
+    if ours.size == 0.0 or (fresh is not None and agree(ours, fresh, leeway)):
+        return "reset"
+    return "different"
+
+
+def _is_near(ours: Component | None, own: Component) -> bool:
+    """Say whether a state may be another one in fewer bits: that moves its norm, and not far."""
+    if ours is None or not isinstance(ours.size, float) or not isinstance(own.size, float):
+        return False
+    return 0 < abs(ours.size - own.size) <= _ROUNDED * abs(own.size)
+
+
+def _is_still(left: Component, entered: Component | None) -> bool:
+    return entered is not None and entered.digest == left.digest

@@ -59,7 +59,8 @@ def values(row: Row) -> str:
         return f"{ours} here, and not in the baseline"
     if due == ours or not due:
         return f"{ours or 'what it holds'} here, but not the same to the last bit"
-    return f"{due} in the baseline, {ours or 'something else'} here"
+    where = "at the commit" if row.of_own else "in the baseline"
+    return f"{due} {where}, {ours or 'something else'} here"
 
 
 def value(part: Component | None, group: str) -> str:

@@ -27,7 +27,8 @@ def check(trial: Trial) -> CheckResult:
     PR #892), generators and what the job declares. The first broken part is
     the likely cause: what is gone before what merely differs. A part that
     differs from the baseline before any fault is compared with the run's own
-    at the commit, or not at all. A generator that did not come back is broken
+    at the commit, or not at all; so is, within a leeway, what the run itself
+    had saved. A generator that did not come back is broken
     only where numbers depend on it: nothing else explains that they differ
     (huggingface/transformers PR #11582). What differs because the run had
     left its baseline before the resume is a consequence.
@@ -122,6 +123,12 @@ def _anomalies(guilty: Sequence[Row]) -> Iterator[Anomaly]:
 
 
 def _doubts(trial: Trial) -> Iterator[str]:
+    rounded = sorted({row.component for row in trial.components if row.rounded})
+    if rounded:
+        yield (
+            f"{', '.join(rounded)} came back near to what the run had saved, and not the same to "
+            "the last bit: saved in fewer bits than it is trained in, or of another moment"
+        )
     heard = {(row.attempt, row.rank) for row in trial.components}
     for restart in trial.restarts:
         attempt = restart.attempt

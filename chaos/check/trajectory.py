@@ -1,12 +1,17 @@
-"""Did training come out the same, number by number?"""
+"""Did training come out the same, number by number and part by part of the state?"""
 
 import math
 from collections.abc import Iterator
 
 from chaos.check.comparison import Comparison, Divergence
-from chaos.check.result import Measures, conclude, nothing_due, plural, unknown
-from chaos.check.trial import Trial
+from chaos.check.components import group_of
+from chaos.check.remedy import value
+from chaos.check.result import Measures, conclude, nothing_due, plural, ranks, unknown
+from chaos.check.sightings import Place
+from chaos.check.state_course import Clean, StateCourse, state_course, surviving
+from chaos.check.trial import Course, Trial
 from chaos.check.values import Value
+from chaos.model.history import Baseline
 from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "trajectory"
@@ -15,7 +20,7 @@ _TEXT_MAX = 40
 
 
 def check(trial: Trial) -> CheckResult:
-    """Require that on the surviving lineage every loss and metric equals the baseline's.
+    """Require that every surviving loss, metric and part of the state equals the baseline's.
 
     The promise of the trajectory. To the last bit, or within
     `expect.loss_tolerance`, or within the band that five baselines show
@@ -25,7 +30,10 @@ def check(trial: Trial) -> CheckResult:
     here and nothing follows; a metric that differs there is left out by
     name. Unknown where a metric that was not reported there differs, and
     where nothing of a resumed attempt was compared. An attempt with another
-    number of workers has no counterpart in the baseline.
+    number of workers has no counterpart in the baseline. Where all numbers
+    are equal, the state that was seen beneath them may still be another: a
+    model that was averaged otherwise is used after the last loss. It is
+    compared where equality to the last bit is asked for.
     """
     if not trial.plan.ops:
         return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
@@ -39,16 +47,19 @@ def check(trial: Trial) -> CheckResult:
     control = trial.too_few_for_a_band or _doubt(trial, comparison)
     doubts = [control] if control else [*_silences(comparison), *_unproven(trial, comparison)]
     first = None if control else comparison.first
+    states = None if control else states_of(trial)
     anomalies = (
         [Anomaly(message=_message(first, comparison), events=(first.number,))] if first else []
     )
+    if states is not None and not anomalies:
+        anomalies, doubts = list(_state_apart(states)), [*doubts, *_state_doubts(states)]
     return conclude(
         NAME,
         anomalies=anomalies,
         doubts=doubts,
         evidence=comparison.losses.compared + comparison.metrics.compared,
-        summary=_summary(trial, comparison),
-        measures={**_measures(comparison), **_hidden(trial)},
+        summary=_summary(trial, comparison, states),
+        measures={**_measures(comparison), **_of_states(states), **_hidden(trial)},
     )
 
 
@@ -76,6 +87,56 @@ def _digits(value: Value) -> str:
         text = repr(value)
         return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}…"
     return f"{value:.4g}"
+
+
+def states_of(trial: Trial) -> StateCourse | None:
+    """Compare the state that was seen in surviving work; None where that is not to be equal."""
+    if trial.reference is None or not trial.leeway.is_exact:
+        return None
+    baseline, seen = trial.baseline, trial.run.sightings
+    repeats = baseline.repeats if isinstance(baseline, Baseline) else ()
+    clean = Clean(
+        reference=trial.reference.sightings,
+        before=[state for number, state in seen.all if number < trial.began],
+        repeats=[Course(history).sightings for history in repeats],
+        unstable=trial.unstable,
+    )
+    return state_course(surviving(seen, trial.run.attempts, without=trial.resized), clean)
+
+
+def _state_apart(states: StateCourse) -> Iterator[Anomaly]:
+    first = states.first
+    if not first:
+        return
+    name, group = first[0].due.name, group_of(first[0].due.name)
+    ours, due = value(first[0].ours, group), value(first[0].due, group)
+    values = f"{ours} instead of {due}" if ours != due else "not the same to the last bit"
+    who = ranks([apart.place[0] for apart in first])
+    others = sorted({apart.due.name for apart in states.apart} - {name})
+    more = f", and so do {', '.join(others)}" if others else ""
+    yield Anomaly(
+        message=f"from {_where(first[0].place)} on ({who}) {name} differs from the baseline's "
+        f"although no loss and no metric does: {values}{more}; {len(states.apart)} of "
+        f"{states.compared} differ",
+        events=tuple(apart.number for apart in first),
+    )
+
+
+def _where(place: Place) -> str:
+    _, epoch, step, moment = place
+    return f"the report of epoch {epoch}" if moment == "left" else f"epoch {epoch}, step {step}"
+
+
+def _state_doubts(states: StateCourse) -> Iterator[str]:
+    if states.unproven:
+        named = ", ".join(sorted(states.unproven))
+        yield (
+            f"{named} of the state differ from the baseline's after the fault, and nothing before "
+            "it shows whether they repeat themselves"
+        )
+    if states.missing:
+        named = ", ".join(sorted(states.missing))
+        yield f"{named} of the state was seen in the baseline, and not at the same places here"
 
 
 def _doubt(trial: Trial, comparison: Comparison) -> str | None:
@@ -130,7 +191,7 @@ def _message(first: Divergence, comparison: Comparison) -> str:
     )
 
 
-def _summary(trial: Trial, comparison: Comparison) -> str:
+def _summary(trial: Trial, comparison: Comparison, states: StateCourse | None) -> str:
     how = "to the last bit"
     if not trial.plan.expect.is_exact:
         how = f"within expect.{_leeway(trial)}"
@@ -147,11 +208,22 @@ def _summary(trial: Trial, comparison: Comparison) -> str:
             f"; a defect that moves a loss by less than {usual:.2g} of it "
             f"(at most {most:.2g}) would not be seen"
         )
-    return f"{losses} and {metrics} equal the baseline's {how}{but}"
+    what = f"{losses} and {metrics}"
+    if states is not None and states.compared:
+        what = f"{losses}, {metrics} and {plural(states.compared, 'part')} of the state"
+    elif states is None and trial.run.sightings.names:
+        but += "; the state, which need not be the same there, is compared at resumes alone"
+    return f"{what} equal the baseline's {how}{but}"
 
 
 def _leeway(trial: Trial) -> str:
     return "band" if trial.plan.expect.band is not None else "loss_tolerance"
+
+
+def _of_states(states: StateCourse | None) -> Measures:
+    if states is None:
+        return {}
+    return {"parts_compared": states.compared, "parts_differing": len(states.apart)}
 
 
 def _hidden(trial: Trial) -> Measures:

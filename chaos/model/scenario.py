@@ -186,7 +186,8 @@ class Expect(Record):
     ignore_metrics: tuple[str, ...] = Field(
         default=(),
         description="reported metrics that are not compared with the baseline's; dotted for "
-        "nested ones (`val.seconds`), and a name stands for all that is below it",
+        "nested ones (`val.seconds`), and a name stands for all that is below it; likewise what "
+        "is counted in files that the job saves",
     )
 
     sampling: Literal["exactly_once", "at_least_once"] = Field(

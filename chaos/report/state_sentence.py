@@ -69,7 +69,7 @@ def _of_a_look(event: Looked) -> str:
     match event:
         case ev.StateSeen():
             when = f"{_MOMENTS[event.moment]} epoch {event.epoch}"
-            when += f", step {event.step}" if event.moment == "step" else ""
+            when += f", step {event.step}" if event.moment != "left" and event.step else ""
             text = f"{who}: state {when}: {len(event.components)} parts"
         case ev.Declared():
             text = f"{who}: declared {event.name}"

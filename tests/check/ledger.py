@@ -1,6 +1,7 @@
 """What a told run writes down and keeps: events, checkpoints in storage, files of its own."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from chaos.model import event as ev
 from chaos.model.history import Entry
@@ -61,7 +62,12 @@ class Ledger:
             self.say("harness", ev.StorageSeen(op=op, checkpoints=found), ms=0)
 
     def save(self, rank: int, epoch: int) -> None:
-        place = {"attempt": self.attempt, "rank": rank, "epoch": epoch, "step": self.script.steps}
+        place: dict[str, Any] = {
+            "attempt": self.attempt,
+            "rank": rank,
+            "epoch": epoch,
+            "step": self.script.steps,
+        }
         path = f"/own/rank{rank}_{epoch}.pt"
         self.worker(
             rank,

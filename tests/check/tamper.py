@@ -93,6 +93,28 @@ def restored_wrong(
     return changed(history, ev.StateSeen, hit, components=parts)
 
 
+def differs_in_parts(
+    history: History, name: str, *, since: int = 1, digest: str = "odd", **where: Any
+) -> History:
+    """Give the history with another digest of a component, from attempt `since` on, `where` it is.
+
+    `where`: the `moment`, `epoch`, `rank` or `attempt` of the sightings, of all if left out.
+    """
+
+    def parts(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
+        odd = [
+            msgspec.structs.replace(p, digest=digest) if p.name == name else p
+            for p in seen.components
+        ]
+        return tuple(odd)
+
+    def hit(seen: ev.StateSeen) -> bool:
+        there = all(getattr(seen, key) == value for key, value in where.items())
+        return seen.attempt >= since and there
+
+    return changed(history, ev.StateSeen, hit, components=parts)
+
+
 def shifted(history: History, epoch: int, *, by: float = 0.01) -> History:
     """Give the history with the losses from an epoch of attempt 1 on moved: what follows."""
 

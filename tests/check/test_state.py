@@ -240,7 +240,7 @@ def test_what_differs_before_the_fault_is_compared_with_the_runs_own(name: str) 
 
 def test_within_a_tolerance_norms_are_compared_and_generators_are_not() -> None:
     near = ev.Component(name="model", digest="near", size=1.1201)
-    history = restored_wrong(KILLED.history(), "model", near)
+    history = restored_wrong(KILLED.history(), "model", near, since=0)
     history = restored_wrong(history, "rng.torch", fresh("rng.torch"))
     tolerance = Tolerance(relative=0.01)
 

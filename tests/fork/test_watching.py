@@ -33,6 +33,7 @@ from tests.fork.conftest import ROOT, RunJob, kill
 pytestmark = pytest.mark.timeout(120)
 JOBS = ROOT / "scenarios/jobs"
 OWN = ROOT / "tests/fork/jobs/own_directory.py"
+KEPT = ("model", "optimizer.momentum_buffer")
 NOTHING = Watch(state=False, inputs=False, files=False)
 
 
@@ -144,6 +145,19 @@ def test_a_job_with_a_directory_of_its_own_is_followed_to_where_it_goes_on(
     assert again[0] == (goes_on[0], goes_on[1] + 1)
     assert [e.epoch for e in of(history, Committed)] == [0, 1, 2, 3]
     assert not of(history, ProbeFailed)
+
+
+def test_a_save_within_an_epoch_is_a_place_that_every_rank_is_seen_to_enter_at(run: RunJob) -> None:
+    history = run(script=OWN, workers=2, when="often", ops=(kill(epoch=2, step=3, rank=1),)).history
+
+    kept = {
+        (e.attempt, e.rank): [p.digest for p in e.components if p.name in KEPT]
+        for e in of(history, StateSeen)
+        if (e.moment, e.epoch, e.step) == ("entered", 2, 2)
+    }
+    assert set(kept) == {(attempt, rank) for attempt in (0, 1) for rank in (0, 1)}
+    assert all(digests == kept[0, 0] for digests in kept.values())
+    assert len(kept[0, 0]) == len(KEPT)
 
 
 def test_a_kill_in_the_middle_of_a_save_leaves_half_a_file(run: RunJob) -> None:

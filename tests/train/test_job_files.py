@@ -252,3 +252,33 @@ def test_a_large_file_is_known_by_its_size_in_a_folder_and_by_samples_alone(
 
     assert folder_digests(tmp_path) == {"large": f"size:{WHOLE_MAX + 1}"}
     assert file_digest(large) != before
+
+
+def test_a_place_within_an_epoch_where_any_rank_saved_is_known_to_all(new: New) -> None:
+    saver, other = new(epoch=1), new(epoch=1, rank=1)
+    for rank in (saver, other):
+        rank.cursor.step = 2
+    assert not other.files.is_saved_here()
+
+    torch.save({"epoch": 1}, saver.path)
+
+    assert saver.files.is_saved_here()
+    assert other.files.is_saved_here()
+    other.cursor.step = 3
+    assert not other.files.is_saved_here()
+    assert not new(attempt=1, epoch=1).files.is_saved_here()
+
+
+def test_the_head_of_an_epoch_is_looked_at_anyway(new: New) -> None:
+    rank = new(epoch=1)
+    torch.save({"epoch": 1}, rank.path)
+
+    assert not rank.files.is_saved_here()
+
+
+def test_a_saved_file_tells_what_it_counts(new: New) -> None:
+    rank = new()
+    torch.save({"epoch": 3, "model": {"w": torch.zeros(2)}, "lr": 0.1}, rank.path)
+    torch.save(obj=7, f=rank.path)
+
+    assert [saved.counts for saved in rank.of(FileSaved)] == [{"epoch": 3}, {}]

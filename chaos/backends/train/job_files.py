@@ -6,6 +6,7 @@ from typing import Any
 
 from chaos.backends.train.cursor import Record
 from chaos.backends.train.saves import Position, Save, Saves
+from chaos.backends.train.state.counts import counts_of
 from chaos.model.event import (
     FileLoaded,
     FileSaveBegun,
@@ -49,9 +50,9 @@ class JobFiles:
             "save", lambda: self._write(FileSaveBegun(**self._cursor.place(), path=str(path)))
         )
 
-    def saved(self, path: Path) -> None:
-        """Record a file's bytes, and leave word of it for later attempts."""
-        self._guarded("save", lambda: self._saved(path))
+    def saved(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever `torch.save` is given
+        """Record a file's bytes and what it counts, and leave word of it for later attempts."""
+        self._guarded("save", lambda: self._saved(path, counts_of(what)))
 
     def halfway(self) -> Callable[[], None] | None:
         """Give the arrival at an op that strikes in the middle of a save of this epoch."""
@@ -71,6 +72,16 @@ class JobFiles:
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
         """Record that a file was read, and follow it where it says where training goes on."""
         self._guarded("load", lambda: self._loaded(path, digest, error))
+
+    def is_saved_here(self) -> bool:
+        """Say whether any rank has saved a file since the last step of an epoch.
+
+        Of ranks that step together: one that saves holds the others' next step up.
+        """
+        cursor = self._cursor
+        if not self._records or not cursor.step:
+            return False
+        return self._saves.has_place(cursor.attempt, cursor.epoch, cursor.step)
 
     def unhooked(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives
         """Save while no module carries a hook of ours."""
@@ -110,14 +121,15 @@ class JobFiles:
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save or load
             self._failed(where, error)
 
-    def _saved(self, path: Path) -> None:
+    def _saved(self, path: Path, counts: dict[str, int]) -> None:
         digest = file_digest(path)
         place = self._cursor.place()
         size = path.stat().st_size
-        self._write(FileSaved(**place, path=str(path), digest=digest, bytes=size))
+        self._write(FileSaved(**place, path=str(path), digest=digest, bytes=size, counts=counts))
         cursor = self._cursor
         save = Save(digest, cursor.attempt, cursor.rank, cursor.epoch, cursor.step, str(path))
         self._saves.keep(save)
+        self._saves.mark_place(cursor.attempt, cursor.epoch, cursor.step)
         self._since_step.append(save)
 
     def _loaded(self, path: Path, digest: str, error: BaseException | None) -> None:

@@ -2,7 +2,8 @@
 
 `saves/<digest>.json` says where in training a file with these bytes was saved,
 `saves/position-<attempt>-<rank>.json` where a rank of an attempt went on from
-one of them.
+one of them. `place-<attempt>-<epoch>-<step>` is there where a rank of an attempt has saved
+a file after that step.
 """
 
 from collections.abc import Iterator
@@ -66,6 +67,14 @@ class Saves:
         """Write down that the report of a save's epoch has begun with no step in between."""
         if self.find(save.digest) == save:
             self.keep(replace(save, ends_epoch=True))
+
+    def mark_place(self, attempt: int, epoch: int, step: int) -> None:
+        """Write down that a job can go on from here: a rank has saved a file."""
+        (self._folder / f"place-{attempt}-{epoch}-{step}").touch()
+
+    def has_place(self, attempt: int, epoch: int, step: int) -> bool:
+        """Say whether a rank of an attempt has saved a file here."""
+        return (self._folder / f"place-{attempt}-{epoch}-{step}").exists()
 
     def take_position(self, position: Position) -> None:
         """Write down where a rank goes on; the last word of a rank stands."""

@@ -71,7 +71,8 @@ class Watchers:
             if self._files is not None:
                 self._files.step_begins()
             if self._state is not None:
-                self._state.step_begins(optimizer)
+                is_saved = self._files is not None and self._files.is_saved_here()
+                self._state.step_begins(optimizer, may_be_entered=is_saved)
 
     def step_done(self) -> None:
         """Look at what a step came to, after it was counted."""

@@ -33,8 +33,9 @@ class StateSeen(Event, frozen=True, kw_only=True):
     """The state of one rank at one moment.
 
     `entered`: just before the first optimizer step of an epoch in an attempt
-    (`step` counts the finished steps of the epoch: 0 at its head). `step`:
-    after a step that was sampled. `left`: when `report()` was entered.
+    (`step` counts the finished steps of the epoch: 0 at its head), and where a
+    rank has saved a file of the job's own since the last step. `step`: after
+    a step that was sampled. `left`: when `report()` was entered.
     """
 
     attempt: int
@@ -70,7 +71,11 @@ class FileSaveBegun(Event, frozen=True, kw_only=True):
 
 
 class FileSaved(Event, frozen=True, kw_only=True):
-    """The file is written; `digest` covers its bytes."""
+    """The file is written; `digest` covers its bytes.
+
+    `counts` are whole numbers in what was saved, such as `epoch`, by dotted
+    name: the shallowest first, and at most 64.
+    """
 
     attempt: int
     rank: int
@@ -79,6 +84,7 @@ class FileSaved(Event, frozen=True, kw_only=True):
     path: str
     digest: str
     bytes: int
+    counts: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class FileLoaded(Event, frozen=True, kw_only=True):

@@ -19,8 +19,8 @@ class Listener(Protocol):
     def save_begun(self, path: Path) -> None:
         """Tell that a file begins to be written."""
 
-    def saved(self, path: Path) -> None:
-        """Tell that a file is written."""
+    def saved(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever `torch.save` is given
+        """Tell that a file is written, and what it was that is in it."""
 
     def halfway(self) -> Callable[[], None] | None:
         """Give what is to happen when half of the file is written, where something is."""
@@ -63,7 +63,7 @@ def _saving(original: Callable[..., Any], listener: Listener) -> Callable[..., A
             result = listener.unhooked(
                 lambda: _save_in_halves(original, args, kwargs, path=path, then=then)
             )
-        listener.saved(path)
+        listener.saved(path, _argument(args, kwargs, 0, "obj"))
         return result
 
     return save

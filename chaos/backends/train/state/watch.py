@@ -1,5 +1,8 @@
 """When the state of a rank is looked at: entering an epoch, at sampled steps, leaving it.
 
+A job that saves a file of its own within an epoch can be resumed there, so the step after it
+is looked at as if the epoch was entered with it: about as dear as the saving itself.
+
 After a step only model and optimizer are looked at, and no norms are taken.
 
 On the host the event is written at once. Where a part lives on an accelerator,
@@ -63,10 +66,18 @@ class StateWatch:
         self._roots = roots
         self.found.watch()
 
-    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
-        """Take the state that an epoch is entered with, before its first step."""
+    def step_begins(
+        self,
+        optimizer: Any,  # noqa: ANN401 - see `kind_of`
+        *,
+        may_be_entered: bool = False,
+    ) -> None:
+        """Take the state that an epoch is entered with, before its first step.
+
+        `may_be_entered`: what was saved lets a resumed rank enter it with this step too.
+        """
         self.found.add(kind_of(optimizer), optimizer)
-        if self._entered == self._cursor.epoch:
+        if self._entered == self._cursor.epoch and not may_be_entered:
             return
         self._entered = self._cursor.epoch
         with self._cost.watching, self._cost.on_state:
