@@ -1,5 +1,6 @@
 """Everything a probe watches beyond steps, losses and reports, as the plan asks for it."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,19 +105,19 @@ class Watchers:
         )
         cost.begin_anew()
 
-    def part_uploaded(self, folder: Path, checkpoint: str) -> None:
-        """Record what this rank is about to upload."""
+    def part_uploaded(self, folder: Path, checkpoint: str, *, is_placed: bool) -> None:
+        """Record what this rank is about to upload.
+
+        Not `is_placed`: in a thread of its own, while training goes on. What
+        that takes is no part of any step, and is not added up.
+        """
         if not self._watch.files:
             return
-        with self.cost.watching:
-            self._write(
-                PartUploaded(
-                    **self._cursor.who(),
-                    epoch=self._cursor.epoch,
-                    checkpoint=checkpoint,
-                    files=folder_digests(folder),
-                )
-            )
+        with self.cost.watching if is_placed else contextlib.nullcontext():
+            files = folder_digests(folder)
+        epoch = self._cursor.epoch if is_placed else None
+        part = PartUploaded(**self._cursor.who(), epoch=epoch, checkpoint=checkpoint, files=files)
+        self._write(part)
 
     def train_fn_ended(self, error: BaseException | None) -> None:
         """Record that the train function is over."""
