@@ -5,7 +5,15 @@ import re
 import pytest
 
 from chaos.check.judge import judge
-from chaos.model.event import Committed, FitReturned, Leftover, PartUploaded, StorageSeen
+from chaos.model.event import (
+    Committed,
+    FileLoaded,
+    FitReturned,
+    Leftover,
+    PartUploaded,
+    Repositioned,
+    StorageSeen,
+)
 from tests.check.tamper import changed
 from tests.fork.conftest import ROOT, RunJob, kill
 
@@ -56,3 +64,17 @@ def test_a_checkpoint_that_changed_where_the_job_put_it_is_no_longer_whole(run: 
     assert "own/epoch_000/checkpoint of epoch 0 was committed, and when the run was over" in (
         found.summary
     )
+
+
+def test_a_log_of_rank_0_is_no_training_state_before_the_first_commit_or_after_it(
+    run: RunJob,
+) -> None:
+    ops = (kill(epoch=0, step=3, rank=1), kill(epoch=2, step=2, rank=1))
+    how = {"script": JOB, "how": "named", "workers": 2, "log": True}
+    baseline = run(**how)
+
+    judged = run(**how, ops=ops, baseline=baseline.history)
+
+    assert judged.history.count(FileLoaded) > 2
+    assert not judged.history.count(Repositioned)
+    assert judged.verdict.validity == "valid", judged.verdict.headline

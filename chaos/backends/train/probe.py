@@ -99,14 +99,15 @@ class Probe:
         compat.on_first_get_checkpoint(probe.checkpoint_read)
         compat.on_stored(probe.part_uploaded)
         compat.around_train_fn(probe.train_fn_launched, probe.train_fn_begins, probe.train_fn_ended)
-        probe.install(directory, was_handed_none=checkpoint is None)
+        probe.install(directory, ranks=context.get_world_size(), was_handed_none=checkpoint is None)
         return probe
 
-    def install(self, directory: RunDirectory, *, was_handed_none: bool) -> None:
-        """Watch what torch does from now on."""
+    def install(self, directory: RunDirectory, *, ranks: int, was_handed_none: bool) -> None:
+        """Watch what torch does from now on, as one of so many ranks."""
         strikes = any(moment == "saving" for _, moment in self._armed_moments)
         self._watchers.install(
             directory.saves,
+            ranks=ranks,
             was_handed_none=was_handed_none,
             strikes_in_save=self._strike_in_save if strikes else None,
         )

@@ -43,6 +43,10 @@ def train_loop(config):
     torch.manual_seed(0)
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rank = ray.train.get_context().get_world_rank()
+    log, losses = os.path.join(storage(), "log.pt"), []
+    if config["log"] and rank == 0 and os.path.exists(log):
+        losses = torch.load(log)
     start, checkpoint = 0, ray.train.get_checkpoint()
     if checkpoint:
         with checkpoint.as_directory() as folder:
@@ -55,6 +59,10 @@ def train_loop(config):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            if config["log"] and rank == 0:  # of all that it has seen, whatever came back
+                losses.append(loss.item())
+                torch.save(losses, log + ".new")
+                os.replace(log + ".new", log)
         state = {"epoch": epoch, "model": model.state_dict()}
         report({"loss": loss.item()}, state, how=config["how"], epoch=epoch)
 
@@ -63,6 +71,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--how", choices=["named", "in_place", "by_hand", "later"])
+    parser.add_argument("--log", action="store_true", help="rank 0 keeps its losses in a file")
     args = parser.parse_args()
     TorchTrainer(
         train_loop,
