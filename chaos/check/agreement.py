@@ -68,7 +68,7 @@ def _files(trial: Trial, restart: Restart) -> Anomaly | None:
             by_series.setdefault(series, {})[rank] = found
     for newest in by_series.values():
         ages = {rank: place_of(load) for rank, (_, load) in newest.items()}
-        if len(set(ages.values())) <= 1 or _is_restored(trial, restart):
+        if len(set(ages.values())) <= 1 or _is_no_matter(trial, restart, ranks=set(newest)):
             continue
         told = {
             rank: f"{newest[rank][1].path} of epoch {epoch}, step {step}"
@@ -82,11 +82,18 @@ def _files(trial: Trial, restart: Restart) -> Anomaly | None:
     return None
 
 
-def _is_restored(trial: Trial, restart: Restart) -> bool:
-    """Say whether every rank that trained was seen to do so with all the state that was due."""
-    rows = [row for row in trial.components if row.attempt == restart.attempt.index]
+def _is_no_matter(trial: Trial, restart: Restart, *, ranks: set[int]) -> bool:
+    """Say whether what ranks read cannot matter.
+
+    A fault ended the attempt before anybody trained; or these ranks were seen
+    to go on with the model, and everybody with all the state that was due.
+    """
+    attempt = restart.attempt
+    if attempt.index in trial.hits and not attempt.first_steps:
+        return True
+    rows = [row for row in trial.components if row.attempt == attempt.index]
     models = {row.rank for row in rows if row.group == "model" and row.standing == "restored"}
-    return models >= set(restart.attempt.first_steps) and not any(row.is_broken for row in rows)
+    return models >= ranks and not any(row.is_broken for row in rows)
 
 
 def _models(trial: Trial, restart: Restart) -> Anomaly | None:

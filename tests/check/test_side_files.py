@@ -80,6 +80,26 @@ def test_ranks_that_read_files_of_different_ages_do_not_agree(is_seen: bool) -> 
     )
 
 
+def test_ranks_that_wait_for_each_other_after_files_of_different_ages_do_not_agree() -> None:
+    """The one that read the newer file has nothing left to train, the other waits for it."""
+    history = without(of_another_age(OWN.history()), ev.StepDone, lambda e: e.attempt == 1)
+    history = without(history, ev.StateSeen, lambda e: e.attempt == 1)
+
+    assert "read files of different ages" in result_on("agreement", OWN, history).summary
+
+
+def test_what_was_read_does_not_matter_where_a_fault_came_before_the_first_step() -> None:
+    baseline = "g s w:a s w:b r c s s r c ."
+    run = "g s w:a s w:b x g l:a l:b/ x g s w:a s w:b r c s s r c ."
+    history = changed(
+        told_in(run), ev.FileLoaded, lambda e: e.rank == 0, path="a", saved_step=2, digest="b"
+    )
+
+    results = judge(plan_of(run), history, told_in(baseline)).results
+
+    assert next(r for r in results if r.check == "agreement").validity == "valid"
+
+
 # -- files that cannot be read -------------------------------------------------------------------
 
 
