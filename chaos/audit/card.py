@@ -18,7 +18,10 @@ EXIT_SURVIVES, EXIT_FINDINGS, EXIT_UNKNOWN = range(3)
 
 
 class Job(Record):
-    """What was audited, as a clean run showed it; `own_retries` is the script's `max_failures`."""
+    """What was audited, as a clean run showed it; `own_retries` is the script's `max_failures`.
+
+    `saved`: the reports that carried a checkpoint. `keeps_files`: it saves files of its own.
+    """
 
     script: str
     args: Arguments
@@ -28,6 +31,7 @@ class Job(Record):
     saved: int
     clean_s: float
     own_retries: int | None
+    keeps_files: bool = False
 
 
 class Covered(Record):
@@ -122,7 +126,7 @@ class Card(Record):
         """Say what the job survives only in a way that its owner should know of."""
         if self.job.own_retries == 0:
             return ", given the retries that its own `max_failures: 0` does not allow"
-        if self.job.saved == 0:
+        if self.job.saved == 0 and not self.job.keeps_files:
             return ", each time from scratch: it saves no checkpoint"
         return ""
 

@@ -102,4 +102,5 @@ def _job(clean: Clean) -> Job:
         saved=len(seen.saved),
         clean_s=seen.seconds,
         own_retries=own if isinstance(own, int) else None,
+        keeps_files=bool(seen.saves),
     )

@@ -27,10 +27,11 @@ def notes(extent: Extent, *, names: Sequence[str]) -> tuple[Note, ...]:
 
 
 def _warnings(extent: Extent) -> Iterator[str]:
-    if not extent.has_checkpoints:
+    if not extent.has_checkpoints and not extent.saves:
         yield (
-            "the job saves no checkpoint at all: every fault costs all the training before it, "
-            "and long training on machines that disappear may never end"
+            "the job saves no checkpoint that could be seen, for Ray or with `torch.save`: every "
+            "fault costs all the training before it, and long training on machines that disappear "
+            "may never end"
         )
     if extent.own("max_failures") == 0:
         yield (
@@ -40,6 +41,11 @@ def _warnings(extent: Extent) -> Iterator[str]:
 
 
 def _remarks(extent: Extent, names: Sequence[str]) -> Iterator[str]:
+    if extent.saves and not extent.has_checkpoints:
+        yield (
+            "the job reports no checkpoint to Ray, and keeps files of its own: what a fault costs "
+            "depends on what it reads back from them"
+        )
     if extent.uploaders == (0,) and len(extent.ranks) > 1:
         others = len(extent.ranks) - 1
         yield (

@@ -9,6 +9,7 @@ from chaos.check.result import conclude, plural, without_restart
 from chaos.check.sightings import parts_of
 from chaos.check.sightings import place_of as seen_at
 from chaos.check.trial import Trial
+from chaos.model.event import FileLoaded
 from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "agreement"
@@ -17,8 +18,11 @@ NAME = "agreement"
 def check(trial: Trial) -> CheckResult:
     """Require that all ranks of a new attempt agree on checkpoint, epoch and step.
 
-    Also on the age of the files that they read themselves, and on the model
-    that they enter with, where they agree on it in the baseline. The promise
+    Also on the age of the files of one kind that several of them read, and on
+    the model that they enter with, where they agree on it in the baseline.
+    Where all state is seen to be what it must be at their place, the ages of
+    files do not matter: what was read is no training state then, but a log
+    that each rank keeps at its own pace. The promise
     that ranks and parts agree: files of each rank without a barrier
     (ray-project/ray#41700), a file that only some ranks find
     (facebookresearch/detectron2#1732), two streams that each pick their own
@@ -58,23 +62,38 @@ def _starts(restart: Restart) -> Anomaly | None:
 
 def _files(trial: Trial, restart: Restart) -> Anomaly | None:
     index = restart.attempt.index
-    newest = {
-        rank: found
-        for rank in sorted(restart.attempt.starts)
-        if (found := trial.run.files.newest_loaded(index, rank)) is not None
-    }
-    ages = {rank: place_of(load) for rank, (_, load) in newest.items()}
-    if len(set(ages.values())) <= 1:
-        return None
-    told = {
-        rank: f"{newest[rank][1].path} of epoch {epoch}, step {step}"
-        for rank, (epoch, step) in ages.items()
-    }
-    return Anomaly(
-        message=f"the ranks of attempt {index} read files of different ages: {_each(told)}; "
-        "ranks must agree on the newest save that all of them have",
-        events=tuple(number for number, _ in newest.values()),
-    )
+    by_series: dict[str, dict[int, tuple[int, FileLoaded]]] = {}
+    for rank in sorted(restart.attempt.starts):
+        for series, found in trial.run.files.newest_of_series(index, rank).items():
+            by_series.setdefault(series, {})[rank] = found
+    for newest in by_series.values():
+        ages = {rank: place_of(load) for rank, (_, load) in newest.items()}
+        if len(set(ages.values())) <= 1 or _is_no_matter(trial, restart, ranks=set(newest)):
+            continue
+        told = {
+            rank: f"{newest[rank][1].path} of epoch {epoch}, step {step}"
+            for rank, (epoch, step) in ages.items()
+        }
+        return Anomaly(
+            message=f"the ranks of attempt {index} read files of different ages: {_each(told)}; "
+            "ranks must agree on the newest save that all of them have",
+            events=tuple(number for number, _ in newest.values()),
+        )
+    return None
+
+
+def _is_no_matter(trial: Trial, restart: Restart, *, ranks: set[int]) -> bool:
+    """Say whether what ranks read cannot matter.
+
+    A fault ended the attempt before anybody trained; or these ranks were seen
+    to go on with the model, and everybody with all the state that was due.
+    """
+    attempt = restart.attempt
+    if attempt.index in trial.hits and not attempt.first_steps:
+        return True
+    rows = [row for row in trial.components if row.attempt == attempt.index]
+    models = {row.rank for row in rows if row.group == "model" and row.standing == "restored"}
+    return models >= ranks and not any(row.is_broken for row in rows)
 
 
 def _models(trial: Trial, restart: Restart) -> Anomaly | None:

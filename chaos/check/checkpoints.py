@@ -1,12 +1,14 @@
 """Is every committed checkpoint whole, whenever storage was looked at?"""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import PurePath
 
+from chaos.check.attempt import Commit
 from chaos.check.files import is_own
 from chaos.check.result import conclude, nothing_due, plural, unknown
 from chaos.check.saved import Saved
-from chaos.check.stored import Stored, held_by, stored
+from chaos.check.stored import Stored, is_elsewhere, stored
 from chaos.check.trial import Course, Trial
 from chaos.model.event import PartUploaded, StorageSeen
 from chaos.model.verdict import Anomaly, CheckResult
@@ -20,35 +22,40 @@ def check(trial: Trial) -> CheckResult:
     Looked at after each strike and when the run is over: the promise of
     integrity (what was uploaded is what lies there, and nothing of another
     attempt beside it: ray-project/ray#41700) and of durability (after the
-    first commit one whole checkpoint is always there). A file of the job's
-    own that cannot be read, so that the attempt dies of it, is no checkpoint
-    either: its writing was cut off, and it was trusted all the same
-    (huggingface/transformers#35782). In doubt is one whose own count of
+    first commit one whole checkpoint is always there). Nothing is loaded for
+    it: the same bytes load as well as those that were uploaded, and of a file
+    above 64 MiB only its size is compared. What was not seen on its way
+    cannot be compared, nor what lies outside the run's storage. A file of the
+    job's own that cannot be read, so that the attempt dies of it, is no
+    checkpoint either: its writing was cut off, and it was trusted all the
+    same (huggingface/transformers#35782). In doubt is one whose own count of
     training is not the baseline's at that place: a restart from it would go on
     elsewhere (Lightning-AI/pytorch-lightning#12991), if it counts the whole
     training. That a file holds other bytes is told, and proves nothing.
     """
     seen = list(trial.history.of(StorageSeen))
     parts = trial.history.count(PartUploaded)
-    unreadable = list(_unreadable(trial))
+    looks = list(_looks(stored(trial.run), seen))
+    anomalies = [*_damaged(looks), *_unreadable(trial)]
     due = _due(trial.reference) if trial.reference is not None else (False, False)
-    anomalies = [*_damaged(stored(trial.run), seen), *unreadable] if parts else unreadable
     if not anomalies and due[0] and not seen:
         return unknown(NAME, "nobody looked at the storage")
     if not anomalies and due[1] and not parts and trial.run.lineage.commits:
         return unknown(NAME, "what was uploaded was not seen")
     loaded = sum(len(loads) for loads in trial.run.files.loads.values())
-    if not anomalies and (not seen or not parts) and not loaded:
+    looked = len(seen) if looks or parts else 0
+    if not anomalies and not looked and not loaded:
         return nothing_due(NAME, "no checkpoint was uploaded, or storage was not watched")
+    whole = {look.commit.checkpoint for look in looks if look.doubt is None}
     beside = _beside(trial)
-    commits = sum(c.checkpoint is not None for c in trial.run.lineage.commits)
+    doubts = (*(look.doubt for look in looks if look.doubt is not None), *_doubts(beside))
     return conclude(
         NAME,
         anomalies=anomalies,
-        doubts=list(_doubts(beside)),
-        evidence=(len(seen) if parts else 0) + loaded,
-        summary=f"{plural(commits, 'checkpoint')} whole, each time of {len(seen)} that storage was "
-        f"looked at{_note(beside)}",
+        doubts=tuple(dict.fromkeys(doubts)),
+        evidence=looked + loaded,
+        summary=f"{plural(len(whole), 'checkpoint')} whole, each time of {len(seen)} that storage "
+        f"was looked at{_note(beside)}",
         measures={"files_with_other_bytes": ", ".join(beside.other_bytes()) or None}
         if beside
         else None,
@@ -90,24 +97,49 @@ def _due(reference: Course) -> tuple[bool, bool]:
     return looked, reference.history.count(PartUploaded) > 0
 
 
-def _damaged(known: Stored, seen: list[tuple[int, StorageSeen]]) -> Iterator[Anomaly]:
-    told: set[str] = set()
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One committed checkpoint, as one look at storage found it.
+
+    `damage` says what is wrong with it, `doubt` why that cannot be told.
+    """
+
+    commit: Commit
+    number: int
+    seen: StorageSeen
+    damage: str | None
+    doubt: str | None
+
+
+def _looks(known: Stored, seen: list[tuple[int, StorageSeen]]) -> Iterator[_Look]:
     for number, storage in seen:
-        held = held_by(storage)
-        due = [c for c in known.due(number, storage) if known.parts.get(c.checkpoint or "")]
-        wrong = [(c, what) for c in due if (what := known.damage(c, held)) is not None]
-        when = "when the run was over" if storage.op is None else f"at op {storage.op}"
-        for commit, what in wrong:
+        for commit in known.due(number, storage):
             assert commit.checkpoint is not None
-            if commit.checkpoint in told:
-                continue
-            told.add(commit.checkpoint)
-            none = "; not one whole checkpoint was left" if len(wrong) == len(due) else ""
-            yield Anomaly(
-                message=f"{commit.checkpoint} of epoch {commit.epoch} was committed, and {when} "
-                f"it {what}{none}",
-                events=(commit.number, number),
-            )
+            doubt = damage = None
+            if is_elsewhere(commit.checkpoint):
+                doubt = f"{commit.checkpoint} lies outside the run's storage, and was not looked at"
+            else:
+                damage = known.damage(commit, storage)
+            if damage is None and doubt is None and not known.parts.get(commit.checkpoint):
+                doubt = f"what was uploaded of {commit.checkpoint} was not seen"
+            yield _Look(commit, number, storage, damage, doubt)
+
+
+def _damaged(looks: list[_Look]) -> Iterator[Anomaly]:
+    told: set[str | None] = set()
+    for look in looks:
+        commit = look.commit
+        if look.damage is None or commit.checkpoint in told:
+            continue
+        told.add(commit.checkpoint)
+        when = "when the run was over" if look.seen.op is None else f"at op {look.seen.op}"
+        beside = [other for other in looks if other.number == look.number]
+        none = "; not one whole checkpoint was left" if all(o.damage for o in beside) else ""
+        yield Anomaly(
+            message=f"{commit.checkpoint} of epoch {commit.epoch} was committed, and {when} "
+            f"it {look.damage}{none}",
+            events=(commit.number, look.number),
+        )
 
 
 def _unreadable(trial: Trial) -> Iterator[Anomaly]:

@@ -24,8 +24,8 @@ class Save:
 
     @property
     def series(self) -> str:
-        """The name that it shares with its like: its path without the numbers in it."""
-        return re.sub(r"\d+", "#", self.path)
+        """The name that it shares with its like."""
+        return series_of(self.path)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -111,8 +111,24 @@ class Files:
 
     def newest_loaded(self, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
         """Give the youngest file of this run that a rank read before its first step."""
-        read = [(n, e) for n, e in self.loads.get((attempt, rank), ()) if is_own(e)]
+        read = self.newest_of_series(attempt, rank).values()
         return max(read, key=lambda item: place_of(item[1]), default=None)
+
+    def newest_of_series(self, attempt: int, rank: int) -> dict[str, tuple[int, FileLoaded]]:
+        """Give the youngest file of each series that a rank read before its first step."""
+        found: dict[str, tuple[int, FileLoaded]] = {}
+        for number, load in self.loads.get((attempt, rank), ()):
+            series = series_of(load.path)
+            if is_own(load) and (
+                series not in found or place_of(load) > place_of(found[series][1])
+            ):
+                found[series] = number, load
+        return found
+
+
+def series_of(path: str) -> str:
+    """Give a path without the numbers in it: what a job's files of one kind share."""
+    return re.sub(r"\d+", "#", path)
 
 
 def is_own(load: FileLoaded) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from chaos.check.attempt import Start
 from chaos.check.files import is_own
 from chaos.check.restarts import Restart
 from chaos.check.result import conclude, plural, without_restart
@@ -19,8 +20,10 @@ def check(trial: Trial) -> CheckResult:
     falls back to an older save; it is never taken for a first run
     (facebookresearch/metaseq#602). It is broken where a rank's load raised,
     nothing of this run was read after it, the rank trained all the same, and
-    its state, where that was seen, is the one of the very beginning. Where
-    nothing was saved yet there is nothing to fall back to.
+    did so from the very beginning, as its state shows. Where that was not
+    seen, nothing of this run may have been read before it either: a file that
+    is read besides the checkpoint may be missing. Where nothing was saved yet
+    there is nothing to fall back to.
     """
     if not trial.restarts:
         return without_restart(NAME, trial)
@@ -39,15 +42,13 @@ def check(trial: Trial) -> CheckResult:
 
 def _anomalies(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
     attempt = restart.attempt
-    seen = any(index == attempt.index for index, _ in trial.run.sightings.entries)
     for rank, start in sorted(attempt.starts.items()):
         failed = _last_failure(trial, attempt.index, rank)
-        was_saved = restart.newest is not None or any(
-            trial.run.files.published(before=start.number)
-        )
-        if failed is None or rank not in attempt.first_steps or not was_saved:
+        if failed is None or rank not in attempt.first_steps:
             continue
-        if seen and start.checkpoint is not None and attempt.index not in trial.began_anew:
+        if not _was_saved(trial, restart, before=start.number):
+            continue
+        if not _is_from_scratch(trial, attempt.index, start):
             continue
         number, load = failed
         yield Anomaly(
@@ -55,6 +56,42 @@ def _anomalies(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
             f"({load.error}), and trained from scratch without a word",
             events=(number, attempt.first_steps[rank]),
         )
+
+
+def _was_saved(trial: Trial, restart: Restart, *, before: int) -> bool:
+    """Say whether there was something to go on from: a commit, or training in files of its own.
+
+    Whatever else a job writes down that gives Ray its checkpoints is no training.
+    """
+    if restart.newest is not None:
+        return True
+    reference = trial.reference
+    ray_keeps = reference is not None and any(c.checkpoint for c in reference.lineage.commits)
+    if ray_keeps or not trial.run.keeps_own_files:
+        return False
+    return any(save.place > (0, 0) for save in trial.run.files.published(before=before))
+
+
+def _is_from_scratch(trial: Trial, attempt: int, start: Start) -> bool:
+    """Say whether a rank went on from nothing, for all that is known of it.
+
+    A job that keeps files of its own and found no place in them begins where
+    a first run does: its state is right there, and does not tell it.
+    """
+    if attempt in trial.began_anew or (start.checkpoint is None and start.place == (0, 0)):
+        return True
+    if any(index == attempt for index, _ in trial.run.sightings.entries):
+        return start.checkpoint is None and _is_reset(trial, attempt, start.rank)
+    return trial.run.files.newest_loaded(attempt, start.rank) is None
+
+
+def _is_reset(trial: Trial, attempt: int, rank: int) -> bool:
+    models = [
+        row
+        for row in trial.components
+        if (row.attempt, row.rank, row.group) == (attempt, rank, "model")
+    ]
+    return bool(models) and all(row.standing == "reset" for row in models)
 
 
 def _last_failure(trial: Trial, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:

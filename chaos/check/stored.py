@@ -48,12 +48,13 @@ class Stored:
                 found.append(commit)
         return found
 
-    def damage(self, commit: Commit, held: Mapping[str, Mapping[str, str]]) -> str | None:
+    def damage(self, commit: Commit, seen: StorageSeen) -> str | None:
         """Say what is wrong with a checkpoint as storage holds it, None if nothing is."""
         assert commit.checkpoint is not None
-        files = held.get(commit.checkpoint)
-        if files is None:
+        files = files_in(seen, commit.checkpoint)
+        if files is None and not self._is_empty(commit.checkpoint):
             return "is gone"
+        files = files or {}
         due: dict[str, set[str]] = {}
         others: set[str] = set()
         for part in self.parts.get(commit.checkpoint, ()):
@@ -75,6 +76,11 @@ class Stored:
                 return f"{words} {paths[0]}{more}"
         return None
 
+    def _is_empty(self, checkpoint: str) -> bool:
+        """Say whether nothing was uploaded: a bucket holds no directory that has no file."""
+        parts = self.parts.get(checkpoint, ())
+        return bool(parts) and not any(part.files for part in parts)
+
 
 def stored(course: Course) -> Stored:
     """Give what is known of a course's checkpoints."""
@@ -82,16 +88,36 @@ def stored(course: Course) -> Stored:
     return Stored(course.history, commits)
 
 
-def held_by(seen: StorageSeen) -> dict[str, dict[str, str]]:
-    """Give what storage held, by checkpoint and path."""
-    return {found.name: found.files for found in seen.checkpoints}
+def files_in(seen: StorageSeen, checkpoint: str) -> dict[str, str] | None:
+    """Give the files of a checkpoint that storage held, by their path in it; None: there is none.
+
+    One that the job wrote deeper down itself lies within a directory of another name.
+    """
+    for found in seen.checkpoints:
+        if found.name == checkpoint:
+            return found.files
+    top, _, deeper = checkpoint.partition("/")
+    for found in seen.checkpoints:
+        within = f"{deeper}/"
+        files = {p.removeprefix(within): d for p, d in found.files.items() if p.startswith(within)}
+        if found.name == top and deeper and files:
+            return files
+    return None
+
+
+def is_elsewhere(checkpoint: str) -> bool:
+    """Say whether a checkpoint lies outside the run's storage, where nobody looks."""
+    return checkpoint.startswith("../")
 
 
 def kept_at_the_end(course: Course) -> tuple[int, Mapping[str, int]] | None:
-    """Give the committed checkpoints that were left, with their epochs; None: nobody looked."""
+    """Give the committed checkpoints that were left, with their epochs.
+
+    None: nobody looked, or not at all the places where they may lie.
+    """
     last = [(n, seen) for n, seen in course.history.of(StorageSeen) if seen.op is None]
     epochs = {c.checkpoint: c.epoch for a in course.attempts for c in a.commits if c.checkpoint}
-    if not last:
+    if not last or any(is_elsewhere(name) for name in epochs):
         return None
     number, seen = last[-1]
-    return number, {c.name: epochs[c.name] for c in seen.checkpoints if c.name in epochs}
+    return number, {name: at for name, at in epochs.items() if files_in(seen, name) is not None}

@@ -70,6 +70,14 @@ def test_a_job_that_never_saves_is_warned_of() -> None:
     assert "warning: the job saves no checkpoint" in said(Story(every=99).history())
 
 
+def test_a_job_that_keeps_files_of_its_own_is_not_said_to_save_nothing() -> None:
+    text = said(Story(files=True).history())
+
+    assert "note: the job reports no checkpoint to Ray, and keeps files of its own" in text
+    assert "saves no checkpoint" not in text
+    assert "warning" not in text
+
+
 def test_no_retry_is_warned_of() -> None:
     assert "warning: `max_failures` is 0" in said(with_fit(QUIET, max_failures=0))
 

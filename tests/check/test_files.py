@@ -68,19 +68,6 @@ def test_a_job_that_reads_none_of_its_files_started_from_scratch() -> None:
     )
 
 
-def test_ranks_that_read_files_of_different_ages_do_not_agree() -> None:
-    history = changed(
-        OWN.history(), ev.FileLoaded, lambda e: e.rank == 1, saved_epoch=0, path="/own/rank1_0.pt"
-    )
-
-    found = verdict_on(OWN, history)
-
-    assert found.broken[0].check == "agreement"
-    assert "the ranks of attempt 1 read files of different ages: rank 0 /own/rank0_1.pt" in (
-        found.headline
-    )
-
-
 def test_ranks_that_go_on_at_different_places_do_not_agree() -> None:
     history = changed(OWN.history(), ev.Repositioned, lambda e: e.rank == 1, epoch=1)
 

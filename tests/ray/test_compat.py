@@ -47,6 +47,7 @@ def test_what_a_zygote_imports_beforehand_is_there(module: str) -> None:
     [
         ("execution.context", "TrainContext", "get_checkpoint"),
         ("execution.context", "TrainContext", "_upload_checkpoint"),
+        ("execution.context", "TrainContext", "_wait_then_report"),
         ("execution.worker_group.thread_runner", "ThreadRunner", "run"),
         ("execution.checkpoint.checkpoint_manager", None, "delete_fs_path"),
     ],
@@ -58,11 +59,15 @@ def test_ray_still_calls_what_is_replaced(module: str, cls: str | None, name: st
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_an_upload_is_still_given_its_checkpoints_name_metrics_and_checkpoint() -> None:
-    context = importlib.import_module("ray.train.v2._internal.execution.context")
+def test_an_upload_is_still_given_its_name_and_who_uploads_where_they_were() -> None:
+    context = importlib.import_module("ray.train.v2._internal.execution.context").TrainContext
 
-    given = list(inspect.signature(context.TrainContext._upload_checkpoint).parameters)
+    given = list(inspect.signature(context._upload_checkpoint).parameters)
+    handed = list(inspect.signature(context._wait_then_report).parameters)
+
     assert given[:4] == ["self", "checkpoint_dir_name", "metrics", "checkpoint"]
+    assert given[4:6] == ["delete_local_checkpoint_after_upload", "checkpoint_upload_fn"]
+    assert handed[:2] == ["self", "training_report"]
 
 
 def test_raylets_are_still_asked_for_processes_in_these_words() -> None:

@@ -40,26 +40,30 @@ def test_a_way_that_cannot_be_gone_is_an_error_of_the_system(tmp_path: Path) -> 
         way_to(directory)
 
 
-def test_checkpoints_are_listed_with_the_digests_that_a_folder_has(tmp_path: Path) -> None:
-    checkpoint = tmp_path / "run" / "checkpoint_1"
+def test_directories_are_listed_with_the_digests_that_a_folder_has(tmp_path: Path) -> None:
+    checkpoint, named = tmp_path / "run" / "checkpoint_1", tmp_path / "run" / "own" / "epoch_000"
     (checkpoint / "deep").mkdir(parents=True)
     (checkpoint / "deep" / "a.pt").write_bytes(b"1" * 3_000_000)
     (checkpoint / "b.pt").write_bytes(b"")
+    named.mkdir(parents=True)
+    (named / "c.pt").write_bytes(b"2")
     (tmp_path / "run" / "checkpoint_2").mkdir()  # a marker in a bucket, with nothing below it
     (tmp_path / "run" / "snapshot.json").write_text("{}")
     (tmp_path / "other" / "checkpoint_3").mkdir(parents=True)
     (tmp_path / "other" / "checkpoint_3" / "c.pt").write_bytes(b"1")
 
-    (found,) = way(tmp_path).checkpoints()
+    found, own = way(tmp_path).folders()
 
-    assert found.name == "checkpoint_1"
+    assert (found.name, own.name) == ("checkpoint_1", "own")
     assert found.files == folder_digests(checkpoint)
     assert found.files["b.pt"] == file_digest(checkpoint / "b.pt")
-    assert way(tmp_path).checkpoint_names() == ["checkpoint_1"]
+    assert own.files == {"epoch_000/c.pt": file_digest(named / "c.pt")}
+    names = ["checkpoint_1", "checkpoint_1/deep", "own", "own/epoch_000"]
+    assert way(tmp_path).folder_names() == names
 
 
 def test_before_anything_was_stored_there_is_nothing(tmp_path: Path) -> None:
-    assert way(tmp_path / "not yet").checkpoints() == ()
+    assert way(tmp_path / "not yet").folders() == ()
 
 
 @pytest.mark.parametrize(

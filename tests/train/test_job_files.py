@@ -28,6 +28,7 @@ class Rank:
     rank: int = 0
     epoch: int = 0
     may_move: bool = True
+    ranks: int = 1
     events: list[AnyEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -35,7 +36,11 @@ class Rank:
         record = Record(self.cursor, self.events.append, self._failed)
         self.saves = Saves(self.folder / "saves")
         self.files = JobFiles(
-            record, self.saves, is_kept=True, may_move=self.may_move and self.attempt > 0
+            record,
+            self.saves,
+            is_kept=True,
+            may_move=self.may_move and self.attempt > 0,
+            ranks=self.ranks,
         )
         watch_files(self.files)
 
@@ -158,6 +163,7 @@ def test_a_rank_goes_on_from_where_its_file_was_saved(
 
     rank = new(attempt=1)
     torch.load(rank.path)
+    rank.files.step_begins()
 
     assert (rank.cursor.epoch, rank.cursor.step) == goes_on
     assert [(e.epoch, e.step, e.path) for e in rank.of(Repositioned)] == [
@@ -175,20 +181,24 @@ def test_a_step_after_the_save_means_that_it_did_not_end_its_epoch(new: New) -> 
 
     rank = new(attempt=1)
     torch.load(rank.path)
+    rank.files.step_begins()
 
     assert (rank.cursor.epoch, rank.cursor.step) == (1, 2)
 
 
 def test_a_rank_that_loads_nothing_follows_the_one_that_did(new: New) -> None:
     saved_at(new(epoch=1), step=4, then_reports=True)
-    leader = new(attempt=1)
+    leader = new(attempt=1, ranks=2)
     torch.load(leader.path)
 
-    follower = new(attempt=1, rank=1)
+    follower = new(attempt=1, rank=1, ranks=2)
     follower.files.step_begins()
+    leader.files.step_begins()
 
-    assert (follower.cursor.epoch, follower.cursor.step) == (2, 0)
-    assert len(follower.of(Repositioned)) == 1
+    for rank in (leader, follower):
+        assert (rank.cursor.epoch, rank.cursor.step) == (2, 0)
+        assert [e.rank for e in rank.of(Repositioned)] == [rank.rank]
+    assert leader.saves.position(1) is not None
 
 
 @pytest.mark.parametrize("given", [{"attempt": 0}, {"attempt": 1, "may_move": False}])
@@ -199,6 +209,7 @@ def test_nobody_is_moved_in_the_first_attempt_or_with_a_checkpoint_of_rays(
 
     rank = new(**given)
     torch.load(rank.path)
+    rank.files.step_begins()
 
     assert rank.cursor.epoch == 0
 
@@ -221,8 +232,87 @@ def test_of_several_files_the_furthest_counts(new: New) -> None:
     rank = new(attempt=1)
     torch.load(rank.path)
     torch.load(early)
+    rank.files.step_begins()
 
     assert (rank.cursor.epoch, rank.cursor.step) == (3, 1)
+
+
+def side_by_side(new: New, *, logs: bool, state: bool, is_fresh: bool = False) -> list[Rank]:
+    """Give two ranks of a second attempt that have read their logs, the state, or both.
+
+    The state is of the end of epoch 0, the logs of step 3 and of step 2 of the next.
+    """
+    first = new()
+    saved_at(first, step=4, then_reports=True)
+    own = first.path.rename(first.folder / "state.pt")
+    first.cursor.epoch, first.cursor.step = 1, 0
+    written = []
+    for step in (3, 2):
+        saved_at(first, step=step, then_reports=False)
+        written.append(first.path.rename(first.folder / f"log_{step}.pt"))
+    found = []
+    for number, log in enumerate(written):
+        rank = new(attempt=1, rank=number, ranks=2)
+        rank.files.is_fresh = lambda: is_fresh
+        if state:
+            torch.load(own)
+        if logs:
+            torch.load(log)
+        found.append(rank)
+    for rank in found:
+        rank.files.step_begins()
+    return found
+
+
+def place(rank: Rank) -> tuple[int, int]:
+    return rank.cursor.epoch, rank.cursor.step
+
+
+@pytest.mark.parametrize("logs", [False, True])
+def test_ranks_go_on_by_the_file_on_which_they_agree(new: New, logs: bool) -> None:
+    ranks = side_by_side(new, logs=logs, state=True)
+
+    assert [place(rank) for rank in ranks] == [(1, 0), (1, 0)]
+    assert {e.path for rank in ranks for e in rank.of(Repositioned)} == {str(ranks[0].path)}
+
+
+@pytest.mark.parametrize(
+    ("is_fresh", "places"), [(False, [(1, 3), (1, 2)]), (True, [(0, 0), (0, 0)])]
+)
+def test_where_they_agree_on_none_the_model_says_whether_anything_was_restored(
+    new: New, is_fresh: bool, places: list[tuple[int, int]]
+) -> None:
+    ranks = side_by_side(new, logs=True, state=False, is_fresh=is_fresh)
+
+    assert [place(rank) for rank in ranks] == places
+    assert [len(rank.of(Repositioned)) for rank in ranks] == [int(not is_fresh)] * 2
+
+
+def test_a_log_that_rank_0_alone_reads_moves_nobody_who_begins_with_a_fresh_model(
+    new: New,
+) -> None:
+    saved_at(new(), step=3, then_reports=False)
+
+    ranks = [new(attempt=1, rank=number, ranks=2) for number in (1, 0)]
+    torch.load(ranks[0].path)
+    for rank in ranks:
+        rank.files.is_fresh = lambda: True
+        rank.files.step_begins()
+
+    assert [place(rank) for rank in ranks] == [(0, 0), (0, 0)]
+    assert ranks[0].saves.position(1) is None
+
+
+def test_what_a_later_attempt_will_ask_of_the_first_is_settled_with_its_first_save(
+    new: New,
+) -> None:
+    rank, settled = new(), list[str]()
+    rank.files.settle = lambda: settled.append("once")
+
+    torch.save([1], rank.path)
+    torch.save([2], rank.path)
+
+    assert settled == ["once"]
 
 
 # -- digests of files ------------------------------------------------------------------------------

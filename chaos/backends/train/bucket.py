@@ -10,6 +10,7 @@ import os
 import pickle
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from chaos.model.event import StoredCheckpoint
@@ -32,26 +33,30 @@ class Way:
     run_name: str
     shown: str
 
-    def checkpoint_names(self) -> list[str]:
-        """Give the names of the checkpoint directories; raises OSError where it cannot look."""
-        return [name for name, files in self._listed().items() if files]
+    def folder_names(self) -> list[str]:
+        """Give the path of each directory that holds a file; raises OSError where it cannot look.
 
-    def checkpoints(self) -> tuple[StoredCheckpoint, ...]:
-        """Give the checkpoint directories with digests of their files, or raise OSError."""
+        A bucket has no directories: a name that no file lies under is an empty
+        marker, and stands for nothing that could be read or cleaned up.
+        """
+        found: set[str] = set()
+        for name, files in self._listed().items():
+            for path in files:
+                parents = PurePosixPath(name, path).parents
+                found |= {str(parent) for parent in parents if parent.parts}
+        return sorted(found)
+
+    def folders(self) -> tuple[StoredCheckpoint, ...]:
+        """Give the directories at the top with digests of their files, or raise OSError."""
         return tuple(
             StoredCheckpoint(name=name, files=self._digests(files))
             for name, files in self._listed().items()
-            if files
         )
 
     # -- inside ------------------------------------------------------------------------------
 
     def _listed(self) -> dict[str, dict[str, Any]]:
-        """Give each checkpoint's files by their path in it, in the order of names.
-
-        A bucket has no directories: a name that no file lies under is an empty
-        marker, and stands for nothing that could be read or cleaned up.
-        """
+        """Give the files of each directory at the top, by their path in it."""
         from pyarrow.fs import FileSelector, FileType
 
         root = f"{self.folder.rstrip('/')}/{self.run_name}"
@@ -60,7 +65,7 @@ class Way:
         for entry in sorted(self.filesystem.get_file_info(below), key=lambda entry: entry.path):
             inside = entry.path.strip("/").removeprefix(root.strip("/")).strip("/")
             name, _, path = inside.partition("/")
-            if name.startswith("checkpoint_") and path and entry.type == FileType.File:
+            if path and entry.type == FileType.File:
                 found.setdefault(name, {})[path] = entry
         return found
 

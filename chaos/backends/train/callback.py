@@ -41,10 +41,11 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
 
     # -- in the controller -------------------------------------------------------------------
 
-    def after_controller_start(self, train_run_context: Any) -> None:  # noqa: ANN401, ARG002
+    def after_controller_start(self, train_run_context: Any) -> None:  # noqa: ANN401
         """Begin to observe."""
         try:
-            self._observer = Observer.start(self._address)
+            folder = compat.run_folder(train_run_context.run_config)
+            self._observer = Observer.start(self._address, folder)
         except Exception as error:  # noqa: BLE001 - the run goes on; it is judged unknown
             _say(f"the observer could not start: {error}")
 

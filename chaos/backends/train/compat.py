@@ -6,7 +6,7 @@ Read in Ray 2.60.0; see `chaos.backends.ray.compat` for Ray's own.
 from __future__ import annotations
 
 import functools
-import os
+import posixpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -61,18 +61,29 @@ def own_accelerators() -> tuple[str, ...]:
 
 def handed_checkpoint() -> str | None:
     """Give the name of the checkpoint directory that this worker was started with."""
-    return checkpoint_name(train_context().checkpoint)
+    context = train_context()
+    return checkpoint_name(context.checkpoint, run_folder(context))
 
 
-def checkpoint_name(checkpoint: Any) -> str | None:  # noqa: ANN401 - ray.train.Checkpoint
-    """Give a checkpoint's directory name, which Ray makes unique within a run."""
-    return None if checkpoint is None else os.path.basename(checkpoint.path.rstrip("/"))  # noqa: PTH119 - may be a key in a bucket
+def run_folder(holder: Any) -> str:  # noqa: ANN401 - a TrainContext or a RunConfig
+    """Give the folder in which a run keeps all that it stores, as storage knows it."""
+    return str(holder.storage_context.experiment_fs_path)
+
+
+def checkpoint_name(checkpoint: Any, folder: str) -> str | None:  # noqa: ANN401 - ray.train.Checkpoint
+    """Give where a checkpoint lies in its run's folder, which nothing else of the run shares.
+
+    That is a directory's name where Ray or the job chose one, and more than one
+    where the job wrote it deeper itself. Ray 2.60 records none that lies
+    outside (`report()` raises); its name would begin with `..`.
+    """
+    return None if checkpoint is None else posixpath.relpath(checkpoint.path, folder)
 
 
 def on_first_get_checkpoint(tell: Callable[[str | None], None]) -> None:
     """Call `tell` with the checkpoint's name when the train function first asks for it."""
     context = train_context()
-    original = context.get_checkpoint
+    folder, original = run_folder(context), context.get_checkpoint
     told = False
 
     def get_checkpoint() -> Any:  # noqa: ANN401 - ray.train.Checkpoint
@@ -80,28 +91,54 @@ def on_first_get_checkpoint(tell: Callable[[str | None], None]) -> None:
         checkpoint = original()
         if not told:
             told = True
-            tell(checkpoint_name(checkpoint))
+            tell(checkpoint_name(checkpoint, folder))
         return checkpoint
 
     context.get_checkpoint = get_checkpoint
 
 
-def on_upload(tell: Callable[[Path, str], None]) -> None:
-    """Call `tell` with the local folder and the checkpoint's name before each upload.
+def on_stored(tell: Callable[[Path, str], None]) -> None:
+    """Call `tell` with a local folder and the checkpoint's name before each upload.
 
-    A checkpoint that lies elsewhere than on the worker's own disk is not told of.
+    What Ray does not upload is told of where it lies already: the job put it
+    there itself, or a function of its own did (`checkpoint_upload_fn`). By then
+    every rank has entered `report()`, so that none of them still writes. What
+    lies elsewhere than on a disk that the worker sees is not told of.
     """
+    context = train_context()
+    upload, hand_over = context._upload_checkpoint, context._wait_then_report  # noqa: SLF001
+    by_ray: set[int] = set()
+
+    def told_upload(
+        name: str,
+        metrics: Any,  # noqa: ANN401
+        checkpoint: Any = None,  # noqa: ANN401
+        delete: Any = False,  # noqa: ANN401, FBT002
+        upload_fn: Any = None,  # noqa: ANN401
+        *more: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        if upload_fn is None and _is_local(checkpoint):
+            tell(Path(checkpoint.path), name)
+        report = upload(name, metrics, checkpoint, delete, upload_fn, *more)
+        if upload_fn is None:
+            by_ray.add(id(report))
+        return report
+
+    def told_hand_over(report: Any, *args: Any) -> Any:  # noqa: ANN401 - a _TrainingReport
+        if id(report) not in by_ray and _is_local(report.checkpoint):
+            name = checkpoint_name(report.checkpoint, run_folder(context))
+            assert name is not None
+            tell(Path(report.checkpoint.path), name)
+        by_ray.discard(id(report))
+        return hand_over(report, *args)
+
+    context._upload_checkpoint, context._wait_then_report = told_upload, told_hand_over  # noqa: SLF001
+
+
+def _is_local(checkpoint: Any) -> bool:  # noqa: ANN401 - ray.train.Checkpoint or None
     from pyarrow.fs import LocalFileSystem
 
-    context = train_context()
-    original = context._upload_checkpoint  # noqa: SLF001
-
-    def upload(name: str, metrics: Any, checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        if checkpoint is not None and isinstance(checkpoint.filesystem, LocalFileSystem):
-            tell(Path(checkpoint.path), name)
-        return original(name, metrics, checkpoint, *args, **kwargs)
-
-    context._upload_checkpoint = upload  # noqa: SLF001
+    return checkpoint is not None and isinstance(checkpoint.filesystem, LocalFileSystem)
 
 
 def around_train_fn(
@@ -136,7 +173,7 @@ def around_train_fn(
     runner.run = run_and_tell
 
 
-def on_checkpoint_deleted(tell: Callable[[str], None]) -> None:
+def on_checkpoint_deleted(tell: Callable[[str], None], folder: str) -> None:
     """Call `tell` with the name of each checkpoint that retention removes, once it is gone."""
     from ray.train.v2._internal.execution.checkpoint import checkpoint_manager
 
@@ -144,7 +181,7 @@ def on_checkpoint_deleted(tell: Callable[[str], None]) -> None:
 
     def delete(fs: Any, fs_path: str) -> None:  # noqa: ANN401 - a pyarrow file system
         original(fs=fs, fs_path=fs_path)
-        tell(os.path.basename(fs_path.rstrip("/")))  # noqa: PTH119 - may be a key in a bucket
+        tell(posixpath.relpath(fs_path, folder))
 
     checkpoint_manager.delete_fs_path = delete
 

@@ -113,7 +113,7 @@ class Fit:
             part.journal.add(FitRaised(error=type(error).__name__, message=str(error)[:4000]))
             raise
         metrics = {key: plain_value(value) for key, value in (result.metrics or {}).items()}
-        checkpoint = compat.checkpoint_name(result.checkpoint)
+        checkpoint = compat.checkpoint_name(result.checkpoint, compat.run_folder(run))
         part.journal.add(FitReturned(metrics=metrics, checkpoint=checkpoint))
         return result
 

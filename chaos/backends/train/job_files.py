@@ -1,6 +1,7 @@
 """What a rank saves and loads: recorded, traced to the save it came from, and followed."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,13 @@ class JobFiles:
 
     A rank that Ray handed no checkpoint begins at epoch 0 in the probe's
     counting. Where it loads, before its first step, a file that an earlier
-    attempt of this run has saved, its cursor moves to where that was: it keeps
-    its files itself.
+    attempt of this run has saved, it may keep its files itself: with its first
+    step its cursor moves to where that was. Of several files the furthest one
+    counts that all `ranks` read at one age: what is saved at another pace is
+    a log. Where one rank reads for all, or they do not agree, each goes by
+    what it read, the others by the furthest; unless `is_fresh` says that the
+    model is the one that the first attempt began with, so that nothing of
+    what was read has become part of it.
     """
 
     def __init__(
@@ -32,13 +38,18 @@ class JobFiles:
         *,
         is_kept: bool,
         may_move: bool,
+        ranks: int,
     ) -> None:
         self._cursor, self._cost = record.cursor, record.cost
         self._write, self._failed = record.write, record.failed
         self._saves = saves
         self._records = is_kept
         self._may_move = may_move
+        self._ranks = ranks
+        self._reads: list[Position] = []
         self._since_step: list[Save] = []
+        self.is_fresh: Callable[[], bool] = lambda: False
+        self.settle: Callable[[], object] | None = None
         self.halfway_of: Callable[[int], Callable[[], None] | None] = lambda _: None
         self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
 
@@ -70,7 +81,7 @@ class JobFiles:
             return None
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
-        """Record that a file was read, and follow it where it says where training goes on."""
+        """Record that a file was read, and where training may go on by it."""
         self._guarded("load", lambda: self._loaded(path, digest, error))
 
     def is_saved_here(self) -> bool:
@@ -90,13 +101,14 @@ class JobFiles:
     # -- told by the probe -----------------------------------------------------------------------
 
     def step_begins(self) -> None:
-        """Follow the rank of this attempt that has loaded the file that all go on from."""
+        """Go on from where the files say that this attempt was read from.
+
+        A step's gradients are shared: by now every rank has read its files.
+        """
         if not self._may_move:
             return
-        ahead = self._saves.position(self._cursor.attempt)
-        if ahead is not None:
-            self._move(ahead)
         self._may_move = False
+        self._guarded("load", self._go_on)
 
     def step_done(self) -> None:
         """Remember that what was saved so far lies in the middle of an epoch."""
@@ -131,6 +143,9 @@ class JobFiles:
         self._saves.keep(save)
         self._saves.mark_place(cursor.attempt, cursor.epoch, cursor.step)
         self._since_step.append(save)
+        if self.settle is not None:  # what the next attempt will ask of this one must be there
+            self.settle()
+            self.settle = None
 
     def _loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
         save = self._saves.find(digest)
@@ -146,14 +161,23 @@ class JobFiles:
                 error=None if error is None else f"{type(error).__name__}: {error}"[:300],
             )
         )
-        if error is None and save is not None and save.attempt < self._cursor.attempt:
-            self._move(Position.of(save, attempt=self._cursor.attempt, rank=self._cursor.rank))
+        if self._may_move and error is None and save and save.attempt < self._cursor.attempt:
+            attempt, rank = self._cursor.attempt, self._cursor.rank
+            self._reads.append(Position.of(save, attempt=attempt, rank=rank))
+            self._saves.keep_reads(attempt, rank, self._reads)
 
-    def _move(self, to: Position) -> None:
-        """Move on to a position; of several files that were loaded the furthest counts."""
+    def _go_on(self) -> None:
+        reads = self._saves.reads(self._cursor.attempt)
+        places = [{read.place for read in of} for of in reads.values()]
+        agreed = set.intersection(*places) if len(places) == self._ranks else set()
+        ours = self._reads or [read for of in reads.values() for read in of]
+        may = [read for read in ours if read.place in agreed or not agreed]
+        to = max(may, key=lambda read: read.place, default=None)
         cursor = self._cursor
-        if not self._may_move or (to.epoch, to.step) <= (cursor.epoch, cursor.step):
+        if to is None or to.place <= (cursor.epoch, cursor.step):
             return
-        cursor.epoch, cursor.step = to.epoch, to.step
-        self._saves.take_position(Position(cursor.attempt, cursor.rank, to.epoch, to.step, to.path))
+        if not agreed and self.is_fresh():
+            return
+        cursor.epoch, cursor.step = to.place
+        self._saves.take_position(replace(to, rank=cursor.rank))
         self._write(Repositioned(**cursor.place(), path=to.path))

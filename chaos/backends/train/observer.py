@@ -41,7 +41,7 @@ class Observer:
         self._next_epoch = 0
         self._may_move = False
         self._epochs: dict[str, int] = {}
-        self._state = ""
+        self._state = self._folder = ""
         self._polls_matter = any(holds_polls(op) for op in plan.ops)
         self._visits: Counter[str] = Counter()
         self._armed_states: dict[tuple[str, int], list[int]] = {}
@@ -50,8 +50,8 @@ class Observer:
                 self._armed_states.setdefault((op.at.state, op.at.visit), []).append(op.index)
 
     @classmethod
-    def start(cls, address: RunAddress) -> "Observer":
-        """Open the journal and find the chaos controller."""
+    def start(cls, address: RunAddress, folder: str) -> "Observer":
+        """Open the journal and find the chaos controller; `folder` is the run's in its storage."""
         directory = address.run_directory()
         attempts, epochs = numbered_before(directory.journals)
         journal = Journal(
@@ -59,8 +59,8 @@ class Observer:
         )
         saves = Saves(directory.saves)
         observer = cls(directory.load_plan(), journal, address.connect(), saves)
-        observer._attempts, observer._epochs = attempts, epochs
-        compat.on_checkpoint_deleted(observer.checkpoint_deleted)
+        observer._attempts, observer._epochs, observer._folder = attempts, epochs, folder
+        compat.on_checkpoint_deleted(observer.checkpoint_deleted, folder)
         return observer
 
     def lineage(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Observer:
 
     def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:  # noqa: ANN401
         """Record a commit and let waiting ops know of it."""
-        name = compat.checkpoint_name(checkpoint)
+        name = compat.checkpoint_name(checkpoint, self._folder)
         self._follow_workers()
         event = Committed(
             attempt=self._attempts - 1,

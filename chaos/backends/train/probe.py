@@ -77,7 +77,7 @@ class Probe:
         context = compat.train_context()
         node_id = compat.own_node_id()
         rank = context.get_world_rank()
-        checkpoint = compat.checkpoint_name(context.checkpoint)
+        checkpoint = compat.handed_checkpoint()
         epoch = lineage["epochs"].get(checkpoint, -1) + 1
         victim = Victim(attempt=lineage["attempt"], rank=rank, pid=pid, node_id=node_id)
         HERE.attempt, HERE.rank = victim.attempt, rank
@@ -97,16 +97,17 @@ class Probe:
         )
         answer_with_stacks(directory.logs / rank_stacks(rank, pid))
         compat.on_first_get_checkpoint(probe.checkpoint_read)
-        compat.on_upload(probe.part_uploaded)
+        compat.on_stored(probe.part_uploaded)
         compat.around_train_fn(probe.train_fn_launched, probe.train_fn_begins, probe.train_fn_ended)
-        probe.install(directory, was_handed_none=checkpoint is None)
+        probe.install(directory, ranks=context.get_world_size(), was_handed_none=checkpoint is None)
         return probe
 
-    def install(self, directory: RunDirectory, *, was_handed_none: bool) -> None:
-        """Watch what torch does from now on."""
+    def install(self, directory: RunDirectory, *, ranks: int, was_handed_none: bool) -> None:
+        """Watch what torch does from now on, as one of so many ranks."""
         strikes = any(moment == "saving" for _, moment in self._armed_moments)
         self._watchers.install(
             directory.saves,
+            ranks=ranks,
             was_handed_none=was_handed_none,
             strikes_in_save=self._strike_in_save if strikes else None,
         )
@@ -193,8 +194,10 @@ class Probe:
 
     def part_uploaded(self, folder: Path, checkpoint: str) -> None:
         """Record what this rank is about to upload; an asynchronous upload has no epoch."""
-        if threading.get_ident() == self._reporting:
-            self._look(lambda: self._watchers.part_uploaded(folder, checkpoint))
+        is_in_report = threading.get_ident() == self._reporting
+        self._look(
+            partial(self._watchers.part_uploaded, folder, checkpoint, is_placed=is_in_report)
+        )
 
     def train_fn_launched(self) -> None:
         """Stop where an op waits for Ray's controller to wait for this worker."""

@@ -1,12 +1,14 @@
 """Small files in the run's folder by which attempts know of each other's saves.
 
 `saves/<digest>.json` says where in training a file with these bytes was saved,
-`saves/position-<attempt>-<rank>.json` where a rank of an attempt went on from
-one of them. `place-<attempt>-<epoch>-<step>` is there where a rank of an attempt has saved
+`saves/reads-<attempt>-<rank>.json` from which of them a rank of an attempt may
+go on, and `saves/position-<attempt>-<rank>.json` where it went on.
+`saves/fresh-<rank>.json` holds the model that a rank's first attempt began with.
+`place-<attempt>-<epoch>-<step>` is there where a rank of an attempt has saved
 a file after that step.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -40,6 +42,11 @@ class Position:
     epoch: int
     step: int
     path: str
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where that is, as epoch and finished steps of it."""
+        return self.epoch, self.step
 
     @classmethod
     def of(cls, save: Save, *, attempt: int, rank: int) -> Self:
@@ -76,6 +83,29 @@ class Saves:
         """Say whether a rank of an attempt has saved a file here."""
         return (self._folder / f"place-{attempt}-{epoch}-{step}").exists()
 
+    def keep_reads(self, attempt: int, rank: int, reads: Sequence[Position]) -> None:
+        """Write down all that a rank has read so far of this run's files."""
+        path = self._folder / f"reads-{attempt}-{rank}.json"
+        write_fields(path, {"reads": [asdict(read) for read in reads]})
+
+    def reads(self, attempt: int) -> dict[int, tuple[Position, ...]]:
+        """Give what each rank of an attempt has read, of those that have read anything."""
+        found: dict[int, tuple[Position, ...]] = {}
+        for path in sorted(self._folder.glob(f"reads-{attempt}-*.json")):
+            fields = read_fields(path)
+            if fields is not None:
+                reads = tuple(Position(**read) for read in fields["reads"])
+                found[reads[0].rank] = reads
+        return found
+
+    def keep_fresh(self, rank: int, model: Mapping[str, str]) -> None:
+        """Write down the digests of the model that a rank began the run with, by part."""
+        write_fields(self._folder / f"fresh-{rank}.json", dict(model))
+
+    def fresh(self, rank: int) -> Mapping[str, str] | None:
+        """Give those digests, None where they were not seen."""
+        return read_fields(self._folder / f"fresh-{rank}.json")
+
     def take_position(self, position: Position) -> None:
         """Write down where a rank goes on; the last word of a rank stands."""
         write_fields(
@@ -85,7 +115,7 @@ class Saves:
     def position(self, attempt: int) -> Position | None:
         """Give the furthest position of an attempt's ranks, if one was taken."""
         taken = list(self._positions(attempt))
-        return max(taken, key=lambda p: (p.epoch, p.step)) if taken else None
+        return max(taken, key=lambda p: p.place) if taken else None
 
     def _positions(self, attempt: int) -> Iterator[Position]:
         for path in sorted(self._folder.glob(f"position-{attempt}-*.json")):

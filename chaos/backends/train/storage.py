@@ -1,7 +1,7 @@
 """What a run left in its own storage."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path, PurePosixPath
 
 from chaos.backends.train.bucket import remove_way, way_to
 from chaos.model.event import (
@@ -10,6 +10,7 @@ from chaos.model.event import (
     FitCalled,
     Leftover,
     ObserverFailed,
+    PartUploaded,
     StorageSeen,
     StoredCheckpoint,
 )
@@ -20,6 +21,8 @@ from chaos.run.file_digest import folder_digests
 from chaos.run.journal import Journal
 
 PLACE = "checkpoint directories"
+_RUNS = "[!.]*"  # hidden ones are a session's
+_RAYS = "checkpoint_"
 
 
 def search_storage(
@@ -31,7 +34,8 @@ def search_storage(
 ) -> tuple[str, ...]:
     """Record the checkpoint directories that were never committed; give the places looked at.
 
-    Where files are watched, what storage holds is recorded as well. Storage
+    Those are what bears the name that Ray gives, and what was seen to be
+    uploaded under another. Where files are watched, what storage holds is recorded as well. Storage
     that cannot be looked at is an event of its own, for nothing is known of it.
     """
     called = [event for event in seen if isinstance(event, FitCalled)]
@@ -58,10 +62,9 @@ def _search(
     place = str(storage.resolve())
     if way is None and not any(isinstance(e, FitCalled) and e.storage_path == place for e in seen):
         return ()
-    held = storage_seen(directory, op=None) if is_watched else None
-    if held is not None:
+    if is_watched and (held := storage_seen(directory, op=None)) is not None:
         journal.add(held)
-    names = _folder_names(storage) if way is None else way.checkpoint_names()
+    names = _folder_names(storage) if way is None else way.folder_names()
     for name in orphans(seen, names):
         journal.add(Leftover(kind="checkpoint_directory", what=name))
     return (PLACE if way is None else f"{PLACE} in {way.shown}",)
@@ -75,32 +78,43 @@ def look_for(plan: Plan, directory: RunDirectory) -> Callable[[int], StorageSeen
 
 
 def storage_seen(directory: RunDirectory, *, op: int | None) -> StorageSeen | None:
-    """Give the checkpoint directories in a run's storage, with digests of their files.
+    """Give the directories in a run's storage, with digests of their files.
 
-    None where nothing was kept there yet. Raises OSError where it cannot be told.
+    All of them: a job may name its checkpoints as it likes. None where
+    nothing was kept there yet. Raises OSError where it cannot be told.
     """
     began_ns = SystemClock().now_ns()
     way, storage = way_to(directory), directory.storage
     if way is not None:
-        return StorageSeen(op=op, began_ns=began_ns, checkpoints=way.checkpoints())
-    if not any(folder.is_dir() for folder in storage.glob("[!.]*")):
+        return StorageSeen(op=op, began_ns=began_ns, checkpoints=way.folders())
+    if not any(folder.is_dir() for folder in storage.glob(_RUNS)):
         return None
     return StorageSeen(
         op=op,
         began_ns=began_ns,
         checkpoints=tuple(
             StoredCheckpoint(name=folder.name, files=folder_digests(folder))
-            for folder in sorted(storage.glob("[!.]*/checkpoint_*"))
+            for folder in sorted(storage.glob(f"{_RUNS}/*"))
             if folder.is_dir()
         ),
     )
 
 
-def orphans(seen: Sequence[AnyEvent], names: Sequence[str]) -> list[str]:
-    """Give those of the checkpoint directories in storage that were never committed."""
-    committed = {event.checkpoint for event in seen if isinstance(event, Committed)}
-    return [name for name in names if name not in committed]
+def orphans(seen: Sequence[AnyEvent], names: Collection[str]) -> list[str]:
+    """Give the checkpoint directories that were never committed; `names`: all directories there."""
+    committed = {e.checkpoint for e in seen if isinstance(e, Committed) and e.checkpoint}
+    uploaded = {event.checkpoint for event in seen if isinstance(event, PartUploaded)}
+    above = {str(folder) for name in committed for folder in PurePosixPath(name).parents}
+    rays = {name for name in names if name.startswith(_RAYS) and "/" not in name}
+    return sorted((rays | (uploaded & set(names))) - committed - above)
 
 
 def _folder_names(storage: Path) -> list[str]:
-    return [folder.name for folder in sorted(storage.glob("*/checkpoint_*")) if folder.is_dir()]
+    """Give the path of each directory in the run's own folder, from there."""
+    found = [
+        folder.relative_to(run).as_posix()
+        for run in storage.glob(_RUNS)
+        for folder in run.rglob("*")
+        if folder.is_dir()
+    ]
+    return sorted(found)

@@ -1,6 +1,8 @@
 """Everything a probe watches beyond steps, losses and reports, as the plan asks for it."""
 
+import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,15 @@ from chaos.backends.train.saves import Saves
 from chaos.backends.train.state.files import watch_files
 from chaos.backends.train.state.inputs import Given, InputWindow
 from chaos.backends.train.state.roots import Roots
-from chaos.backends.train.state.watch import StateWatch
-from chaos.model.event import Declared, PartUploaded, TrainFnEnded, WatchCost
+from chaos.backends.train.state.watch import StateWatch, model_digests
+from chaos.model.event import (
+    AnyEvent,
+    Declared,
+    PartUploaded,
+    StateSeen,
+    TrainFnEnded,
+    WatchCost,
+)
 from chaos.model.scenario import Watch
 from chaos.run.file_digest import folder_digests
 
@@ -33,15 +42,17 @@ class Watchers:
         self._inputs: InputWindow | None = None
         self._roots: Roots | None = None
         self._files: JobFiles | None = None
+        self._saves: Saves | None = None
 
     def install(
         self,
         saves: Path,
         *,
+        ranks: int,
         was_handed_none: bool,
         strikes_in_save: Callable[[int], Callable[[], None] | None] | None,
     ) -> None:
-        """Watch what torch does, where there is one.
+        """Watch what torch does, where there is one, as one of so many ranks.
 
         `strikes_in_save` gives, for an epoch, what is to happen in the middle
         of its first save; None where nothing ever is.
@@ -54,7 +65,8 @@ class Watchers:
             return
         self._install_modules()
         if self._watch.files or strikes_in_save is not None:
-            self._install_files(saves, was_handed_none=was_handed_none)
+            may_move = was_handed_none and self._cursor.attempt > 0
+            self._install_files(Saves(saves), ranks=ranks, may_move=may_move)
             if self._files is not None and strikes_in_save is not None:
                 self._files.halfway_of = strikes_in_save
 
@@ -105,19 +117,19 @@ class Watchers:
         )
         cost.begin_anew()
 
-    def part_uploaded(self, folder: Path, checkpoint: str) -> None:
-        """Record what this rank is about to upload."""
+    def part_uploaded(self, folder: Path, checkpoint: str, *, is_placed: bool) -> None:
+        """Record what this rank is about to upload.
+
+        Not `is_placed`: in a thread of its own, while training goes on. What
+        that takes is no part of any step, and is not added up.
+        """
         if not self._watch.files:
             return
-        with self.cost.watching:
-            self._write(
-                PartUploaded(
-                    **self._cursor.who(),
-                    epoch=self._cursor.epoch,
-                    checkpoint=checkpoint,
-                    files=folder_digests(folder),
-                )
-            )
+        with self.cost.watching if is_placed else contextlib.nullcontext():
+            files = folder_digests(folder)
+        epoch = self._cursor.epoch if is_placed else None
+        part = PartUploaded(**self._cursor.who(), epoch=epoch, checkpoint=checkpoint, files=files)
+        self._write(part)
 
     def train_fn_ended(self, error: BaseException | None) -> None:
         """Record that the train function is over."""
@@ -134,7 +146,8 @@ class Watchers:
 
     def _install_modules(self) -> None:
         if self._watch.state:
-            self._state = StateWatch(self._record, every=self._watch.every)
+            record = replace(self._record, write=self._state_seen)
+            self._state = StateWatch(record, every=self._watch.every)
         if self._watch.inputs:
             self._inputs = InputWindow()
         if not (self._watch.state or self._watch.inputs):
@@ -145,17 +158,33 @@ class Watchers:
         state = self._state
         self._roots.begin_search(lambda: [] if state is None else state.found.all("ema"))
 
-    def _install_files(self, saves: Path, *, was_handed_none: bool) -> None:
+    def _install_files(self, saves: Saves, *, ranks: int, may_move: bool) -> None:
+        self._saves = saves
         files = JobFiles(
-            self._record,
-            Saves(saves),
-            is_kept=self._watch.files,
-            may_move=was_handed_none and self._cursor.attempt > 0,
+            self._record, saves, is_kept=self._watch.files, may_move=may_move, ranks=ranks
         )
         if self._roots is not None:
             files.unhook = self._roots.without_hooks
+        if self._state is not None:
+            files.is_fresh = self._is_fresh
+            files.settle = self._state.settle if self._cursor.attempt == 0 else None
         watch_files(files)
         self._files = files
+
+    def _state_seen(self, event: AnyEvent) -> None:
+        """Write a state down, and of the very first one the model beside it."""
+        self._write(event)
+        if self._saves is None or not isinstance(event, StateSeen):
+            return
+        if event.moment == "entered" and (event.attempt, event.epoch, event.step) == (0, 0, 0):
+            self._saves.keep_fresh(event.rank, model_digests(event.components))
+
+    def _is_fresh(self) -> bool:
+        """Say whether the model is the one that this rank began the run with."""
+        assert self._saves is not None
+        assert self._state is not None
+        fresh = self._saves.fresh(self._cursor.rank)
+        return bool(fresh) and fresh == self._state.model()
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._inputs is not None:

@@ -110,18 +110,25 @@ class FileLoaded(Event, frozen=True, kw_only=True):
 class PartUploaded(Event, frozen=True, kw_only=True):
     """One rank's part of a checkpoint, as it was on the worker's own disk before its upload.
 
-    `files` maps a path within the checkpoint to the digest of its bytes.
+    Or, where Ray uploads nothing, as it lay in storage once every rank had
+    entered `report()`. `epoch`: None for an upload that travels while training
+    goes on. `files` maps a path within the checkpoint to the digest of its
+    bytes; above 64 MiB, to its size.
     """
 
     attempt: int
     rank: int
-    epoch: int
+    epoch: int | None
     checkpoint: str
     files: dict[str, str]
 
 
 class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One checkpoint directory in the run's storage; `files` as in `PartUploaded`."""
+    """One directory at the top of the run's folder in storage; `files` as in `PartUploaded`.
+
+    A checkpoint, what is left of one, or a directory of the job's own, which
+    may hold checkpoints deeper down.
+    """
 
     name: str
     files: dict[str, str]

@@ -10,7 +10,7 @@ its fingerprint is computed there and the event is written when `settle` is
 called, at the next report: it keeps the place that it was taken at.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -21,10 +21,15 @@ from chaos.backends.train.state.found import Found, kind_of
 from chaos.backends.train.state.keras_parts import keras_parts
 from chaos.backends.train.state.part import Part
 from chaos.backends.train.state.roots import Roots
-from chaos.model.event import StateSeen
+from chaos.model.event import Component, StateSeen
 
 Moment: TypeAlias = Literal["entered", "step", "left"]
 PENDING_MAX = 64
+
+
+def model_digests(parts: Iterable[Component]) -> dict[str, str]:
+    """Give the digests of those parts of a state that are the model."""
+    return {part.name: part.digest for part in parts if part.name.partition(".")[0] == "model"}
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,13 @@ class StateWatch:
                 self._waiting = taken  # a step with a closure: its forward call is still to come
             else:
                 self._keep(taken)
+
+    def model(self) -> dict[str, str]:
+        """Give the digests of the model as it is now, by part; empty where none is known."""
+        with self._cost.watching, self._cost.on_state:
+            return model_digests(
+                p.component() for p in self._guarded("model", self._models(full=True))
+            )
 
     def root_found(self) -> None:
         """Take the model that was not known when the epoch was entered, before it is called."""

@@ -1,0 +1,137 @@
+"""What storage holds beside what was committed, wherever the job has put it."""
+
+import pytest
+
+from chaos.check.judge import judge
+from chaos.check.stored import files_in
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.verdict import CheckResult
+from tests.check.shorthand import plan_of, told_in
+from tests.check.tamper import changed, without
+
+RUN = "g s u r c s u r c s x g<c1 s u r c L:c0,c1,c2 ."
+BASELINE = "g s u r c s u r c s u r c L:c0,c1,c2 ."
+
+
+def results(history: History, baseline: History) -> dict[str, CheckResult]:
+    return {r.check: r for r in judge(plan_of(RUN), history, baseline).results}
+
+
+def moved(history: History, folder: str) -> History:
+    """Tell that the job itself put each checkpoint below a folder of the run's storage."""
+
+    def name(event: ev.AnyEvent) -> str | None:
+        return f"{folder}{event.checkpoint}" if event.checkpoint else None  # type: ignore[union-attr]
+
+    def found(seen: ev.StorageSeen) -> tuple[ev.StoredCheckpoint, ...]:
+        files = {f"{c.name}/{path}": d for c in seen.checkpoints for path, d in c.files.items()}
+        return (ev.StoredCheckpoint(name=folder.strip("/"), files=files),)
+
+    for kind in (ev.Committed, ev.PartUploaded, ev.WorkerStarted, ev.CheckpointRead):
+        history = changed(history, kind, checkpoint=name)
+    return changed(history, ev.StorageSeen, checkpoints=found)
+
+
+@pytest.mark.parametrize("folder", ["", "own/"])
+def test_a_checkpoint_is_found_where_its_commit_says(folder: str) -> None:
+    run, baseline = told_in(RUN), told_in(BASELINE)
+    if folder:
+        run, baseline = moved(run, folder), moved(baseline, folder)
+
+    found = results(run, baseline)
+
+    for check in ("checkpoints", "retention", "ack", "selection", "resume-point"):
+        assert found[check].validity == "valid", found[check].summary
+    assert "3 checkpoints whole" in found["checkpoints"].summary
+    assert "3 left at the end" in found["retention"].summary
+
+
+def test_one_that_is_gone_from_a_folder_of_the_jobs_own_is_missed() -> None:
+    run, baseline = moved(told_in(RUN), "own/"), moved(told_in(BASELINE), "own/")
+
+    def without_the_last(seen: ev.StorageSeen) -> tuple[ev.StoredCheckpoint, ...]:
+        (own,) = seen.checkpoints
+        left = {path: d for path, d in own.files.items() if not path.startswith("c2/")}
+        return (ev.StoredCheckpoint(name=own.name, files=left),)
+
+    found = results(changed(run, ev.StorageSeen, checkpoints=without_the_last), baseline)
+
+    assert "own/c2 of epoch 2 was committed, and when the run was over it is gone" in (
+        found["checkpoints"].summary
+    )
+    assert "own/c2 (epoch 2), the newest, was not left" in found["retention"].summary
+
+
+def test_a_checkpoint_outside_the_runs_storage_is_unknown_and_neither_gone_nor_whole() -> None:
+    run, baseline = moved(told_in(RUN), "../own/"), moved(told_in(BASELINE), "../own/")
+
+    found = results(run, baseline)
+
+    assert found["checkpoints"].validity == "unknown"
+    assert "../own/c0 lies outside the run's storage, and was not looked at" in (
+        found["checkpoints"].summary
+    )
+    assert found["retention"].validity != "invalid"
+    assert found["ack"].validity != "invalid"
+
+
+@pytest.mark.parametrize("gone", ["c0", "c1", "c2"])
+def test_a_commit_whose_upload_was_not_seen_is_not_called_whole(gone: str) -> None:
+    history = without(told_in(RUN), ev.PartUploaded, lambda e: e.checkpoint == gone)
+
+    found = results(history, told_in(BASELINE))["checkpoints"]
+
+    assert found.validity == "unknown"
+    assert found.summary == f"what was uploaded of {gone} was not seen"
+
+
+def test_a_commit_that_nobody_uploaded_and_storage_lacks_is_gone() -> None:
+    run = "g s u r c s r c s x g<c1 s u r c L:c0,c2 ."
+
+    found = judge(plan_of(run), told_in(run), told_in(BASELINE)).results
+
+    result = next(r for r in found if r.check == "checkpoints")
+    assert result.validity == "invalid"
+    assert "c1 of epoch 1 was committed, and when the run was over it is gone" in result.summary
+
+
+def test_a_job_whose_uploads_nobody_can_see_is_unknown_in_its_clean_run_too() -> None:
+    clean = told_in("g s r c s r c L:c0,c1 .")
+
+    (result,) = (r for r in judge(plan_of("."), clean, None).results if r.check == "checkpoints")
+
+    assert result.validity == "unknown"
+
+
+def test_bytes_that_are_not_those_uploaded_are_a_damage() -> None:
+    run = RUN.replace("L:c0,c1,c2", "L:c0,c1~,c2")
+
+    found = judge(plan_of(run), told_in(run), told_in(BASELINE)).results
+
+    result = next(r for r in found if r.check == "checkpoints")
+    assert result.validity == "invalid"
+    assert "c1 of epoch 1 was committed, and when the run was over it has another 0.pt" in (
+        result.summary
+    )
+
+
+def test_a_bucket_that_holds_nothing_of_an_empty_checkpoint_lacks_nothing() -> None:
+    history = changed(told_in(RUN), ev.PartUploaded, lambda e: e.checkpoint == "c0", files={})
+    history = changed(
+        history,
+        ev.StorageSeen,
+        checkpoints=lambda e: tuple(c for c in e.checkpoints if c.name != "c0"),
+    )
+
+    assert results(history, told_in(BASELINE))["checkpoints"].validity == "valid"
+
+
+def test_a_checkpoint_itself_comes_before_a_folder_that_holds_its_like() -> None:
+    own = ev.StoredCheckpoint(name="own", files={"c0/a": "1"})
+    seen = ev.StorageSeen(op=None, checkpoints=(own,))
+
+    assert files_in(seen, "own") == {"c0/a": "1"}
+    assert files_in(seen, "own/c0") == {"a": "1"}
+    assert files_in(seen, "own/c") is None
+    assert files_in(seen, "other") is None
