@@ -126,7 +126,7 @@ def _is_before(trial: Trial, number: int | None, window: _Window) -> bool:
 def _longest_pause_ns(trial: Trial) -> int:
     assert trial.reference is not None
     found = pauses(trial.reference.history, trial.reference.attempts, over_ns=0)
-    return max((pause.ns for pause in found), default=0)
+    return max((pause.ns for pause in found if pause.where != "at the end"), default=0)
 
 
 def _not_saved(trial: Trial, window: _Window) -> Iterator[Anomaly]:

@@ -172,8 +172,10 @@ class Expect(Record):
     lost_steps: Bound | None = Field(
         default=None, description="finished steps that a restart may throw away, the worst rank"
     )
-    recovery_s: Bound = Field(
-        default=Bound(max=120.0), description="from the fault to the next attempt's first step"
+    recovery_s: Bound | None = Field(
+        default=None,
+        description="from the fault to the next attempt's first step; left out: 120 s, or twice "
+        "what the job takes to start without a fault, if that is more",
     )
     loss_tolerance: Tolerance | None = Field(
         default=None, description="left out: losses equal the baseline's to the last bit"
