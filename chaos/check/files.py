@@ -25,7 +25,7 @@ class Save:
     @property
     def series(self) -> str:
         """The name that it shares with its like: its path without the numbers in it."""
-        return re.sub(r"\d+", "#", self.path)
+        return series(self.path)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -109,10 +109,20 @@ class Files:
                 return save
         return None
 
+    def read_since(self, attempt: int) -> Iterator[FileLoaded]:
+        """Give the files of this run that later attempts read before their first steps."""
+        for (reader, _), loads in self.loads.items():
+            yield from (e for _, e in loads if reader > attempt and is_own(e))
+
     def newest_loaded(self, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
         """Give the youngest file of this run that a rank read before its first step."""
         read = [(n, e) for n, e in self.loads.get((attempt, rank), ()) if is_own(e)]
         return max(read, key=lambda item: place_of(item[1]), default=None)
+
+
+def series(path: str) -> str:
+    """Give a path without the numbers in it: what one file shares with its like."""
+    return re.sub(r"\d+", "#", path)
 
 
 def is_own(load: FileLoaded) -> bool:
