@@ -193,8 +193,10 @@ class Expect(Record):
 
     sampling: Literal["exactly_once", "at_least_once"] = Field(
         default="exactly_once",
-        description="what a restart may do to an epoch's samples; `at_least_once`: those of the "
-        "steps that it throws away may be trained twice",
+        description="what a restart may do to an epoch's samples; `at_least_once`: it leaves none "
+        "out, and the epoch that it goes on with may train as many steps a second time as the "
+        "restart threw away; what follows them equals no baseline to the last bit, so that "
+        "`loss_tolerance` or `band` is needed to judge it",
     )
     jit_checkpoint: bool = Field(
         default=False,
