@@ -87,7 +87,7 @@ def test_an_attempt_whose_opening_was_not_seen_began_with_its_first_sign(
     unseen: type[ev.Event],
 ) -> None:
     late = comes_back(3 * SECOND_NS, STEP)
-    kinds = {ev.WorkerGroupStarted, unseen}
+    kinds: set[type[ev.Event]] = {ev.WorkerGroupStarted, unseen}
     for kind in kinds:
         late = without(late, kind, lambda e: e.attempt == 1)
 
