@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from chaos.check.allowance import for_recovery
 from chaos.check.attempt import Attempt
 from chaos.check.result import conclude, plural, unknown
 from chaos.check.trial import Trial
@@ -59,7 +60,7 @@ def _cut_short(trial: Trial, last: Attempt) -> str:
     if deadline is None or not harmed:
         return ""
     waited_s = (trial.history.time_ns(deadline[0]) - max(harmed)) / 1e9
-    if waited_s > trial.plan.expect.recovery_s.max:
+    if waited_s > for_recovery(trial).seconds:
         return ""
     return f"the run was ended at its limit {waited_s:.0f} s after the last fault"
 

@@ -1,8 +1,9 @@
 """Did every restart go on at the place that its checkpoint says?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from chaos.check.attempt import Start
+from chaos.check.repeats import Repeat, repeats, surplus
 from chaos.check.restarts import Restart
 from chaos.check.result import conclude, nothing_due, plural, unknown, without_restart
 from chaos.check.shift import shifts
@@ -22,7 +23,11 @@ def check(trial: Trial) -> CheckResult:
     And its inputs are not those of another place, by as many steps as the
     whole run is too long or too short: such a job went back, or ahead
     (Lightning-AI/pytorch-lightning#850, a finished epoch trained again).
-    An attempt with another number of workers is left out.
+    With `expect.sampling: at_least_once` that epoch may be longer by as many
+    steps as the restart threw away on the rank, and never shorter: a source
+    that has not heard of the newest steps hands their samples out again. They
+    stay in the lineage, and what comes after them has no equal in the
+    baseline. An attempt with another number of workers is left out.
     """
     if not trial.restarts:
         return without_restart(NAME, trial)
@@ -40,6 +45,9 @@ def check(trial: Trial) -> CheckResult:
         if whole == 0 and restart is trial.restarts[-1] and not trial.error_was_expected:
             doubts.append(f"no rank finished the first epoch of attempt {restart.attempt.index}")
         counted += whole
+    again = list(repeats(trial))
+    if again and (trial.feeds is None or not trial.feeds.are_watched):
+        doubts.append(f"{_again(again)}; of which samples they were is not known")
     if not counted and not anomalies and trial.error_was_expected:
         return nothing_due(NAME, "the job stopped, as expected, before it had an epoch whole again")
     return conclude(
@@ -47,13 +55,23 @@ def check(trial: Trial) -> CheckResult:
         anomalies=anomalies,
         doubts=doubts,
         evidence=counted,
-        summary=f"no step repeated or skipped after {plural(len(alike), 'restart')}",
+        summary=(_again(again) if again else "no step repeated or skipped")
+        + f" after {plural(len(alike), 'restart')}"
+        + (", as `sampling: at_least_once` allows; none was skipped" if again else ""),
     )
+
+
+def _again(made: Sequence[Repeat]) -> str:
+    """Say how many steps of the job: those of the rank that made most of them again."""
+    most: dict[int, int] = {}
+    for repeat in made:
+        most[repeat.attempt] = max(most.get(repeat.attempt, 0), repeat.steps)
+    return f"{plural(sum(most.values()), 'step')} trained a second time"
 
 
 def _shifted(restart: Restart, trial: Trial) -> Iterator[Anomaly]:
     by = shifts(trial).get(restart.attempt.index)
-    if by is None:
+    if by is None or -by in {r.steps for r in repeats(trial) if r.attempt == restart.attempt.index}:
         return
     did = "trained again" if by < 0 else "left out"
     yield Anomaly(
@@ -80,12 +98,17 @@ def _anomalies(restart: Restart, trial: Trial, reference: Course) -> Iterator[An
         rank, epoch = start.rank, start.epoch
         steps = restart.attempt.by_epoch.get((rank, epoch), ())
         due = reference.lineage.count(rank, epoch) - start.step
-        surplus = len(steps) - due
-        if surplus == 0 or (surplus < 0 and not _is_whole(restart, start, trial)):
+        more = surplus(restart, start, reference)
+        if more == 0 or (more < 0 and not _is_whole(restart, start, trial)):
             continue
-        did = "repeated" if surplus > 0 else "skipped"
+        lost = restart.lost_steps.get(rank, 0)
+        is_lax = trial.plan.expect.sampling == "at_least_once"
+        if is_lax and 0 < more <= lost:
+            continue
+        did = "repeated" if more > 0 else "skipped"
+        allowed = f"; it threw away {lost}" if is_lax and more > 0 else ""
         yield Anomaly(
-            message=f"rank {rank} {did} {plural(abs(surplus), 'step')} of epoch {epoch} after "
-            f"the restart: {len(steps)} instead of {due}",
+            message=f"rank {rank} {did} {plural(abs(more), 'step')} of epoch {epoch} after "
+            f"the restart: {len(steps)} instead of {due}{allowed}",
             events=(start.number, *(s.number for s in steps[due:])),
         )

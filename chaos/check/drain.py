@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 
+from chaos.check.files import series_of
 from chaos.check.pace import pauses
 from chaos.check.result import conclude, nothing_due, plural, unknown
 from chaos.check.strikes import EARLY_NS, Strike
@@ -11,6 +13,7 @@ from chaos.model.event import (
     Committed,
     FileSaved,
     NoticeGiven,
+    PartUploaded,
     ReportBegun,
     StepDone,
     WorkerGroupStarted,
@@ -42,10 +45,12 @@ def check(trial: Trial) -> CheckResult:
     its deadline: ranks that see the notice at different steps wait for each
     other (ray-project/ray PR #65183). Saving at the notice is required where
     the scenario says `expect.jit_checkpoint: true` and the notice is long
-    enough for three of the baseline's longest steps and saves: a commit, or a
-    file of the job's own, of work done after the notice
-    (goodfire-ai/spd#741: it fired 0 of 6 times). A job that takes no notice
-    loses what its cadence says, which `lost-work` counts.
+    enough for three of the baseline's longest steps and saves: a commit with a
+    checkpoint, or a file of the job's own that it resumes from, of work done
+    after the notice (goodfire-ai/spd#741: it fired 0 of 6 times). Such a file
+    is one like those that a later attempt read; where none read any, one like
+    those that the baseline of a job without Ray's checkpoints saves. A job
+    that takes no notice loses what its cadence says, which `lost-work` counts.
     """
     if not any(op.preempt_node is not None for op in trial.plan.ops):
         return nothing_due(NAME, "no loss was announced")
@@ -126,7 +131,7 @@ def _is_before(trial: Trial, number: int | None, window: _Window) -> bool:
 def _longest_pause_ns(trial: Trial) -> int:
     assert trial.reference is not None
     found = pauses(trial.reference.history, trial.reference.attempts, over_ns=0)
-    return max((pause.ns for pause in found), default=0)
+    return max((pause.ns for pause in found if pause.where != "at the end"), default=0)
 
 
 def _not_saved(trial: Trial, window: _Window) -> Iterator[Anomaly]:
@@ -144,7 +149,12 @@ def _not_saved(trial: Trial, window: _Window) -> Iterator[Anomaly]:
         for n, e in trial.history.of(Committed)
         if e.attempt == window.attempt and e.checkpoint is not None and e.epoch in began
     ]
-    in_time += [n for n, e in trial.history.of(FileSaved) if e.attempt == window.attempt]
+    kept = _kinds_of_checkpoints(trial, window.attempt)
+    in_time += [
+        n
+        for n, e in trial.history.of(FileSaved)
+        if e.attempt == window.attempt and series_of(e.path) in kept
+    ]
     over = trial.run.ending.returned
     finished = over is not None and _is_before(trial, over[0], window)
     if not finished and not any(
@@ -156,3 +166,24 @@ def _not_saved(trial: Trial, window: _Window) -> Iterator[Anomaly]:
             "saved before the node went",
             events=(window.number,),
         )
+
+
+def _kinds_of_checkpoints(trial: Trial, attempt: int) -> set[str]:
+    """Give the series of the files of its own that the job resumes from.
+
+    What is read out of a checkpoint of Ray's is none: that must be committed.
+    """
+    files, reference = trial.run.files, trial.reference
+    names = set(trial.run.committed)
+    uploaded = {d for _, e in trial.history.of(PartUploaded) for d in e.files.values()}
+    read = [
+        load
+        for load in files.read_since(attempt)
+        if load.digest not in uploaded and names.isdisjoint(PurePath(load.path).parts)
+    ]
+    if read:
+        origins = (files.origin(load) for load in read)
+        return {series_of(e.path) for e in read} | {save.series for save in origins if save}
+    if reference is not None and reference.keeps_own_files:
+        return {save.series for save in reference.files.saves}
+    return set()

@@ -24,7 +24,7 @@ class Save:
 
     @property
     def series(self) -> str:
-        """The name that it shares with its like."""
+        """The name that it shares with its like: its path without the numbers in it."""
         return series_of(self.path)
 
     @property
@@ -108,6 +108,11 @@ class Files:
             if same and save.digest == load.digest:
                 return save
         return None
+
+    def read_since(self, attempt: int) -> Iterator[FileLoaded]:
+        """Give the files of this run that later attempts read before their first steps."""
+        for (reader, _), loads in self.loads.items():
+            yield from (e for _, e in loads if reader > attempt and is_own(e))
 
     def newest_loaded(self, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
         """Give the youngest file of this run that a rank read before its first step."""

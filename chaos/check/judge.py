@@ -39,6 +39,7 @@ from chaos.check import (
 from chaos.check.diagnosis import diagnosis
 from chaos.check.headline import headline
 from chaos.check.others import Others
+from chaos.check.repeats import COMPARED, no_longer_comparable
 from chaos.check.trial import Trial
 from chaos.model.diagnosis import Resume
 from chaos.model.event import JournalCut
@@ -157,19 +158,26 @@ def _well_formed(result: object, check: Check, trial: Trial) -> CheckResult:
 
 
 def _beyond_doubt(result: CheckResult, trial: Trial) -> CheckResult:
-    """Make a broken promise a doubt where what was lost, or is not known here, may explain it."""
+    """Make a broken promise a doubt where what is not known, or was allowed, may explain it."""
     if result.validity != "invalid":
         return result
     cut = next((event for _, event in trial.history.of(JournalCut)), None)
+    made_again = no_longer_comparable(trial) if result.check in COMPARED else None
     absent = next((op for op in trial.plan.ops if op.absent is not None), None)
     if cut is not None:
         why = f"what {cut.source} wrote last was lost with its node"
     elif absent is not None:
         why = f"what was done to the job is not known here: {absent}"
+    elif made_again is not None and min(_events(result), default=-1) >= made_again[0]:
+        why = made_again[1]
     else:
         return result
     summary = f"{result.summary}; but {why}"
     return result.model_copy(update={"validity": "unknown", "summary": summary})
+
+
+def _events(result: CheckResult) -> list[int]:
+    return [number for anomaly in result.anomalies for number in anomaly.events]
 
 
 def _overall(trial: Trial, results: tuple[CheckResult, ...]) -> Validity:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from chaos.check.attempt import Commit
+from chaos.check.cause import foreign_cause
 from chaos.check.result import conclude, gist
 from chaos.check.trial import Course, Trial
 from chaos.model.event import Committed, StepDone
@@ -18,9 +20,12 @@ def check(trial: Trial) -> CheckResult:
     The promise of honest completion. A run that finished without a step or a
     commit is its own kind of failure: a run name that was used before resumes
     a finished run (ray-project/ray#35812). What `fit()` returns are the last
-    report's metrics, where they are so in the baseline. A run that was ended
-    by us, at its limit or by an interruption, says nothing. How often Ray
-    names the rank that was struck, and not a survivor, is told as a figure.
+    report's metrics and the newest checkpoint, where they are so in the
+    baseline. An error that is expected is a struck rank's, or one that the
+    loss of a rank leaves the others with; whether any other came of the fault
+    is unknown. A run that was ended by us, at its limit or by an interruption,
+    says nothing. How often Ray names the rank that was struck, and not a
+    survivor, is told as a figure.
     """
     anomalies, doubts = _found(trial)
     ending = trial.run.ending
@@ -68,7 +73,7 @@ def _finished(trial: Trial) -> _Found:
         return [Anomaly(message=message, events=(ending.returned[0],))], []
     if ending.exited is None:
         return [], ["the end of the script was not seen"]
-    return list(_foreign_result(trial)), []
+    return [*_foreign_result(trial), *_foreign_checkpoint(trial)], []
 
 
 def _foreign_result(trial: Trial) -> Iterator[Anomaly]:
@@ -85,6 +90,38 @@ def _foreign_result(trial: Trial) -> Iterator[Anomaly]:
             message=f"fit() returned metrics that are not those of {told}: {returned.metrics}",
             events=(number, *(() if last is None else (last.number,))),
         )
+
+
+def _foreign_checkpoint(trial: Trial) -> Iterator[Anomaly]:
+    """Find a checkpoint that is not the newest, though the baseline's is; or none at all."""
+    reference, returned = trial.reference, trial.run.ending.returned
+    if reference is None or reference.ending.returned is None or returned is None:
+        return
+    number, result = returned
+    newest = _newest(trial.run)
+    if result.checkpoint is None and reference.ending.returned[1].checkpoint is not None:
+        message = "fit() returned no checkpoint, and the baseline's did"
+        yield Anomaly(message=message, events=(number,))
+    elif (
+        newest is not None
+        and result.checkpoint not in (None, newest.checkpoint)
+        and _returned_newest(reference)
+    ):
+        yield Anomaly(
+            message=f"fit() returned {result.checkpoint}, and the newest checkpoint is "
+            f"{newest.checkpoint}, of epoch {newest.epoch}",
+            events=(number, newest.number),
+        )
+
+
+def _newest(course: Course) -> Commit | None:
+    saved = (c for c in reversed(course.lineage.commits) if c.checkpoint is not None)
+    return next(saved, None)
+
+
+def _returned_newest(course: Course) -> bool:
+    returned, newest = course.ending.returned, _newest(course)
+    return bool(returned and newest and returned[1].checkpoint == newest.checkpoint)
 
 
 def _is_of_last_report(course: Course) -> bool:
@@ -117,7 +154,8 @@ def _failed(trial: Trial) -> _Found:
             return [], [f"{message}, but {trial.excuse}"]
         return [Anomaly(message=message, events=(ending.returned[0],))], []
     if ending.raised is not None:
-        return [], []
+        foreign = foreign_cause(trial)
+        return [], [] if foreign is None else [foreign]
     if ending.exited is not None:
         message = f"the script ended with code {ending.exited[1].code} before fit() raised"
         return [Anomaly(message=message, events=(ending.exited[0],))], []

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal, TypeAlias
 
 from chaos.check.attempt import Attempt
 from chaos.model.event import (
@@ -10,11 +11,15 @@ from chaos.model.event import (
     Committed,
     Event,
     FileSaved,
+    FitCalled,
+    FitRaised,
+    FitReturned,
     GateReached,
     GateReleased,
     ReportBegun,
     ReportReturned,
     StepDone,
+    TrainFnEnded,
     UploadEnded,
     WorkerGroupStarted,
     WorkerStarted,
@@ -30,7 +35,14 @@ _SIGNS: tuple[type[Event], ...] = (
     Committed,
     GateReached,
     GateReleased,
+    TrainFnEnded,
+    FitReturned,
+    FitRaised,
 )
+_END = (TrainFnEnded, FitReturned, FitRaised)
+
+# Between two steps of an epoch; around its reports, evaluations and saves; after the last of them.
+Where: TypeAlias = Literal["within an epoch", "between epochs", "at the end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +52,8 @@ class Pause:
     since: int
     until: int
     ns: int
+    attempt: int
+    where: Where
 
     @property
     def seconds(self) -> float:
@@ -50,8 +64,8 @@ class Pause:
 def pauses(history: History, attempts: Sequence[Attempt], *, over_ns: int) -> Iterator[Pause]:
     """Give the pauses within attempts that are longer than `over_ns`.
 
-    From an attempt's first step on: what comes before is its start. While a
-    rank is held by us nobody is late.
+    From an attempt's first step on, up to the end of `fit()`: what comes
+    before is its start. While a rank is held by us nobody is late.
     """
     entries = history.entries
     numbers = history.numbers_of(*_SIGNS)
@@ -66,7 +80,27 @@ def pauses(history: History, attempts: Sequence[Attempt], *, over_ns: int) -> It
         is_one = getattr(entries[until].what, "attempt", attempt) == attempt
         is_held = any(begin <= since < end for begin, end in holds)
         if is_one and not is_held and since >= first.get(attempt, len(history)):
-            yield Pause(since, until, until_ns - since_ns)
+            where = _where(entries[since].what, entries[until].what)
+            yield Pause(since, until, until_ns - since_ns, attempt, where)
+
+
+def _where(since: AnyEvent, until: AnyEvent) -> Where:
+    if isinstance(until, _END):
+        return "at the end"
+    steps = isinstance(since, StepDone) and isinstance(until, StepDone)
+    is_one = steps and getattr(since, "epoch", None) == getattr(until, "epoch", None)
+    return "within an epoch" if is_one else "between epochs"
+
+
+def start_s(history: History, attempts: Sequence[Attempt]) -> float | None:
+    """Give how long a run took from `fit()`, or its first worker group, to its first step."""
+    first = next((a for a in attempts if a.steps), None)
+    if first is None:
+        return None
+    called = next((number for number, _ in history.of(FitCalled)), first.opened)
+    if called is None:
+        return None
+    return (history.time_ns(first.steps[0].number) - history.time_ns(called)) / 1e9
 
 
 def _holds(history: History, firsts: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from chaos.check.budgets import SETTINGS, UNLIMITED, charges
 from chaos.check.result import conclude, plural
 from chaos.check.trial import Trial
 from chaos.model.event import ControllerState, FailureDecided
@@ -12,8 +13,6 @@ NAME = "retry-budget"
 START_TIMEOUT = "WorkerGroupStartupTimeoutError"
 START_FAILED = "WorkerGroupStartupFailedError"
 
-_SETTINGS = {"failures": "max_failures", "preemptions": "max_preemption_failures"}
-
 
 def check(trial: Trial) -> CheckResult:
     """Require one charge for each attempt that a fault ended, to the budget of that fault.
@@ -21,26 +20,28 @@ def check(trial: Trial) -> CheckResult:
     The promise of the retry budget. A killed worker or node is a failure, a
     preempted node a preemption, and where both hit one attempt the
     preemption wins (Ray 2.60's policy: any preempted actor makes it one).
-    One budget for both was ray-project/ray PR #41285; a budget that is not
-    kept, ray-project/ray#29171. Nodes that join or stay away, and a driver
-    that is started again, cost nothing.
+    One budget for both was ray-project/ray PR #41285. Nodes that join or stay
+    away, and a driver that is started again, cost nothing. And each budget is
+    kept: no retry beyond it (ray-project/ray#29171), and nothing given up
+    below it; unknown where the limit in force is not known.
     """
-    charges = _Charges(trial)
+    made = _Charges(trial)
     expected = trial.plan.expect.charges
-    anomalies = [*charges.by_itself()]
-    doubts = []
+    anomalies = [*made.by_itself(), *_broken_limits(trial)]
+    doubts = [*_unknown_limits(trial)]
     if expected is None:
-        anomalies += charges.misplaced()
-        doubts += [f"what {s.op} came to is not known" for s in trial.strikes if s.is_in_doubt]
-        if not doubts:
-            anomalies += [*charges.surplus(), *charges.missing()]
+        anomalies += made.misplaced()
+        open_ = [f"what {s.op} came to is not known" for s in trial.strikes if s.is_in_doubt]
+        doubts += open_
+        if not open_:
+            anomalies += [*made.surplus(), *made.missing()]
     else:
-        for budget in _SETTINGS:
-            anomalies += charges.differing(budget, getattr(expected, budget))
-            doubts += charges.excused(budget, getattr(expected, budget))
+        for budget in SETTINGS:
+            anomalies += made.differing(budget, getattr(expected, budget))
+            doubts += made.excused(budget, getattr(expected, budget))
     if not trial.run.ending.is_over:
         doubts.append("the run was not seen to its end")
-    counts = {budget: len(charges.to(budget)) for budget in (*_SETTINGS, "controller")}
+    counts = {budget: len(made.to(budget)) for budget in (*SETTINGS, "controller")}
     return conclude(
         NAME,
         anomalies=anomalies,
@@ -50,6 +51,27 @@ def check(trial: Trial) -> CheckResult:
         f"{plural(counts['preemptions'], 'preemption')} charged, as due",
         measures={f"charged_{budget}": count for budget, count in counts.items()},
     )
+
+
+def _broken_limits(trial: Trial) -> Iterator[Anomaly]:
+    for charge in charges(trial):
+        what = f"{plural(charge.spent, charge.event.charged.removesuffix('s'))} charged"
+        is_open = charge.limit == UNLIMITED
+        limit = f"`{charge.setting}` " + (
+            "is without limit" if is_open else f"allows {charge.limit}"
+        )
+        if charge.is_overrun:
+            message = f"{what}, {limit}, and Ray tried again after attempt {charge.event.attempt}"
+            yield Anomaly(message=message, events=(charge.number,))
+        if charge.was_given_up:
+            message = f"{what}, {limit}, and Ray gave up after attempt {charge.event.attempt}"
+            yield Anomaly(message=f"{message}: {_cause(charge.event)}", events=(charge.number,))
+
+
+def _unknown_limits(trial: Trial) -> Iterator[str]:
+    unknown = {charge.setting for charge in charges(trial) if charge.limit is None}
+    for setting in sorted(unknown):
+        yield f"the script's own `{setting}` is not known, so neither is whether it was kept"
 
 
 class _Charges:
@@ -111,7 +133,7 @@ class _Charges:
             what = "a preemption" if due == "preemptions" else "a failure"
             yield Anomaly(
                 message=f"attempt {event.attempt} ended by {what}, and Ray charged it to "
-                f"{_SETTINGS[event.charged]} instead of {_SETTINGS[due]}: {event.error}",
+                f"{SETTINGS[event.charged]} instead of {SETTINGS[due]}: {event.error}",
                 events=(number,),
             )
 
@@ -136,7 +158,7 @@ class _Charges:
                 continue
             if event.attempt not in self.due or event.attempt in charged:
                 again = "a second time" if event.attempt in charged else "though no fault hit it"
-                message = f"attempt {event.attempt} was charged to {_SETTINGS[event.charged]}"
+                message = f"attempt {event.attempt} was charged to {SETTINGS[event.charged]}"
                 yield Anomaly(message=f"{message} {again}: {_cause(event)}", events=(number,))
             charged.add(event.attempt)
 
@@ -181,7 +203,7 @@ class _Charges:
 
     def _count(self, budget: str, due: int) -> str:
         count = plural(len(self.to(budget)), "charge")
-        return f"{count} to {_SETTINGS[budget]}, {due} expected"
+        return f"{count} to {SETTINGS[budget]}, {due} expected"
 
 
 def _cause(event: FailureDecided) -> str:

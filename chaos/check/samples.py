@@ -17,8 +17,8 @@ def check(trial: Trial) -> CheckResult:
     The promise of sample accounting: a cursor that counts from the last
     resume (KempnerInstitute/KempnerForge#57), batches that stay skipped
     (huggingface/accelerate#1451), prefetched samples counted as trained
-    (huggingface/accelerate#3938). `expect.sampling: at_least_once` allows
-    those of thrown-away steps a second time. An order that is not seeded is
+    (huggingface/accelerate#3938). `expect.sampling: at_least_once` allows as
+    many a second time as the thrown-away steps had. An order that is not seeded is
     no matter here, if whole epochs before the fault had the baseline's
     samples all the same. Samples that the baseline never saw are augmented
     anew: which ones they are cannot be told.
@@ -38,8 +38,13 @@ def check(trial: Trial) -> CheckResult:
         anomalies=anomalies,
         doubts=[why] if why else [],
         evidence=len(finished),
-        summary=f"{plural(len(finished), 'epoch')} with the baseline's samples, each as often",
+        summary=f"{plural(len(finished), 'epoch')} with the baseline's samples, "
+        + ("each at least as often" if _is_lax(trial) else "each as often"),
     )
+
+
+def _is_lax(trial: Trial) -> bool:
+    return trial.plan.expect.sampling == "at_least_once"
 
 
 def _finished(trial: Trial, feeds: Feeds) -> Iterator[int]:
@@ -69,7 +74,7 @@ def _anomalies(trial: Trial, feeds: Feeds, epoch: int) -> Iterator[Anomaly]:
     if ours is None or due is None or ours == due or not feeds.known.issuperset(ours):
         return
     missing, repeated = due - ours, ours - due
-    if trial.plan.expect.sampling == "at_least_once":
+    if _is_lax(trial):
         lost = sum(steps for r in trial.restarts for steps in r.lost_steps.values())
         if not missing and repeated.total() <= lost * feeds.batch:
             return

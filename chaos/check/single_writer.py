@@ -19,9 +19,10 @@ def check(trial: Trial) -> CheckResult:
 
     The promise of fencing: a worker that was only frozen, or cut off, comes
     back and writes over its successor's work (modal-projects/stitch PR #236).
-    From a second after a later attempt's first step on, no step, report,
-    commit or file of an earlier one; and one process for each rank of an
-    attempt.
+    From a second after a later attempt was opened on (a rank of it started,
+    or made a step, where that was not seen), no step, report, commit or file
+    of an earlier one: the next one may be reading what it writes. And one
+    process for each rank of an attempt.
     """
     if not trial.run.attempts:
         return unknown(NAME, "no attempt was seen")
@@ -33,7 +34,7 @@ def check(trial: Trial) -> CheckResult:
         anomalies=anomalies,
         evidence=len(trial.run.attempts),
         summary=f"each of {plural(len(trial.run.attempts), 'attempt')} was silent once the next "
-        "trained",
+        "was there",
     )
 
 
@@ -41,7 +42,7 @@ def _stragglers(trial: Trial) -> Iterator[Anomaly]:
     """Find the last sign of each attempt, and lay it beside the beginning of the next."""
     history = trial.history
     for earlier in trial.run.attempts:
-        began = [n for a in trial.run.attempts if a.index > earlier.index for n in _first(a)]
+        began = [n for a in trial.run.attempts if a.index > earlier.index for n in _began(a)]
         last = _last_sign(trial, earlier)
         if not began or last is None:
             continue
@@ -50,13 +51,16 @@ def _stragglers(trial: Trial) -> Iterator[Anomaly]:
         if late_ns > GRACE_NS:
             yield Anomaly(
                 message=f"attempt {earlier.index} was still at work {late_ns / 1e9:.1f} s after "
-                f"the next one made its first step: {what}",
+                f"the next one was opened: {what}",
                 events=(min(began), number),
             )
 
 
-def _first(attempt: Attempt) -> list[int]:
-    return [attempt.steps[0].number] if attempt.steps else []
+def _began(attempt: Attempt) -> list[int]:
+    """Give when an attempt was there: nothing where no sign of it was seen."""
+    signs = [attempt.opened] if attempt.opened is not None else []
+    signs = signs or [start.number for start in attempt.starts.values()]
+    return [min(signs)] if signs else [step.number for step in attempt.steps[:1]]
 
 
 def _last_sign(trial: Trial, attempt: Attempt) -> tuple[int, str] | None:

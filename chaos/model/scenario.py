@@ -172,8 +172,10 @@ class Expect(Record):
     lost_steps: Bound | None = Field(
         default=None, description="finished steps that a restart may throw away, the worst rank"
     )
-    recovery_s: Bound = Field(
-        default=Bound(max=120.0), description="from the fault to the next attempt's first step"
+    recovery_s: Bound | None = Field(
+        default=None,
+        description="from the fault to the next attempt's first step; left out: 120 s, or twice "
+        "what the job takes to start without a fault, if that is more",
     )
     loss_tolerance: Tolerance | None = Field(
         default=None, description="left out: losses equal the baseline's to the last bit"
@@ -192,8 +194,10 @@ class Expect(Record):
 
     sampling: Literal["exactly_once", "at_least_once"] = Field(
         default="exactly_once",
-        description="what a restart may do to an epoch's samples; `at_least_once`: those of the "
-        "steps that it throws away may be trained twice",
+        description="what a restart may do to an epoch's samples; `at_least_once`: it leaves none "
+        "out, and the epoch that it goes on with may train as many steps a second time as the "
+        "restart threw away; what follows them equals no baseline to the last bit, so that "
+        "`loss_tolerance` or `band` is needed to judge it",
     )
     jit_checkpoint: bool = Field(
         default=False,

@@ -89,12 +89,13 @@ class FakeBackend:
         replaced: dict[str, Any] = {"name": "digits"}
         if plan.job.workers != self.workers:
             replaced["num_workers"] = self.workers
+        budgets = {} if plan.job.failure is None else plan.job.failure.model_dump()
         return ev.FitCalled(
             trainer="TorchTrainer",
             workers=plan.job.workers,
             run_name="ours",
             storage_path="/s",
-            settings={"num_workers": plan.job.workers, **self.settings},
+            settings={"num_workers": plan.job.workers, **self.settings, **budgets},
             replaced=replaced,
         )
 

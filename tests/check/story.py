@@ -8,7 +8,7 @@ from typing import Any
 
 from chaos.model.history import History
 from chaos.model.plan import Plan, Shape
-from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.scenario import Expect, FailureBudget, Job, Limits
 from tests.check.script import Script, Strike, loss
 from tests.check.teller import Teller
 
@@ -33,7 +33,14 @@ class Story(Script):
             file="/a/test.chaos.yaml",
             seed=1,
             cwd="/a",
-            job=Job(script="job.py", workers=self.ranks, epoch_metric=metric),
+            job=Job(
+                script="job.py",
+                workers=self.ranks,
+                failure=FailureBudget(
+                    max_failures=self.budget, max_preemption_failures=self.budget
+                ),
+                epoch_metric=metric,
+            ),
             shape=Shape(nodes=self.ranks + 1, cpus_per_node=1),
             ops=tuple(strike.op(index) for index, strike in enumerate(self.strikes)),
             expect=Expect(**expect),

@@ -3,10 +3,12 @@
 import msgspec
 import pytest
 
+from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
+from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
-from tests.check.tamper import result_on, rows, told
+from tests.check.tamper import result_on, rows, told, without
 
 KILLED = Story((Strike(2, 3, 1),))
 SECOND_NS = 1_000_000_000
@@ -16,9 +18,9 @@ REPORT = ev.ReportReturned(attempt=0, rank=1, epoch=2)
 
 
 def comes_back(late_ns: int, *signs: ev.AnyEvent) -> History:
-    """Tell that attempt 0 did something so long after the first step of attempt 1."""
+    """Tell that attempt 0 did something so long after attempt 1 was opened."""
     history = KILLED.history()
-    (began, *_) = rows(history, ev.StepDone, lambda e: e.attempt == 1)
+    (began,) = rows(history, ev.WorkerGroupStarted, lambda e: e.attempt == 1)
     at_ns = history.time_ns(began) + late_ns
     late = [Entry(time_ns=at_ns, source="worker-1001", seq=0, what=sign) for sign in signs]
     return History([*history, *late])
@@ -41,7 +43,7 @@ def test_every_kind_of_late_work_is_named(sign: ev.AnyEvent, words: str) -> None
     result = result_on("single-writer", KILLED, comes_back(3 * SECOND_NS, sign))
 
     assert result.summary == (
-        f"attempt 0 was still at work 3.0 s after the next one made its first step: {words}"
+        f"attempt 0 was still at work 3.0 s after the next one was opened: {words}"
     )
     assert len(result.anomalies[0].events) == 2
 
@@ -59,7 +61,7 @@ def test_a_file_of_an_ended_attempt_is_late_work() -> None:
 def test_it_is_the_very_next_attempt_that_must_be_alone() -> None:
     story = Story((Strike(1, 3, 1), Strike(3, 2, 0)))
     history = story.history()
-    (began, *_) = rows(history, ev.StepDone, lambda e: e.attempt == 1)
+    (began,) = rows(history, ev.WorkerGroupStarted, lambda e: e.attempt == 1)
     late_ns = history.time_ns(began) + 2 * SECOND_NS
     late = Entry(time_ns=late_ns, source="worker-1001", seq=0, what=STEP)
 
@@ -67,6 +69,29 @@ def test_it_is_the_very_next_attempt_that_must_be_alone() -> None:
 
     assert "attempt 0 was still at work 2.0 s after" in result.summary
     assert result.anomalies[0].events == (began, len(history))
+
+
+@pytest.mark.parametrize(("seconds", "validity"), [("+5", "invalid"), ("+0.5", "valid")])
+def test_a_step_before_the_next_attempts_first_one_is_late_work_too(
+    seconds: str, validity: str
+) -> None:
+    run = f"g s s r c s x g<c0 {seconds} z +5 s s r c ."
+
+    results = judge(plan_of(run), told_in(run), told_in("g s s r c s s r c .")).results
+
+    assert next(r for r in results if r.check == "single-writer").validity == validity
+
+
+@pytest.mark.parametrize("unseen", [ev.WorkerGroupStarted, ev.WorkerStarted])
+def test_an_attempt_whose_opening_was_not_seen_began_with_its_first_sign(
+    unseen: type[ev.Event],
+) -> None:
+    late = comes_back(3 * SECOND_NS, STEP)
+    kinds: set[type[ev.Event]] = {ev.WorkerGroupStarted, unseen}
+    for kind in kinds:
+        late = without(late, kind, lambda e: e.attempt == 1)
+
+    assert result_on("single-writer", KILLED, late).validity == "invalid"
 
 
 def test_two_processes_for_one_rank_of_an_attempt_are_named() -> None:

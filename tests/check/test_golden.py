@@ -136,7 +136,7 @@ ROWS: dict[str, tuple[str, str, str, str, str | None]] = {
         PLAIN,
         KEPT,
         "g s s r c s x g<c0 s +2 z s r c .",
-        "attempt 0 was still at work 2.0 s after the next one made its first step: a step of rank",
+        "attempt 0 was still at work 2.0 s after the next one was opened: a step of rank",
         "H",
     ),
     "leftovers": (PLAIN, KEPT, f"{KEPT[:-1]}left .", "a process outlived the run: pid 7", "g s H"),

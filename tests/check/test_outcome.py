@@ -3,9 +3,13 @@
 import pytest
 
 from chaos.check.judge import judge
+from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.model import event as ev
 from chaos.model.history import History
+from chaos.model.plan import Op
+from chaos.model.trigger import AtStep
 from chaos.model.verdict import CheckResult
+from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, result_on, told, verdict_on, without
 
@@ -171,3 +175,118 @@ def test_the_last_attempt_of_a_job_that_finished_ended_by_itself_whether_seen_or
     result = result_on("ack", Story(KILLED.strikes, watch=False))
 
     assert result.summary == "2 reports of the attempt that ended by itself, each committed"
+
+
+def returned(baseline: str, run: str) -> CheckResult:
+    results = judge(plan_of(run), told_in(run), told_in(baseline)).results
+    return next(result for result in results if result.check == "outcome")
+
+
+@pytest.mark.parametrize(
+    ("baseline", "end", "words"),
+    [
+        (".c1", ".c1", None),
+        (".c1", ".c0", "fit() returned c0, and the newest checkpoint is c1, of epoch 1"),
+        (".c1", ".", "fit() returned no checkpoint, and the baseline's did"),
+        (".c0", ".", "fit() returned no checkpoint, and the baseline's did"),
+        (".c0", ".c1", None),  # the baseline's is not the newest: the job's own choice
+        (".c0", ".c0", None),
+        (".", ".c0", None),
+    ],
+)
+def test_the_checkpoint_of_the_result_is_the_newest_where_the_baselines_is(
+    baseline: str, end: str, words: str | None
+) -> None:
+    found = returned(f"g s s r c s s r c {baseline}", f"g s s r c s x g<c0 s s r c {end}")
+
+    assert (found.validity == "invalid") == (words is not None)
+    assert words is None or words in found.summary
+
+
+def test_a_result_after_a_last_report_without_a_checkpoint_is_the_newest_one() -> None:
+    found = returned("g s s r c s s r c- .c0", "g s s r c s x g<c0 s s r c- .c0")
+
+    assert found.validity == "valid"
+
+
+def raising(
+    errors: dict[int, str],
+    error: str = "WorkerGroupError",
+) -> CheckResult:
+    """Judge a run that was to end with an error, with what Ray knew of it."""
+    history = changed(GAVE_UP.history(), ev.FailureDecided, errors=errors, error=error)
+    history = changed(history, ev.FitRaised, error=error, message="it ended")
+    return result_on("outcome", GAVE_UP, history, outcome="error")
+
+
+def test_an_expected_error_that_nothing_we_did_explains_is_unknown() -> None:
+    result = raising({0: "KeyError: 'loss'"})
+
+    assert result.validity == "unknown"
+    assert result.summary == (
+        "fit() raised WorkerGroupError: rank 0 had KeyError: 'loss'; whether that came of "
+        "op 0: kill_worker (SIGKILL) at epoch 2, step 3, rank 1 is not known"
+    )
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        {1: "ValueError: bad batch"},
+        {0: "KeyError: 'loss'", 1: "WorkerHealthCheckFailedError: The actor is dead"},
+        {0: "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer"},
+        {0: "RuntimeError: Timed out waiting 1800000ms for recv operation to complete"},
+        {0: "DistBackendError: NCCL error: remote process exited or there was a network error"},
+        {0: "XGBoostError: rabit: worker 1 has gone"},
+        {0: "LightGBMError: Socket recv error, code: 104"},
+        {0: "UnavailableError: Collective ops is aborted"},
+        {0: "InjectedError: injected by chaos"},
+    ],
+)
+def test_an_error_of_the_struck_rank_or_of_those_that_it_leaves_is_expected(
+    errors: dict[int, str],
+) -> None:
+    assert raising(errors).validity == "valid"
+
+
+@pytest.mark.parametrize(
+    ("error", "validity"),
+    [
+        ("PreemptionError", "valid"),
+        ("ControllerError: OutOfMemoryError", "valid"),
+        ("ActorDiedError", "valid"),
+        ("ControllerError: KeyError", "unknown"),
+    ],
+)
+def test_where_ray_names_no_rank_its_own_word_is_what_there_is(error: str, validity: str) -> None:
+    assert raising({}, error).validity == validity
+
+
+def test_a_controller_that_is_gone_decides_nothing_and_its_death_is_the_error() -> None:
+    history = without(GAVE_UP.history(), ev.FailureDecided)
+
+    def found(error: str) -> str:
+        told_so = changed(history, ev.FitRaised, error=error, message="")
+        return result_on("outcome", GAVE_UP, told_so, outcome="error").validity
+
+    assert (found("ActorDiedError"), found("KeyError")) == ("valid", "unknown")
+
+
+def test_what_storage_has_spoilt_may_come_out_as_any_error() -> None:
+    history = changed(GAVE_UP.history(), ev.FailureDecided, errors={0: "UnpicklingError: A load"})
+    torn = Op(index=0, at=AtStep(epoch=2, step=3, rank=1), torn_checkpoint=TornCheckpoint())
+
+    def found(*ops: Op) -> str:
+        plan = GAVE_UP.plan(outcome="error")
+        plan = plan.model_copy(update={"ops": ops or plan.ops})
+        results = judge(plan, history, GAVE_UP.baseline()).results
+        return next(r for r in results if r.check == "outcome").validity
+
+    assert (found(torn), found()) == ("valid", "unknown")
+
+
+def test_a_job_that_fails_by_itself_as_expected_owes_no_cause() -> None:
+    history = told(unfinished(Story()), ev.FitRaised(error="KeyError", message="'loss'"))
+    history = told(history, ev.DriverExited(code=1))
+
+    assert result_on("outcome", Story(), history, outcome="error").validity == "valid"

@@ -1,11 +1,17 @@
 """Hangs and standstills: terminates, progress."""
 
+from typing import Any
+
 import pytest
 
+from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import History
+from chaos.model.leeway import Bound
+from chaos.model.verdict import CheckResult
+from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
-from tests.check.tamper import later, result_on, rows, told, verdict_on, without
+from tests.check.tamper import changed, later, result_on, rows, told, verdict_on, without
 
 KILLED = Story((Strike(2, 3, 1),))
 
@@ -68,7 +74,7 @@ def test_a_hang_in_the_notice_window_is_the_jobs() -> None:
 
 
 def test_a_job_that_stood_still_long_before_its_limit_is_stalled_first() -> None:
-    history = hung(unfinished(KILLED))
+    history = without(hung(unfinished(KILLED)), ev.TrainFnEnded)
     history = later(history, rows(history, ev.Committed)[-1], by_s=200)
 
     verdict = verdict_on(KILLED, history)
@@ -96,3 +102,113 @@ def test_a_rank_that_we_hold_keeps_nobody_waiting_by_itself() -> None:
     history = later(story.history(), reached, by_s=500)
 
     assert result_on("progress", story, history).validity == "valid"
+
+
+# -- slow by itself ------------------------------------------------------------------------
+
+
+def line(check: str, run: str, baseline: str | None, **expect: Any) -> CheckResult:
+    """Judge a line beside its baseline's."""
+    due = None if baseline is None else told_in(baseline)
+    results = judge(plan_of(run, **expect), told_in(run), due).results
+    return next(result for result in results if result.check == check)
+
+
+SLOW = "g s s +125 r c s s +125 r c ."
+
+
+def test_an_evaluation_that_takes_long_in_the_baseline_too_is_no_standstill() -> None:
+    run = "g s s +125 r c s x g<c0 s s +140 r c ."
+
+    result = line("progress", run, SLOW)
+
+    assert result.validity == "valid"
+    assert "250 s are allowed, twice the 125 s of the baseline" in result.summary
+    assert line("progress", run, "g s s r c s s r c .").validity == "invalid"
+    assert line("progress", run, None).validity == "unknown"
+
+
+def test_a_hang_beside_a_slow_evaluation_is_found() -> None:
+    result = line("progress", "g s s +125 r c s x g<c0 s s +251 r c .", SLOW)
+
+    assert result.validity == "invalid"
+    assert result.summary == (
+        "nothing was done for 251 s after rank 1's step 2 of epoch 1; "
+        "250 s are allowed, twice the 125 s of the baseline"
+    )
+
+
+def test_a_standstill_where_the_baseline_has_none_is_not_excused_by_one_elsewhere() -> None:
+    result = line("progress", "g s s +125 r c s x g<c0 s +140 s +125 r c .", SLOW)
+
+    assert result.validity == "unknown"
+    assert "within an epoch; the baseline stands still for 125 s as well, but elsewhere" in (
+        result.summary
+    )
+    longer = line("progress", "g s s +125 r c s x g<c0 s +251 s +125 r c .", SLOW)
+    assert longer.validity == "invalid"
+
+
+def test_a_clean_run_is_as_slow_as_it_is() -> None:
+    result = line("progress", SLOW, None)
+
+    assert result.validity == "valid"
+    assert "how long it stands still is its own" in result.summary
+
+
+def test_a_hang_at_the_limit_of_a_slow_job_is_left_to_the_limit_itself() -> None:
+    run = "g s s +125 r c s x g<c0 s s +{} H"
+
+    assert line("progress", run.format(200), SLOW).validity == "valid"
+    assert line("terminates", run.format(200), SLOW).validity == "invalid"
+    assert line("progress", run.format(300), SLOW).validity == "invalid"
+
+
+@pytest.mark.parametrize("last", ["s s r c +1000 .", "s s r c +1000 end:0 end:1 ."])
+def test_a_job_that_hangs_after_its_last_commit_is_found(last: str) -> None:
+    quick = line("progress", f"g s s r c s x g<c0 {last}", "g s s r c s s r c .")
+    slow = line("progress", f"g s s r c s x g<c0 {last}", f"g s s r c {last}")
+
+    assert "nothing was done for 1000 s after the commit of epoch 1" in quick.summary
+    assert (quick.validity, slow.validity) == ("invalid", "valid")
+
+
+def test_fewer_workers_may_take_longer_over_the_same_work() -> None:
+    run = told_in("g s s +125 r c s x g<c0 s s +400 r c .")
+    one = changed(
+        run, ev.WorkerGroupStarted, lambda e: e.attempt == 1, workers=lambda e: e.workers[:1]
+    )
+
+    def found(history: History) -> str:
+        results = judge(plan_of("g s s r c s x ."), history, told_in(SLOW)).results
+        return next(r.validity for r in results if r.check == "progress")
+
+    assert (found(one), found(run)) == ("valid", "invalid")
+
+
+STARTS_SLOWLY = "g +130 s s r c s s r c ."
+
+
+def test_a_start_that_the_baseline_needs_too_is_no_slow_recovery() -> None:
+    run = "g +130 s s r c s x g<c0 +140 s s r c ."
+
+    result = line("recovery", run, STARTS_SLOWLY)
+
+    assert result.validity == "valid"
+    assert "260 s are allowed, twice the 130 s of the baseline" in result.summary
+    assert line("recovery", run, "g s s r c s s r c .").validity == "invalid"
+    assert line("recovery", run, None).validity == "unknown"
+
+
+def test_a_recovery_that_hangs_is_found_where_starts_are_slow() -> None:
+    run = "g +130 s s r c s x g<c0 +261 s s r c ."
+
+    assert line("recovery", run, STARTS_SLOWLY).validity == "invalid"
+
+
+def test_a_bound_that_is_stated_is_kept_whatever_the_baseline_needs() -> None:
+    run = "g +130 s s r c s x g<c0 +140 s s r c ."
+    bound = Bound(max=135)
+
+    assert line("recovery", run, STARTS_SLOWLY, recovery_s=bound).validity == "invalid"
+    assert line("recovery", run, None, recovery_s=bound).validity == "invalid"

@@ -1,0 +1,106 @@
+"""What `expect.sampling: at_least_once` allows a restart to train again, and what it does not."""
+
+from typing import Any
+
+import pytest
+
+from chaos.check.judge import judge
+from chaos.model.leeway import Tolerance
+from chaos.model.verdict import CheckResult
+from tests.check.shorthand import plan_of, told_in
+
+FED = "g s:ab/cd s:ef/gh r c s:ga/hb s:ce/df r c ."
+STRUCK = "g s:ab/cd s:ef/gh r c s:ga/hb x g<c0"
+AGAIN = f"{STRUCK} s:ga/hb s:ga/hb s:ce/df r c ."
+
+
+def on(check: str, run: str, baseline: str = FED, **expect: Any) -> CheckResult:
+    plan = plan_of(run, **{"sampling": "at_least_once", **expect})
+    results = judge(plan, told_in(run), told_in(baseline)).results
+    return next(result for result in results if result.check == check)
+
+
+def test_a_step_for_each_that_was_thrown_away_may_be_trained_again() -> None:
+    assert on("cursor", AGAIN).summary == (
+        "1 step trained a second time after 1 restart, as `sampling: at_least_once` allows; "
+        "none was skipped"
+    )
+    assert on("samples", AGAIN).summary.endswith("each at least as often")
+    assert on("cursor", AGAIN, sampling="exactly_once").validity == "invalid"
+
+
+def test_what_a_source_hands_out_again_may_be_older_than_the_checkpoint() -> None:
+    run = f"{STRUCK} s:ef/gh s:ga/hb s:ce/df r c ."
+
+    assert on("cursor", run).validity == on("samples", run).validity == "valid"
+    assert on("cursor", run, sampling="exactly_once").validity == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        (f"{STRUCK} s:ga/hb s:ga/hb s:ga/hb s:ce/df r c .", "repeated 2 steps of epoch 1"),
+        (
+            "g s:ab/cd s:ef/gh r c x g<c0 s:ga/hb s:ga/hb s:ce/df r c .",
+            "3 instead of 2; it threw away 0",
+        ),
+        (f"{STRUCK} s:ce/df r c .", "skipped 1 step of epoch 1"),
+    ],
+)
+def test_more_than_was_thrown_away_is_too_much_and_less_than_the_epoch_too_little(
+    run: str, words: str
+) -> None:
+    found = on("cursor", run)
+
+    assert found.validity == "invalid"
+    assert words in found.summary
+
+
+def test_without_the_inputs_nobody_knows_what_was_trained_again() -> None:
+    found = on("cursor", "g s s r c s x g<c0 s s s r c .", "g s s r c s s r c .")
+
+    assert found.validity == "unknown"
+    assert "1 step trained a second time; of which samples they were is not known" in found.summary
+
+
+def test_without_a_baseline_nothing_is_known_to_be_too_long() -> None:
+    results = judge(plan_of(AGAIN, sampling="at_least_once"), told_in(AGAIN)).results
+
+    assert next(r for r in results if r.check == "cursor").validity == "unknown"
+
+
+OTHER = f"{STRUCK} s:ga/hb s:ga/hb! s:ce/df! r c ."
+
+
+def test_what_follows_a_step_that_was_made_twice_has_no_equal() -> None:
+    found = on("trajectory", OTHER)
+
+    assert found.validity == "unknown"
+    assert "attempt 1 trained 1 of its steps a second time" in found.summary
+    assert on("trajectory", OTHER, sampling="exactly_once").validity == "invalid"
+
+
+def test_a_tolerance_that_is_stated_holds_for_it_too() -> None:
+    def found(by: float) -> str:
+        return on("trajectory", OTHER, loss_tolerance=Tolerance(absolute=by)).validity
+
+    assert (found(9.0), found(0.01)) == ("valid", "invalid")
+
+
+def test_what_went_wrong_before_it_is_as_wrong_as_ever() -> None:
+    baseline = "g s:ab/cd r c s:ef/gh r c s:ga/hb s:ce/df r c ."
+    run = "g s:ab/cd r c x g<c0 s:ef/gh! r c s:ga/hb x g<c1 s:ga/hb s:ga/hb s:ce/df r c ."
+
+    found = on("trajectory", run, baseline)
+
+    assert found.validity == "invalid"
+    assert "from epoch 1, step 1 on" in found.summary
+
+
+def test_a_state_that_did_not_come_back_is_no_step_made_twice() -> None:
+    state = "@model={0},opt={0}"
+    begun = f"g {state.format(0)} s:ab/cd s:ef/gh r c {state.format(2)}"
+    baseline = f"{begun} s:ga/hb s:ce/df r c ."
+    lost = f"{begun} s:ga/hb x g<c0 @model=2,opt= s:ga/hb s:ga/hb! s:ce/df! r c ."
+
+    assert on("state", lost, baseline).validity == "invalid"

@@ -1,0 +1,129 @@
+"""Whether the retry budgets were kept: retry-budget."""
+
+from typing import Any
+
+import pytest
+
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.history import Entry, History
+from chaos.model.leeway import Charges
+from chaos.model.scenario import FailureBudget
+from chaos.model.verdict import CheckResult
+from tests.check.shorthand import plan_of, told_in
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, rows, without
+
+PLAIN = "g s s r c s s r c ."
+THRICE = "g s s r c s x g<c0 s x g<c0 s x g<c0 s s r c ."
+PREEMPTED = "g s s r c s n s X g<c0 s s r c ."
+
+
+def called(**settings: Any) -> ev.FitCalled:
+    return ev.FitCalled(
+        trainer="T", workers=2, run_name="r", storage_path="/a", settings=settings, replaced={}
+    )
+
+
+def calling(history: History, *, at: int = 0, **settings: Any) -> History:
+    entry = Entry(time_ns=history[at].time_ns, source="driver", seq=at, what=called(**settings))
+    return History([*history.entries[:at], entry, *history.entries[at:]])
+
+
+def judged(
+    history: History, line: str, failure: FailureBudget | None = None, **expect: Any
+) -> CheckResult:
+    plan = plan_of(line, **expect)
+    plan = plan.model_copy(update={"job": plan.job.model_copy(update={"failure": failure})})
+    results = judge(plan, history, told_in(PLAIN)).results
+    return next(result for result in results if result.check == "retry-budget")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "validity"), [(0, "invalid"), (1, "invalid"), (2, "invalid"), (3, "valid")]
+)
+def test_a_retry_beyond_the_budget_is_found(allowed: int, validity: str) -> None:
+    history = calling(told_in(THRICE), max_failures=allowed)
+
+    assert judged(history, THRICE).validity == validity
+    planned = judged(told_in(THRICE), THRICE, FailureBudget(max_failures=allowed))
+    assert planned.validity == validity
+
+
+def test_a_retry_beyond_the_budget_is_told_with_its_decision() -> None:
+    history = calling(told_in(THRICE), max_failures=2)
+
+    result = judged(history, THRICE)
+
+    assert result.summary == (
+        "3 failures charged, `max_failures` allows 2, and Ray tried again after attempt 2"
+    )
+    assert result.anomalies[0].events == (rows(history, ev.FailureDecided)[-1],)
+
+
+def test_what_the_plan_expects_to_be_charged_keeps_no_budget() -> None:
+    history = calling(told_in(THRICE), max_failures=1)
+
+    assert judged(history, THRICE, charges=Charges(failures=3)).validity == "invalid"
+
+
+def test_no_limit_is_never_overrun() -> None:
+    assert judged(calling(told_in(THRICE), max_failures=-1), THRICE).validity == "valid"
+
+
+@pytest.mark.parametrize(("allowed", "validity"), [(-1, "invalid"), (1, "invalid"), (0, "valid")])
+def test_a_run_that_is_given_up_below_its_budget_is_found(allowed: int, validity: str) -> None:
+    line = "g s s r c s x ."
+    history = changed(told_in(line), ev.FailureDecided, decision="RAISE")
+
+    result = judged(calling(history, max_failures=allowed), line)
+
+    assert result.validity == validity
+    words = {-1: "is without limit", 1: "allows 1"}.get(allowed, "")
+    assert ("Ray gave up after attempt 0: E" in result.summary) == (validity == "invalid")
+    assert words in result.summary
+
+
+def test_preemptions_have_a_budget_of_their_own() -> None:
+    history = told_in(PREEMPTED)
+
+    def found(of_failures: int, of_preemptions: int) -> str:
+        settings = {"max_failures": of_failures, "max_preemption_failures": of_preemptions}
+        return judged(calling(history, **settings), PREEMPTED).validity
+
+    assert (found(0, 1), found(0, -1), found(5, 0)) == ("valid", "valid", "invalid")
+
+
+def test_a_budget_that_nobody_told_of_is_unknown() -> None:
+    result = judged(told_in(THRICE), THRICE)
+
+    assert result.validity == "unknown"
+    assert "`max_failures` is not known" in result.summary
+    assert judged(told_in(PLAIN), PLAIN).validity == "valid"
+
+
+def test_what_was_in_force_counts_more_than_what_was_planned() -> None:
+    history = calling(told_in(THRICE), max_failures=1)
+
+    assert judged(history, THRICE, FailureBudget(max_failures=9)).validity == "invalid"
+
+
+def test_a_driver_that_is_started_again_counts_anew() -> None:
+    history = calling(told_in(THRICE), max_failures=2)
+    second = rows(history, ev.FailureDecided)[1]
+
+    again = calling(history, at=second + 1, max_failures=2)
+
+    assert (judged(history, THRICE).validity, judged(again, THRICE).validity) == (
+        "invalid",
+        "valid",
+    )
+
+
+def test_a_decision_that_costs_nothing_keeps_every_budget() -> None:
+    story = Story((Strike(2, 3, 1),), budget=0)
+    free = changed(without(story.history(), ev.FitRaised), ev.FailureDecided, decision="NOOP")
+
+    results = judge(story.plan(), free, story.baseline()).results
+
+    assert "allows" not in next(r for r in results if r.check == "retry-budget").summary
