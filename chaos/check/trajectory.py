@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from chaos.check.comparison import Comparison, Divergence
 from chaos.check.components import group_of
 from chaos.check.remedy import value
-from chaos.check.result import Measures, conclude, nothing_due, plural, ranks, unknown
+from chaos.check.result import (
+    Measures,
+    conclude,
+    nothing_due,
+    of_another_size,
+    plural,
+    ranks,
+    unknown,
+)
 from chaos.check.sightings import Place
 from chaos.check.state_course import Clean, StateCourse, state_course, surviving
 from chaos.check.trial import Course, Trial
@@ -199,9 +207,7 @@ def _summary(trial: Trial, comparison: Comparison, states: StateCourse | None) -
     metrics = plural(comparison.metrics.compared, "metric value")
     apart = comparison.steps_apart
     but = f"; {plural(apart, 'step')} could not be compared" if apart else ""
-    if comparison.resized:
-        steps = plural(comparison.resized, "step")
-        but += f"; {steps} with another number of workers have no counterpart there"
+    but += of_another_size(trial)
     if (bands := trial.leeway.bands) is not None:
         usual, most = bands.hides
         but += (

@@ -47,7 +47,7 @@ class Script:
     `watch`: state, inputs and storage are recorded. `files`: the job keeps
     files of its own, one per rank and epoch, and gives Ray no checkpoint.
     `keep`: how many checkpoints Ray keeps. `best`: the best accuracy is
-    reported.
+    reported. `least`: with how few ranks the job goes on, if it is elastic.
     """
 
     strikes: tuple[Strike, ...] = ()
@@ -64,6 +64,7 @@ class Script:
     files: bool = False
     keep: int | None = None
     best: bool = False
+    least: int | None = None
 
 
 def loss(rank: int, epoch: int, step: int) -> float:

@@ -33,7 +33,9 @@ class Story(Script):
             file="/a/test.chaos.yaml",
             seed=1,
             cwd="/a",
-            job=Job(script="job.py", workers=self.ranks, epoch_metric=metric),
+            job=Job(
+                script="job.py", workers=self.ranks, min_workers=self.least, epoch_metric=metric
+            ),
             shape=Shape(nodes=self.ranks + 1, cpus_per_node=1),
             ops=tuple(strike.op(index) for index, strike in enumerate(self.strikes)),
             expect=Expect(**expect),
