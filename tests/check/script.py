@@ -48,6 +48,7 @@ class Script:
     files of its own, one per rank and epoch, and gives Ray no checkpoint.
     `keep`: how many checkpoints Ray keeps. `best`: the best accuracy is
     reported. `least`: with how few ranks the job goes on, if it is elastic.
+    `others`: the trials of the experiment beside this one.
     """
 
     strikes: tuple[Strike, ...] = ()
@@ -65,6 +66,7 @@ class Script:
     keep: int | None = None
     best: bool = False
     least: int | None = None
+    others: int = 0
 
 
 def loss(rank: int, epoch: int, step: int) -> float:

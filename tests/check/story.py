@@ -34,7 +34,11 @@ class Story(Script):
             seed=1,
             cwd="/a",
             job=Job(
-                script="job.py", workers=self.ranks, min_workers=self.least, epoch_metric=metric
+                script="job.py",
+                workers=self.ranks,
+                min_workers=self.least,
+                epoch_metric=metric,
+                trial=0 if self.others else None,
             ),
             shape=Shape(nodes=self.ranks + 1, cpus_per_node=1),
             ops=tuple(strike.op(index) for index, strike in enumerate(self.strikes)),
