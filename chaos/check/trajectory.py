@@ -67,7 +67,7 @@ def check(trial: Trial) -> CheckResult:
         doubts=doubts,
         evidence=comparison.losses.compared + comparison.metrics.compared,
         summary=_summary(trial, comparison, states),
-        measures={**_measures(comparison), **_of_states(states), **_hidden(trial)},
+        measures={**_measures(comparison), **_of_states(states), **_hidden(trial, comparison)},
     )
 
 
@@ -214,6 +214,8 @@ def _summary(trial: Trial, comparison: Comparison, states: StateCourse | None) -
             f"; a defect that moves a loss by less than {usual:.2g} of it "
             f"(at most {most:.2g}) would not be seen"
         )
+        if hidden := _hidden_of(trial, comparison):
+            but += f", nor one that moves {', '.join(hidden)}"
     what = f"{losses} and {metrics}"
     if states is not None and states.compared:
         what = f"{losses}, {metrics} and {plural(states.compared, 'part')} of the state"
@@ -232,7 +234,7 @@ def _of_states(states: StateCourse | None) -> Measures:
     return {"parts_compared": states.compared, "parts_differing": len(states.apart)}
 
 
-def _hidden(trial: Trial) -> Measures:
+def _hidden(trial: Trial, comparison: Comparison) -> Measures:
     """Say how large a defect the band would hide, as a part of a loss."""
     bands = trial.leeway.bands
     if bands is None:
@@ -242,7 +244,16 @@ def _hidden(trial: Trial) -> Measures:
         "band_runs": bands.runs,
         "hidden_relative_median": _finite(usual),
         "hidden_relative_max": _finite(most),
+        "hidden_of_metrics": ", ".join(_hidden_of(trial, comparison)) or None,
     }
+
+
+def _hidden_of(trial: Trial, comparison: Comparison) -> list[str]:
+    """Say by how much each metric that is compared can be off within the band."""
+    bands = trial.leeway.bands
+    left_out = {*comparison.not_compared, *comparison.unproven, *comparison.ignored}
+    hides = {} if bands is None else bands.hides_of
+    return [f"`{name}` by {part:.2g}" for name, part in hides.items() if name not in left_out]
 
 
 def _finite(value: float) -> float | None:
