@@ -150,9 +150,7 @@ def copied_generator(history: History) -> History:
 
 
 def drifting(history: History) -> History:
-    def hit(seen: ev.StateSeen) -> bool:
-        return (seen.attempt, seen.rank, seen.moment) == (1, 1, "left")
-
+    hit = lambda e: (e.attempt, e.rank, e.moment) == (1, 1, "left")  # noqa: E731 (one word)
     odd = (ev.Component(name="model", digest="odd"),)
     return changed(history, ev.StateSeen, hit, components=odd)
 
@@ -270,16 +268,11 @@ def fewer_workers(history: History) -> History:
 
 def on_a_doomed_node(history: History) -> History:
     """Open the next group while the node that is to go still stands, and on it."""
-    notices = list(history.of(ev.NoticeGiven))
-    if not notices:
+    number, notice = next(history.of(ev.NoticeGiven), (None, None))
+    if number is None or notice is None:
         raise NoPlaceError
-    number, notice = notices[0]
     place = ev.WorkerPlace(rank=0, pid=7, node_id=notice.node_id, node_ip="::1")
-    soon = msgspec.structs.replace(history[number], time_ns=history.time_ns(number) + 1)
-    group = ev.WorkerGroupStarted(attempt=1, workers=(place, place))
-    entry = msgspec.structs.replace(soon, what=group)
-    entries = list(history)
-    return History([*entries[: number + 1], entry, *entries[number + 1 :]])
+    return after(history, number + 1, ev.WorkerGroupStarted(attempt=1, workers=(place, place)))
 
 
 def noticed(history: History) -> History:
