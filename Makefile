@@ -70,7 +70,7 @@ $(S3_READY): constraints-s3.txt Makefile
 demo: $(READY)  ## audit a job in seconds, then strike it and a guilty one on real Ray
 	@$(BIN)/chaos audit scenarios/jobs/digits_ddp.py --budget 20 -- --epochs 4
 	@echo
-	@$(BIN)/chaos run scenarios/smoke scenarios/guilty
+	@$(BIN)/chaos run scenarios/smoke scenarios/guilty/optimizer_state_lost.chaos.yaml
 
 bench: $(READY)  ## the figures of the README, measured here (some minutes)
 	@$(BIN)/python -m tests.bench.bench

@@ -9,6 +9,8 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.note import Note, notes
 from chaos.audit.repetition import Repetition, hidden_part, repetition
 from chaos.check.band import RUNS_MIN
+from chaos.check.habits import habits
+from chaos.check.trial import Course
 from chaos.job_failure import why_the_job_failed
 from chaos.model.event import FitCalled
 from chaos.model.history import Baseline, History
@@ -70,7 +72,7 @@ class CleanRuns:
             extent=seen,
             baseline=baseline,
             repetition=again,
-            notes=notes(seen, names=names),
+            notes=notes(seen, names=names, habits=habits(Course(first.history).lineage)),
         )
 
     def _run(self, plan: Plan, number: int, *, of: int = CLEAN_RUNS) -> FinishedRun:

@@ -1,7 +1,7 @@
 """What two clean runs say about a job in passing, before anything is done to it."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from chaos.audit.extent import Extent
@@ -19,10 +19,13 @@ class Note(Record):
     text: str
 
 
-def notes(extent: Extent, *, names: Sequence[str]) -> tuple[Note, ...]:
-    """Give what the extent and the settings show; `names` are the clean runs' own run names."""
+def notes(extent: Extent, *, names: Sequence[str], habits: Iterable[str] = ()) -> tuple[Note, ...]:
+    """Give what the extent and the settings show.
+
+    `names` are the clean runs' own run names; `habits` what they do with their data.
+    """
     warnings = (Note(kind="warning", text=text) for text in _warnings(extent))
-    remarks = (Note(kind="note", text=text) for text in _remarks(extent, names))
+    remarks = (Note(kind="note", text=text) for text in (*_remarks(extent, names), *habits))
     return (*warnings, *remarks)
 
 

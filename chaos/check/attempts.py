@@ -1,4 +1,4 @@
-"""Were there as many attempts as faults call for?"""
+"""Were there as many attempts as faults call for, each with as many workers as it may have?"""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -7,6 +7,7 @@ from chaos.check.allowance import for_recovery
 from chaos.check.attempt import Attempt
 from chaos.check.result import conclude, plural, unknown
 from chaos.check.trial import Trial
+from chaos.model.event import FitCalled
 from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "attempts"
@@ -19,7 +20,10 @@ def check(trial: Trial) -> CheckResult:
     An attempt too many is a failure that nobody injected
     (Ray 2.60: a worker group that does not come up opens another). A run that
     is ended at its limit may be within a recovery: what was still to follow it
-    is not known, for as long as a recovery may take.
+    is not known, for as long as a recovery may take. Each has the workers that
+    `fit()` asked for: only an elastic job goes on with fewer, down to the
+    number that it states (a rank that is missing makes every batch smaller,
+    pytorch/torchtitan PR #4663).
     """
     opened = [attempt for attempt in trial.run.attempts if attempt.opened is not None]
     if not opened:
@@ -29,6 +33,7 @@ def check(trial: Trial) -> CheckResult:
     if trial.plan.expect.attempts is None:
         doubts += [f"what {s.op} came to is not known" for s in trial.strikes if s.is_in_doubt]
     anomalies = list(_too_many(trial, opened, due)) if len(opened) > due and not doubts else []
+    anomalies += _of_another_size(trial, opened)
     if not trial.run.ending.is_over:
         doubts.append("the run was not seen to its end")
     if len(opened) < due and trial.plan.expect.attempts is not None and trial.excuse is not None:
@@ -84,6 +89,31 @@ def _too_many(trial: Trial, opened: list[Attempt], due: int) -> Iterator[Anomaly
         )
     if not found:
         yield Anomaly(message=head, events=tuple(a.opened or 0 for a in opened[due:]))
+
+
+def _of_another_size(trial: Trial, opened: list[Attempt]) -> Iterator[Anomaly]:
+    least, most = _workers(trial)
+    asked = f"{most} were asked for, and the job does not say that it is elastic"
+    if least < most:
+        asked = f"from {least} to {most} were asked for"
+    for attempt in opened:
+        if attempt.places and not least <= len(attempt.places) <= most:
+            count = plural(len(attempt.places), "worker")
+            message = f"attempt {attempt.index} had {count}; {asked}"
+            yield Anomaly(message=message, events=(attempt.opened or 0,))
+
+
+def _workers(trial: Trial) -> tuple[int, int]:
+    """Give the fewest and the most workers that `fit()` was called with, or else the plan has."""
+    job = trial.plan.job
+    called = next((event for _, event in trial.history.of(FitCalled)), None)
+    match called.settings.get("num_workers") if called is not None else None:
+        case int(count):
+            return count, count
+        case [int(least), int(most)]:
+            return least, most
+        case _:
+            return job.min_workers or job.workers, job.workers
 
 
 def _too_few(trial: Trial, opened: list[Attempt], due: int) -> Anomaly:

@@ -1,13 +1,22 @@
 """Did every optimizer step see as much as the baseline's?"""
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from chaos.check.aligned import Aligned
 from chaos.check.attempt import Step
 from chaos.check.lineage import Lineage
-from chaos.check.result import conclude, nothing_due, plural, ranks, unknown
+from chaos.check.result import (
+    conclude,
+    nothing_due,
+    of_another_size,
+    plural,
+    ranks,
+    unknown,
+)
 from chaos.check.shift import shifts
-from chaos.check.trial import Trial
+from chaos.check.trial import Course, Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "batch"
@@ -20,40 +29,99 @@ def check(trial: Trial) -> CheckResult:
     when the checkpoint was taken are lost (huggingface/transformers#22143), or
     ranks that are missing make the batch smaller (pytorch/torchtitan PR #4663).
     What differs before any fault already does not repeat and is not compared,
-    and neither are the steps of an attempt that went on at another place. What
-    one of the two runs does not tell of a rank is counted in neither.
+    and neither are the steps of an attempt that went on at another place, or
+    with another number of workers. What one of the two runs does not tell of a
+    rank is counted in neither. Unknown where the size of no batch of a resumed
+    attempt was seen, though the baseline's were.
     """
     if not trial.plan.ops:
         return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
     if trial.reference is None:
         return unknown(NAME, f"{trial.no_reference} to compare with")
-    if not any(trial.reference.lineage.steps):
-        return nothing_due(NAME, "the job makes no optimizer step that could be watched")
-    apart = list(_apart(trial))
-    varies = any(step.number < trial.began for step in apart)
-    anomalies = (
-        [] if varies else list(_anomalies(apart, trial.run.lineage, trial.reference.lineage))
+    idle = _why_nothing_is_due(trial, trial.reference)
+    if idle is not None:
+        return nothing_due(NAME, idle)
+    seen = _looked_at(trial)
+    varies = any(step.number < trial.began for step in seen.apart)
+    ours, theirs = trial.run.lineage, trial.reference.lineage
+    summary = (
+        f"{plural(seen.compared, 'step')} over batches as large as the baseline's"
+        f"{of_another_size(trial)}"
     )
-    steps = sum(len(steps) for steps in trial.run.lineage.steps.values())
-    if not steps and trial.error_was_expected:
-        return nothing_due(NAME, "the job ended with the expected error before its first step")
-    summary = f"{plural(steps, 'step')} over batches as large as the baseline's"
     if varies:
         summary = "batches vary from run to run, before any fault as well"
-    return conclude(NAME, anomalies=anomalies, evidence=steps, summary=summary)
+    return conclude(
+        NAME,
+        anomalies=[] if varies else list(_anomalies(seen.apart, ours, theirs)),
+        doubts=[
+            f"how large the batches of attempt {index} were was not seen"
+            for index in sorted(seen.due - seen.known)
+            if index > 0
+        ],
+        evidence=seen.compared,
+        summary=summary,
+    )
 
 
-def _apart(trial: Trial) -> Iterator[Step]:
-    """Give the steps whose size is not the baseline's, rank by rank."""
-    shifted = shifts(trial)
-    since = min(shifted, default=None)
-    for group in (*trial.aligned_before, *trial.aligned):
-        if group.has_equal_losses and group.has_equal_inputs:
-            continue
+def _why_nothing_is_due(trial: Trial, reference: Course) -> str | None:
+    if not reference.lineage.steps:
+        return "the job makes no optimizer step that could be watched"
+    if not any(map(_is_told, reference.lineage.all_steps())):
+        return "the baseline tells no samples and no losses of a step"
+    if trial.error_was_expected and not trial.run.lineage.steps:
+        return "the job ended with the expected error before its first step"
+    if not trial.aligned and trial.resized:
+        return "every step that survived was made with another number of workers"
+    return None
+
+
+@dataclass
+class _Seen:
+    """Steps beside the baseline's, but for those from attempt `since` on.
+
+    `apart` have another size, `compared` counts those whose size both runs
+    tell; `due` are the attempts of which the baseline tells some, `known`
+    those of which the run does as well.
+    """
+
+    since: float
+    apart: list[Step] = field(default_factory=list)
+    compared: int = 0
+    due: set[int] = field(default_factory=set)
+    known: set[int] = field(default_factory=set)
+
+    def add(self, group: Aligned, *, survived: bool) -> None:
         for step, theirs in group.pairs():
-            is_elsewhere = since is not None and step.attempt >= since
-            if theirs is not None and not is_elsewhere and _sizes_differ(step, theirs):
-                yield step
+            if theirs is None or step.attempt >= self.since:
+                continue
+            if _sizes_differ(step, theirs):
+                self.apart.append(step)
+            count = _samples if theirs.inputs is not None else _micro_batches
+            if survived and count(theirs) is not None:
+                self.due.add(step.attempt)
+                if count(step) is not None:
+                    self.known.add(step.attempt)
+                    self.compared += 1
+
+    def add_equal(self, group: Aligned) -> None:
+        attempts = {group.ours[0].attempt, group.ours[-1].attempt}
+        if group.ours[-1].attempt < self.since:
+            self.compared += len(group.ours)
+            self.due |= attempts
+            self.known |= attempts
+
+
+def _looked_at(trial: Trial) -> _Seen:
+    seen = _Seen(min(shifts(trial), default=math.inf))
+    for group in trial.aligned_before:
+        if not (group.has_equal_losses and group.has_equal_inputs):
+            seen.add(group, survived=False)
+    for group in trial.aligned:
+        if group.has_equal_losses and group.has_equal_inputs:
+            seen.add_equal(group)
+        else:
+            seen.add(group, survived=True)
+    return seen
 
 
 def _sizes_differ(ours: Step, due: Step) -> bool:
@@ -61,6 +129,10 @@ def _sizes_differ(ours: Step, due: Step) -> bool:
         (mine := count(ours)) is not None and (theirs := count(due)) is not None and mine != theirs
         for count in (_samples, _micro_batches)
     )
+
+
+def _is_told(step: Step) -> bool:
+    return any(count(step) is not None for count in (_samples, _micro_batches))
 
 
 def _samples(step: Step) -> int | None:

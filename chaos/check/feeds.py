@@ -6,7 +6,7 @@ there already (a shuffle without a seed) do not repeat here.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from chaos.check.aligned import Aligned
@@ -32,6 +32,35 @@ class Control:
 
     compared: int
     differing: int
+
+
+@dataclass
+class _Beside:
+    """Surviving inputs beside the baseline's; `due`: the attempts of which some were due."""
+
+    compared: int = 0
+    apart: list[Apart] = field(default_factory=list)
+    due: set[int] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
+
+    def add(self, group: Aligned) -> None:
+        if group.has_equal_inputs:
+            self.compared += len(group.ours)
+            self.seen |= {group.ours[0].attempt, group.ours[-1].attempt}
+            return
+        first: Step | None = None
+        for step, due in group.pairs():
+            if due is None or due.inputs is None:
+                continue
+            self.due.add(step.attempt)
+            if step.inputs is None:
+                continue
+            self.seen.add(step.attempt)
+            self.compared += 1
+            if first is None and step.inputs.digest != due.inputs.digest:
+                first = step
+        if first is not None:
+            self.apart.append(Apart(*group.key, first, group.ours))
 
 
 @dataclass(frozen=True)
@@ -73,32 +102,27 @@ class Feeds:
         return self.control.compared > 0 and self.control.differing == 0
 
     @cached_property
-    def _compared(self) -> tuple[int, tuple[Apart, ...]]:
-        compared, found = 0, []
+    def _beside(self) -> "_Beside":
+        found = _Beside()
         for group in self.steps:
-            if group.has_equal_inputs:
-                compared += len(group.ours)
-                continue
-            first: Step | None = None
-            for step, due in group.pairs():
-                if step.inputs is None or due is None or due.inputs is None:
-                    continue
-                compared += 1
-                if first is None and step.inputs.digest != due.inputs.digest:
-                    first = step
-            if first is not None:
-                found.append(Apart(*group.key, first, group.ours))
-        return compared, tuple(sorted(found, key=lambda a: (a.epoch, a.rank)))
+            found.add(group)
+        return found
 
     @property
     def compared(self) -> int:
         """How many surviving steps' inputs could be compared."""
-        return self._compared[0]
+        return self._beside.compared
 
-    @property
+    @cached_property
     def apart(self) -> tuple[Apart, ...]:
         """The epochs, rank by rank, whose inputs leave the baseline's, earliest first."""
-        return self._compared[1]
+        return tuple(sorted(self._beside.apart, key=lambda a: (a.epoch, a.rank)))
+
+    @cached_property
+    def silent(self) -> tuple[int, ...]:
+        """The resumed attempts of whose inputs nothing was seen, though the baseline's were."""
+        missed = self._beside.due - self._beside.seen
+        return tuple(sorted(index for index in missed if index > 0))
 
     # -- order ---------------------------------------------------------------------------------
 

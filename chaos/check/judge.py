@@ -37,6 +37,7 @@ from chaos.check import (
     watched,
 )
 from chaos.check.diagnosis import diagnosis
+from chaos.check.habits import habits
 from chaos.check.headline import headline
 from chaos.check.others import Others
 from chaos.check.repeats import COMPARED, no_longer_comparable
@@ -113,7 +114,16 @@ def judge(
         expectation=_expectation(trial, validity, results),
         results=results,
         diagnosis=_diagnosed(trial, results),
+        notes=_noted(trial),
     )
+
+
+def _noted(trial: Trial) -> tuple[str, ...]:
+    """Give what is worth knowing of a clean run of the job: the baseline, or this one."""
+    course = trial.reference
+    if course is None and not trial.plan.ops and trial.run.ending.is_finished:
+        course = trial.run
+    return () if course is None else tuple(habits(course.lineage))
 
 
 def _diagnosed(trial: Trial, results: tuple[CheckResult, ...]) -> tuple[Resume, ...]:

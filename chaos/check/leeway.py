@@ -61,6 +61,21 @@ class Bands:
         parts = [part for band in wide if math.isfinite(part := _part(band))]
         return (statistics.median(parts), max(parts)) if parts else (math.nan, math.nan)
 
+    @property
+    def relative(self) -> Tolerance:
+        """What the profile adds to metrics and sizes: they have no scale of their own."""
+        _, later = PROFILES[self.profile]
+        return Tolerance(relative=later.relative or later.absolute)
+
+    @cached_property
+    def hides_of(self) -> Mapping[str, float]:
+        """How far each metric can be off unseen, as a part of it: the median over its reports."""
+        parts: dict[str, list[float]] = {}
+        for (_, name, _), band in self.metrics.items():
+            if name not in self.noisy and math.isfinite(part := _part(band.widened(self.relative))):
+                parts.setdefault(str(name), []).append(part)
+        return {name: statistics.median(found) for name, found in sorted(parts.items())}
+
 
 @dataclass(frozen=True)
 class Leeway:
@@ -99,11 +114,7 @@ class Leeway:
         return band is not None and band.widened(self._relative()).holds(ours)
 
     def _relative(self) -> Tolerance:
-        """Give what the profile adds to metrics and sizes: they have no scale of their own."""
-        if self.bands is None:
-            return Tolerance()
-        _, later = PROFILES[self.bands.profile]
-        return Tolerance(relative=later.relative or later.absolute)
+        return Tolerance() if self.bands is None else self.bands.relative
 
     def is_too_noisy(self, metric: str) -> bool:
         """Say whether a metric varies so much by itself that nothing follows from its value."""

@@ -57,8 +57,10 @@ def values(row: Row) -> str:
     due, ours = value(row.due, row.group), value(row.ours, row.group)
     if not due and ours in ("empty", "missing"):
         return f"{ours} here, and not in the baseline"
+    if not due and not ours:
+        return "it is not what was due there"
     if due == ours or not due:
-        return f"{ours or 'what it holds'} here, but not the same to the last bit"
+        return f"{ours} here, but not the same to the last bit"
     where = "at the commit" if row.of_own else "in the baseline"
     return f"{due} {where}, {ours or 'something else'} here"
 

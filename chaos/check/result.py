@@ -89,6 +89,18 @@ def watched_feeds(check: str, trial: Trial) -> Feeds | CheckResult:
     return feeds
 
 
+def of_another_size(trial: Trial) -> str:
+    """Say how many steps have no counterpart in the baseline, to end a summary."""
+    count = 0 if trial.comparison is None else trial.comparison.resized
+    steps = plural(count, "step")
+    return f"; {steps} with another number of workers have no counterpart there" if count else ""
+
+
+def unseen_inputs(attempts: Sequence[int]) -> list[str]:
+    """Say of which attempts after the first no inputs were seen, though they were due."""
+    return [f"nothing was seen of the inputs of attempt {index}" for index in attempts]
+
+
 def ranks(named: Sequence[int]) -> str:
     """Name ranks: `rank 0`, `ranks 0 and 1`, `ranks 0, 2 and 3`."""
     few = [str(rank) for rank in sorted(set(named))]

@@ -4,7 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from chaos.check.feeds import Apart, Feeds
-from chaos.check.result import conclude, nothing_due, plural, ranks, watched_feeds
+from chaos.check.result import (
+    conclude,
+    nothing_due,
+    of_another_size,
+    plural,
+    ranks,
+    unseen_inputs,
+    watched_feeds,
+)
 from chaos.check.trial import Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
@@ -20,22 +28,26 @@ def check(trial: Trial) -> CheckResult:
     are a permutation drawn again (wyim-pgl/transgenic#59). Other samples are
     `samples`' to judge. Inputs that differ before any fault do not repeat
     here, and other numbers of ranks share an epoch out differently: there
-    orders are not compared.
+    orders are not compared. Unknown where nothing was seen of what a resumed
+    attempt was given, though the baseline's inputs were.
     """
     feeds = watched_feeds(NAME, trial)
     if isinstance(feeds, CheckResult):
         return feeds
     if feeds.ours.ranks != feeds.theirs.ranks:
         return nothing_due(NAME, "other ranks than in the baseline; orders are not compared")
+    if not trial.aligned and trial.resized:
+        return nothing_due(NAME, "every step that survived was made with another number of workers")
     why = unrepeatable(feeds)
     if why is not None and not trial.plan.expect.is_exact:
         return nothing_due(NAME, f"{why}; `expect` says that it need not repeat")
     return conclude(
         NAME,
         anomalies=[] if why else list(_anomalies(feeds)),
-        doubts=[why] if why else [],
+        doubts=[why] if why else unseen_inputs(feeds.silent),
         evidence=feeds.compared,
-        summary=f"{plural(feeds.compared, 'step')} were given the baseline's inputs, in its order",
+        summary=f"{plural(feeds.compared, 'step')} were given the baseline's inputs, in its order"
+        f"{of_another_size(trial)}",
         measures={"inputs_compared": feeds.compared, "control_inputs": feeds.control.compared},
     )
 

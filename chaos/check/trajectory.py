@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from chaos.check.comparison import Comparison, Divergence
 from chaos.check.components import group_of
 from chaos.check.remedy import value
-from chaos.check.result import Measures, conclude, nothing_due, plural, ranks, unknown
+from chaos.check.result import (
+    Measures,
+    conclude,
+    nothing_due,
+    of_another_size,
+    plural,
+    ranks,
+    unknown,
+)
 from chaos.check.sightings import Place
 from chaos.check.state_course import Clean, StateCourse, state_course, surviving
 from chaos.check.trial import Course, Trial
@@ -59,7 +67,7 @@ def check(trial: Trial) -> CheckResult:
         doubts=doubts,
         evidence=comparison.losses.compared + comparison.metrics.compared,
         summary=_summary(trial, comparison, states),
-        measures={**_measures(comparison), **_of_states(states), **_hidden(trial)},
+        measures={**_measures(comparison), **_of_states(states), **_hidden(trial, comparison)},
     )
 
 
@@ -199,15 +207,15 @@ def _summary(trial: Trial, comparison: Comparison, states: StateCourse | None) -
     metrics = plural(comparison.metrics.compared, "metric value")
     apart = comparison.steps_apart
     but = f"; {plural(apart, 'step')} could not be compared" if apart else ""
-    if comparison.resized:
-        steps = plural(comparison.resized, "step")
-        but += f"; {steps} with another number of workers have no counterpart there"
+    but += of_another_size(trial)
     if (bands := trial.leeway.bands) is not None:
         usual, most = bands.hides
         but += (
             f"; a defect that moves a loss by less than {usual:.2g} of it "
             f"(at most {most:.2g}) would not be seen"
         )
+        if hidden := _hidden_of(trial, comparison):
+            but += f", nor one that moves {', '.join(hidden)}"
     what = f"{losses} and {metrics}"
     if states is not None and states.compared:
         what = f"{losses}, {metrics} and {plural(states.compared, 'part')} of the state"
@@ -226,7 +234,7 @@ def _of_states(states: StateCourse | None) -> Measures:
     return {"parts_compared": states.compared, "parts_differing": len(states.apart)}
 
 
-def _hidden(trial: Trial) -> Measures:
+def _hidden(trial: Trial, comparison: Comparison) -> Measures:
     """Say how large a defect the band would hide, as a part of a loss."""
     bands = trial.leeway.bands
     if bands is None:
@@ -236,7 +244,16 @@ def _hidden(trial: Trial) -> Measures:
         "band_runs": bands.runs,
         "hidden_relative_median": _finite(usual),
         "hidden_relative_max": _finite(most),
+        "hidden_of_metrics": ", ".join(_hidden_of(trial, comparison)) or None,
     }
+
+
+def _hidden_of(trial: Trial, comparison: Comparison) -> list[str]:
+    """Say by how much each metric that is compared can be off within the band."""
+    bands = trial.leeway.bands
+    left_out = {*comparison.not_compared, *comparison.unproven, *comparison.ignored}
+    hides = {} if bands is None else bands.hides_of
+    return [f"`{name}` by {part:.2g}" for name, part in hides.items() if name not in left_out]
 
 
 def _finite(value: float) -> float | None:

@@ -43,6 +43,7 @@ class Verdict(Record):
     found guilty by the check that the scenario names is as expected.
     `is_news`: a defect of Ray's own that the scenario expects did not show.
     `diagnosis` tells, for each resume, what came back of the job's state.
+    `notes` are worth knowing and break no promise: the baseline shows them too.
     """
 
     validity: Validity
@@ -52,6 +53,7 @@ class Verdict(Record):
     results: tuple[CheckResult, ...]
     is_news: bool = False
     diagnosis: tuple[Resume, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def broken(self) -> tuple[CheckResult, ...]:

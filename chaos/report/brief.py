@@ -27,7 +27,7 @@ def explanation(run: FinishedRun, *, page: str) -> RenderableType:
     """
     verdict = run.verdict
     parts: list[RenderableType] = [Text(verdict.expectation, style="bold"), _in(verdict.headline)]
-    rows = [*_broken(verdict), *_undecided(verdict)]
+    rows = [*_broken(verdict), *_undecided(verdict), *(("note", note) for note in verdict.notes)]
     if rows:
         parts += [Text(""), _table(rows)]
     for resume in verdict.diagnosis:

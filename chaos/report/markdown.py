@@ -30,6 +30,8 @@ def run_in_markdown(run: FinishedRun) -> str:
     ]
     if not verdict.as_expected:
         lines += ["", plain(verdict.expectation[:1].upper() + verdict.expectation[1:] + ".")]
+    for note in verdict.notes:
+        lines += ["", plain(f"Note: {note}.")]
     lines += [
         "",
         *table([fact.name for fact in facts], [[plain(fact.value) for fact in facts]]),

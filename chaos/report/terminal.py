@@ -52,10 +52,20 @@ def verdict_table(rows: Sequence[SuiteRow]) -> Table:
 
 
 def findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
-    """Explain each run of a suite that did not come out as expected, in the suite's order."""
+    """Explain each run of a suite that did not come out as expected, in the suite's order.
+
+    After them what is worth knowing of the jobs, each note once.
+    """
     for row in rows:
         if row.verdict is not None and row.standing != "expected":
             yield explain(row.verdict, row.scenario, directory=f"{row.directory}")
+    noted: dict[str, list[str]] = {}
+    for row in rows:
+        for note in () if row.verdict is None else row.verdict.notes:
+            noted.setdefault(note, []).append(row.scenario)
+    for note, scenarios in noted.items():
+        more = f" and {len(scenarios) - 1} more" if len(scenarios) > 1 else ""
+        yield Text.assemble(("note: ", "yellow"), note, (f" ({scenarios[0]}{more})", "dim"))
 
 
 def explain(verdict: Verdict, scenario: str, *, directory: str) -> RenderableType:

@@ -66,6 +66,12 @@ def test_a_job_in_order_has_nothing_said_of_it() -> None:
     assert notes(extent(with_fit(QUIET, max_failures=3)), names=["digits", "digits"]) == ()
 
 
+def test_what_a_job_does_with_its_data_is_a_note() -> None:
+    found = notes(extent(with_fit(QUIET, max_failures=3)), names=[], habits=["one order"])
+
+    assert found == (Note(kind="note", text="one order"),)
+
+
 def test_a_job_that_never_saves_is_warned_of() -> None:
     assert "warning: the job saves no checkpoint" in said(Story(every=99).history())
 

@@ -61,6 +61,24 @@ class Ledger:
             )
             self.say("harness", ev.StorageSeen(op=op, checkpoints=found), ms=0)
 
+    def see_others(self) -> None:
+        """Tell of the other trials, which nothing was done to."""
+        if not self.script.others:
+            return
+        self.say("driver", ev.ExperimentEnded(trials=1 + self.script.others), ms=0)
+        for trial in range(1, 1 + self.script.others):
+            seen = ev.BystanderSeen(
+                trial=trial,
+                began_ns=0,
+                ended_ns=self.now_ns,
+                attempts=1,
+                failures=0,
+                steps=self.script.steps,
+                losses={"rank 0, epoch 0": digest("loss", trial)},
+                finished=True,
+            )
+            self.say("harness", seen, ms=0)
+
     def save(self, rank: int, epoch: int) -> None:
         place: dict[str, Any] = {
             "attempt": self.attempt,

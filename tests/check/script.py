@@ -47,7 +47,8 @@ class Script:
     `watch`: state, inputs and storage are recorded. `files`: the job keeps
     files of its own, one per rank and epoch, and gives Ray no checkpoint.
     `keep`: how many checkpoints Ray keeps. `best`: the best accuracy is
-    reported.
+    reported. `least`: with how few ranks the job goes on, if it is elastic.
+    `others`: the trials of the experiment beside this one.
     """
 
     strikes: tuple[Strike, ...] = ()
@@ -64,6 +65,8 @@ class Script:
     files: bool = False
     keep: int | None = None
     best: bool = False
+    least: int | None = None
+    others: int = 0
 
 
 def loss(rank: int, epoch: int, step: int) -> float:

@@ -36,10 +36,12 @@ class Story(Script):
             job=Job(
                 script="job.py",
                 workers=self.ranks,
+                min_workers=self.least,
                 failure=FailureBudget(
                     max_failures=self.budget, max_preemption_failures=self.budget
                 ),
                 epoch_metric=metric,
+                trial=0 if self.others else None,
             ),
             shape=Shape(nodes=self.ranks + 1, cpus_per_node=1),
             ops=tuple(strike.op(index) for index, strike in enumerate(self.strikes)),

@@ -244,6 +244,7 @@ class Teller(Ledger):
         else:
             self.say("driver", last)
         self.look(None)
+        self.see_others()
         code = 0 if isinstance(last, ev.FitReturned) else 1
         self.say(
             "harness",

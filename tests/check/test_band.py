@@ -1,6 +1,7 @@
 """Bands: jobs that do not repeat themselves are not blamed for it, and defects still show."""
 
 import random
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from chaos.model.history import Baseline, History
 from chaos.model.leeway import Tolerance
 from chaos.model.verdict import CheckResult, Verdict
 from tests.check.story import Story, Strike
+from tests.check.tamper import changed
 
 STORY = Story(strikes=(Strike(epoch=2, step=3, rank=1),), watch=False)
 
@@ -78,6 +80,28 @@ def test_the_summary_says_how_large_a_defect_the_band_would_hide() -> None:
     assert "would not be seen" in strict.summary
     hidden = [float(str(r.measures["hidden_relative_median"])) for r in (strict, relaxed)]
     assert 1e-3 < hidden[0] < hidden[1]
+
+
+def test_the_summary_says_how_far_each_metric_could_be_off() -> None:
+    def varied(history: History, seed: int) -> History:
+        draws = random.Random(seed)
+
+        def metrics(done: ev.Committed) -> tuple[dict[str, Any], ...]:
+            off = 1 + draws.gauss(0, 1e-3)
+            return tuple({**m, "accuracy": m["accuracy"] * off} for m in done.metrics)
+
+        return changed(noisy(history, seed), ev.Committed, metrics=metrics)
+
+    baseline = Baseline([varied(STORY.baseline(), seed) for seed in range(5)])
+    found = trajectory(verdict(varied(STORY.history(), 99), baseline, band="strict"))
+    ignored = verdict(
+        varied(STORY.history(), 99), baseline, band="strict", ignore_metrics=("accuracy",)
+    )
+
+    told = dict(re.findall(r"`(\w+)` by ([\d.e-]+)", str(found.measures["hidden_of_metrics"])))
+    assert float(told["accuracy"]) > 1e-3 > float(told["epoch"])
+    assert "would not be seen, nor one that moves `accuracy` by " in found.summary
+    assert "accuracy" not in str(trajectory(ignored).measures["hidden_of_metrics"])
 
 
 def test_four_baselines_are_too_few_to_learn_from() -> None:

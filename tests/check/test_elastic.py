@@ -1,5 +1,7 @@
 """A job that goes on with fewer workers: some promises hold all the same, some cannot be judged."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import msgspec
@@ -8,13 +10,17 @@ import pytest
 from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
+from chaos.model.verdict import CheckResult
 from tests.check.story import Story, Strike
+from tests.check.tamper import changed
+from tests.check.watching import digest, shuffled
 
-STORY = Story(strikes=(Strike(epoch=2, step=3, rank=1),))
+STORY = Story(strikes=(Strike(epoch=2, step=3, rank=1),), least=1)
+STEPS = 5
 
 
 def shrunk(history: History) -> list[Entry]:
-    """Tell the story again with one worker after the fault, whose steps are other steps."""
+    """Tell the story again with one worker after the fault, whose steps are other, larger steps."""
     return [
         msgspec.structs.replace(entry, what=_alone(entry.what))
         for entry in history
@@ -24,7 +30,7 @@ def shrunk(history: History) -> list[Entry]:
 
 def _is_of_the_second_rank(what: ev.AnyEvent) -> bool:
     is_later = getattr(what, "attempt", 0) > 0
-    is_left_out = isinstance(what, ev.StepDone) and what.step == STORY.steps
+    is_left_out = isinstance(what, ev.StepDone) and what.step > STEPS
     return is_later and (getattr(what, "rank", 0) == 1 or is_left_out)
 
 
@@ -35,11 +41,125 @@ def _alone(what: ev.AnyEvent) -> ev.AnyEvent:
         case ev.WorkerGroupStarted(workers=workers):
             return msgspec.structs.replace(what, workers=workers[:1])
         case ev.StepDone():
-            return msgspec.structs.replace(what, losses=(0.125,))
+            alone = msgspec.structs.replace(what, losses=(0.125,))
+            return msgspec.structs.replace(alone, inputs=part(what.epoch, what.step))
         case ev.Committed():
             return msgspec.structs.replace(what, metrics=({"epoch": what.epoch, "loss": 0.125},))
         case _:
             return what
+
+
+def part(epoch: int, step: int, *, of: int = 2 * STORY.ranks * STORY.steps) -> ev.Inputs:
+    """Give what one worker is given for a step: its part of the whole epoch."""
+    order = shuffled(epoch, 2 * STORY.ranks * STORY.steps)[:of]
+    size = -(-len(order) // STEPS)
+    mine = order[size * (step - 1) : size * step]
+    return ev.Inputs(count=len(mine), digest=digest(mine), samples="".join(mine))
+
+
+def judged(entries: list[Entry], baseline: History | None = None) -> dict[str, CheckResult]:
+    verdict = judge(STORY.plan(), History(entries), baseline or STORY.baseline())
+    return {result.check: result for result in verdict.results}
+
+
+def fed(inputs: Callable[[ev.StepDone], ev.Inputs | None]) -> list[Entry]:
+    """Tell of one worker that is given these inputs after the fault."""
+    later = lambda e: e.attempt == 1  # noqa: E731 (one word of a line)
+    return list(changed(History(shrunk(STORY.history())), ev.StepDone, later, inputs=inputs))
+
+
+def test_what_is_not_compared_with_fewer_workers_is_not_counted() -> None:
+    results = judged(shrunk(STORY.history()))
+
+    for check in ("batch", "sample-order", "trajectory"):
+        assert "10 steps with another number of workers" in results[check].summary
+        assert results[check].validity == "valid"
+    assert results["batch"].evidence == 24
+
+
+def test_an_epoch_has_the_same_samples_with_fewer_workers() -> None:
+    samples = judged(shrunk(STORY.history()))["samples"]
+
+    assert (samples.validity, samples.evidence) == ("valid", 4)
+    assert "in 2 of them but for what fills up or drops the last batch" in samples.summary
+
+
+def test_samples_that_one_worker_trains_over_and_over_are_found() -> None:
+    def one(done: ev.StepDone) -> ev.Inputs:
+        first, mine = part(done.epoch, 1), part(done.epoch, done.step)
+        assert first.samples is not None
+        return ev.Inputs(count=mine.count, digest="d", samples=first.samples[:8] * mine.count)
+
+    samples = judged(fed(one))["samples"]
+
+    assert samples.validity == "invalid"
+    assert "epoch 2: of 24 samples, 23 were never trained, and 23 once too often" in samples.summary
+
+
+def test_a_part_of_the_epoch_that_fewer_workers_never_train_is_not_known_to_be_right() -> None:
+    half = judged(fed(lambda done: part(done.epoch, done.step, of=12)))["samples"]
+
+    assert half.validity == "unknown"
+    assert "2 epochs are not judged: 1 worker trained 12 samples in it, the baseline has 24" in (
+        half.summary
+    )
+
+
+def test_fewer_workers_that_make_as_many_steps_as_before_are_no_defect() -> None:
+    """Each report comes after a number of steps, wherever in the data that is."""
+
+    def stretch(done: ev.StepDone) -> ev.Inputs:
+        mine = [f"{100 * done.epoch + 10 * done.rank + done.step:08x}"]
+        return ev.Inputs(count=1, digest=digest(mine), samples="".join(mine))
+
+    baseline = changed(STORY.baseline(), ev.StepDone, inputs=stretch)
+    run = changed(History(shrunk(STORY.history())), ev.StepDone, inputs=stretch)
+
+    samples = judged(list(run), baseline)["samples"]
+
+    assert (samples.validity, samples.evidence) == ("valid", 2)
+    assert "2 epochs are not judged: the baseline's epochs do not all have the same samples" in (
+        samples.summary
+    )
+
+
+def test_inputs_of_fewer_workers_that_were_not_seen_are_not_counted() -> None:
+    samples = judged(fed(lambda _: None))["samples"]
+
+    assert (samples.validity, samples.evidence) == ("valid", 2)
+    assert "2 epochs are not judged: not all of its inputs were seen" in samples.summary
+
+
+@pytest.mark.parametrize(
+    ("least", "in_force", "validity"),
+    [
+        (None, None, "invalid"),
+        (1, None, "valid"),
+        (None, [1, 2], "valid"),
+        (1, 2, "invalid"),
+        (1, [2, 4], "invalid"),
+    ],
+)
+def test_only_a_job_that_says_so_goes_on_with_fewer_workers(
+    least: int | None, in_force: object, validity: str
+) -> None:
+    called = ev.FitCalled(
+        trainer="TorchTrainer",
+        workers=2,
+        run_name="a",
+        storage_path="/a",
+        settings={"num_workers": in_force},
+        replaced={},
+    )
+    entries = shrunk(STORY.history())
+    first = msgspec.structs.replace(entries[0], what=called)
+    plan = replace(STORY, least=least).plan()
+
+    verdict = judge(plan, History([first, *entries]), STORY.baseline())
+
+    assert verdict.validity == validity, verdict.headline
+    assert [result.check for result in verdict.broken] == ["attempts"] * (validity == "invalid")
+    assert validity == "valid" or "attempt 1 had 1 worker; " in verdict.headline
 
 
 def test_other_losses_with_fewer_workers_are_no_defect() -> None:
@@ -92,7 +212,7 @@ def test_a_job_that_begins_again_with_fewer_workers_is_found_all_the_same() -> N
 
 
 def test_a_fault_before_anything_was_saved_leaves_nothing_to_compare_and_says_so() -> None:
-    story = Story(strikes=(Strike(epoch=0, step=3, rank=1),))
+    story = replace(STORY, strikes=(Strike(epoch=0, step=3, rank=1),))
 
     verdict = judge(story.plan(), History(shrunk(story.history())), story.baseline())
 
@@ -100,6 +220,9 @@ def test_a_fault_before_anything_was_saved_leaves_nothing_to_compare_and_says_so
     assert verdict.validity == "valid", verdict.headline
     assert "another number of workers" in trajectory.summary
     assert trajectory.evidence == 0
+    batch = next(result for result in verdict.results if result.check == "batch")
+    assert (batch.validity, batch.evidence) == ("valid", 0)
+    assert "another number of workers" in batch.summary
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,11 @@ def test_samples_that_the_baseline_never_saw_are_augmented_anew() -> None:
     base = "g s:ab s:cd r c s:ef s:gh r c ."
     found = verdict("g s:ab s:cd r c s:ef x g<c0 s:uv s:wx r c .", base)
 
-    assert "samples" not in [result.check for result in found.broken]
+    samples = next(result for result in found.results if result.check == "samples")
+    assert samples.validity == "unknown"
+    assert samples.summary == (
+        "of attempt 1, epoch 1 is not judged: the baseline never saw some of its samples"
+    )
 
 
 def test_fewer_micro_batches_are_a_smaller_batch() -> None:
@@ -243,6 +247,28 @@ def test_batches_that_vary_by_themselves_are_not_compared() -> None:
     found = verdict("g s s*2 r c s x g<c0 s s*2 r c .", base)
 
     assert "batch" not in [result.check for result in found.broken]
+
+
+def test_inputs_that_were_not_seen_after_the_resume_are_not_known_to_be_right() -> None:
+    unseen = changed(KILLED.history(), ev.StepDone, lambda e: e.attempt == 1, inputs=None)
+
+    verdict = verdict_on(KILLED, unseen)
+
+    assert {r.check: r.summary for r in verdict.undecided} == {
+        "batch": "how large the batches of attempt 1 were was not seen",
+        "sample-order": "nothing was seen of the inputs of attempt 1",
+        "samples": "of attempt 1, 2 epochs are not judged: not all of its inputs were seen",
+    }
+
+
+def test_an_epoch_whose_inputs_were_not_all_seen_is_not_counted() -> None:
+    where = lambda e: (e.attempt, e.epoch, e.step, e.rank) == (1, 2, 4, 0)  # noqa: E731
+    samples = result_on(
+        "samples", KILLED, changed(KILLED.history(), ev.StepDone, where, inputs=None)
+    )
+
+    assert (samples.validity, samples.evidence) == ("valid", 3)
+    assert samples.summary.endswith("epoch 2 is not judged: not all of its inputs were seen")
 
 
 def test_inputs_that_were_not_watched_are_not_due() -> None:

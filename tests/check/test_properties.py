@@ -3,14 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from chaos.check.judge import judge
+from chaos.check.judge import CHECKS, judge
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.leeway import Bound
-from tests.check.mutations import MUTATIONS
+from tests.check.mutate import NoPlaceError
+from tests.check.mutations import BROKEN, MUTATIONS
 from tests.check.story import Story, Strike
 from tests.check.tamper import result_on, rows, verdict_on
 
@@ -127,19 +128,57 @@ def test_judging_any_part_of_a_run_gives_the_same_verdict_twice_and_never_fails(
         assert verdict.validity != "valid"
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
-@settings(max_examples=8)
-@given(ranks=st.integers(2, 3), kind=st.sampled_from(["kill_worker", "kill_node"]))
-def test_every_defect_is_first_named_by_its_own_check(name: str, ranks: int, kind: str) -> None:
+STRUCK = Story((Strike(2, 2, 1),), epochs=4, steps=3, best=True, others=1)
+HOMES = {
+    "new work on a node that is to go": replace(STRUCK, strikes=(Strike(2, 2, 1, "preempt_node"),))
+}
+
+
+@st.composite
+def struck_once(draw: st.DrawFn) -> Story:
+    """Give a right job that one fault struck in an epoch that is not the last."""
+    epochs, steps, ranks = draw(st.integers(3, 4)), draw(st.integers(2, 5)), draw(st.integers(2, 3))
+    strike = draw(strikes(epochs=epochs - 1, steps=steps, ranks=ranks))
+    return Story(
+        (strike,),
+        epochs=epochs,
+        steps=steps,
+        ranks=ranks,
+        keep=draw(st.sampled_from([None, 2])),
+        best=True,
+        others=draw(st.integers(0, 1)),
+    )
+
+
+def assert_named(name: str, story: Story) -> None:
     mutate, check, validity = MUTATIONS[name]
-    strike = Strike(1, 2, 1, kind=kind)  # type: ignore[arg-type]
-    story = Story((strike,), ranks=ranks, epochs=3, steps=3, best=True)
 
     verdict = verdict_on(story, mutate(story.history()))
 
-    assert verdict.validity == validity
+    assert verdict.validity == validity, verdict.headline
     found = verdict.broken if validity == "invalid" else verdict.undecided
-    assert found[0].check == check
+    assert found[0].check == check, [result.summary for result in found]
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_every_defect_has_a_run_in_which_its_own_check_names_it_first(name: str) -> None:
+    assert_named(name, HOMES.get(name, STRUCK))
+
+
+def test_every_check_that_can_be_broken_has_a_defect() -> None:
+    never = {"faults-happened", "watched"}  # these two ask whether there is anything to judge by
+
+    assert {check for _, check in BROKEN.values()} == {c.NAME for c in CHECKS} - never
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+@settings(max_examples=5)
+@given(story=struck_once())
+def test_every_defect_is_first_named_by_its_own_check(name: str, story: Story) -> None:
+    try:
+        assert_named(name, story)
+    except NoPlaceError:
+        reject()
 
 
 @settings(max_examples=30)

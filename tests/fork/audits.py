@@ -2,18 +2,30 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.called import Done, chaos
 
 ROOT = Path(__file__).parents[2]
 
+
+class Named(NamedTuple):
+    """What an audit must name: the check, the part that did not come back, and its words."""
+
+    check: str
+    part: str
+    words: str
+
+
 BROKEN = {
-    "digits_from_scratch": "resume-point",
-    "digits_one_epoch_off": "cursor",
-    "digits_optimizer_lost": "state",
-    "digits_schedule_lost": "state",
-    "digits_data_order": "sample-order",
+    "digits_from_scratch": Named("resume-point", "cursor", "started from scratch"),
+    "digits_one_epoch_off": Named("cursor", "cursor", "they were trained again"),
+    "digits_optimizer_lost": Named(
+        "state", "optimizer.momentum_buffer", "optimizer.momentum_buffer is not restored"
+    ),
+    "digits_schedule_lost": Named("state", "schedule", "schedule is back at its first value"),
+    "digits_rng_lost": Named("state", "rng.torch", "rng.torch is back at its first value"),
+    "digits_data_order": Named("sample-order", "inputs", "trained in the order of epoch"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The audit finds nothing in a correct job, and the cause in each of five broken copies of it.
+"""The audit finds nothing in a correct job, and the cause in each of six broken copies of it.
 
 CI strikes at some places of each; the nightly run at more, since each strike is a training of
 its own.
@@ -29,4 +29,8 @@ def test_a_broken_copy_is_found_by_what_it_loses(script: str, runs: int, tmp_pat
     ran, card = audit(script, runs, tmp_path)
 
     assert ran.code == 1, ran.out + ran.err
-    assert {finding["defect"]["check"] for finding in card["findings"]} == {BROKEN[script]}
+    named, defects = BROKEN[script], [finding["defect"] for finding in card["findings"]]
+    assert {defect["check"] for defect in defects} == {named.check}
+    assert all(named.words in defect["gist"] for defect in defects)
+    guilty = [run["parts"] for run in card["runs"] if run["validity"] == "invalid"]
+    assert {parts[named.part] for parts in guilty} <= {"reset", "not restored", "different"}

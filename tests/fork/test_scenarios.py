@@ -1,7 +1,8 @@
 """The suite under `scenarios/` on the embedded backend: each file comes out as it expects.
 
-CI takes one of each folder, `make nightly` all. Those of `smoke/` and `guilty/` are compared with
-Ray in `tests/ray/test_parity.py`, those of `frameworks/` run in `test_frameworks.py`.
+CI takes one of each folder, `make nightly` all. Those of `smoke/` are compared with Ray in
+`tests/ray/test_parity.py`, those of `frameworks/` run in `test_frameworks.py`; of `guilty/`, whose
+jobs are audited in `test_audits.py`, CI takes none.
 """
 
 from pathlib import Path
@@ -16,6 +17,7 @@ from chaos.scenario_file.load import load_scenario
 from tests.fork.conftest import ROOT
 
 FOLDERS = ("worker", "node", "spot", "storage", "control", "elastic", "budget", "ray-defects")
+GUILTY = "guilty"
 IN_CI = {
     "worker/killed_while_saving",
     "node/lost_in_upload",
@@ -35,7 +37,7 @@ def name_of(file: Path) -> str:
 
 FILES = [
     file
-    for folder in FOLDERS
+    for folder in (*FOLDERS, GUILTY)
     for file in sorted((ROOT / "scenarios" / folder).glob("*.chaos.yaml"))
     if load_scenario(file).job.needs_backend != "ray"
 ]

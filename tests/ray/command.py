@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parents[2]
+DEMO = ("scenarios/smoke", "scenarios/guilty/optimizer_state_lost.chaos.yaml")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from chaos.check.trial import Trial
 from chaos.model.event import Committed, FailureDecided
 from chaos.model.verdict import Verdict
 from chaos.run.directory import RunDirectory
-from tests.ray.command import Ran, chaos
+from tests.ray.command import DEMO, Ran, chaos
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
@@ -22,7 +22,7 @@ CLOCKED = (
 @pytest.fixture(scope="module")
 def fork(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     reports = tmp_path_factory.mktemp("fork")
-    return chaos("run", "scenarios/smoke", "scenarios/guilty", "--backend", "fork", reports=reports)
+    return chaos("run", *DEMO, "--backend", "fork", reports=reports)
 
 
 def outcome(run: Path) -> dict[str, Any]:

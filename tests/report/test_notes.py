@@ -1,0 +1,33 @@
+"""What is worth knowing of a job stands in every report of it, whatever its verdict is."""
+
+from dataclasses import replace
+
+import pytest
+
+from chaos.report.brief import explanation, plain_text
+from chaos.report.html import render_run
+from chaos.report.markdown import run_in_markdown
+from chaos.report.outcome import FinishedRun, row_of
+from chaos.report.terminal import findings
+
+NOTE = "all ranks train the same samples"
+
+
+@pytest.fixture
+def noted(valid_run: FinishedRun) -> FinishedRun:
+    verdict = valid_run.verdict.model_copy(update={"notes": (NOTE,)})
+    return replace(valid_run, verdict=verdict)
+
+
+def test_a_note_stands_on_the_page_in_the_summary_and_in_the_terminal(noted: FinishedRun) -> None:
+    assert f"Note: {NOTE}." in render_run(noted)
+    assert f"Note: {NOTE}." in run_in_markdown(noted)
+    assert NOTE in plain_text(explanation(noted, page="report.html"), width=200)
+
+
+def test_a_suite_tells_a_note_once(noted: FinishedRun) -> None:
+    rows = [row_of(noted), row_of(noted)]
+
+    told = "\n".join(plain_text(each, width=200) for each in findings(rows))
+
+    assert told == f"note: {NOTE} ({rows[0].scenario} and 1 more)"
