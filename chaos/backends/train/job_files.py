@@ -39,6 +39,7 @@ class JobFiles:
         self._may_move = may_move
         self._since_step: list[Save] = []
         self.halfway_of: Callable[[int], Callable[[], None] | None] = lambda _: None
+        self.strike_in_load: Callable[[], None] | None = None
         self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
 
     # -- told by torch.save and torch.load -----------------------------------------------------
@@ -67,6 +68,16 @@ class JobFiles:
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's load
             self._failed("load", error)
             return None
+
+    def within_load(self, digest: str) -> None:
+        """Stop at an op that strikes inside the first load of what an earlier attempt saved."""
+        strike = self.strike_in_load
+        if strike is None:
+            return
+        save = self._saves.find(digest)
+        if save is not None and save.attempt < self._cursor.attempt:
+            self.strike_in_load = None
+            strike()
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
         """Record that a file was read, and follow it where it says where training goes on."""

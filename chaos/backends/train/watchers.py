@@ -40,11 +40,13 @@ class Watchers:
         *,
         was_handed_none: bool,
         strikes_in_save: Callable[[int], Callable[[], None] | None] | None,
+        strike_in_load: Callable[[], None] | None,
     ) -> None:
         """Watch what torch does, where there is one.
 
         `strikes_in_save` gives, for an epoch, what is to happen in the middle
-        of its first save; None where nothing ever is.
+        of its first save, `strike_in_load` does what is to happen inside the first
+        load of a file that an earlier attempt saved; None where nothing ever is.
         """
         if self._watch.state:
             declared.on_declare(self._declared)
@@ -53,10 +55,12 @@ class Watchers:
         except ImportError:  # a boosting job has no state that is known here
             return
         self._install_modules()
-        if self._watch.files or strikes_in_save is not None:
-            self._install_files(saves, was_handed_none=was_handed_none)
-            if self._files is not None and strikes_in_save is not None:
-                self._files.halfway_of = strikes_in_save
+        is_kept = self._watch.files or strike_in_load is not None
+        if is_kept or strikes_in_save is not None:
+            files = self._install_files(saves, was_handed_none=was_handed_none, is_kept=is_kept)
+            files.strike_in_load = strike_in_load
+            if strikes_in_save is not None:
+                files.halfway_of = strikes_in_save
 
     @property
     def given(self) -> Callable[[], Given] | None:
@@ -144,17 +148,18 @@ class Watchers:
         state = self._state
         self._roots.begin_search(lambda: [] if state is None else state.found.all("ema"))
 
-    def _install_files(self, saves: Path, *, was_handed_none: bool) -> None:
+    def _install_files(self, saves: Path, *, was_handed_none: bool, is_kept: bool) -> JobFiles:
         files = JobFiles(
             self._record,
             Saves(saves),
-            is_kept=self._watch.files,
+            is_kept=is_kept,
             may_move=was_handed_none and self._cursor.attempt > 0,
         )
         if self._roots is not None:
             files.unhook = self._roots.without_hooks
         watch_files(files)
         self._files = files
+        return files
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._inputs is not None:
