@@ -40,7 +40,7 @@ class Watchers:
         *,
         was_handed_none: bool,
         strikes_in_save: Callable[[int], Callable[[], None] | None] | None,
-        strike_in_load: Callable[[], None] | None,
+        strike_in_load: Callable[[], None] | None = None,
     ) -> None:
         """Watch what torch does, where there is one.
 
