@@ -9,12 +9,14 @@ from chaos.audit.card import Card, Ended
 from chaos.audit.clean import Clean, CleanRuns
 from chaos.audit.conclusion import Conclusion
 from chaos.audit.confirmation import Confirm, confirmation
+from chaos.audit.extent import Extent
 from chaos.audit.finding import size
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.lanes import side_by_side
-from chaos.audit.places import STEP_PLACES_MAX, interleaved, kill_map
+from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import plan_of
+from chaos.audit.queue import Queue
 from chaos.audit.strike import Strike
 from chaos.audit.struck import Defect, StruckRun, struck_run
 from chaos.model.plan import Plan
@@ -72,11 +74,11 @@ class Audit:
         clean = CleanRuns(self.backend, self.folder, self.clock, self.show).run(
             self.plan, follows_script=self.follows_script
         )
-        strikes = self._strikes(clean)
-        conclusion = Conclusion(clean, strikes, self.folder, self.choice.seed, self.options)
+        queue = Queue(clean.extent, self._strikes)
+        conclusion = Conclusion(clean, queue, self.folder, self.choice.seed, self.options)
         ended: Ended = "interrupted"
         try:
-            ended = self._strike_all(clean, strikes, start)
+            ended = self._strike_all(clean, queue, start)
         finally:
             seconds = seconds_since(start, self.clock)
             self._runs.sort(key=lambda row: row.number)
@@ -85,36 +87,37 @@ class Audit:
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _strikes(self, clean: Clean) -> tuple[Strike, ...]:
+    def _strikes(self, extent: Extent) -> tuple[Strike, ...]:
         choice = self.choice
         return kill_map(
-            clean.extent,
+            extent,
             seed=choice.seed,
             exhaustive=choice.exhaustive,
             limit=choice.limit,
             choose=choice.groups,
         )
 
-    def _strike_all(self, clean: Clean, strikes: Sequence[Strike], start: int) -> Ended:
+    def _strike_all(self, clean: Clean, queue: Queue, start: int) -> Ended:
         first = self.clock.now_ns()
-        wanted, taken = list(enumerate(interleaved(strikes))), []
 
         def next_strikes() -> Iterator[tuple[int, Strike]]:
-            for number, strike in wanted:
-                self._show(len(strikes), start, first)
-                if self.budget.is_spent(seconds=seconds_since(start, self.clock), runs=number):
+            while not queue.is_empty:
+                self._show(len(queue.strikes), start, first)
+                seconds = seconds_since(start, self.clock)
+                if self.budget.is_spent(seconds=seconds, runs=queue.taken):
                     return
-                taken.append(number)
-                yield number, strike
+                yield queue.take()
 
         def work(backend: Backend, job: tuple[int, Strike]) -> StruckRun:
             return self._strike(backend, clean, job[1], job[0])
 
         backends = [self.backend, *self.more_backends]
-        for row in side_by_side(work, next_strikes(), backends):
-            self._settle(row)
-        self._show(len(strikes), start, first)
-        return "all" if len(taken) == len(wanted) else "budget"
+        for lanes in (backends, backends[:1]):  # the last runs may have shown places of their own
+            for row in side_by_side(work, next_strikes(), lanes):
+                self._settle(row)
+                queue.learn(row)
+        self._show(len(queue.strikes), start, first)
+        return "all" if queue.is_empty else "budget"
 
     def _settle(self, row: StruckRun) -> None:
         self._runs.append(row)

@@ -1,7 +1,8 @@
 """The resilience card: everything that an audit found out, for pages and for machines."""
 
+import json
 import shlex
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from chaos.audit.finding import Finding
 from chaos.audit.group import Group
@@ -18,9 +19,12 @@ EXIT_SURVIVES, EXIT_FINDINGS, EXIT_UNKNOWN = range(3)
 
 
 class Job(Record):
-    """What was audited, as a clean run showed it; `own_retries` is the script's `max_failures`.
+    """What was audited, as a clean run showed it.
 
-    `saved`: the reports that carried a checkpoint. `keeps_files`: it saves files of its own.
+    `saved`: the reports that carried a checkpoint. `keeps_files`: it saves
+    files of its own. `epoch_steps`: the most that a rank makes in an epoch.
+    `own_retries` is the script's `max_failures`, `own_preemptions` its
+    `max_preemption_failures`.
     """
 
     script: str
@@ -32,6 +36,8 @@ class Job(Record):
     clean_s: float
     own_retries: int | None
     keeps_files: bool = False
+    own_preemptions: int | None = None
+    epoch_steps: int = 0
 
 
 class Covered(Record):
@@ -111,6 +117,15 @@ class Card(Record):
         return f"survives all {total}{struck}{self._but()}"
 
     @property
+    def size(self) -> str:
+        """How large the job is, by what a clean run showed."""
+        job = self.job
+        of = f" of up to {plural(job.epoch_steps, 'step')}" if job.epoch_steps else ""
+        steps = f"{plural(job.steps, 'step')} per rank" if job.steps else "no step seen"
+        ranks, epochs = plural(job.workers, "rank"), plural(job.epochs, "epoch")
+        return f"{ranks}, {epochs}{of}, {steps}, {plural(job.saved, 'checkpoint')}"
+
+    @property
     def badge(self) -> str:
         """One line for a README."""
         size = f"{plural(self.job.workers, 'rank')}, {plural(self.job.epochs, 'epoch')}"
@@ -119,16 +134,38 @@ class Card(Record):
         return f"chaos audit: {counts} ({size}{ray})"
 
     def to_json(self) -> str:
-        """Give the whole card for machines."""
-        return self.model_dump_json(indent=2)
+        """Give the whole card for machines; what follows from the rest stands in `verdict`."""
+        verdict = {
+            "sentence": self.sentence,
+            "exit_code": self.exit_code,
+            "survived": self.survived,
+            "broken": self.broken,
+            "unknown": len(self.unknown),
+            "is_partial": self.is_partial,
+            "badge": self.badge,
+        }
+        return json.dumps({"verdict": verdict, **json.loads(self.model_dump_json())}, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read what `to_json` gave; `ValidationError` where it is not of this version."""
+        fields = json.loads(text)
+        if isinstance(fields, dict):
+            fields.pop("verdict", None)
+        return cls.model_validate_json(json.dumps(fields))
 
     def _but(self) -> str:
         """Say what the job survives only in a way that its owner should know of."""
         if self.job.own_retries == 0:
             return ", given the retries that its own `max_failures: 0` does not allow"
+        if self.job.own_preemptions == 0 and self._gave_notice():
+            return ", given the retries that its own `max_preemption_failures: 0` does not allow"
         if self.job.saved == 0 and not self.job.keeps_files:
             return ", each time from scratch: it saves no checkpoint"
         return ""
+
+    def _gave_notice(self) -> bool:
+        return any(op.kind == "preempt_node" for run in self.runs for op in run.ops)
 
 
 def command_of(plan: Plan, *options: str) -> str:

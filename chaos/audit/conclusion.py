@@ -10,8 +10,8 @@ from chaos.audit.finding import Finding, findings
 from chaos.audit.folder import AuditFolder
 from chaos.audit.page import render_card
 from chaos.audit.places import coverage
+from chaos.audit.queue import Queue
 from chaos.audit.repro import repro_text
-from chaos.audit.strike import Strike
 from chaos.audit.struck import StruckRun
 from chaos.report.junit import render as render_junit
 from chaos.report.outcome import versions
@@ -22,7 +22,7 @@ class Conclusion:
     """Writes down what an audit came to; `options` are those of the command that repeats it."""
 
     clean: Clean
-    strikes: Sequence[Strike]
+    queue: Queue
     folder: AuditFolder
     seed: int
     options: Sequence[str] = ()
@@ -81,7 +81,7 @@ class Conclusion:
                 places=row.places,
                 why_none=row.why_none,
             )
-            for row in coverage(self.clean.extent, self.strikes, seed=self.seed)
+            for row in coverage(self.queue.extent, self.queue.strikes, seed=self.seed)
         )
 
     def _junit(self, runs: Sequence[StruckRun]) -> str:
@@ -91,7 +91,7 @@ class Conclusion:
 
 
 def _job(clean: Clean) -> Job:
-    seen, own = clean.extent, clean.extent.own("max_failures")
+    seen = clean.extent
     steps = [sum(n for (_, of), n in seen.steps.items() if of == rank) for rank in seen.ranks]
     return Job(
         script=clean.plan.job.source,
@@ -101,6 +101,12 @@ def _job(clean: Clean) -> Job:
         steps=max(steps, default=0),
         saved=len(seen.saved),
         clean_s=seen.seconds,
-        own_retries=own if isinstance(own, int) else None,
+        own_retries=_limit(seen.own("max_failures")),
+        own_preemptions=_limit(seen.own("max_preemption_failures")),
+        epoch_steps=max(seen.steps.values(), default=0),
         keeps_files=bool(seen.saves),
     )
+
+
+def _limit(own: object) -> int | None:
+    return own if isinstance(own, int) else None

@@ -9,6 +9,7 @@ from chaos.model.event import (
     FileSaveBegun,
     FitCalled,
     FitReturned,
+    ReportBegun,
     StepDone,
     UploadBegun,
     UploadEnded,
@@ -24,9 +25,11 @@ class Extent:
     included; `epochs` are the reports that were committed, `saved` those of
     them that carried a checkpoint, `uploads` the (epoch, rank) of each upload,
     `saves` those in which a file was written with `torch.save`.
-    `left_s` says how long training went on after an epoch's last step.
+    `left_s` says how long training went on after an epoch's last step, or after
+    its report where no step is seen.
     `settings` were in force at `fit()`, `replaced` holds what the script had
-    where chaos set something else.
+    where chaos set something else. `loads` are the ranks that were seen, in
+    a struck run, to load after a restart what an earlier attempt had saved.
     """
 
     ranks: tuple[int, ...]
@@ -39,6 +42,7 @@ class Extent:
     seconds: float
     settings: Mapping[str, Any]
     replaced: Mapping[str, Any]
+    loads: tuple[int, ...] = ()
 
     @property
     def step_places(self) -> int:
@@ -54,6 +58,11 @@ class Extent:
     def has_checkpoints(self) -> bool:
         """Whether any report carried a checkpoint."""
         return bool(self.saved)
+
+    @property
+    def first_saved(self) -> int | None:
+        """The first epoch that leaves something to go on from, a file of the job's own included."""
+        return min(self.saved or (epoch for epoch, _ in self.saves), default=None)
 
     @property
     def is_elastic(self) -> bool:
@@ -78,6 +87,8 @@ def extent(history: History) -> Extent:
         key = (step.epoch, step.rank)
         steps[key] = max(steps.get(key, 0), step.step)
         last_ns[step.epoch] = history.time_ns(number)
+    for number, begun in history.of(ReportBegun) if not steps else ():
+        last_ns[begun.epoch] = history.time_ns(number)
     commits = [event for _, event in history.of(Committed)]
     uploads = {(e.epoch, e.rank) for _, e in history.of(UploadBegun)}
     uploads |= {(e.epoch, e.rank) for _, e in history.of(UploadEnded)}

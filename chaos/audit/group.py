@@ -17,12 +17,16 @@ Group: TypeAlias = Literal[
     "last epoch",
     "twice in one epoch",
     "three times in a run",
-    "same step in every attempt",
+    "same place in two attempts",
+    "during the recovery",
+    "inside a load",
     "notice before the loss",
     "node lost",
     "fewer workers after it",
 ]
 GROUPS: tuple[Group, ...] = get_args(Group)
+# What only a restart can show: whether the job has such places is learnt from struck runs.
+LOADS: Group = "inside a load"
 
 
 def chosen_groups(words: Sequence[str]) -> tuple[Group, ...]:

@@ -41,6 +41,11 @@ def _warnings(extent: Extent) -> Iterator[str]:
             "`max_failures` is 0, Ray Train's default: as it is written, the first worker that "
             "dies ends the job; set FailureConfig(max_failures=...)"
         )
+    if extent.own("max_preemption_failures") == 0:
+        yield (
+            "`max_preemption_failures` is 0: as it is written, the first machine that is taken "
+            "back after a notice ends the job; left out it is -1, without limit"
+        )
 
 
 def _remarks(extent: Extent, names: Sequence[str]) -> Iterator[str]:
@@ -50,10 +55,10 @@ def _remarks(extent: Extent, names: Sequence[str]) -> Iterator[str]:
             "depends on what it reads back from them"
         )
     if extent.uploaders == (0,) and len(extent.ranks) > 1:
-        others = len(extent.ranks) - 1
+        others = plural(len(extent.ranks) - 1, "other rank")
         yield (
-            f"only rank 0 uploads: the random numbers of the other "
-            f"{plural(others, 'rank')} cannot be in the checkpoint"
+            f"only rank 0 uploads: what the {others} drew, such as random numbers, is in the "
+            "checkpoint only if rank 0 gathers it from them"
         )
     score, kept = extent.own("checkpoint_score_attribute"), extent.own("num_to_keep")
     if score is not None and kept is not None:

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from chaos.audit.card import Card
 from chaos.audit.heatmap import heatmap
-from chaos.audit.table import GroupRow, check_rows, group_rows, part_rows
+from chaos.audit.table import GroupRow, check_rows, group_rows, lost_steps, part_rows
 from chaos.check.result import plural
 from chaos.report import chart as ch
 from chaos.report.page import Fact, Tone
@@ -64,13 +64,13 @@ def tone(card: Card) -> Tone:
 def facts(card: Card) -> tuple[Fact, ...]:
     """Give the figures people ask for first."""
     landed, planned = card.landed
-    lost = max((run.lost_steps for run in card.runs), default=0)
+    lost = max(lost_steps(card.runs), default=None)
     return (
         Fact("survived", f"{card.survived} of {len(card.runs)}"),
         Fact("not survived", str(card.broken)),
         Fact("cannot be told", str(len(card.unknown))),
         Fact("faults landed", f"{landed} of {planned}"),
-        Fact("steps lost, worst", str(lost)),
+        Fact("steps lost, worst", "-" if lost is None else str(lost)),
         Fact("took", f"{card.seconds:.0f} s"),
         Fact("seed", str(card.seed)),
     )

@@ -1,11 +1,12 @@
 """The kill map: every place of a job that is worth striking, or a covering sample of them."""
 
 import random
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from chaos.audit.extent import Extent
-from chaos.audit.group import GROUPS, Group
+from chaos.audit.group import GROUPS, LOADS, Group
 from chaos.audit.stratum import Stratum, strata
 from chaos.audit.strike import Strike
 from chaos.check.result import plural
@@ -39,14 +40,23 @@ def kill_map(
 
     Every place, where the job makes at most `limit` steps on all ranks together
     or all are asked for; otherwise about `limit` of them: every group that the
-    job has, spread over its epochs and ranks, drawn from the seed.
+    job has, spread over its epochs and ranks, drawn from the seed. Places that
+    only a restart shows come on top, as many as a group has on average: the
+    others are the same whether or not these are known yet.
     """
     chosen = [s for s in strata(extent, seed=seed) if s.group in choose]
     if exhaustive or extent.step_places <= limit:
         return _ordered(s.strike(n) for s in chosen for n in range(s.size))
-    by_group = [[s for s in chosen if s.group == group] for group in GROUPS]
-    queues = [_drawn(of_group, seed=seed, limit=limit) for of_group in by_group if of_group]
-    return _ordered(_in_rounds(queues, limit=max(limit, len(queues))))
+    by_group = {group: [s for s in chosen if s.group == group] for group in GROUPS}
+    loads = by_group.pop(LOADS)
+    queues = [
+        _drawn(of_group, seed=seed, limit=limit) for of_group in by_group.values() if of_group
+    ]
+    strikes = [*_in_rounds(queues, limit=max(limit, len(queues)))]
+    if loads:
+        share = max(1, limit // max(1, len(queues)))
+        strikes += islice(_drawn(loads, seed=seed, limit=limit), share)
+    return _ordered(strikes)
 
 
 def interleaved(strikes: Sequence[Strike]) -> Iterator[Strike]:
@@ -128,15 +138,24 @@ def _in_rounds(queues: Sequence[Iterator[Strike]], *, limit: int) -> Iterator[St
 
 
 def _why_none(group: Group, extent: Extent) -> str:
+    if group in _NEEDS:
+        return _NEEDS[group]
     if group in ("upload begins", "upload ends"):
-        return "no upload was seen"
-    if group == "inside a save":
-        return "no file was seen to be written with torch.save"
+        # Asynchronous, or made by the script itself (NO_UPLOAD).
+        beside = "none was seen within report(): one that runs beside training has no place"
+        return beside if extent.saved else "no upload was seen"
     if group == "three times in a run":
-        return f"it needs three epochs with steps; the job has {len({e for e, _ in extent.steps})}"
-    if group == "notice before the loss":
-        return "training is over too soon after any step for a notice to run out"
-    if group == "fewer workers after it":
-        return "the job is not elastic: `num_workers` is a number, not (min, max)"
-    longest = max(extent.steps.values(), default=0)
+        epochs = len({epoch for epoch, _ in extent.steps} or extent.epochs)
+        return f"it needs three epochs with steps or reports; the job has {epochs}"
+    if not extent.steps:
+        return "no optimizer step was seen"
+    longest = max(extent.steps.values())
     return f"the job has {plural(len(extent.epochs), 'epoch')} of up to {plural(longest, 'step')}"
+
+
+_NEEDS: Mapping[Group, str] = {
+    "inside a save": "no file was seen to be written with torch.save",
+    "inside a load": "no struck run was seen to load, with torch.load, what it had saved before",
+    "notice before the loss": "training is over too soon after any place for a notice to run out",
+    "fewer workers after it": "the job is not elastic: `num_workers` is a number, not (min, max)",
+}

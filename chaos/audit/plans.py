@@ -45,8 +45,13 @@ def _shape(base: Plan, strike: Strike) -> Shape:
 
 def budget(strike: Strike, extent: Extent) -> FailureBudget:
     """Give retries enough for every op, and the job's own where these are more."""
-    own = extent.own("max_failures")
-    if own == -1:
-        return FailureBudget(max_failures=-1)
-    kept = own if isinstance(own, int) else 0
-    return FailureBudget(max_failures=max(kept, len(strike.ops)))
+    notices = sum(op.kind == "preempt_node" for op in strike.ops)
+    return FailureBudget(
+        max_failures=_enough(extent.own("max_failures"), len(strike.ops), unset=0),
+        max_preemption_failures=_enough(extent.own("max_preemption_failures"), notices, unset=-1),
+    )
+
+
+def _enough(own: object, needed: int, *, unset: int) -> int:
+    kept = own if isinstance(own, int) else unset
+    return kept if kept == -1 else max(kept, needed)

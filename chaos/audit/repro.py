@@ -15,6 +15,8 @@ _COMMENT_MAX = 96
 def repro_text(plan: Plan, *, check: str, folder: Path, headline: str) -> str:
     """Give the scenario of a plan whose run breaks `check`, to be saved in `folder`."""
     expect: dict[str, Any] = {"verdict": "invalid", "check": check}
+    if plan.expect.band is not None:
+        expect["band"] = plan.expect.band
     if plan.expect.ignore_metrics:
         expect["ignore_metrics"] = list(plan.expect.ignore_metrics)
     return scenario_text(plan, folder=folder, comment=(headline,), expect=expect)

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from chaos.audit.extent import Extent
-from chaos.audit.group import Group
+from chaos.audit.group import LOADS, Group
 from chaos.audit.strike import Strike
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model.plan import Op
-from chaos.model.trigger import AtMoment, AtStep, Moment, Trigger
+from chaos.model.trigger import AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
 
 # A notice takes this part of the time that training has left, within bounds (seconds).
-NOTICE_PART, NOTICE_MIN_S, NOTICE_MAX_S = 0.4, 0.02, 5.0
+NOTICE_PART, NOTICE_MIN_S, NOTICE_MAX_S = 0.4, 0.1, 5.0
 
 _THRICE = 3
 _MOMENTS: dict[Moment, Group] = {
@@ -27,6 +27,11 @@ _MOMENTS: dict[Moment, Group] = {
     "upload_end": "upload ends",
     "reported": "after report, before commit",
     "committed": "just after commit",
+}
+_STAGES: dict[Stage, str] = {
+    "start": "as it recovers",
+    "loading": "as it loads",
+    "first_step": "as its first step begins",
 }
 
 
@@ -52,7 +57,8 @@ def strata(extent: Extent, *, seed: int) -> tuple[Stratum, ...]:
     """Give all strata of a job; those of several ops draw their steps from the seed."""
     draws = random.Random(f"{seed}:places")  # noqa: S311 (repeatable is the point)
     found = [*_single_steps(extent), *_moments(extent), *_in_epochs(extent, draws)]
-    return (*found, *_thrice(extent, draws))
+    found += _thrice(extent, draws)
+    return (*found, *_recoveries(extent, seed=seed))
 
 
 def _single_steps(extent: Extent) -> Iterator[Stratum]:
@@ -84,23 +90,26 @@ def _moments(extent: Extent) -> Iterator[Stratum]:
 
 
 def _in_epochs(extent: Extent, draws: random.Random) -> Iterator[Stratum]:
-    """One place per epoch for what takes several ops or a node, at a drawn rank and step."""
-    for epoch in sorted({epoch for epoch, _ in extent.steps}):
+    """One place per epoch for what takes several ops or a node, at a drawn rank and step.
+
+    Where no step is seen, as a report returns, which needs none.
+    """
+    for epoch in _struck_epochs(extent):
         # Drawn for every epoch, used or not, so that one epoch's length moves no other's place.
         rank = int(draws.random() * len(extent.ranks))
         one, other, third = draws.random(), draws.random(), draws.random()
         steps = extent.steps.get((epoch, rank), 0)
-        if steps == 0:
+        at = _within(extent, epoch, rank, one)
+        if at is None:
             continue
-        at = AtStep(epoch=epoch, step=1 + int(one * steps), rank=rank)
-        if steps > 1:
+        if isinstance(at, AtStep) and steps > 1:
             early = 1 + int(other * (steps - 1))
             late = early + 1 + int(third * (steps - early))
             # On one rank, which passes the places in their order, attempt after attempt.
             pair = (at.model_copy(update={"step": step}) for step in (early, late))
             yield _single("twice in one epoch", _kills(*pair))
         # An op fires once per run, so the second of two at one place waits for the next attempt.
-        yield _single("same step in every attempt", _kills(at, at))
+        yield _single("same place in two attempts", _kills(at, at))
         lost = (Op(index=0, at=at, kill_node=KillNode()),)
         yield _single("node lost", lost)
         if extent.is_elastic:
@@ -112,16 +121,59 @@ def _in_epochs(extent: Extent, draws: random.Random) -> Iterator[Stratum]:
 
 def _thrice(extent: Extent, draws: random.Random) -> Iterator[Stratum]:
     for rank in extent.ranks:
-        epochs = [epoch for epoch, of in extent.steps if of == rank]
+        epochs = [e for e in _struck_epochs(extent) if _within(extent, e, rank, 0.0) is not None]
         shares = [draws.random() for _ in range(_THRICE)]
         if len(epochs) < _THRICE:
             continue
         chosen = sorted(draws.sample(epochs, _THRICE))
-        places = (
-            AtStep(epoch=epoch, step=1 + int(share * extent.steps[epoch, rank]), rank=rank)
+        places = [
+            at
             for epoch, share in zip(chosen, shares, strict=True)
-        )
+            if (at := _within(extent, epoch, rank, share)) is not None
+        ]
         yield _single("three times in a run", _kills(*places))
+
+
+def _recoveries(extent: Extent, *, seed: int) -> Iterator[Stratum]:
+    """Give a kill at a drawn place of each epoch, and one as the group recovers from it.
+
+    Inside a load where a struck run has shown which ranks load, and only once
+    there is something to go on from.
+    """
+    draws = random.Random(f"{seed}:recoveries")  # noqa: S311 (repeatable is the point)
+    stages: tuple[Stage, ...] = ("start", "first_step") if extent.steps else ("start",)
+    for epoch in _struck_epochs(extent):
+        first, again = (int(draws.random() * len(extent.ranks)) for _ in range(2))
+        at = _within(extent, epoch, first, draws.random())
+        if at is None:
+            continue
+        for stage in stages:
+            yield _single("during the recovery", _again(at, stage, extent.ranks[again]))
+        for rank in extent.loads if _follows_a_save(extent, epoch) else ():
+            yield _single(LOADS, _again(at, "loading", rank))
+
+
+def _again(at: Trigger, stage: Stage, rank: int) -> tuple[Op, ...]:
+    return _kills(at, AtRecovery(recovering_from=0, stage=stage, rank=rank))
+
+
+def _follows_a_save(extent: Extent, epoch: int) -> bool:
+    return extent.first_saved is not None and epoch > extent.first_saved
+
+
+def _struck_epochs(extent: Extent) -> list[int]:
+    return sorted({epoch for epoch, _ in extent.steps}) or list(extent.epochs)
+
+
+def _within(extent: Extent, epoch: int, rank: int, share: float) -> AtStep | AtMoment | None:
+    """Give a place of one rank's epoch, that part of the way through its steps; None: it has none.
+
+    Where no step is seen at all, as the report returns.
+    """
+    if not extent.steps:
+        return AtMoment(epoch=epoch, moment="reported", rank=rank)
+    steps = extent.steps.get((epoch, rank), 0)
+    return AtStep(epoch=epoch, step=1 + int(share * steps), rank=rank) if steps else None
 
 
 def _notice_s(left_s: float) -> float | None:
@@ -139,6 +191,12 @@ def _kills(*places: Trigger) -> tuple[Op, ...]:
 
 
 def _name(ops: tuple[Op, ...]) -> str:
-    name = ", then ".join(str(op.at).replace("_", " ") for op in ops)
+    name = ", then ".join(_place_name(op.at) for op in ops)
     notice = ops[0].preempt_node
     return name if notice is None else f"{name}, {notice.notice_s:g} s notice"
+
+
+def _place_name(at: Trigger) -> str:
+    if isinstance(at, AtRecovery):
+        return f"{_STAGES[at.stage]}, rank {at.rank}"
+    return str(at).replace("_", " ")

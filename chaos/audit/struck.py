@@ -11,6 +11,8 @@ from chaos.check.trajectory import NAME as TRAJECTORY
 from chaos.check.trajectory import divergence
 from chaos.check.trial import Trial
 from chaos.model.diagnosis import Resume, Standing
+from chaos.model.event import FileLoaded, StepDone
+from chaos.model.history import History
 from chaos.model.plan import Op
 from chaos.model.scenario import Validity
 from chaos.model.verdict import CheckResult
@@ -44,7 +46,9 @@ class StruckRun(Record):
     those that could not tell. `parts` says of each part of the state how it
     stood at the worst of the run's resumes, on its worst rank; a difference
     that mattered to nothing counts as restored. `lost_steps` counts the worst rank's over all
-    restarts; `number` is the run's folder below `runs/`.
+    restarts, None where no step is seen; `number` is the run's folder below
+    `runs/`. `loads` are the ranks that after a restart, before their first step
+    there, loaded what an earlier attempt had saved.
     """
 
     number: int
@@ -59,8 +63,9 @@ class StruckRun(Record):
     parts: dict[str, Standing] = Field(default_factory=dict)
     landed: int
     attempts: int
-    lost_steps: int
+    lost_steps: int | None
     seconds: float
+    loads: tuple[int, ...] = ()
 
     @property
     def strike(self) -> Strike:
@@ -84,8 +89,27 @@ def struck_run(number: int, strike: Strike, run: FinishedRun) -> StruckRun:
         parts=_parts(verdict.diagnosis),
         landed=sum(seen.landed for seen in run.trial.strikes),
         attempts=row.attempts or 0,
-        lost_steps=row.lost_steps or 0,
+        lost_steps=row.lost_steps,
         seconds=run.duration_s,
+        loads=_loads(run.history),
+    )
+
+
+def _loads(history: History) -> tuple[int, ...]:
+    stepped: dict[tuple[int, int], int] = {}
+    for number, step in history.of(StepDone):
+        stepped.setdefault((step.attempt, step.rank), number)
+    return tuple(
+        sorted(
+            {
+                load.rank
+                for number, load in history.of(FileLoaded)
+                if load.error is None
+                and load.saved_attempt is not None
+                and load.saved_attempt < load.attempt
+                and number < stepped.get((load.attempt, load.rank), len(history))
+            }
+        )
     )
 
 

@@ -25,7 +25,7 @@ class Cell:
     survived: int
     unknown: int
     total: int
-    lost_max: int
+    lost_max: int | None
 
     @property
     def fate(self) -> Fate:
@@ -38,7 +38,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class GroupRow:
-    """What one group came to, and what its faults cost in finished steps."""
+    """What one group came to, and what its faults cost in finished steps; None: not seen."""
 
     group: Group
     survived: int
@@ -47,8 +47,8 @@ class GroupRow:
     struck: int
     chosen: int
     places: int
-    lost_max: int
-    lost_mean: float
+    lost_max: int | None
+    lost_mean: float | None
     why_none: str | None
 
 
@@ -126,7 +126,7 @@ def cells(card: Card) -> tuple[Cell, ...]:
             survived=sum(run.validity == "valid" for run in runs),
             unknown=sum(run.validity == "unknown" for run in runs),
             total=len(runs),
-            lost_max=max(run.lost_steps for run in runs),
+            lost_max=max(lost_steps(runs), default=None),
         )
         for (group, column), runs in sorted(
             found.items(), key=lambda item: (GROUPS.index(item[0][0]), item[0][1])
@@ -139,7 +139,7 @@ def group_rows(card: Card) -> tuple[GroupRow, ...]:
     rows = []
     for covered in card.covered:
         runs = [run for run in card.runs if run.group == covered.group]
-        lost = [run.lost_steps for run in runs]
+        lost = lost_steps(runs)
         rows.append(
             GroupRow(
                 group=covered.group,
@@ -149,12 +149,17 @@ def group_rows(card: Card) -> tuple[GroupRow, ...]:
                 struck=covered.struck,
                 chosen=covered.chosen,
                 places=covered.places,
-                lost_max=max(lost, default=0),
-                lost_mean=sum(lost) / len(lost) if lost else 0.0,
+                lost_max=max(lost, default=None),
+                lost_mean=sum(lost) / len(lost) if lost else None,
                 why_none=covered.why_none,
             )
         )
     return tuple(rows)
+
+
+def lost_steps(runs: Sequence[StruckRun]) -> list[int]:
+    """Give what each run lost, of those in which steps are seen."""
+    return [run.lost_steps for run in runs if run.lost_steps is not None]
 
 
 def check_rows(card: Card) -> tuple[CheckRow, ...]:

@@ -55,8 +55,8 @@ def heat_table(card: Card) -> Table:
             Text(row.group),
             Text.assemble(*marks),
             Text(f"{row.survived} of {row.struck}", style=style),
-            Text(str(row.lost_max)),
-            Text(f"{row.lost_mean:.1f}"),
+            Text("-" if row.lost_max is None else str(row.lost_max)),
+            Text("-" if row.lost_mean is None else f"{row.lost_mean:.1f}"),
         )
     return table
 
@@ -119,6 +119,7 @@ def _tail(card: Card) -> Iterator[tuple[str, str, str]]:
         yield "", "yellow", f"and {more} more, on the card"
     if text := _state(card):
         yield "state", "dim", text
+    yield "job", "dim", card.size
     landed, planned = card.landed
     yield "rests on", "dim", f"{landed} of {planned} faults landed; {card.repetition}"
     for note in card.notes:

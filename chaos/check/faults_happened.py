@@ -8,6 +8,7 @@ from chaos.check.trial import Trial
 from chaos.model.event import (
     Committed,
     ControllerState,
+    FaultInvoked,
     FileSaveBegun,
     ReportReturned,
     StepDone,
@@ -103,7 +104,7 @@ def _how_far_elsewhere(
 ) -> str:
     match at:
         case AtRecovery():
-            return f"{who} began no attempt after one that op {at.recovering_from} struck"
+            return _how_far_in_recovery(at, who, history)
         case AtStart():
             begun = max((e.attempt for _, e in history.of(WorkerStarted)), default=None)
             last = "none was seen" if begun is None else f"the last one was {begun}"
@@ -113,6 +114,16 @@ def _how_far_elsewhere(
             return f"Ray's controller came to {at.state} {plural(visits, 'time')}"
         case AtTime():
             return f"the run was over before {at.seconds:g} s had passed"
+
+
+def _how_far_in_recovery(at: AtRecovery, who: str, history: History) -> str:
+    struck = [e.attempt for _, e in history.of(FaultInvoked) if e.op == at.recovering_from]
+    begun = [e for _, e in history.of(WorkerStarted) if struck and e.attempt > min(struck)]
+    if at.stage == "start" or not any(e.rank == at.rank for e in begun):
+        return f"{who} began no attempt after one that op {at.recovering_from} struck"
+    if at.stage == "loading":
+        return f"{who} called `torch.load` on no file that an earlier attempt had saved"
+    return f"{who} began no step after op {at.recovering_from} had struck"
 
 
 def _how_far_in_steps(at: AtStep, who: str, history: History) -> str:

@@ -50,6 +50,11 @@ _PLACES = {
     "reported": "when report() of epoch {epoch} had returned and Ray had not committed it",
     "committed": "when Ray had committed epoch {epoch}",
 }
+_RECOVERY = {
+    "start": "as it began to recover",
+    "loading": "while it loaded what an earlier attempt had saved",
+    "first_step": "as its first step after the recovery began",
+}
 
 
 def headline(trial: Trial, results: Sequence[CheckResult], validity: Validity) -> str:
@@ -103,7 +108,7 @@ def _deed(strike: Strike, times: int) -> str:
 def _elsewhere(at: AtRecovery | AtStart | AtState | AtTime) -> str:
     match at:
         case AtRecovery():
-            return "as it began to recover"
+            return _RECOVERY[at.stage]
         case AtStart():
             return f"as attempt {at.starting} {'was launched' if at.at_launch else 'began'}"
         case AtState():

@@ -21,6 +21,7 @@ from chaos.audit.markdown import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.terminal import show_card
 from chaos.backends.open import open_backend
+from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
@@ -29,6 +30,7 @@ from chaos.run.clock import SystemClock, stamp
 from chaos.run.environment import environment
 
 BUDGET_S = 60.0
+RAY = "ray"
 
 
 Script = Annotated[
@@ -62,9 +64,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the whole result for
 Junit = Annotated[
     Path | None, typer.Option("--junit", help="Write the audit's JUnit file here as well.")
 ]
-ConfirmOnRay = Annotated[
-    bool, typer.Option("--confirm/--no-confirm", help="Reproduce each finding on a Ray cluster.")
+ConfirmOn = Annotated[
+    str | None,
+    typer.Option(
+        "--confirm",
+        metavar="ray",
+        help="Where each finding is reproduced: on a local Ray cluster, which is the default.",
+    ),
 ]
+NoConfirm = Annotated[bool, typer.Option("--no-confirm", help="Reproduce no finding on Ray.")]
 
 
 def audit(  # noqa: PLR0913 - one parameter per option
@@ -81,12 +89,14 @@ def audit(  # noqa: PLR0913 - one parameter per option
     reports: Annotated[Path, typer.Option("--reports")] = Path("reports"),
     as_json: AsJson = False,
     junit: Junit = None,
-    confirm: ConfirmOnRay = True,
+    confirm: ConfirmOn = None,
+    no_confirm: NoConfirm = False,
 ) -> None:
     """Strike a training script at every place that can differ, without a cluster.
 
     Example: chaos audit train.py --budget 60 -- --epochs 4
     """
+    confirms = _confirms(confirm, no_confirm=no_confirm)
     console = Console(stderr=as_json, highlight=False)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers)
     if budget is None and runs is None and not exhaustive:
@@ -103,7 +113,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
             Choice(seed, exhaustive, STEP_PLACES_MAX, chosen_groups(places or ())),
             Budget(budget, runs),
             display.show,
-            _on_ray(reports, console) if confirm else None,
+            _on_ray(reports, console) if confirms else None,
             follows_script=workers is None,
             options=_options(workers, budget, runs, exhaustive=exhaustive, places=places),
             more_backends=more,
@@ -111,6 +121,19 @@ def audit(  # noqa: PLR0913 - one parameter per option
         card = work.run()
     _tell(card, work.folder, console, as_json=as_json, junit=junit)
     raise typer.Exit(card.exit_code)
+
+
+def _confirms(where: str | None, *, no_confirm: bool) -> bool:
+    """Say whether findings are reproduced on Ray, as the options have it."""
+    if where is not None and where != RAY:
+        raise UsageError(
+            f"findings are confirmed on {RAY}, and nowhere else; got '{where}'",
+            f"Write --confirm {RAY}, which is the default, or --no-confirm.",
+            place="--confirm",
+        )
+    if where is not None and no_confirm:
+        raise UsageError("--confirm and --no-confirm exclude each other", "Keep one.")
+    return not no_confirm
 
 
 def _folder(reports: Path, plan: Plan) -> AuditFolder:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -109,8 +108,8 @@ def _suite(item: shelf.Item, form: Format) -> str:
 
 def _audit(item: shelf.Item, form: Format) -> str:
     try:
-        card = Card.model_validate_json((item.path / shelf.AUDIT).read_bytes())
-    except ValidationError as error:
+        card = Card.from_json((item.path / shelf.AUDIT).read_bytes())
+    except ValueError as error:
         raise HistoryError("not an audit of this version", place=str(item.path)) from error
     makers = {"md": card_in_markdown, "json": Card.to_json, "html": render_card}
     return makers[form](card)

@@ -19,6 +19,10 @@ MOMENTS: tuple[Moment, ...] = ("saving", "upload_begin", "upload_end", "reported
 # The key that tells one kind of place from the others.
 KINDS = ("step", "moment", "recovering_from", "starting", "state", "seconds")
 
+# How far an attempt has come that goes on after a fault.
+Stage: TypeAlias = Literal["start", "loading", "first_step"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
 # Of Ray 2.60's `TrainControllerState`; a run begins in the first without a change of state.
 State: TypeAlias = Literal[
     "SCHEDULING",
@@ -35,7 +39,7 @@ State: TypeAlias = Literal[
 STATES: tuple[State, ...] = get_args(State)
 
 # Every key of a place, in any of its kinds.
-PLACE_WORDS = ("at", "epoch", *KINDS, "attempt", "at_launch", "visit", "rank")
+PLACE_WORDS = ("at", "epoch", *KINDS, "attempt", "stage", "at_launch", "visit", "rank")
 
 ANY_RANK = "left out: drawn from the seed among the job's ranks"
 ONE_ATTEMPT = "only there; left out: in the first attempt that comes to the place"
@@ -84,19 +88,25 @@ class Unplaced(Record):
 
 
 class AtRecovery(Unplaced):
-    """As the train function begins in the attempt after the one that another op struck.
+    """In the attempt after the one that another op struck, before its first step is done.
 
-    The rank has started, and has neither read its checkpoint nor made a step.
+    `start`: the train function begins, and has neither read its checkpoint nor
+    made a step. `loading`: inside the first `torch.load` of a file that an earlier
+    attempt has saved with `torch.save`. `first_step`: its first step begins, and
+    whatever it loads is loaded.
+
     It lies before every epoch and step of its attempt.
     """
 
     recovering_from: NonNegativeInt = Field(
         description="the number of an earlier entry of faults, from 0"
     )
+    stage: Stage = Field(default="start", description="how far the rank has come by then")
     rank: NonNegativeInt | None = Field(default=None, description=ANY_RANK)
 
     def __str__(self) -> str:
-        return f"the recovery from op {self.recovering_from}, rank {self.rank}"
+        by_then = "" if self.stage == "start" else f", {self.stage}"
+        return f"the recovery from op {self.recovering_from}{by_then}, rank {self.rank}"
 
 
 class AtStart(Unplaced):

@@ -21,6 +21,7 @@ from chaos.model.trigger import (
     AtStep,
     AtTime,
     Moment,
+    Stage,
     State,
 )
 from chaos.record import Record
@@ -36,6 +37,7 @@ PLACE: dict[str, Any] = {
     "moment": Moment | None,
     "attempt": int | None,
     "recovering_from": int | None,
+    "stage": Stage | None,
     "starting": int | None,
     "at_launch": bool | None,
     "state": State | None,
@@ -45,7 +47,7 @@ PLACE: dict[str, Any] = {
 }
 PLACE_DOC = """\
 The place is `epoch` with `step` or `moment`, in one `attempt` or the first that
-comes there; or `recovering_from`, `starting`, a `state` and its `visit`, or
+comes there; or `recovering_from` and its `stage`, `starting`, a `state` and its `visit`, or
 `seconds`; on `rank` (left out: drawn from the seed). Where it is given as
 `at={...}` instead, `rank` is the fault's own: it strikes another rank than the
 one that stands there.\
@@ -130,7 +132,7 @@ def _place(fault: str, given: Mapping[str, Any]) -> dict[str, Any]:
             f"{fault}() needs one place: epoch and step, epoch and moment, recovering_from, "
             f"starting, state, seconds, or at{given_both}"
         )
-    beside = ("epoch", *named, "attempt", "at_launch", "visit", "rank")
+    beside = ("epoch", *named, "attempt", "stage", "at_launch", "visit", "rank")
     return {name: given[name] for name in beside if name in given}
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from chaos.check.judge import CHECKS, NO_OTHERS, Check
 from chaos.check.others import Others
 from chaos.model.fault_entry import FAULTS, REGISTERED, record_of
-from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, AtStart, AtState, AtTime
+from chaos.model.trigger import MOMENTS, STAGES, AtMoment, AtRecovery, AtStart, AtState, AtTime
 from chaos.record import Record
 
 Topic: TypeAlias = Literal["faults", "places", "checks"]
@@ -55,10 +55,8 @@ def fault_rows() -> Rows:
 def place_rows() -> Rows:
     """Give every kind of trigger, as it is written in a scenario."""
     steps = "{epoch: 2, step: 5}", "after optimizer step 5 of epoch 2, on a rank"
-    told = _paragraph(inspect.getdoc(AtMoment) or "", 1)
-    moments = {name: what.strip(" .") for name, what in _TOLD.findall(told)}
+    moments, stages = _told(AtMoment), _told(AtRecovery)
     others = (
-        ("recovering_from: 0", AtRecovery),
         ("starting: 1", AtStart),
         ("state: RUNNING", AtState),
         ("seconds: 2.5", AtTime),
@@ -66,8 +64,16 @@ def place_rows() -> Rows:
     return [
         steps,
         *((f"moment: {moment}", moments[moment]) for moment in MOMENTS),
+        ("recovering_from: 0", _paragraph(inspect.getdoc(AtRecovery) or "", 0)),
+        *((f"… stage: {stage}", stages[stage]) for stage in STAGES),
         *((written, _paragraph(inspect.getdoc(kind) or "", 0)) for written, kind in others),
     ]
+
+
+def _told(kind: type[Record]) -> dict[str, str]:
+    """Give what a record's second paragraph says of each name in it."""
+    text = _paragraph(inspect.getdoc(kind) or "", 1)
+    return {name: what.strip(" .") for name, what in _TOLD.findall(text)}
 
 
 def check_rows(others: Others = NO_OTHERS) -> Rows:

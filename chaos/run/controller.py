@@ -22,15 +22,15 @@ from chaos.model.event import (
 )
 from chaos.model.event import GateReleased as Released
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtRecovery, AtStart, AtTime
+from chaos.model.trigger import AtRecovery, AtTime
 from chaos.plan.due import commits_before, due_ops, holds_polls, is_recovering, is_spent
 from chaos.run.deed import carried_out, healed
 from chaos.run.gate import Gate, gate_reached
 from chaos.run.holds import Holds
 from chaos.run.journal import Journal
+from chaos.run.worker_group import NOBODY, WorkerGroup
 
 STRIKE_LIMIT_S = 900.0
-NOBODY = 0  # a pid that no process has
 
 
 class ChaosController:
@@ -55,7 +55,7 @@ class ChaosController:
         self._look = look
         self._changed = threading.Condition()
         self._recorded: list[AnyEvent] = []
-        self._group: dict[int, Victim] = {}
+        self._group = WorkerGroup()
         self._orders: dict[tuple[int, int], Order] = {}
         self._strikes: list[threading.Thread] = []
         self._over = False
@@ -66,12 +66,17 @@ class ChaosController:
     def group_started(self, workers: Mapping[int, Victim]) -> None:
         """Learn which process holds each rank now."""
         with self._changed:
-            is_first = not self._group
-            self._group = dict(workers)
+            is_first = self._group.start(workers)
             self._changed.notify_all()
         timed = [op for op in self._plan.ops if is_first and isinstance(op.at, AtTime)]
         for op in timed:
             threading.Thread(target=self._strike_in_time, args=(op,), daemon=True).start()
+
+    def group_launched(self, attempt: int) -> None:
+        """Learn that the train function runs on every rank of an attempt."""
+        with self._changed:
+            self._group.launch(attempt)
+            self._changed.notify_all()
 
     def committed(self, event: Committed) -> None:
         """Learn that a report is committed."""
@@ -168,23 +173,20 @@ class ChaosController:
     def _is_its_attempt(self, op: Op, victim: Victim) -> bool:
         """Say whether the attempt recovers from the op that this one refers to, if to any.
 
-        Where it does, its group is waited for: whoever is struck must be known.
+        Where it does, it is waited for until it may be struck.
         """
         if isinstance(op.at, AtRecovery) and not is_recovering(
             op.at, victim.attempt, self._recorded
         ):
             return False
-        if not isinstance(op.at, AtRecovery | AtStart):
-            return True
         return self._changed.wait_for(
-            lambda: self._over or any(v.attempt >= victim.attempt for v in self._group.values()),
+            lambda: self._over or self._group.is_ready(op.at, victim.attempt),
             timeout=self._plan.limits.gate_s,
         )
 
     def _may_hold(self, op: Op) -> bool:
         """Say whether an op may yet strike in the attempt that runs."""
-        now = max((v.attempt for v in self._group.values()), default=0)
-        return not is_spent(op, now, self._recorded)
+        return not is_spent(op, self._group.attempt, self._recorded)
 
     def _is_struck(self, op: Op, victim: Victim) -> bool:
         return any(
@@ -219,9 +221,7 @@ class ChaosController:
     def _begin_anywhere(self, op: Op) -> Gate | None:
         """Begin an op that holds no worker at a place, against whoever has its rank now."""
         with self._changed:
-            now = max((v.attempt for v in self._group.values()), default=0)
-            nobody = Victim(attempt=now, rank=op.at.rank or 0, pid=NOBODY, node_id="")
-            victim = self._group.get(nobody.rank, nobody)
+            victim = self._group.holder(op.at.rank or 0)
             if self._over or self._is_spent(op, victim):
                 return None
             self._record(gate_reached(op, victim))

@@ -13,12 +13,13 @@ from chaos.audit.folder import AuditFolder
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtMoment, AtStep
+from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import Show
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed
 
+SLOWER = 10
 Defect = Callable[[Story, History], History]
 ENV = {"versions": {"ray": "2.60.0", "torch": "2.8.0", "python": "3.11.9"}}
 
@@ -51,6 +52,7 @@ class FakeBackend:
     settings: dict[str, Any] = field(default_factory=lambda: {"max_failures": 3})
     breaks_at: int | None = None
     every: int = 1
+    loads: tuple[int, ...] = ()
     plans: list[Plan] = field(default_factory=list)
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
@@ -78,11 +80,23 @@ class FakeBackend:
             every=self.every,
             budget=10_000 if budget < 0 else max(budget, 1),
         )
-        history = story.history()
+        history = slower(story.history())
+        history = self.with_loads(history)
         if self.defect is not None and plan.ops:
             history = self.defect(story, history)
         entries = list(history)
         entries.insert(1, Entry(time_ns=entries[0].time_ns, source="d", seq=0, what=self.fit(plan)))
+        return History(entries)
+
+    def with_loads(self, history: History) -> History:
+        """Tell that some ranks load what the attempt before has saved, wherever one is handed."""
+        entries: list[Entry] = []
+        for entry in history:
+            entries.append(entry)
+            read = entry.what
+            if isinstance(read, ev.CheckpointRead) and read.checkpoint and read.rank in self.loads:
+                load = loaded(read.attempt, read.rank)
+                entries.append(msgspec.structs.replace(entry, what=load))
         return History(entries)
 
     def fit(self, plan: Plan) -> ev.FitCalled:
@@ -100,10 +114,40 @@ class FakeBackend:
         )
 
 
+def slower(history: History) -> History:
+    """Tell it as of a job that takes ten times as long: long enough for a notice to run out."""
+    entries = (msgspec.structs.replace(e, time_ns=SLOWER * e.time_ns) for e in history)
+    return History(
+        [
+            msgspec.structs.replace(
+                e, what=msgspec.structs.replace(e.what, deadline_ns=SLOWER * e.what.deadline_ns)
+            )
+            if isinstance(e.what, ev.NoticeGiven)
+            else e
+            for e in entries
+        ]
+    )
+
+
 def write(directory: RunDirectory, entries: tuple[Entry, ...]) -> None:
     encoder = msgspec.json.Encoder()
     text = b"".join(encoder.encode(entry) + b"\n" for entry in entries)
     (directory.journals / "all.jsonl").write_bytes(text)
+
+
+def loaded(attempt: int, rank: int) -> ev.FileLoaded:
+    return ev.FileLoaded(
+        attempt=attempt,
+        rank=rank,
+        epoch=1,
+        step=0,
+        path="/s/model.pt",
+        digest="d",
+        saved_attempt=attempt - 1,
+        saved_rank=0,
+        saved_epoch=0,
+        saved_step=6,
+    )
 
 
 def strike_of(op: Op) -> Strike:
@@ -111,6 +155,8 @@ def strike_of(op: Op) -> Strike:
     kind: Any = op.kind
     if isinstance(at, AtStep):
         return Strike(epoch=at.epoch, step=at.step, rank=rank, kind=kind, drift=1)
+    if isinstance(at, AtRecovery):
+        return Strike(epoch=0, rank=rank, kind=kind, moment="recovering")
     assert isinstance(at, AtMoment)
     # For all that the model knows, a report that is cut off anywhere is never committed.
     moment: Any = "committed" if at.moment == "committed" else "reported"

@@ -14,13 +14,14 @@ from chaos.audit.card import Card
 from chaos.audit.finding import findings
 from chaos.audit.group import GROUPS, chosen_groups
 from chaos.audit.live import AuditDisplay
-from chaos.audit.page import render_card
+from chaos.audit.page import facts, render_card
 from chaos.audit.struck import Defect, StruckRun, gist
 from chaos.audit.table import cells, check_rows, columns, group_rows
 from chaos.audit.terminal import show_card
 from chaos.errors import UsageError
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
+from chaos.faults.preempt_node import PreemptNode
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
 from chaos.report.moving import PARTS
@@ -208,3 +209,38 @@ def test_progress_is_one_line_that_moves_on_a_terminal(card: Card) -> None:
         display.show(Progress("strikes", 1, 2, 3.0, card.runs[0]))
 
     assert "1/2" in out.getvalue()
+
+
+def test_steps_that_nobody_saw_are_not_counted_as_none_lost(card: Card) -> None:
+    blind = tuple(run.model_copy(update={"lost_steps": None}) for run in card.runs)
+    unseen = card.model_copy(update={"runs": blind})
+
+    [row, *_] = [row for row in group_rows(unseen) if row.struck]
+    assert (row.lost_max, row.lost_mean) == (None, None)
+    assert all(cell.lost_max is None for cell in cells(unseen))
+    assert {fact.name: fact.value for fact in facts(unseen)}["steps lost, worst"] == "-"
+    assert re.search(r"\d of \d +- +-", printed(unseen))
+    assert '<td class="num">-</td>' in render_card(unseen)
+
+
+def test_the_card_says_how_large_the_job_is(card: Card) -> None:
+    size = "2 ranks, 20 epochs of up to 6 steps, 120 steps per rank, 20 checkpoints"
+
+    assert card.size == size
+    assert size in " ".join(printed(card).split())
+    assert size in render_card(card)
+
+
+def test_of_a_job_that_may_not_be_preempted_the_card_says_what_it_was_given(card: Card) -> None:
+    runs = (run_of(0), run_of(1, preempt_node=PreemptNode(notice_s=1.0)))
+    job = card.job.model_copy(update={"own_preemptions": 0})
+
+    survivor = card.model_copy(update={"runs": runs, "findings": (), "job": job})
+
+    assert "max_preemption_failures: 0" in survivor.sentence
+
+
+def printed(card: Card) -> str:
+    out = io.StringIO()
+    Console(file=out, width=80, force_terminal=False).print(show_card(card))
+    return out.getvalue()

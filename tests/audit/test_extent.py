@@ -88,6 +88,21 @@ def test_no_retry_is_warned_of() -> None:
     assert "warning: `max_failures` is 0" in said(with_fit(QUIET, max_failures=0))
 
 
+def test_no_retry_after_a_notice_is_warned_of() -> None:
+    words = "warning: `max_preemption_failures` is 0"
+
+    assert words in said(with_fit(QUIET, max_preemption_failures=0))
+    assert words in said(with_fit(QUIET, replaced={"max_preemption_failures": 0}))
+    assert said(with_fit(QUIET, max_preemption_failures=-1)) == ""
+
+
+def test_of_a_job_whose_steps_are_not_seen_its_reports_say_how_long_it_went_on() -> None:
+    seen = extent(History([e for e in QUIET if not isinstance(e.what, ev.StepDone)]))
+
+    assert seen.steps == {}
+    assert seen.left_s[0] > seen.left_s[1] > seen.left_s[2] > 0
+
+
 def test_checkpoints_kept_by_their_score_are_told_of() -> None:
     history = with_fit(QUIET, checkpoint_score_attribute="accuracy", num_to_keep=2)
 
@@ -102,8 +117,8 @@ def test_that_only_rank_0_uploads_is_a_note_and_no_warning() -> None:
     assert notes(extent(alone), names=[]) == (
         Note(
             kind="note",
-            text="only rank 0 uploads: the random numbers of the other 1 rank cannot be in the "
-            "checkpoint",
+            text="only rank 0 uploads: what the 1 other rank drew, such as random numbers, is in "
+            "the checkpoint only if rank 0 gathers it from them",
         ),
     )
 

@@ -1,18 +1,20 @@
 """The kill map: every place is there, the same seed gives the same map, no group is forgotten."""
 
+from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.audit.extent import Extent
-from chaos.audit.group import GROUPS, Group
+from chaos.audit.group import GROUPS, LOADS, Group
 from chaos.audit.places import coverage, interleaved, kill_map
-from chaos.audit.plans import plan_of
+from chaos.audit.plans import budget, plan_of
 from chaos.audit.stratum import strata
 from chaos.audit.strike import Strike
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtMoment, AtStep
+from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 from tests.check.story import Story
 
 BASE = Story().plan()
@@ -43,11 +45,15 @@ def extents(draw: st.DrawFn, *, steps_max: int = 8) -> Extent:
             "num_workers": draw(st.sampled_from([len(ranks), [1, len(ranks) + 1]])),
         },
         replaced={},
+        loads=draw(st.sampled_from([(), ranks[:1], ranks])),
     )
 
 
 def exists(op: Op, extent: Extent) -> bool:
     at = op.at
+    if isinstance(at, AtRecovery):
+        by_then = {"start": True, "first_step": bool(extent.steps)}
+        return by_then.get(at.stage, at.rank in extent.loads) and at.rank in extent.ranks
     if at.rank not in extent.ranks:
         return False
     if isinstance(at, AtStep):
@@ -122,7 +128,9 @@ def test_a_sample_is_part_of_the_whole_and_no_larger_than_asked_for(
     assert set(sample) <= set(whole)
     assert len(set(sample)) == len(sample)
     if extent.step_places > limit:
-        assert len(sample) <= max(limit, len(GROUPS))
+        of_loads = sum(strike.group == LOADS for strike in sample)
+        assert len(sample) - of_loads <= max(limit, len(GROUPS))
+        assert of_loads <= limit
 
 
 @settings(max_examples=50)
@@ -135,6 +143,17 @@ def test_every_strike_makes_a_plan_that_can_be_saved(extent: Extent, seed: int) 
         assert [op.index for op in plan.ops] == list(range(len(plan.ops)))
         assert plan.job.failure is not None
         assert plan.job.failure.max_failures == -1 or plan.job.failure.max_failures >= len(plan.ops)
+
+
+@pytest.mark.parametrize(("own", "given"), [(0, 1), (1, 1), (4, 4), (-1, -1), (None, -1)])
+def test_a_notice_is_given_the_preemptions_that_it_takes(own: int | None, given: int) -> None:
+    extent = replace(extent_of(epochs=2, steps=3), settings={"max_preemption_failures": own})
+    strikes = kill_map(extent, seed=0)
+    [notice, *_] = [s for s in strikes if s.group == "notice before the loss"]
+    [kill, *_] = [s for s in strikes if s.group == "mid-epoch"] or strikes
+
+    assert budget(notice, extent).max_preemption_failures == given
+    assert budget(kill, extent).max_preemption_failures == (-1 if own is None else own)
 
 
 @given(extents(), SEEDS, st.sets(st.sampled_from(GROUPS)))
@@ -174,14 +193,40 @@ def test_any_beginning_of_an_audit_has_seen_as_many_groups_as_it_can(
     assert groups_of(in_turn[: len(groups)]) == groups
 
 
+@settings(max_examples=50)
+@given(extents(), SEEDS, st.integers(1, 40))
+def test_ranks_that_are_seen_to_load_add_places_and_move_none(
+    extent: Extent, seed: int, limit: int
+) -> None:
+    before = kill_map(replace(extent, loads=()), seed=seed, limit=limit)
+    after = kill_map(extent, seed=seed, limit=limit)
+
+    added = set(after) - set(before)
+    assert set(before) <= set(after)
+    assert {strike.group for strike in added} <= {LOADS}
+    assert all(strike.ops[1].at.rank in extent.loads for strike in added)
+    assert all(strike.epoch > (extent.first_saved or 0) for strike in added)
+
+
+def test_a_job_whose_steps_are_not_seen_is_struck_where_its_reports_return() -> None:
+    extent = replace(extent_of(epochs=4, steps=0), steps={})
+
+    groups = groups_of(kill_map(extent, seed=0))
+
+    assert {"node lost", "notice before the loss", "three times in a run"} <= groups
+    assert {"same place in two attempts", "during the recovery"} <= groups
+    assert not {"mid-epoch", "epoch boundary", "twice in one epoch"} & groups
+
+
 def test_several_ops_strike_one_rank_in_the_order_in_which_it_passes_them() -> None:
     extent = extent_of(epochs=5, steps=20)
 
     for strike in kill_map(extent, seed=3, exhaustive=True):
-        places = [(op.at.epoch, getattr(op.at, "step", 0)) for op in strike.ops]
+        ops = [op for op in strike.ops if not isinstance(op.at, AtRecovery)]
+        places = [(op.at.epoch, getattr(op.at, "step", 0)) for op in ops]
         assert places == sorted(places)
-        assert len({op.at.rank for op in strike.ops}) == 1
-        if strike.group == "same step in every attempt":
+        assert len({op.at.rank for op in ops}) == 1
+        if strike.group == "same place in two attempts":
             assert len(places) == 2
             assert len(set(places)) == 1
 

@@ -51,6 +51,15 @@ def test_a_reproduction_loads_to_a_plan_with_the_same_ops(tmp_path: Path, strike
     assert (again.expect.verdict, again.expect.check) == ("invalid", "trajectory")
 
 
+def test_a_reproduction_is_judged_by_the_band_that_the_audit_went_by(tmp_path: Path) -> None:
+    [strike, *_] = kill_map(EXTENT, seed=0, limit=1)
+    plan = plan_of(base(tmp_path), strike, EXTENT)
+    banded = plan.model_copy(update={"expect": plan.expect.model_copy(update={"band": "standard"})})
+
+    assert load_scenario(written(tmp_path, banded)).expect.band == "standard"
+    assert load_scenario(written(tmp_path, plan)).expect.band is None
+
+
 @settings(max_examples=40)
 @given(st.dictionaries(WORDS, WORDS | st.booleans() | st.integers(-9, 9), max_size=4), WORDS)
 def test_no_text_of_a_job_is_taken_for_anything_else(

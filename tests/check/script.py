@@ -8,25 +8,31 @@ from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model.plan import Op
-from chaos.model.trigger import AtMoment, AtStep
+from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 
 MS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Strike:
-    """What is done, and where. `drift`: steps from a notice to the loss of the node."""
+    """What is done, and where. `drift`: steps from a notice to the loss of the node.
+
+    `recovering`: before the first step of the attempt after the one that the
+    strike before it ended.
+    """
 
     epoch: int
     step: int = 0
     rank: int = 0
     kind: Literal["kill_worker", "kill_node", "preempt_node"] = "kill_worker"
-    moment: Literal["reported", "committed"] | None = None
+    moment: Literal["reported", "committed", "recovering"] | None = None
     drift: int = 2
 
     def op(self, index: int) -> Op:
-        at: AtStep | AtMoment
-        if self.moment is None:
+        at: AtStep | AtMoment | AtRecovery
+        if self.moment == "recovering":
+            at = AtRecovery(recovering_from=index - 1, rank=self.rank)
+        elif self.moment is None:
             at = AtStep(epoch=self.epoch, step=self.step, rank=self.rank)
         else:
             at = AtMoment(epoch=self.epoch, moment=self.moment, rank=self.rank)

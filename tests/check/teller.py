@@ -80,6 +80,8 @@ class Teller(Ledger):
         """Give whether the attempt came to its end."""
         extra = self.script.extra if self.attempt else 0
         self.began_at = self.resume_at
+        if not self.recover():
+            return False
         if not all(self.epoch(e) for e in range(self.resume_at, self.script.epochs + extra)):
             return False
         if self.script.watch:
@@ -177,6 +179,15 @@ class Teller(Ledger):
                 continue
             self.pending.remove(index)
             return self.carry_out(index, strike)
+        return True
+
+    def recover(self) -> bool:
+        """Give whether training goes on after what strikes as an attempt begins."""
+        for index in self.pending:
+            strike = self.script.strikes[index]
+            if strike.moment == "recovering" and index - 1 not in self.pending:
+                self.pending.remove(index)
+                return self.carry_out(index, strike)
         return True
 
     def carry_out(self, index: int, strike: Strike) -> bool:

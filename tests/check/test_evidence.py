@@ -7,7 +7,7 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.plan import Op
-from chaos.model.trigger import AtMoment, AtStep, Moment
+from chaos.model.trigger import AtMoment, AtRecovery, AtStep, Moment, Stage
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, result_on, told, trial_of, verdict_on, without
 
@@ -51,6 +51,33 @@ def at_moment(moment: Moment, epoch: int, history: History) -> str:
 )
 def test_a_moment_that_was_never_reached_is_named(moment: Moment, words: str) -> None:
     assert at_moment(moment, 7, Story().history()).endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("story", "stage", "words"),
+    [
+        (Story(), "loading", "rank 0 began no attempt after one that op 0 struck"),
+        (KILLED, "start", "rank 0 began no attempt after one that op 0 struck"),
+        (
+            KILLED,
+            "loading",
+            "rank 0 called `torch.load` on no file that an earlier attempt had saved",
+        ),
+        (KILLED, "first_step", "rank 0 began no step after op 0 had struck"),
+    ],
+)
+def test_a_recovery_that_never_came_so_far_is_unknown(
+    story: Story, stage: Stage, words: str
+) -> None:
+    at = AtRecovery(recovering_from=0, stage=stage, rank=0)
+    plan = KILLED.plan()
+    again = Op(index=1, at=at, kill_worker=KillWorker())
+    plan = plan.model_copy(update={"ops": (*plan.ops, again)})
+
+    verdict = judge(plan, story.history(), Story().baseline())
+
+    assert verdict.validity == "unknown"
+    assert words in verdict.results[0].summary
 
 
 def test_a_moment_of_another_rank_is_not_taken_for_this_ones() -> None:

@@ -27,7 +27,7 @@ from chaos.model.event import (
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import History
 from chaos.model.scenario import Watch
-from chaos.model.trigger import AtMoment
+from chaos.model.trigger import AtMoment, AtRecovery, Stage
 from tests.fork.conftest import ROOT, RunJob, kill
 
 pytestmark = pytest.mark.timeout(120)
@@ -170,6 +170,35 @@ def test_a_kill_in_the_middle_of_a_save_leaves_half_a_file(run: RunJob) -> None:
     assert len(torn) == 1
     assert not any((e.attempt, e.epoch) == (0, 1) for e in of(history, FileSaved))
     assert [(e.saved_epoch, e.error) for e in of(history, FileLoaded)] == [(0, None)]
+    assert [e.epoch for e in of(history, Committed)] == [0, 1, 2, 3]
+
+
+def again(stage: Stage) -> tuple[FaultEntry, ...]:
+    """Kill rank 1, then rank 0 at a stage of the recovery."""
+    at = AtRecovery(recovering_from=0, stage=stage, rank=0)
+    return kill(epoch=2, step=3, rank=1), FaultEntry(at=at, kill_worker=KillWorker())
+
+
+@pytest.mark.parametrize("watch", [Watch(), NOTHING], ids=["watched", "unwatched"])
+def test_a_kill_inside_a_load_comes_before_the_job_has_what_it_loads(
+    run: RunJob, watch: Watch
+) -> None:
+    history = run(script=OWN, workers=2, ops=again("loading"), watch=watch).history
+
+    assert [e.status for e in of(history, FaultEnded)] == ["ok", "ok"]
+    second = {(e.attempt, e.rank) for e in of(history, FileLoaded)}
+    assert (1, 0) not in second
+    assert (2, 0) in second
+    assert not any(e.attempt == 1 for e in of(history, StepDone))
+    assert [e.epoch for e in of(history, Committed)] == [0, 1, 2, 3]
+
+
+def test_a_kill_as_the_first_step_begins_comes_after_the_load(run: RunJob) -> None:
+    history = run(script=OWN, workers=2, ops=again("first_step")).history
+
+    assert [e.status for e in of(history, FaultEnded)] == ["ok", "ok"]
+    assert (1, 0) in {(e.attempt, e.rank) for e in of(history, FileLoaded)}
+    assert (1, 0) not in {(e.attempt, e.rank) for e in of(history, StepDone)}
     assert [e.epoch for e in of(history, Committed)] == [0, 1, 2, 3]
 
 

@@ -35,3 +35,15 @@ def test_a_finding_is_reproduced_on_ray(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_the_others_are_reproduced_on_ray_as_well(tmp_path: Path) -> None:
     reproduced([script for script in BROKEN if script != SAMPLE], tmp_path)
+
+
+@pytest.mark.nightly
+def test_an_audit_confirms_what_it_finds_on_ray_by_itself(tmp_path: Path) -> None:
+    script = f"scenarios/jobs/{SAMPLE}.py"
+
+    seen = chaos("audit", script, "--runs", "8", "--", "--epochs", "4", reports=tmp_path)
+
+    assert seen.code == 1, seen.output
+    assert "confirmed:" in seen.output
+    assert "not confirmed" not in seen.output
+    assert strays() == []

@@ -90,6 +90,7 @@ def test_a_recovery_is_struck_in_the_next_attempt_and_not_before(
     assert world.done == []
     controller.arrive(0, RANK_1)
     controller.group_started({1: second})
+    controller.group_launched(1)
     controller.arrive(1, second)
 
     assert world.done == ["SIGKILL 71", "SIGKILL 99"]

@@ -114,8 +114,34 @@ def test_a_run_that_is_over_first_is_not_struck_in_time(world: Any, journal: Jou
     assert not events(journal)
 
 
-def test_a_start_waits_until_its_whole_group_is_known(world: Any, journal: Journal) -> None:
+def test_a_start_waits_until_ray_has_launched_its_whole_group(world: Any, journal: Journal) -> None:
     controller = ChaosController(plan_of(AtStart(starting=0, rank=1)), world, journal)
+    arrived = threading.Thread(target=controller.arrive, args=(0, RANK_1))
+
+    arrived.start()
+    controller.group_started({0: RANK_0, 1: RANK_1})
+    assert not world.done
+    controller.group_launched(0)
+    arrived.join(10)
+
+    assert not arrived.is_alive()
+    assert world.done == [f"SIGKILL {RANK_1.pid}"]
+
+
+def test_a_start_that_ray_never_launched_is_not_struck(world: Any, journal: Journal) -> None:
+    plan = plan_of(AtStart(starting=0, rank=1))
+    plan = plan.model_copy(update={"limits": Limits(gate_s=0.05)})
+    controller = ChaosController(plan, world, journal)
+    controller.group_started({0: RANK_0, 1: RANK_1})
+
+    controller.arrive(0, RANK_1)
+
+    assert not world.done
+
+
+def test_a_launch_waits_for_the_group_alone(world: Any, journal: Journal) -> None:
+    at = AtStart(starting=0, at_launch=True, rank=1)
+    controller = ChaosController(plan_of(at), world, journal)
     arrived = threading.Thread(target=controller.arrive, args=(0, RANK_1))
 
     arrived.start()

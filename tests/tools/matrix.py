@@ -10,13 +10,14 @@ from pathlib import Path
 
 from chaos.model.fault_entry import FAULTS
 from chaos.model.scenario import Scenario
-from chaos.model.trigger import KINDS, MOMENTS, AtMoment, Trigger
+from chaos.model.trigger import KINDS, MOMENTS, STAGES, AtMoment, AtRecovery, Trigger
 from chaos.scenario_file.load import find_scenarios, load_scenario
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "scenarios/README.md"
 BEGIN, END = "<!-- matrix: written by make matrix -->", "<!-- end of matrix -->"
-PLACES = ("step", *MOMENTS, *(kind for kind in KINDS if kind not in ("step", "moment")))
+OTHERS = tuple(kind for kind in KINDS if kind not in ("step", "moment"))
+PLACES = ("step", *MOMENTS, OTHERS[0], *STAGES[1:], *OTHERS[1:])
 NONE = "·"
 
 
@@ -24,6 +25,8 @@ def place_of(at: Trigger) -> str:
     """Give the kind of place that a trigger names."""
     if isinstance(at, AtMoment):
         return at.moment
+    if isinstance(at, AtRecovery) and at.stage != "start":
+        return at.stage
     return next(kind for kind in KINDS if kind in type(at).model_fields)
 
 

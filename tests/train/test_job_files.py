@@ -88,6 +88,39 @@ def test_a_save_is_recorded_and_gives_the_file_that_torch_gives(new: New) -> Non
     assert saved[-1].digest == file_digest(rank.path)
 
 
+def test_the_first_load_of_what_an_earlier_attempt_saved_is_struck_inside(new: New) -> None:
+    first = new()
+    torch.save({"a": 1}, first.path)
+    second = new(attempt=1)
+    struck: list[int] = []
+    second.files.strike_in_load = lambda: struck.append(len(second.of(FileLoaded)))
+
+    torch.load(first.path)
+    torch.load(first.path)
+
+    assert struck == [0]
+
+
+def test_a_load_of_what_this_attempt_or_nobody_saved_is_not_struck(new: New) -> None:
+    rank = new(attempt=1)
+    struck: list[str] = []
+    rank.files.strike_in_load = lambda: struck.append("struck")
+    torch.save({"a": 1}, rank.path)
+    (rank.folder / "data.pt").write_bytes(saved_by_torch({"b": 2}))
+
+    torch.load(rank.path)
+    torch.load(rank.folder / "data.pt")
+
+    assert struck == []
+
+
+def saved_by_torch(value: object) -> bytes:
+    """Give the bytes of a file that was not saved in this run."""
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
 def test_what_is_no_file_passes_through(new: New) -> None:
     rank, buffer = new(), io.BytesIO()
 

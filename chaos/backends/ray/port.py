@@ -31,6 +31,10 @@ class RayController:
         """Tell who holds each rank, and by which handle."""
         ray.get(self._actor.group_started.remote(dict(group)))
 
+    def group_launched(self, attempt: int) -> None:
+        """Tell that the train function runs on every rank of an attempt; does not wait."""
+        self._actor.group_launched.remote(attempt)
+
     def committed(self, event: Committed) -> None:
         """Tell of a commit; does not wait."""
         self._actor.committed.remote(event)

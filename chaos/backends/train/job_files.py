@@ -51,6 +51,7 @@ class JobFiles:
         self.is_fresh: Callable[[], bool] = lambda: False
         self.settle: Callable[[], object] | None = None
         self.halfway_of: Callable[[int], Callable[[], None] | None] = lambda _: None
+        self.strike_in_load: Callable[[], None] | None = None
         self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
 
     # -- told by torch.save and torch.load -----------------------------------------------------
@@ -79,6 +80,16 @@ class JobFiles:
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's load
             self._failed("load", error)
             return None
+
+    def within_load(self, digest: str) -> None:
+        """Stop at an op that strikes inside the first load of what an earlier attempt saved."""
+        strike = self.strike_in_load
+        if strike is None:
+            return
+        save = self._saves.find(digest)
+        if save is not None and save.attempt < self._cursor.attempt:
+            self.strike_in_load = None
+            strike()
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
         """Record that a file was read, and where training may go on by it."""

@@ -104,6 +104,10 @@ class Observer:
         }
         self._controller.group_started(group)
 
+    def group_launched(self) -> None:
+        """Tell the chaos controller that Ray's has launched the train function on every rank."""
+        self._controller.group_launched(self._attempts - 1)
+
     def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:  # noqa: ANN401
         """Record a commit and let waiting ops know of it."""
         name = compat.checkpoint_name(checkpoint, self._folder)

@@ -34,7 +34,7 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, Moment
+from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, Moment, Stage
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
@@ -61,7 +61,8 @@ class Probe:
         self._obedience = Obedience(controller.obeyed, SystemClock())
         self._reporting = 0
         self._holds: set[int] = set()
-        self._armed_starts: list[int] = []
+        self._armed_stages: dict[Stage, list[int]] = {}
+        self._follows_loads = any(_is_in_load(op) for op in plan.ops)
         self._armed_launches: list[int] = []
         self._armed_steps: dict[tuple[int, int], list[int]] = {}
         self._armed_moments: dict[tuple[int, Moment], list[int]] = {}
@@ -110,12 +111,13 @@ class Probe:
             ranks=ranks,
             was_handed_none=was_handed_none,
             strikes_in_save=self._strike_in_save if strikes else None,
+            strike_in_load=self._strike_in_load if self._follows_loads else None,
         )
         self._steps = StepHook(
             self.step_done,
             self.losses_resolved,
             self.failed,
-            step_begins=self._watchers.step_begins,
+            step_begins=self.step_begins,
             given=self._watchers.given,
         )
         self._steps.install()
@@ -125,6 +127,12 @@ class Probe:
         self._look(self._steps.install_libraries)
         with contextlib.suppress(OSError):
             self._journal.add(CheckpointRead(**self._cursor.who(), checkpoint=checkpoint))
+
+    def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
+        """Stop where an op waits for this attempt's first step; look at what a step begins with."""
+        for index in self._armed_stages.pop("first_step", ()):
+            self._look(partial(self._arrive, index))
+        self._watchers.step_begins(optimizer)
 
     def step_done(self, losses: Losses | None, inputs: Inputs | None = None) -> tuple[int, int]:
         """Record an optimizer step, and stop where an op waits for it; gives (epoch, step)."""
@@ -207,7 +215,7 @@ class Probe:
     def train_fn_begins(self) -> None:
         """Watch a job that boosts trees; stop where an op waits for this attempt to begin."""
         self._look(self._steps.install_libraries)
-        for index in self._armed_starts:
+        for index in self._armed_stages.get("start", ()):
             self._look(partial(self._arrive, index))
 
     def train_fn_ended(self, error: BaseException | None) -> None:
@@ -232,8 +240,10 @@ class Probe:
         match place:
             case AtStart(at_launch=True):
                 self._armed_launches.append(index)
-            case AtRecovery() | AtStart():
-                self._armed_starts.append(index)
+            case AtRecovery():
+                self._armed_stages.setdefault(place.stage, []).append(index)
+            case AtStart():
+                self._armed_stages.setdefault("start", []).append(index)
             case AtStep():
                 self._armed_steps.setdefault((place.epoch, place.step), []).append(index)
             case AtMoment():
@@ -268,6 +278,14 @@ class Probe:
                 self._arrive(index)
 
         return lambda: self._look(arrive)
+
+    def _strike_in_load(self) -> None:
+        for index in self._armed_stages.get("loading", ()):
+            self._look(partial(self._arrive, index))
+
+
+def _is_in_load(op: Op) -> bool:
+    return isinstance(op.at, AtRecovery) and op.at.stage == "loading"
 
 
 def _named(error: BaseException | None) -> str | None:

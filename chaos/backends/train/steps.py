@@ -118,6 +118,8 @@ class StepHook:
             return
         try:
             self._step_begins(optimizer)
+        except InjectedError:
+            raise  # the harm that was ordered is meant for the user's step
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("step", error)
 

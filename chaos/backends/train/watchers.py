@@ -51,11 +51,13 @@ class Watchers:
         ranks: int,
         was_handed_none: bool,
         strikes_in_save: Callable[[int], Callable[[], None] | None] | None,
+        strike_in_load: Callable[[], None] | None = None,
     ) -> None:
         """Watch what torch does, where there is one, as one of so many ranks.
 
         `strikes_in_save` gives, for an epoch, what is to happen in the middle
-        of its first save; None where nothing ever is.
+        of its first save, `strike_in_load` does what is to happen inside the first
+        load of a file that an earlier attempt saved; None where nothing ever is.
         """
         if self._watch.state:
             declared.on_declare(self._declared)
@@ -64,11 +66,15 @@ class Watchers:
         except ImportError:  # a boosting job has no state that is known here
             return
         self._install_modules()
-        if self._watch.files or strikes_in_save is not None:
+        is_kept = self._watch.files or strike_in_load is not None
+        if is_kept or strikes_in_save is not None:
             may_move = was_handed_none and self._cursor.attempt > 0
-            self._install_files(Saves(saves), ranks=ranks, may_move=may_move)
-            if self._files is not None and strikes_in_save is not None:
-                self._files.halfway_of = strikes_in_save
+            files = self._install_files(
+                Saves(saves), ranks=ranks, may_move=may_move, is_kept=is_kept
+            )
+            files.strike_in_load = strike_in_load
+            if strikes_in_save is not None:
+                files.halfway_of = strikes_in_save
 
     @property
     def given(self) -> Callable[[], Given] | None:
@@ -158,11 +164,11 @@ class Watchers:
         state = self._state
         self._roots.begin_search(lambda: [] if state is None else state.found.all("ema"))
 
-    def _install_files(self, saves: Saves, *, ranks: int, may_move: bool) -> None:
+    def _install_files(
+        self, saves: Saves, *, ranks: int, may_move: bool, is_kept: bool
+    ) -> JobFiles:
         self._saves = saves
-        files = JobFiles(
-            self._record, saves, is_kept=self._watch.files, may_move=may_move, ranks=ranks
-        )
+        files = JobFiles(self._record, saves, is_kept=is_kept, may_move=may_move, ranks=ranks)
         if self._roots is not None:
             files.unhook = self._roots.without_hooks
         if self._state is not None:
@@ -170,6 +176,7 @@ class Watchers:
             files.settle = self._state.settle if self._cursor.attempt == 0 else None
         watch_files(files)
         self._files = files
+        return files
 
     def _state_seen(self, event: AnyEvent) -> None:
         """Write a state down, and of the very first one the model beside it."""

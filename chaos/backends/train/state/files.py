@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 
 class Listener(Protocol):
-    """Who is told of saves and loads; none of it may raise."""
+    """Who is told of saves and loads; only an op that strikes there may raise."""
 
     def save_begun(self, path: Path) -> None:
         """Tell that a file begins to be written."""
@@ -27,6 +27,9 @@ class Listener(Protocol):
 
     def loading(self, path: Path) -> str | None:
         """Give the digest of a file that is about to be read, None where it cannot be."""
+
+    def within_load(self, digest: str) -> None:
+        """Do what is to happen inside a load, where something is."""
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
         """Tell that a file was read, or could not be."""
@@ -102,6 +105,7 @@ def _loading(original: Callable[..., Any], listener: Listener) -> Callable[..., 
         digest = listener.loading(path) if path is not None and os.getpid() == pid else None
         if path is None or digest is None:
             return original(*args, **kwargs)
+        listener.within_load(digest)
         try:
             result = original(*args, **kwargs)
         except BaseException as error:

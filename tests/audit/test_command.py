@@ -1,0 +1,104 @@
+"""`chaos audit` as it is called, over backends that only tell stories."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+import chaos.cli.audit
+from chaos.model.plan import Plan
+from tests.audit.backend import FakeBackend, loses_momentum
+from tests.called import Done
+from tests.called import chaos as called
+
+
+class Opened(FakeBackend):
+    """A backend that is opened and closed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.is_closed = True
+
+
+class Backends:
+    """Opens them by name; `on_ray` says what becomes of a resumed job there."""
+
+    def __init__(self, on_ray: Any) -> None:
+        self.on_ray = on_ray
+        self.opened: list[tuple[str, Opened]] = []
+
+    def open(self, name: str, *_: object) -> Opened:
+        made = Opened(defect=self.on_ray if name == "ray" else loses_momentum)
+        self.opened.append((name, made))
+        return made
+
+    @property
+    def plans_on_ray(self) -> list[Plan]:
+        return [plan for name, made in self.opened if name == "ray" for plan in made.plans]
+
+
+def audit(folder: Path, backends: Backends, patch: pytest.MonkeyPatch, *words: str) -> Done:
+    (folder / "train.py").write_text("import ray.train\n")
+    patch.setattr(chaos.cli.audit, "open_backend", backends.open)
+    options = ["--runs", "7", "--jobs", "1", *words]
+    return called("audit", "train.py", *options, folder=folder)
+
+
+@pytest.mark.parametrize("words", [[], ["--confirm", "ray"]])
+def test_a_finding_is_reproduced_on_ray_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    backends = Backends(on_ray=loses_momentum)
+
+    done = audit(tmp_path, backends, monkeypatch, *words)
+
+    assert done.code == 1, done.err
+    assert "on Ray  confirmed:" in done.out
+    quiet, struck = backends.plans_on_ray
+    assert (quiet.ops, len(struck.ops), struck.backend) == ((), 1, "ray")
+    assert all(made.is_closed for _, made in backends.opened)
+
+
+def test_a_finding_that_ray_does_not_show_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = audit(tmp_path, Backends(on_ray=None), monkeypatch)
+
+    assert done.code == 1
+    assert "on Ray  not confirmed:" in done.out
+
+
+def test_ray_is_left_out_where_it_is_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = Backends(on_ray=None)
+
+    done = audit(tmp_path, backends, monkeypatch, "--no-confirm")
+
+    assert done.code == 1
+    assert "on Ray" not in done.out
+    assert backends.plans_on_ray == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--confirm", "fork"], "findings are confirmed on ray, and nowhere else; got 'fork'"),
+        (["--confirm", "ray", "--no-confirm"], "--confirm and --no-confirm exclude each other"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
+) -> None:
+    done = audit(tmp_path, Backends(on_ray=None), monkeypatch, *words)
+
+    assert done.code == 3
+    assert says in " ".join(done.err.split())
