@@ -21,6 +21,10 @@ class SocketController:
         """Tell who holds each rank; handles stay where they are."""
         self._ask("group_started", {rank: victim for rank, (victim, _) in group.items()})
 
+    def group_launched(self, attempt: int) -> None:
+        """Tell that every rank of an attempt has begun its train function."""
+        self._ask("group_launched", attempt)
+
     def committed(self, event: Committed) -> None:
         """Tell of a commit."""
         self._ask("committed", event)

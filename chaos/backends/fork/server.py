@@ -19,6 +19,7 @@ class GateServer:
         self._world = world
         self._methods: dict[str, Callable[..., Any]] = {
             "group_started": self._group_started,
+            "group_launched": controller.group_launched,
             "committed": controller.committed,
             "may_poll": controller.may_poll,
             "await_hold": controller.await_hold,

@@ -86,6 +86,10 @@ class ChaosActor:
             self._pool.group_started(workers, next(handle for _, handle in group.values()))
         self._controller.group_started(workers)
 
+    def group_launched(self, attempt: int) -> None:
+        """Learn that every rank of an attempt has begun its train function."""
+        self._controller.group_launched(attempt)
+
     def committed(self, event: Committed) -> None:
         """Learn of a commit."""
         self._controller.committed(event)

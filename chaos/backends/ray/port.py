@@ -31,6 +31,10 @@ class RayController:
         """Tell who holds each rank, and by which handle."""
         ray.get(self._actor.group_started.remote(dict(group)))
 
+    def group_launched(self, attempt: int) -> None:
+        """Tell that every rank of an attempt has begun its train function; does not wait."""
+        self._actor.group_launched.remote(attempt)
+
     def committed(self, event: Committed) -> None:
         """Tell of a commit; does not wait."""
         self._actor.committed.remote(event)

@@ -25,6 +25,9 @@ class ControllerPort(Protocol):
     def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
         """Tell who holds each rank, and by which handle."""
 
+    def group_launched(self, attempt: int) -> None:
+        """Tell that every rank of an attempt has begun its train function; does not wait."""
+
     def committed(self, event: Committed) -> None:
         """Tell of a commit; does not wait."""
 
@@ -51,6 +54,9 @@ class Unattended:
     """The port of what nothing is done to: a trial beside the one that faults strike."""
 
     def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
+        """Tell nobody."""
+
+    def group_launched(self, attempt: int) -> None:
         """Tell nobody."""
 
     def committed(self, event: Committed) -> None:

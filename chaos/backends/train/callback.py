@@ -56,6 +56,10 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
         """Pass on an attempt's start."""
         self._observe("worker group", lambda o: o.group_started(worker_group))
 
+    def after_worker_group_training_start(self, worker_group: Any) -> None:  # noqa: ANN401, ARG002
+        """Pass on that the train function was launched on every rank."""
+        self._observe("launch", lambda o: o.group_launched())
+
     def after_report(self, training_report: Any, metrics: Any) -> None:  # noqa: ANN401
         """Pass on a commit."""
         self._observe("commit", lambda o: o.committed(training_report.checkpoint, metrics))

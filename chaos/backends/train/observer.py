@@ -104,6 +104,10 @@ class Observer:
         }
         self._controller.group_started(group)
 
+    def group_launched(self) -> None:
+        """Let whoever waits for an attempt's launch know of it."""
+        self._controller.group_launched(self._attempts - 1)
+
     def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:  # noqa: ANN401
         """Record a commit and let waiting ops know of it."""
         name = compat.checkpoint_name(checkpoint)
