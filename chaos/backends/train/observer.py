@@ -60,7 +60,7 @@ class Observer:
         saves = Saves(directory.saves)
         observer = cls(directory.load_plan(), journal, address.connect(), saves)
         observer._attempts, observer._epochs = attempts, epochs
-        compat.on_checkpoint_deleted(observer.checkpoint_deleted)
+        compat.on_checkpoint_deleted(observer.checkpoint_deleted, HERE.removing)
         return observer
 
     def lineage(self) -> dict[str, Any]:
