@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from chaos.check.already_over import in_words, nothing_was_left
 from chaos.check.result import conclude, gist
 from chaos.check.trial import Course, Trial
 from chaos.model.event import Committed, StepDone
@@ -17,7 +18,8 @@ def check(trial: Trial) -> CheckResult:
 
     The promise of honest completion. A run that finished without a step or a
     commit is its own kind of failure: a run name that was used before resumes
-    a finished run (ray-project/ray#35812). What `fit()` returns are the last
+    a finished run (ray-project/ray#35812). A driver that is started again
+    when all was trained is an outcome of its own. What `fit()` returns are the last
     report's metrics, where they are so in the baseline. A run that was ended
     by us, at its limit or by an interruption, says nothing. How often Ray
     names the rank that was struck, and not a survivor, is told as a figure.
@@ -27,6 +29,8 @@ def check(trial: Trial) -> CheckResult:
     words = (ending.returned, ending.raised, ending.script_raised, ending.exited, ending.deadline)
     raised = ending.raised
     said = f"fit() raised {raised[1].error}, as expected" if raised else "the job finished"
+    if nothing_was_left(trial):
+        said = f"restarted after the end: {in_words(trial)}"
     return conclude(
         NAME,
         anomalies=anomalies,
