@@ -83,7 +83,8 @@ def _no_harm(strike: Strike) -> str | None:
     if strike.is_in_storage and not strike.effects:
         return f"{strike.op} is said to have landed, and storage recorded nothing of it"
     if strike.came_too_late:
-        return f"{strike.op} struck nobody: training was over before the node went"
+        what = "the node went" if strike.is_preemption else "it struck"
+        return f"{strike.op} struck nobody: training was over before {what}"
     return None
 
 

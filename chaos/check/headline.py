@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from chaos.check.already_over import in_words, nothing_was_left
 from chaos.check.diagnosis import cause
-from chaos.check.restarts import Restart
 from chaos.check.result import plural
 from chaos.check.strikes import Strike
 from chaos.check.trajectory import NAME as TRAJECTORY
@@ -136,7 +136,7 @@ def _good(trial: Trial) -> str:
     size = plural(len(lineage.commits), "epoch")
     if lineage.steps_done:  # boosted trees have none
         size = f"{size}, {plural(lineage.steps_done, 'step')}"
-    went_on = _went_on(trial.restarts)
+    went_on = _went_on(trial)
     if trial.error_was_expected:
         assert trial.run.ending.raised is not None
         return (
@@ -156,9 +156,12 @@ def _good(trial: Trial) -> str:
     return f"{went_on or 'the job '}came out {equal}: {size}"
 
 
-def _went_on(restarts: Sequence[Restart]) -> str:
+def _went_on(trial: Trial) -> str:
+    restarts = trial.restarts
     if not restarts:
         return ""
+    if nothing_was_left(trial):
+        return f"the job was restarted after its end ({in_words(trial)}) and "
     last = restarts[-1]
     start = next(iter(last.handed.values()), None)
     where = "from scratch"

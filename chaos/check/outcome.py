@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from chaos.check.already_over import in_words, nothing_was_left
 from chaos.check.attempt import Commit
 from chaos.check.cause import foreign_cause
 from chaos.check.result import conclude, gist
@@ -19,8 +20,9 @@ def check(trial: Trial) -> CheckResult:
 
     The promise of honest completion. A run that finished without a step or a
     commit is its own kind of failure: a run name that was used before resumes
-    a finished run (ray-project/ray#35812). What `fit()` returns are the last
-    report's metrics and the newest checkpoint, where they are so in the
+    a finished run (ray-project/ray#35812). A driver that is started again
+    when all was trained is an outcome of its own. What `fit()` returns are the
+    last report's metrics and the newest checkpoint, where they are so in the
     baseline. An error that is expected is a struck rank's, or one that the
     loss of a rank leaves the others with; whether any other came of the fault
     is unknown. A run that was ended by us, at its limit or by an interruption,
@@ -32,6 +34,8 @@ def check(trial: Trial) -> CheckResult:
     words = (ending.returned, ending.raised, ending.script_raised, ending.exited, ending.deadline)
     raised = ending.raised
     said = f"fit() raised {raised[1].error}, as expected" if raised else "the job finished"
+    if nothing_was_left(trial):
+        said = f"restarted after the end: {in_words(trial)}"
     return conclude(
         NAME,
         anomalies=anomalies,

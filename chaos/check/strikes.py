@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
+from chaos.check.after_training import is_meant_for_the_end, training_was_over
 from chaos.check.attempt import Attempt
 from chaos.check.ending import Ending
 from chaos.check.storage_harm import harmed
@@ -37,7 +38,8 @@ class Strike:
     `harm_ns` is when the harm was due: at once, or at the notice's deadline.
     `hit` is the attempt that it took workers from; None where it did not land,
     or landed on nobody. `is_in_doubt`: it was begun, and may have done harm that
-    was not seen. `came_too_late`: training was over before the harm was done.
+    was not seen. `came_too_late`: training was over before the harm was done,
+    and the op was not meant for that.
     `effects`: what the run's storage did, for a fault that strikes there, and
     `again`: the further attempts that it took workers from, each with when.
     """
@@ -189,7 +191,18 @@ def _with_effect(
         hit = _grown(attempts, since=struck)
         return replace(strike, hit=hit, harm_ns=strike.ended_ns)
     ended = not _is_sparing(strike.op) or (broke and strike.op.kind != "slow_worker")
-    return replace(strike, hit=struck if ended else None)
+    late = _came_after_training(strike, history, attempts)
+    too_late = late and not is_meant_for_the_end(strike.op)
+    return replace(strike, hit=struck if ended and not late else None, came_too_late=too_late)
+
+
+def _came_after_training(strike: Strike, history: History, attempts: Sequence[Attempt]) -> bool:
+    """Say whether workers were taken that had nothing left to do: that ends no attempt."""
+    if _is_sparing(strike.op) or isinstance(strike.op.fault, ControlFault):
+        return False
+    number, invoked = strike.invoked[0]
+    struck = next((a for a in attempts if a.index == invoked.attempt), None)
+    return struck is not None and training_was_over(strike.op, struck, history, invoked=number)
 
 
 def _in_storage(strike: Strike, history: History, attempts: Sequence[Attempt]) -> Strike:

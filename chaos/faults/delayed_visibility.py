@@ -15,6 +15,11 @@ class DelayedVisibility(Record):
     each attempt that tries. Landed when the wrapped file system has turned
     somebody away. Storage that shows things late is no local disk:
     `Checkpoint.as_directory()` downloads from it.
+
+    The time runs from the first look, so that a restart meets it however long
+    it takes. Storage is late by seconds from the writing, and Ray's retention
+    comes whole epochs after that: it finds what it is to remove, and its look
+    is none (read in 2.60.0: where it found nothing, Ray's controller would fail).
     """
 
     for_s: float = Field(gt=0, le=600, description="seconds from when somebody first looks for it")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from chaos.model.event import AnyEvent, Committed, FaultEnded, FaultInvoked, GateReached
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtMoment, AtRecovery
+from chaos.model.trigger import AtMoment, AtRecovery, AtStart
 
 
 def due_ops(plan: Plan, recorded: Iterable[AnyEvent]) -> tuple[Op, ...]:
@@ -63,3 +63,8 @@ def is_recovering(at: AtRecovery, attempt: int, recorded: Iterable[AnyEvent]) ->
 def holds_polls(op: Op) -> bool:
     """Say whether an op needs Ray's controller held between two polls."""
     return isinstance(op.at, AtMoment) and op.at.moment == "reported"
+
+
+def is_in_launch(op: Op) -> bool:
+    """Say whether an op strikes while Ray's controller waits for the launch of an attempt."""
+    return isinstance(op.at, AtStart) and op.at.at_launch

@@ -11,7 +11,6 @@ from dataclasses import replace
 from chaos.faults.order import Order
 from chaos.faults.world import Outcome, Release, Victim, World
 from chaos.model.event import (
-    AnyEvent,
     Committed,
     FaultEnded,
     FaultHealed,
@@ -22,15 +21,17 @@ from chaos.model.event import (
 )
 from chaos.model.event import GateReleased as Released
 from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtRecovery, AtTime
-from chaos.plan.due import commits_before, due_ops, holds_polls, is_recovering, is_spent
+from chaos.model.trigger import AtTime
+from chaos.plan.due import commits_before, due_ops, holds_polls, is_in_launch
 from chaos.run.deed import carried_out, healed
 from chaos.run.gate import Gate, gate_reached
 from chaos.run.holds import Holds
 from chaos.run.journal import Journal
-from chaos.run.worker_group import NOBODY, WorkerGroup
+from chaos.run.recorded import Recorded
+from chaos.run.roll import Roll
 
 STRIKE_LIMIT_S = 900.0
+NOBODY = 0  # a pid that no process has
 
 
 class ChaosController:
@@ -54,8 +55,8 @@ class ChaosController:
         self._journal = journal
         self._look = look
         self._changed = threading.Condition()
-        self._recorded: list[AnyEvent] = []
-        self._group = WorkerGroup()
+        self._recorded = Recorded(journal)
+        self._roll = Roll()
         self._orders: dict[tuple[int, int], Order] = {}
         self._strikes: list[threading.Thread] = []
         self._over = False
@@ -66,22 +67,22 @@ class ChaosController:
     def group_started(self, workers: Mapping[int, Victim]) -> None:
         """Learn which process holds each rank now."""
         with self._changed:
-            is_first = self._group.start(workers)
+            is_first = self._roll.started(workers)
             self._changed.notify_all()
         timed = [op for op in self._plan.ops if is_first and isinstance(op.at, AtTime)]
         for op in timed:
             threading.Thread(target=self._strike_in_time, args=(op,), daemon=True).start()
 
     def group_launched(self, attempt: int) -> None:
-        """Learn that the train function runs on every rank of an attempt."""
+        """Learn that every rank of an attempt has begun its train function."""
         with self._changed:
-            self._group.launch(attempt)
+            self._roll.launched(attempt)
             self._changed.notify_all()
 
     def committed(self, event: Committed) -> None:
         """Learn that a report is committed."""
         with self._changed:
-            self._recorded.append(event)
+            self._recorded.learn(event)
             self._changed.notify_all()
 
     def may_poll(self) -> None:
@@ -108,9 +109,13 @@ class ChaosController:
         """
         op = self._plan.ops[index]
         with self._changed:
-            if not self._may_hold(op):
+            if self._recorded.is_spent(op, self._roll.attempt):
                 return False
-            if not self._await_commits(op) or self._is_over():
+            self._changed.wait_for(
+                lambda: self._over or self._recorded.commits >= commits_before(op),
+                timeout=self._plan.limits.gate_s,
+            )
+            if self._over or self._recorded.commits < commits_before(op):
                 return False
             return self._holds.ask(index, within_s=self._plan.limits.gate_s)
 
@@ -123,18 +128,15 @@ class ChaosController:
         with self._changed:
             if victim.rank != op.at.rank:
                 return self._order_for_all(op, victim)
-            if self._over or self._is_spent(op, victim) or not self._is_its_attempt(op, victim):
+            spent = self._recorded.is_spent(op, victim.attempt)
+            if self._over or spent or not self._recorded.is_its_attempt(op, victim.attempt):
                 return None
-            self._record(gate_reached(op, victim))
-            ready = self._await_commits(op)
-            if self._is_over() or self._is_spent(op, victim):
+            self._recorded.add(gate_reached(op, victim))
+            missing = self._missing(op, victim)
+            if self._is_void(victim) or self._recorded.is_spent(op, victim.attempt):
                 return None  # another's arrival, or its successor's, was served meanwhile
-            if not ready:
-                missing = commits_before(op) - 1
-                self._give_up(op, f"the commit of epoch {missing} did not come")
-                return None
-            if holds_polls(op) and not self._holds.has(index):
-                self._give_up(op, "Ray's controller could not be held before its commit")
+            if missing is not None:
+                self._give_up(op, missing)
                 return None
             gate = self._begin(op, victim)
         return gate.wait(STRIKE_LIMIT_S)
@@ -152,61 +154,50 @@ class ChaosController:
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _record(self, event: AnyEvent) -> None:
-        self._journal.add(event)
-        self._recorded.append(event)
-
-    def _is_spent(self, op: Op, victim: Victim) -> bool:
-        return is_spent(op, victim.attempt, self._recorded)
-
     def _order_for_all(self, op: Op, victim: Victim) -> Order | None:
         """Give a rank beside the trigger's the order that is for all, once that one is there."""
         key = op.index, victim.attempt
+        recorded = self._recorded
         self._changed.wait_for(
-            lambda: self._over or key in self._orders or self._is_spent(op, victim),
+            lambda: self._over or key in self._orders or recorded.is_spent(op, victim.attempt),
             timeout=self._plan.limits.gate_s,
         )
-        if key not in self._orders and self._is_struck(op, victim):  # it is about to be told
+        if key not in self._orders and recorded.is_struck(op, victim):  # it is about to be told
             self._changed.wait_for(lambda: self._over or key in self._orders, timeout=1.0)
         return self._orders.get(key)
 
-    def _is_its_attempt(self, op: Op, victim: Victim) -> bool:
-        """Say whether the attempt recovers from the op that this one refers to, if to any.
+    def _missing(self, op: Op, victim: Victim) -> str | None:
+        """Wait for what must be there before an op may strike; gives what did not come in time.
 
-        Where it does, it is waited for until it may be struck.
+        Every rank must have begun its train function, unless it is in its
+        launch that the op strikes (see `Roll`).
         """
-        if isinstance(op.at, AtRecovery) and not is_recovering(
-            op.at, victim.attempt, self._recorded
-        ):
-            return False
+        attempt, needed = victim.attempt, commits_before(op)
+        is_there = self._roll.knows if is_in_launch(op) else self._roll.has_launched
+        if not self._await(lambda: is_there(attempt), victim):
+            return f"attempt {attempt} was not launched on every rank"
+        if not self._await(lambda: self._recorded.commits >= needed, victim):
+            return f"the commit of epoch {needed - 1} did not come"
+        if holds_polls(op) and not self._holds.has(op.index):
+            return "Ray's controller could not be held before its commit"
+        return None
+
+    def _await(self, is_there: Callable[[], bool], victim: Victim) -> bool:
         return self._changed.wait_for(
-            lambda: self._over or self._group.is_ready(op.at, victim.attempt),
-            timeout=self._plan.limits.gate_s,
+            lambda: self._is_void(victim) or is_there(), timeout=self._plan.limits.gate_s
         )
 
-    def _may_hold(self, op: Op) -> bool:
-        """Say whether an op may yet strike in the attempt that runs."""
-        return not is_spent(op, self._group.attempt, self._recorded)
+    def _is_void(self, victim: Victim) -> bool:
+        """Say whether the run or the victim's attempt is over.
 
-    def _is_struck(self, op: Op, victim: Victim) -> bool:
-        return any(
-            isinstance(e, FaultInvoked) and (e.op, e.attempt) == (op.index, victim.attempt)
-            for e in self._recorded
-        )
-
-    def _commits(self) -> int:
-        return max((e.epoch + 1 for e in self._recorded if isinstance(e, Committed)), default=0)
-
-    def _await_commits(self, op: Op) -> bool:
-        needed = commits_before(op)
-        return self._changed.wait_for(
-            lambda: self._over or self._commits() >= needed, timeout=self._plan.limits.gate_s
-        )
+        Whoever is held may be killed for another reason, and come again in the next attempt.
+        """
+        return self._over or self._roll.attempt > victim.attempt
 
     def _give_up(self, op: Op, why: str) -> None:
         self._holds.give_up(op.index)
         within = f"within {self._plan.limits.gate_s:g} s while the rank was held"
-        self._record(FaultEnded(op=op.index, status="fail", detail=f"{why} {within}"))
+        self._recorded.add(FaultEnded(op=op.index, status="fail", detail=f"{why} {within}"))
         self._changed.notify_all()
 
     def _is_over(self) -> bool:
@@ -216,26 +207,32 @@ class ChaosController:
         assert isinstance(op.at, AtTime)
         with self._changed:
             self._changed.wait_for(self._is_over, timeout=op.at.seconds)
+            self._changed.wait_for(  # a launch that is under way
+                lambda: self._over or self._roll.has_launched(self._roll.attempt),
+                timeout=self._plan.limits.gate_s,
+            )
         self._begin_anywhere(op)
 
     def _begin_anywhere(self, op: Op) -> Gate | None:
         """Begin an op that holds no worker at a place, against whoever has its rank now."""
         with self._changed:
-            victim = self._group.holder(op.at.rank or 0)
-            if self._over or self._is_spent(op, victim):
+            rank, now = op.at.rank or 0, self._roll.attempt
+            nobody = Victim(attempt=now, rank=rank, pid=NOBODY, node_id="")
+            victim = self._roll.holder(rank) or nobody
+            if self._over or self._recorded.is_spent(op, victim.attempt):
                 return None
-            self._record(gate_reached(op, victim))
+            self._recorded.add(gate_reached(op, victim))
             return self._begin(op, victim)
 
     def _begin(self, op: Op, arrived: Victim) -> Gate:
-        assert op in due_ops(self._plan, self._recorded)
+        assert op in due_ops(self._plan, self._recorded.events)
         rank = arrived.rank if op.fault.rank is None else op.fault.rank
-        victim = arrived if rank == arrived.rank else self._group.get(rank)
+        victim = arrived if rank == arrived.rank else self._roll.holder(rank)
         if arrived.pid == NOBODY and not op.strikes_no_worker:
             victim = None
         gate = Gate()
         target = victim or replace(arrived, rank=rank, pid=0, node_id="")
-        self._record(
+        self._recorded.add(
             FaultInvoked(
                 op=op.index,
                 fault=str(op.fault),
@@ -272,7 +269,9 @@ class ChaosController:
         if not op.lets_go_first:
             self._record_storage(op)
         with self._changed:
-            self._record(FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail))
+            self._recorded.add(
+                FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail)
+            )
             # Whoever else asked for a hold in this attempt may be dead now and never come.
             self._holds.give_up_all()
         release()

@@ -14,6 +14,9 @@ from chaos.scenario_file.source import Lines, Plain
 from chaos.scenario_file.spelling import quoted
 
 NO_WORKER = ("state", "seconds")  # places at which no worker is held
+ONE_ATTEMPT = ("starting", "attempt")  # what names the one attempt that a place belongs to
+# They end no attempt, whatever the job's time-outs are: `check.strikes` never counts them so.
+ENDS_NONE = ("slow_worker", "slow_upload", "corrupt_snapshot")
 
 
 def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
@@ -24,7 +27,9 @@ def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
     yield from _too_few_cpus(value, lines)
     yield from _ranks_out_of_range(value, lines)
     yield from _recoveries_from_nothing(value, lines)
+    yield from _recoveries_from_what_ends_nothing(value, lines)
     yield from _orders_without_a_worker(value, lines)
+    yield from _repeated_in_one_attempt(value, lines)
 
 
 def _missing_script(value: Plain, lines: Lines, folder: Path) -> Iterator[Problem]:
@@ -136,6 +141,57 @@ def _recoveries_from_nothing(value: Plain, lines: Lines) -> Iterator[Problem]:
             text = f"recovering_from must name an earlier entry of faults, got {other}"
             hint = f"This is entry {number}; the first is 0."
             yield Problem(lines.value(loc), text, hint, loc)
+
+
+def _recoveries_from_what_ends_nothing(value: Plain, lines: Lines) -> Iterator[Problem]:
+    entries = _pick(value, ("faults",))
+    for number in range(len(entries) if isinstance(entries, list) else 0):
+        loc = ("faults", number, "at", "recovering_from")
+        other = _whole(value, loc, default=None, least=0)
+        if other is None or other >= number:
+            continue
+        harmless = _ends_no_attempt(_pick(value, ("faults", other)), value)
+        if harmless is not None:
+            text = f"entry {other} of faults, {harmless}, ends no attempt to recover from"
+            hint = "Name an entry that does, or strike at an epoch with a step or a moment."
+            yield Problem(lines.value(loc), text, hint, loc)
+
+
+def _ends_no_attempt(entry: Plain, value: Plain) -> str | None:
+    """Give the fault of an entry where it is certain that it ends no attempt; else None."""
+    given = [key for key in FAULTS if _pick(entry, (key,)) is not None]
+    if len(given) != 1:
+        return None
+    (fault,) = given
+    is_elastic = _pick(value, ("job", "min_workers")) is not None
+    ends_none = {
+        "torn_checkpoint": not _pick(entry, (fault, "worker_dies")),
+        "withhold_capacity": not is_elastic,  # an elastic job is made larger, which ends one
+        "return_capacity": not is_elastic,
+        **dict.fromkeys(ENDS_NONE, True),
+    }
+    if fault in REGISTERED.packages:
+        return None if getattr(record_of(fault), "ends_attempt", True) else fault
+    return fault if ends_none.get(fault, False) else None
+
+
+def _repeated_in_one_attempt(value: Plain, lines: Lines) -> Iterator[Problem]:
+    for number, entry in enumerate(_entries(value)):
+        at = entry.get("at")
+        names = {key: _whole(at, (key,), default=None, least=0) for key in ONE_ATTEMPT}
+        key = next((key for key, one in names.items() if one is not None), None)
+        if key is None:
+            continue
+        loc = ("faults", number, "at", key)
+        if entry.get("poison_step") is not None:
+            text = f"poison_step strikes every attempt that comes to its place, and {key} names one"
+            hint = "Give it an epoch with a step or a moment; one attempt alone is struck by "
+            yield Problem(lines.key(loc), text, f"{hint}kill_worker or raise_in_worker.", loc)
+        attempts = _pick(entry, ("raise_in_worker", "attempts"))
+        if isinstance(attempts, list) and any(other != names[key] for other in attempts):
+            text = f"raise_in_worker.attempts names other attempts than {key} does"
+            hint = "Give one of the two; attempts goes with an epoch and a step or a moment."
+            yield Problem(lines.key(loc), text, hint, loc)
 
 
 def _orders_without_a_worker(value: Plain, lines: Lines) -> Iterator[Problem]:

@@ -34,6 +34,37 @@ def test_a_job_that_finishes_is_valid() -> None:
     assert result_on("outcome", KILLED).summary == "the job finished"
 
 
+OVER = Story((Strike(3, rank=1, moment="committed"),))
+
+
+def test_a_restart_after_the_end_is_an_outcome_of_its_own() -> None:
+    verdict = verdict_on(OVER)
+
+    assert verdict.validity == "valid"
+    summary = "restarted after the end: nothing was left to do, 0 new steps"
+    assert result_on("outcome", OVER).summary == summary
+    assert "restarted after its end (nothing was left to do, 0 new steps) and" in verdict.headline
+
+
+def test_a_restart_that_makes_no_step_before_the_end_is_none() -> None:
+    """Two epochs are missing: that it had nothing left to do would be false."""
+    early = Story((Strike(1, rank=1, moment="committed"),))
+    history = without(early.history(), ev.StepDone, lambda e: e.attempt == 1)
+    history = without(history, ev.Committed, lambda e: e.attempt == 1)
+
+    verdict = verdict_on(early, history)
+
+    assert verdict.validity == "invalid"
+    assert "nothing was left" not in result_on("outcome", early, history).summary
+
+
+def test_a_restart_with_steps_to_make_finished() -> None:
+    assert (
+        result_on("outcome", Story((Strike(2, rank=1, moment="committed"),))).summary
+        == "the job finished"
+    )
+
+
 def test_an_error_that_is_expected_is_valid() -> None:
     verdict = verdict_on(GAVE_UP, outcome="error")
 

@@ -14,7 +14,7 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget, Job, Limits, Watch
+from chaos.model.scenario import Expect, FailureBudget, Job, Limits, Retention, Watch
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Verdict
 from chaos.run.directory import RunDirectory, create
@@ -53,6 +53,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
         workers: int = 1,
         min_workers: int | None = None,
         spares: int = 1,
+        keep: int | None = None,
         run_s: float = 30.0,
         ops: tuple[FaultEntry, ...] = (),
         baseline: History | None = None,
@@ -78,6 +79,7 @@ def run(backend: ForkBackend, tmp_path: Path) -> RunJob:
                 workers=workers,
                 min_workers=min_workers,
                 failure=FailureBudget(max_failures=2),
+                checkpoint=None if keep is None else Retention(num_to_keep=keep),
                 env=env or {},
             ),
             shape=Shape(nodes=workers + spares, cpus_per_node=1),

@@ -7,11 +7,12 @@ import pytest
 from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.kill_driver import KillDriver
 from chaos.faults.kill_node import KillNode
+from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.model.event import DriverExited, FailureDecided, WorkerGroupStarted, WorkerStarted
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.trigger import AtStep
+from chaos.model.trigger import AtState, AtStep
 from tests.fork.conftest import ROOT, RunJob, kill, lose_node
 
 pytestmark = pytest.mark.timeout(180)
@@ -33,6 +34,25 @@ def test_a_driver_that_is_killed_is_started_again_and_resumes(run: RunJob) -> No
     assert [e.code for _, e in judged.history.of(DriverExited)] == [-9, 0]
     started = [(e.attempt, e.epoch) for _, e in judged.history.of(WorkerStarted)]
     assert started == [(0, 0), (1, 1), (2, 1), (3, 2)]
+
+
+@pytest.mark.parametrize("fault", [{"kill_worker": KillWorker()}, {"kill_node": KillNode()}])
+def test_who_is_lost_as_the_group_shuts_down_costs_nothing(run: RunJob, fault: Any) -> None:
+    end = FaultEntry(at=AtState(state="SHUTTING_DOWN", rank=0), **fault)
+
+    judged = run(ops=(end,), baseline=run().history)
+
+    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert not list(judged.history.of(FailureDecided))
+
+
+def test_a_driver_that_is_started_again_after_the_end_has_nothing_left_to_do(run: RunJob) -> None:
+    end = FaultEntry(at=AtState(state="FINISHED", rank=0), kill_driver=KillDriver())
+
+    judged = run(ops=(end,), baseline=run().history)
+
+    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert "(nothing was left to do, 0 new steps)" in judged.verdict.headline
 
 
 def test_a_node_that_stands_still_for_a_moment_is_a_pause(run: RunJob) -> None:

@@ -94,6 +94,17 @@ def test_every_restart_that_looks_too_early_is_charged(run: RunJob) -> None:
     assert charged(judged) == ["failures", "failures"]
 
 
+def test_retention_is_not_turned_away_from_what_nobody_resumed_from(run: RunJob) -> None:
+    baseline = run(keep=1).history
+    hidden = in_upload(1, delayed_visibility=DelayedVisibility(for_s=600))
+
+    judged = run(keep=1, ops=(hidden,), baseline=baseline)
+
+    assert judged.result("outcome") == "valid", judged.verdict.headline
+    assert judged.verdict.validity == "unknown"
+    assert "storage was not used so before the run was over" in judged.verdict.headline
+
+
 def test_a_committed_half_is_found_though_nobody_read_it(run: RunJob) -> None:
     baseline = run().history
 

@@ -25,6 +25,7 @@ from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtMoment, AtStep
 from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal, read_journal
+from tests.run.launched import launched
 from tests.world import RANK_0, RANK_1
 
 
@@ -78,7 +79,7 @@ def test_storage_is_looked_at_once_the_harm_is_done_and_before_the_gate_opens(
         assert world.done
         return StorageSeen(op=op, checkpoints=())
 
-    controller = ChaosController(plan_of(), world, journal, look=look)
+    controller = launched(plan_of(), world, journal, look=look)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -95,7 +96,7 @@ def test_storage_is_looked_at_before_a_notice_because_training_goes_on_after_it(
         return StorageSeen(op=op, checkpoints=())
 
     plan = plan_of(preempt_node=PreemptNode(notice_s=1))
-    controller = ChaosController(plan, world, journal, look=look)
+    controller = launched(plan, world, journal, look=look)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -111,7 +112,7 @@ def test_storage_that_cannot_be_read_holds_up_no_strike_and_is_told_of(
     def look(op: int) -> None:
         raise PermissionError(op)
 
-    controller = ChaosController(plan_of(), world, journal, look=look)
+    controller = launched(plan_of(), world, journal, look=look)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -124,7 +125,7 @@ def test_storage_that_cannot_be_read_holds_up_no_strike_and_is_told_of(
 def test_a_strike_is_recorded_before_the_harm_and_after_the_proof(
     world: Any, journal: Journal
 ) -> None:
-    controller = ChaosController(plan_of(), world, journal)
+    controller = launched(plan_of(), world, journal)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -138,7 +139,7 @@ def test_a_storage_fault_is_armed_for_its_own_rank_and_lets_the_held_one_go_on(
     world: Any, journal: Journal
 ) -> None:
     plan = plan_of(fail_upload=FailUpload(rank=0))
-    controller = ChaosController(plan, world, journal)
+    controller = launched(plan, world, journal)
     controller.group_started({0: RANK_0, 1: RANK_1})
     controller.committed(commit(0))
 
@@ -152,7 +153,7 @@ def test_a_storage_fault_is_armed_for_its_own_rank_and_lets_the_held_one_go_on(
 
 
 def test_a_held_worker_waits_for_the_commit_before_it(world: Any, journal: Journal) -> None:
-    controller = ChaosController(plan_of(), world, journal)
+    controller = launched(plan_of(), world, journal)
     arrival = in_thread(lambda: controller.arrive(0, RANK_1))
 
     arrival.join(0.2)
@@ -167,7 +168,7 @@ def test_a_held_worker_waits_for_the_commit_before_it(world: Any, journal: Journ
 def test_a_commit_that_never_comes_gives_the_op_up_and_lets_the_worker_go(
     world: Any, journal: Journal
 ) -> None:
-    controller = ChaosController(plan_of(gate_s=0.05), world, journal)
+    controller = launched(plan_of(gate_s=0.05), world, journal)
 
     controller.arrive(0, RANK_1)
 
@@ -177,7 +178,7 @@ def test_a_commit_that_never_comes_gives_the_op_up_and_lets_the_worker_go(
 
 
 def test_a_place_reached_again_after_the_strike_is_passed(world: Any, journal: Journal) -> None:
-    controller = ChaosController(plan_of(), world, journal)
+    controller = launched(plan_of(), world, journal)
     controller.committed(commit(0))
     controller.arrive(0, RANK_1)
 
@@ -188,7 +189,7 @@ def test_a_place_reached_again_after_the_strike_is_passed(world: Any, journal: J
 
 def test_a_worker_that_does_not_die_is_a_failed_fault(world: Any, journal: Journal) -> None:
     world.ends = ()
-    controller = ChaosController(plan_of(), world, journal)
+    controller = launched(plan_of(), world, journal)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -199,7 +200,7 @@ def test_a_worker_that_does_not_die_is_a_failed_fault(world: Any, journal: Journ
 
 def test_harm_to_the_dead_is_not_harm_done(world: Any, journal: Journal) -> None:
     world.gone = {71}
-    controller = ChaosController(plan_of(), world, journal)
+    controller = launched(plan_of(), world, journal)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -210,7 +211,7 @@ def test_harm_to_the_dead_is_not_harm_done(world: Any, journal: Journal) -> None
 
 def test_a_world_that_breaks_leaves_the_outcome_open(world: Any, journal: Journal) -> None:
     world.signal_worker = None
-    controller = ChaosController(plan_of(), world, journal)
+    controller = launched(plan_of(), world, journal)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -220,7 +221,7 @@ def test_a_world_that_breaks_leaves_the_outcome_open(world: Any, journal: Journa
 
 def test_another_rank_than_the_one_at_the_gate_can_be_struck(world: Any, journal: Journal) -> None:
     plan = plan_of(kill_worker=KillWorker(rank=0))
-    controller = ChaosController(plan, world, journal)
+    controller = launched(plan, world, journal)
     controller.group_started({0: RANK_0, 1: RANK_1})
     controller.committed(commit(0))
 
@@ -230,7 +231,7 @@ def test_another_rank_than_the_one_at_the_gate_can_be_struck(world: Any, journal
 
 
 def test_a_rank_that_nobody_holds_cannot_be_struck(world: Any, journal: Journal) -> None:
-    controller = ChaosController(plan_of(kill_worker=KillWorker(rank=0)), world, journal)
+    controller = launched(plan_of(kill_worker=KillWorker(rank=0)), world, journal)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -240,7 +241,7 @@ def test_a_rank_that_nobody_holds_cannot_be_struck(world: Any, journal: Journal)
 
 
 def test_an_operator_may_kill_through_ray(world: Any, journal: Journal) -> None:
-    controller = ChaosController(plan_of(kill_worker=KillWorker(via="ray")), world, journal)
+    controller = launched(plan_of(kill_worker=KillWorker(via="ray")), world, journal)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -251,7 +252,7 @@ def test_an_operator_may_kill_through_ray(world: Any, journal: Journal) -> None:
 def test_a_lost_node_counts_when_the_cluster_and_the_worker_are_dead(
     world: Any, journal: Journal
 ) -> None:
-    controller = ChaosController(plan_of(kill_node=KillNode()), world, journal)
+    controller = launched(plan_of(kill_node=KillNode()), world, journal)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -262,7 +263,7 @@ def test_a_lost_node_counts_when_the_cluster_and_the_worker_are_dead(
 
 def test_a_notice_lets_training_go_on_until_the_deadline(world: Any, journal: Journal) -> None:
     world.deadline.clear()
-    controller = ChaosController(plan_of(preempt_node=PreemptNode(notice_s=3.0)), world, journal)
+    controller = launched(plan_of(preempt_node=PreemptNode(notice_s=3.0)), world, journal)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -280,7 +281,7 @@ def test_a_job_that_ends_before_the_deadline_was_not_preempted(
     world: Any, journal: Journal
 ) -> None:
     world.over = True
-    controller = ChaosController(plan_of(preempt_node=PreemptNode(notice_s=3.0)), world, journal)
+    controller = launched(plan_of(preempt_node=PreemptNode(notice_s=3.0)), world, journal)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -290,8 +291,26 @@ def test_a_job_that_ends_before_the_deadline_was_not_preempted(
     assert "ended before" in ended(journal).detail
 
 
+def test_who_is_held_in_an_attempt_that_another_fault_ended_comes_again_in_the_next(
+    world: Any, journal: Journal
+) -> None:
+    controller = launched(plan_of(gate_s=0.3), world, journal)
+    held = in_thread(lambda: controller.arrive(0, RANK_1))
+    second = Victim(attempt=1, rank=1, pid=99, node_id="node-b")
+
+    controller.group_started({1: second})
+    held.join(5)
+    controller.group_launched(1)
+    controller.committed(commit(0))
+    controller.arrive(0, second)
+
+    assert not held.is_alive()
+    assert world.done == ["SIGKILL 99"]
+    assert [e.status for e in events(journal) if isinstance(e, FaultEnded)] == ["ok"]
+
+
 def test_the_end_of_the_run_opens_every_gate(world: Any, journal: Journal) -> None:
-    controller = ChaosController(plan_of(), world, journal)
+    controller = launched(plan_of(), world, journal)
     arrival = in_thread(lambda: controller.arrive(0, RANK_1))
     arrival.join(0.1)
 
@@ -304,7 +323,7 @@ def test_the_end_of_the_run_opens_every_gate(world: Any, journal: Journal) -> No
 
 def test_reported_strikes_only_while_rays_controller_is_held(world: Any, journal: Journal) -> None:
     plan = plan_of(at=AtMoment(epoch=0, moment="reported", rank=1))
-    controller = ChaosController(plan, world, journal)
+    controller = launched(plan, world, journal)
     answers: list[bool] = []
     asking = in_thread(lambda: answers.append(controller.await_hold(0)))
     asking.join(0.1)
@@ -323,7 +342,7 @@ def test_reported_strikes_only_while_rays_controller_is_held(world: Any, journal
 
 def test_reported_without_a_hold_is_given_up(world: Any, journal: Journal) -> None:
     plan = plan_of(gate_s=0.05, at=AtMoment(epoch=0, moment="reported", rank=1))
-    controller = ChaosController(plan, world, journal)
+    controller = launched(plan, world, journal)
 
     assert not controller.await_hold(0)
     controller.arrive(0, RANK_1)
@@ -333,13 +352,13 @@ def test_reported_without_a_hold_is_given_up(world: Any, journal: Journal) -> No
 
 
 def test_polls_pass_where_nothing_needs_them_held(world: Any, journal: Journal) -> None:
-    ChaosController(plan_of(), world, journal).may_poll()
+    launched(plan_of(), world, journal).may_poll()
 
 
 def test_a_hold_that_came_too_late_does_not_stall_later_polls(world: Any, journal: Journal) -> None:
     """The rank died, or nobody polled: what it asked for must not be kept for ever."""
     plan = plan_of(gate_s=0.05, at=AtMoment(epoch=0, moment="reported", rank=1))
-    controller = ChaosController(plan, world, journal)
+    controller = launched(plan, world, journal)
     assert not controller.await_hold(0)
 
     polling = in_thread(controller.may_poll)
@@ -353,7 +372,7 @@ def test_a_notice_lets_rays_controller_poll_again(world: Any, journal: Journal) 
     plan = plan_of(
         at=AtMoment(epoch=0, moment="reported", rank=1), preempt_node=PreemptNode(notice_s=3.0)
     )
-    controller = ChaosController(plan, world, journal)
+    controller = launched(plan, world, journal)
     asking = in_thread(lambda: controller.await_hold(0))
     polling = in_thread(controller.may_poll)
     asking.join(5)
@@ -370,7 +389,7 @@ def test_one_hold_serves_every_op_at_its_place(world: Any, journal: Journal) -> 
     place = AtMoment(epoch=0, moment="reported", rank=1)
     ops = tuple(Op(index=i, at=place, kill_worker=KillWorker()) for i in (0, 1))
     plan = plan_of(at=place).model_copy(update={"ops": ops})
-    controller = ChaosController(plan, world, journal)
+    controller = launched(plan, world, journal)
     answers: list[bool] = []
     polling: list[threading.Thread] = []
 

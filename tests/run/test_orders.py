@@ -12,14 +12,14 @@ from chaos.faults.world import Victim
 from chaos.model.event import FaultHealed
 from chaos.model.plan import Op
 from chaos.model.trigger import AtRecovery
-from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal
+from tests.run.launched import launched
 from tests.run.test_controller import commit, ended, events, kinds, plan_of
 from tests.world import RANK_0, RANK_1
 
 
 def test_a_worker_is_let_go_with_its_order(world: Any, journal: Journal) -> None:
-    controller = ChaosController(plan_of(hang_worker=HangWorker()), world, journal)
+    controller = launched(plan_of(hang_worker=HangWorker()), world, journal)
     controller.committed(commit(0))
 
     order = controller.arrive(0, RANK_1)
@@ -32,7 +32,7 @@ def test_a_worker_is_let_go_with_its_order(world: Any, journal: Journal) -> None
 def test_an_order_for_all_reaches_the_rank_that_came_first(world: Any, journal: Journal) -> None:
     world.errors = {0: "InjectedError: m", 1: "InjectedError: m"}
     fault = RaiseInWorker(message="m", ranks="all")
-    controller = ChaosController(plan_of(raise_in_worker=fault), world, journal)
+    controller = launched(plan_of(raise_in_worker=fault), world, journal)
     controller.committed(commit(0))
     early: list[Order | None] = []
     waiting = threading.Thread(target=lambda: early.append(controller.arrive(0, RANK_0)))
@@ -50,11 +50,11 @@ def test_an_order_for_all_reaches_the_rank_that_came_first(world: Any, journal: 
 def test_a_rank_beside_the_triggers_is_not_held_for_ever(world: Any, journal: Journal) -> None:
     plan = plan_of(gate_s=0.05, raise_in_worker=RaiseInWorker(ranks="all"))
 
-    assert ChaosController(plan, world, journal).arrive(0, RANK_0) is None
+    assert launched(plan, world, journal).arrive(0, RANK_0) is None
 
 
 def test_a_pause_is_undone_once_the_rank_is_let_go(world: Any, journal: Journal) -> None:
-    controller = ChaosController(plan_of(pause_worker=PauseWorker(for_s=3)), world, journal)
+    controller = launched(plan_of(pause_worker=PauseWorker(for_s=3)), world, journal)
     controller.committed(commit(0))
 
     assert controller.arrive(0, RANK_1) is None
@@ -66,7 +66,7 @@ def test_a_pause_is_undone_once_the_rank_is_let_go(world: Any, journal: Journal)
 
 def test_what_did_not_land_is_not_undone(world: Any, journal: Journal) -> None:
     world.stops = False
-    controller = ChaosController(plan_of(pause_worker=PauseWorker()), world, journal)
+    controller = launched(plan_of(pause_worker=PauseWorker()), world, journal)
     controller.committed(commit(0))
 
     controller.arrive(0, RANK_1)
@@ -80,9 +80,7 @@ def test_a_recovery_is_struck_in_the_next_attempt_and_not_before(
 ) -> None:
     again = Op(index=1, at=AtRecovery(recovering_from=0, rank=1), kill_worker=KillWorker())
     plan = plan_of()
-    controller = ChaosController(
-        plan.model_copy(update={"ops": (*plan.ops, again)}), world, journal
-    )
+    controller = launched(plan.model_copy(update={"ops": (*plan.ops, again)}), world, journal)
     second = Victim(attempt=1, rank=1, pid=99, node_id="node-b")
     controller.committed(commit(0))
 
@@ -97,7 +95,7 @@ def test_a_recovery_is_struck_in_the_next_attempt_and_not_before(
 
 
 def test_what_cannot_be_undone_is_recorded_as_such(world: Any, journal: Journal) -> None:
-    controller = ChaosController(plan_of(pause_worker=PauseWorker()), world, journal)
+    controller = launched(plan_of(pause_worker=PauseWorker()), world, journal)
     controller.committed(commit(0))
     world.let_pass = None
 

@@ -15,13 +15,14 @@ from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtMoment, AtStart, AtState, AtStep, AtTime
 from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal, read_journal
+from tests.run.launched import launched
 from tests.world import RANK_0, RANK_1
 
 KILL = {"kill_worker": KillWorker()}
 RUNNING = AtState(state="RUNNING", rank=1)
 
 
-def plan_of(at: AtStep | AtStart | AtState | AtTime, **fault: Any) -> Plan:
+def plan_of(at: AtStep | AtMoment | AtStart | AtState | AtTime, **fault: Any) -> Plan:
     return Plan(
         scenario="s",
         slug="s",
@@ -95,7 +96,7 @@ def test_after_a_time_whoever_holds_the_rank_is_struck(world: Any, journal: Jour
         struck.set()
 
     world.signal_worker = strike
-    controller = ChaosController(plan_of(AtTime(seconds=0.01, rank=1)), world, journal)
+    controller = launched(plan_of(AtTime(seconds=0.01, rank=1)), world, journal)
 
     controller.group_started({0: RANK_0, 1: RANK_1})
 
@@ -106,7 +107,7 @@ def test_after_a_time_whoever_holds_the_rank_is_struck(world: Any, journal: Jour
 
 
 def test_a_run_that_is_over_first_is_not_struck_in_time(world: Any, journal: Journal) -> None:
-    controller = ChaosController(plan_of(AtTime(seconds=600, rank=1)), world, journal)
+    controller = launched(plan_of(AtTime(seconds=600, rank=1)), world, journal)
     controller.group_started({0: RANK_0, 1: RANK_1})
 
     controller.finish(within_s=5)
@@ -114,8 +115,59 @@ def test_a_run_that_is_over_first_is_not_struck_in_time(world: Any, journal: Jou
     assert not events(journal)
 
 
-def test_a_start_waits_until_ray_has_launched_its_whole_group(world: Any, journal: Journal) -> None:
-    controller = ChaosController(plan_of(AtStart(starting=0, rank=1)), world, journal)
+def test_a_time_that_falls_into_a_launch_strikes_once_that_is_over(
+    world: Any, journal: Journal
+) -> None:
+    struck = threading.Event()
+
+    def strike(victim: Victim, _: str) -> None:
+        world.gone.add(victim.pid)
+        struck.set()
+
+    world.signal_worker = strike
+    controller = ChaosController(plan_of(AtTime(seconds=0.01, rank=1)), world, journal)
+
+    controller.group_started({0: RANK_0, 1: RANK_1})
+    assert not struck.wait(0.1)
+    controller.group_launched(0)
+
+    assert struck.wait(10)
+    controller.finish(within_s=5)
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        AtStart(starting=0, rank=1),
+        AtStep(epoch=0, step=1, rank=1),
+        AtMoment(epoch=0, moment="saving", rank=1),
+    ],
+    ids=str,
+)
+def test_nobody_is_struck_before_every_rank_was_launched(
+    at: AtStart | AtStep | AtMoment, world: Any, journal: Journal
+) -> None:
+    """Ray 2.60's controller itself fails where a worker dies in the launch."""
+    controller = ChaosController(plan_of(at), world, journal)
+    arrived = threading.Thread(target=controller.arrive, args=(0, RANK_1))
+
+    arrived.start()
+    controller.group_started({0: RANK_0, 1: RANK_1})
+    arrived.join(0.2)
+    assert arrived.is_alive()
+    assert not world.done
+    controller.group_launched(0)
+    arrived.join(10)
+
+    assert not arrived.is_alive()
+    assert world.done == [f"SIGKILL {RANK_1.pid}"]
+
+
+def test_a_launch_is_struck_as_soon_as_its_whole_group_is_known(
+    world: Any, journal: Journal
+) -> None:
+    at = AtStart(starting=0, at_launch=True, rank=1)
+    controller = ChaosController(plan_of(at), world, journal)
     arrived = threading.Thread(target=controller.arrive, args=(0, RANK_1))
 
     arrived.start()
@@ -148,8 +200,21 @@ def test_a_launch_waits_for_the_group_alone(world: Any, journal: Journal) -> Non
     controller.group_started({0: RANK_0, 1: RANK_1})
     arrived.join(10)
 
-    assert not arrived.is_alive()
     assert world.done == [f"SIGKILL {RANK_1.pid}"]
+
+
+def test_a_launch_that_never_ends_gives_the_op_up(world: Any, journal: Journal) -> None:
+    plan = plan_of(AtStart(starting=0, rank=1))
+    plan = plan.model_copy(update={"limits": Limits(gate_s=0.05)})
+    controller = ChaosController(plan, world, journal)
+    controller.group_started({0: RANK_0, 1: RANK_1})
+
+    controller.arrive(0, RANK_1)
+
+    assert not world.done
+    ((status, detail),) = outcomes(journal)
+    assert status == "fail"
+    assert detail.startswith("attempt 0 was not launched on every rank")
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,37 @@ def test_words_that_yaml_1_1_took_for_truth_are_text(tmp_path: Path) -> None:
     assert load_scenario(file).job.args == {"a": "on", "b": "no", "c": "12:30", "d": "=", "e": "="}
 
 
+@pytest.mark.parametrize(
+    ("job", "fault"),
+    [
+        ("", "pause_worker: {}"),  # the job may have time-outs of its own
+        ("", "torn_checkpoint: {worker_dies: true}"),
+        (", min_workers: 1", "withhold_capacity: {nodes: 1, for_s: 1}"),
+    ],
+)
+def test_what_may_end_an_attempt_can_be_recovered_from(
+    tmp_path: Path, job: str, fault: str
+) -> None:
+    file = tmp_path / "x.chaos.yaml"
+    file.write_text(
+        f"scenario: x\njob: {{train_loop: 'a:b', workers: 2{job}}}\nfaults:\n"
+        f"  - {{at: {{epoch: 0, step: 1}}, {fault}}}\n"
+        "  - {at: {recovering_from: 0}, kill_worker: {}}\n"
+    )
+
+    assert len(load_scenario(file).faults) == 2
+
+
+def test_one_attempt_may_be_named_twice(tmp_path: Path) -> None:
+    file = tmp_path / "x.chaos.yaml"
+    file.write_text(
+        "scenario: x\njob: {train_loop: 'a:b', workers: 2}\nfaults:\n"
+        "  - {at: {starting: 1}, raise_in_worker: {attempts: [1]}}\n"
+    )
+
+    assert load_scenario(file).faults[0].may_strike(1)
+
+
 def test_folders_are_searched_in_depth_and_in_order(tmp_path: Path) -> None:
     names = ("b/z.chaos.yaml", "a.chaos.yaml", "b/a/x.chaos.yaml", "b/job.yaml", "b/x.chaos.yml")
     touched(tmp_path, *names, ".hidden/x.chaos.yaml")

@@ -268,6 +268,39 @@ ENTRIES = {
             "This is entry 0; the first is 0."
         ),
     ),
+    "recovery from what ends nothing": (
+        (
+            "  - at: {epoch: 0, step: 1}\n    withhold_capacity: {nodes: 1}\n"
+            "  - at: {recovering_from: 0}\n    kill_worker: {}\n"
+        ),
+        (
+            "6: entry 0 of faults, withhold_capacity, ends no attempt to recover from. "
+            "Name an entry that does, or strike at an epoch with a step or a moment."
+        ),
+    ),
+    "a poisoned step of one start": (
+        "  - at: {starting: 0}\n    poison_step: {by: kill}\n",
+        (
+            "4: poison_step strikes every attempt that comes to its place, and starting names one. "
+            "Give it an epoch with a step or a moment; one attempt alone is struck by "
+            "kill_worker or raise_in_worker."
+        ),
+    ),
+    "a poisoned step of one attempt": (
+        "  - at:\n      epoch: 0\n      step: 1\n      attempt: 0\n    poison_step: {}\n",
+        (
+            "7: poison_step strikes every attempt that comes to its place, and attempt names one. "
+            "Give it an epoch with a step or a moment; one attempt alone is struck by "
+            "kill_worker or raise_in_worker."
+        ),
+    ),
+    "attempts beside the one that the place has": (
+        "  - at: {starting: 0}\n    raise_in_worker: {attempts: [0, 1]}\n",
+        (
+            "4: raise_in_worker.attempts names other attempts than starting does. "
+            "Give one of the two; attempts goes with an epoch and a step or a moment."
+        ),
+    ),
     "an order where nobody is held": (
         "  - at: {seconds: 3}\n    raise_in_worker: {}\n",
         (

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 from ray.train import Checkpoint
+from ray.train.v2._internal.execution.storage import delete_fs_path
 
 from chaos.backends.train.here import HERE
 from chaos.faults.corrupt_snapshot import CorruptSnapshot
@@ -282,6 +283,28 @@ def test_what_is_hidden_is_not_there_for_any_rank_until_its_time(tmp_path: Path)
             with pytest.raises(FileNotFoundError):
                 open_it(str(target / "a"))
     assert effects(tmp_path) == [(0, "raised")]
+
+
+def test_what_is_hidden_can_be_removed_and_is_not_looked_for_by_that(tmp_path: Path) -> None:
+    storage = storage_with(tmp_path, DelayedVisibility(for_s=600))
+    target = upload(storage, tmp_path, a=b"1")
+
+    with being(None), HERE.removing():
+        delete_fs_path(storage, str(target))
+
+    assert not target.exists()
+    assert effects(tmp_path) == []
+
+
+def test_whoever_looks_after_a_removal_is_turned_away_as_before(tmp_path: Path) -> None:
+    storage = storage_with(tmp_path, DelayedVisibility(for_s=600))
+    target = upload(storage, tmp_path, a=b"1")
+
+    with being(None), HERE.removing():
+        storage.get_file_info(str(target))
+
+    with being(0, attempt=1):
+        assert storage.get_file_info(str(target)).type == fs.FileType.NotFound
 
 
 def storage_with_none(folder: Path) -> Any:

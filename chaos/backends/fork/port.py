@@ -22,7 +22,7 @@ class SocketController:
         self._ask("group_started", {rank: victim for rank, (victim, _) in group.items()})
 
     def group_launched(self, attempt: int) -> None:
-        """Tell that the train function runs on every rank of an attempt."""
+        """Tell that every rank of an attempt has begun its train function."""
         self._ask("group_launched", attempt)
 
     def committed(self, event: Committed) -> None:

@@ -87,7 +87,7 @@ class ChaosActor:
         self._controller.group_started(workers)
 
     def group_launched(self, attempt: int) -> None:
-        """Learn that the train function runs on every rank of an attempt."""
+        """Learn that every rank of an attempt has begun its train function."""
         self._controller.group_launched(attempt)
 
     def committed(self, event: Committed) -> None:

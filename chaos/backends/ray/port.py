@@ -32,7 +32,7 @@ class RayController:
         ray.get(self._actor.group_started.remote(dict(group)))
 
     def group_launched(self, attempt: int) -> None:
-        """Tell that the train function runs on every rank of an attempt; does not wait."""
+        """Tell that every rank of an attempt has begun its train function; does not wait."""
         self._actor.group_launched.remote(attempt)
 
     def committed(self, event: Committed) -> None:

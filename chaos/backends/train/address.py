@@ -26,7 +26,7 @@ class ControllerPort(Protocol):
         """Tell who holds each rank, and by which handle."""
 
     def group_launched(self, attempt: int) -> None:
-        """Tell that the train function runs on every rank of an attempt; does not wait."""
+        """Tell that every rank of an attempt has begun its train function; does not wait."""
 
     def committed(self, event: Committed) -> None:
         """Tell of a commit; does not wait."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 Budget: TypeAlias = Literal["failures", "preemptions", "controller"]
 
@@ -173,14 +174,23 @@ def around_train_fn(
     runner.run = run_and_tell
 
 
-def on_checkpoint_deleted(tell: Callable[[str], None], folder: str) -> None:
-    """Call `tell` with the name of each checkpoint that retention removes, once it is gone."""
+def on_checkpoint_deleted(
+    tell: Callable[[str], None],
+    folder: str,
+    within: Callable[[], AbstractContextManager[None]],
+) -> None:
+    """Call `tell` with the name of each checkpoint that retention removes, once it is gone.
+
+    The name is its path below `folder`. It is removed, and looked for before,
+    in the context that `within` gives.
+    """
     from ray.train.v2._internal.execution.checkpoint import checkpoint_manager
 
     original = checkpoint_manager.delete_fs_path
 
     def delete(fs: Any, fs_path: str) -> None:  # noqa: ANN401 - a pyarrow file system
-        original(fs=fs, fs_path=fs_path)
+        with within():
+            original(fs=fs, fs_path=fs_path)
         tell(posixpath.relpath(fs_path, folder))
 
     checkpoint_manager.delete_fs_path = delete

@@ -60,7 +60,7 @@ class Observer:
         saves = Saves(directory.saves)
         observer = cls(directory.load_plan(), journal, address.connect(), saves)
         observer._attempts, observer._epochs, observer._folder = attempts, epochs, folder
-        compat.on_checkpoint_deleted(observer.checkpoint_deleted, folder)
+        compat.on_checkpoint_deleted(observer.checkpoint_deleted, folder, HERE.removing)
         return observer
 
     def lineage(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Observer:
         self._controller.group_started(group)
 
     def group_launched(self) -> None:
-        """Tell the chaos controller that Ray's has launched the train function on every rank."""
+        """Let whoever waits for an attempt's launch know of it."""
         self._controller.group_launched(self._attempts - 1)
 
     def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:  # noqa: ANN401

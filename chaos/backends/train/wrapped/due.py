@@ -161,6 +161,8 @@ class Desk:
             return self._taken[turn]
 
     def _hiding(self, path: str) -> Hidden | None:
+        if HERE.is_removing:  # see `DelayedVisibility`
+            return None
         now_ns = self.clock.now_ns()
         for op in self._ops:
             if isinstance(op.fault, DelayedVisibility):
