@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from ray.train import ScalingConfig
 
-from chaos.backends.train import compat
 from chaos.backends.train.room import refuse_what_does_not_fit
+from chaos.backends.train.trainer import on_the_cpu
 from chaos.model.plan import Op, Plan
 from tests.check.story import Story
 
@@ -78,6 +78,6 @@ def test_a_type_of_gpu_is_there_where_the_machine_has_it() -> None:
 def test_a_job_that_does_without_its_gpus_asks_for_nothing_else() -> None:
     asked = ScalingConfig(num_workers=2, use_gpu=True, resources_per_worker={"CPU": 1, "GPU": 2})
 
-    assert compat.on_the_cpu(asked)["resources_per_worker"] == {"CPU": 1}
-    assert compat.on_the_cpu(TWO)["resources_per_worker"] is None
-    assert compat.on_the_cpu(ScalingConfig(num_workers=2)) == {}
+    assert on_the_cpu(asked)["resources_per_worker"] == {"CPU": 1}
+    assert on_the_cpu(TWO)["resources_per_worker"] is None
+    assert on_the_cpu(ScalingConfig(num_workers=2)) == {}

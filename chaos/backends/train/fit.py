@@ -10,6 +10,7 @@ from chaos.backends.train.bucket import Way, below, leave_way, without_keys
 from chaos.backends.train.observer import plain_value
 from chaos.backends.train.preimport import marks
 from chaos.backends.train.room import refuse_what_does_not_fit
+from chaos.backends.train.trainer import on_the_cpu, without_nccl
 from chaos.declared import TOKEN_ENV
 from chaos.errors import UsageError
 from chaos.faults.armed import STORAGE_FAULTS
@@ -77,9 +78,9 @@ class Fit:
         vars(run).pop("storage_context", None)  # cached from the path before ours (Ray 2.60)
         _mark_workers(run, {**marks(trainer), **job.env})
         if part.gpus is None:
-            for name, value in compat.on_the_cpu(scaling).items():
+            for name, value in on_the_cpu(scaling).items():
                 self._replace(scaling, name, value)
-            for name, value in compat.without_nccl(trainer.backend_config).items():
+            for name, value in without_nccl(trainer.backend_config).items():
                 self._replace(trainer.backend_config, name, value)
         refuse_what_does_not_fit(scaling, part.plan, part.gpus or (), part.gpu_type)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from chaos.backends.train import compat
 from chaos.backends.train.address import CALLBACK
+from chaos.backends.train.trainer import is_of_torch
 
 WANTED_ENV = "CHAOS_PRESTART_WORKERS"  # in the driver: the workers of its job are to be marked
 MODULES_ENV = "CHAOS_PREIMPORT"
@@ -34,7 +35,7 @@ def marks(trainer: Any) -> dict[str, str]:  # noqa: ANN401 - a trainer of Ray Tr
     """
     if WANTED_ENV not in os.environ or compat.has_setup_hook(trainer.run_config):
         return {}
-    modules = OF_TORCH if compat.is_of_torch(trainer) else OF_ANY_TRAINER
+    modules = OF_TORCH if is_of_torch(trainer) else OF_ANY_TRAINER
     cpus = compat.resources_per_worker(trainer.scaling_config).get("CPU", 1)
     return {
         compat.setup_hook_env(): HOOK,
