@@ -42,6 +42,7 @@ from chaos.preflight.presets import preset
 from chaos.preflight.rules.sound import sound_question
 from chaos.preflight.simulate import simulate
 from chaos.run.clock import SystemClock
+from chaos.run.cpus import usable_cpus
 from chaos.run.directory import create
 from chaos.run.journal import Journal, read_history
 from chaos.run.ports import OpenBackend
@@ -98,7 +99,7 @@ def together(plans_: Sequence[Plan], folder: Path, clean: History, first: ForkBa
 
     They include the start of the further zygotes.
     """
-    lanes = lanes_for(os.cpu_count() or 1, workers=plans_[0].job.workers)
+    lanes = lanes_for(usable_cpus(), workers=plans_[0].job.workers)
     with contextlib.ExitStack() as opened:
         more = [opened.enter_context(ForkBackend()) for _ in range(lanes - 1)]
 

@@ -81,9 +81,7 @@ class ForkBackend:
         zygote = self._starts.of(plan, directory)
         try:
             Run(plan, directory, show, zygote, self._lane_of).execute()
-        except (
-            BaseException
-        ):  # broken off, perhaps in mid-sentence: the next run has its own lane
+        except BaseException:  # broken off, perhaps in mid-sentence: the next run has its own lane
             self._end_lane()
             raise
 
