@@ -60,7 +60,7 @@ def refuse_to_fork_tensorflow() -> None:
         raise ComputedEarlyError("TensorFlow")
 
 
-_CLIENT_HOOK = "ray._private.client_mode_hook"
+_HOOKS = ("ray._private.auto_init_hook", "ray._private.client_mode_hook")
 
 
 def named(error: BaseException) -> BaseException:
@@ -73,8 +73,8 @@ def named(error: BaseException) -> BaseException:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     names = ((frame, frame.f_globals.get("__name__", "")) for frame in frames)
     frame, module = next(((f, name) for f, name in names if name.startswith("ray.")), (None, "ray"))
-    if frame is not None and module == _CLIENT_HOOK:  # around all of Ray's own functions
-        function = getattr(frame.f_locals.get("func"), "__name__", None)
+    if frame is not None and module in _HOOKS:  # around all of Ray's own functions
+        function = getattr(frame.f_locals.get("fn") or frame.f_locals.get("func"), "__name__", None)
         module = f"ray.{function}()" if function else "ray"
     return NeedsClusterError("Ray Data" if module.startswith("ray.data") else f"`{module}`")
 
