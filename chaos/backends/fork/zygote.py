@@ -26,6 +26,7 @@ from chaos.run.directory import RunDirectory
 
 def live_as_zygote(request: ForkZygote) -> NoReturn:
     """Run the script up to its `fit()`, and fork from there, in a process forked from the root."""
+    adopt_orphans()  # what the script starts before its `fit()` ends with this process
     draw_fresh_randomness()
     plan = RunDirectory(Path(request.run_directory)).load_plan()
     shape = plan.shape
