@@ -1,7 +1,9 @@
 """Clean runs, kill map, strikes, findings, card: an audit from beginning to end."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chaos.audit.budget import UNLIMITED, Budget, Progress, ShowProgress, left_s
@@ -14,6 +16,7 @@ from chaos.audit.finding import size
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.lanes import side_by_side
+from chaos.audit.note import Note
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import plan_of
 from chaos.audit.queue import Queue
@@ -21,7 +24,7 @@ from chaos.audit.strike import Strike
 from chaos.audit.struck import Defect, StruckRun, struck_run
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
-from chaos.run.ports import Backend
+from chaos.run.ports import Backend, ScriptBackend
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,16 @@ class Choice:
 
 
 ALL_GROUPS = Choice()
+ENOUGH = 10  # places, for a first impression
 
 
 def _show_nothing(progress: Progress) -> None:
     del progress
+
+
+def _one_lane(workers: int) -> int:
+    del workers
+    return 1
 
 
 @dataclass
@@ -47,11 +56,11 @@ class Audit:
 
     `follows_script`: the plan's number of workers is a guess, and gives way to
     the script's own. `options` are those of the command line that repeats it.
-    With `more_backends`, strikes run side by side, one on each.
+    Strikes run side by side, in as many lanes as `lanes` gives for a job's workers.
     """
 
     plan: Plan
-    backend: Backend
+    backend: ScriptBackend
     folder: AuditFolder
     clock: Clock
     choice: Choice = ALL_GROUPS
@@ -60,7 +69,7 @@ class Audit:
     confirm: Confirm | None = None
     follows_script: bool = True
     options: Sequence[str] = ()
-    more_backends: Sequence[Backend] = ()
+    lanes: Callable[[int], int] = _one_lane
     _runs: list[StruckRun] = field(default_factory=list, init=False)
     _kept: dict[Defect, StruckRun] = field(default_factory=dict, init=False)
 
@@ -74,6 +83,9 @@ class Audit:
         clean = CleanRuns(self.backend, self.folder, self.clock, self.show).run(
             self.plan, follows_script=self.follows_script
         )
+        spent_s = seconds_since(start, self.clock)
+        if self.budget.seconds is not None and spent_s >= self.budget.seconds:
+            clean = replace(clean, notes=(*clean.notes, self._nothing_left(clean, spent_s)))
         queue = Queue(clean.extent, self._strikes)
         conclusion = Conclusion(clean, queue, self.folder, self.choice.seed, self.options)
         ended: Ended = "interrupted"
@@ -97,6 +109,18 @@ class Audit:
             choose=choice.groups,
         )
 
+    def _nothing_left(self, clean: Clean, spent_s: float) -> Note:
+        """Say what to do where the clean runs took all the time that there was."""
+        enough = 10 * math.ceil((spent_s + ENOUGH * clean.extent.seconds) / 10)
+        return Note(
+            kind="warning",
+            text=(
+                f"the clean runs alone took {spent_s:.0f} s, which is the whole budget: with "
+                f"--budget {enough} some {ENOUGH} places can be struck, and more where the "
+                "script's own arguments, after --, ask for fewer epochs or less data"
+            ),
+        )
+
     def _strike_all(self, clean: Clean, queue: Queue, start: int) -> Ended:
         first = self.clock.now_ns()
 
@@ -111,11 +135,14 @@ class Audit:
         def work(backend: Backend, job: tuple[int, Strike]) -> StruckRun:
             return self._strike(backend, clean, job[1], job[0])
 
-        backends = [self.backend, *self.more_backends]
-        for lanes in (backends, backends[:1]):  # the last runs may have shown places of their own
-            for row in side_by_side(work, next_strikes(), lanes):
-                self._settle(row)
-                queue.learn(row)
+        with ExitStack() as opened:
+            count = self.lanes(clean.plan.job.workers)
+            more = [opened.enter_context(self.backend.beside()) for _ in range(count - 1)]
+            backends: list[Backend] = [self.backend, *more]
+            for lanes in (backends, backends[:1]):  # the last runs may have shown places of theirs
+                for row in side_by_side(work, next_strikes(), lanes):
+                    self._settle(row)
+                    queue.learn(row)
         self._show(len(queue.strikes), start, first)
         return "all" if queue.is_empty else "budget"
 

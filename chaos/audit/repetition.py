@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from chaos.check.aligned import Aligned
 from chaos.check.comparison import Comparison, Sides
 from chaos.check.leeway import EXACT, Bands
 from chaos.check.result import plural
@@ -19,7 +20,8 @@ class Repetition(Record):
     `metrics_differing` names the metrics that are not the same both times
     (a wall-clock time): they cannot be held against the job. `hidden_part`:
     where losses differ, how much of a loss a defect can move unseen by the
-    band of all clean runs, the median over steps.
+    band of all clean runs, the median over steps. `inputs_apart` says where
+    they were first given other data.
     """
 
     losses_compared: int
@@ -27,6 +29,7 @@ class Repetition(Record):
     metrics_differing: tuple[str, ...]
     first: str | None
     hidden_part: float | None = None
+    inputs_apart: str | None = None
 
     def _band(self) -> str:
         if self.hidden_part is None:
@@ -35,6 +38,11 @@ class Repetition(Record):
             "; judged by the band of five clean runs, in which a defect that moves a loss by less "
             f"than {100 * self.hidden_part:.2g} % is not seen"
         )
+
+    @property
+    def differs(self) -> bool:
+        """Whether losses or inputs were not the same both times."""
+        return self.losses_differing > 0 or self.inputs_apart is not None
 
     @property
     def is_deterministic(self) -> bool:
@@ -77,7 +85,18 @@ def repetition(first: History, second: History) -> Repetition:
         losses_differing=comparison.control.differing,
         metrics_differing=comparison.not_compared,
         first=place,
+        inputs_apart=_inputs_apart(sides.before),
     )
+
+
+def _inputs_apart(steps: Sequence[Aligned]) -> str | None:
+    for group in (group for group in steps if not group.has_equal_inputs):
+        for ours, due in group.pairs():
+            if due is None or ours.inputs is None or due.inputs is None:
+                continue
+            if ours.inputs != due.inputs:
+                return f"epoch {ours.epoch}, step {ours.step}, rank {ours.rank}: other inputs"
+    return None
 
 
 def is_deterministic(first: History, second: History) -> bool:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from chaos.model.plan import BackendName
 from chaos.plan.permitted import NodeFacts, Permissions
-from chaos.run.ports import OpenBackend
+from chaos.run.ports import OpenBackend, Say, ScriptBackend
 
 
 def open_backend(
@@ -24,15 +24,7 @@ def open_backend(
     `permissions`: what may be done to clusters that chaos did not start.
     `prestart`: a local cluster's workers are started before they are needed.
     """
-    with _sending_metrics_every_second():
-        from chaos.backends.ray import compat
-
-    def say(words: str) -> None:
-        console.print(Text(words), soft_wrap=True)
-
-    warning = compat.untested_version()
-    if warning:
-        console.print(Text.assemble(("warning: ", "yellow"), warning), soft_wrap=True)
+    say = _ready(console)
     if name == "fork":
         from chaos.backends.fork.backend import ForkBackend
 
@@ -42,6 +34,27 @@ def open_backend(
     from chaos.backends.ray.backend import RayBackend
 
     return RayBackend(permissions, say, prestart=prestart)
+
+
+def open_scripts(console: Console) -> ScriptBackend:
+    """Give the embedded backend, of which there can be several on one start of a script."""
+    _ready(console)
+    from chaos.backends.fork.backend import ForkBackend
+
+    return ForkBackend()
+
+
+def _ready(console: Console) -> Say:
+    with _sending_metrics_every_second():
+        from chaos.backends.ray import compat
+
+    def say(words: str) -> None:
+        console.print(Text(words), soft_wrap=True)
+
+    warning = compat.untested_version()
+    if warning:
+        console.print(Text.assemble(("warning: ", "yellow"), warning), soft_wrap=True)
+    return say
 
 
 @contextlib.contextmanager

@@ -20,13 +20,14 @@ from chaos.audit.live import AuditDisplay
 from chaos.audit.markdown import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.terminal import show_card
-from chaos.backends.open import open_backend
+from chaos.backends.open import open_backend, open_scripts
 from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import SystemClock, stamp
+from chaos.run.cpus import usable_cpus
 from chaos.run.environment import environment
 
 BUDGET_S = 60.0
@@ -103,11 +104,10 @@ def audit(  # noqa: PLR0913 - one parameter per option
         budget = BUDGET_S
     with ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
-        lanes = jobs or lanes_for(os.cpu_count() or 1, workers=plan.job.workers)
-        first, *more = (opened.enter_context(open_backend("fork", console)) for _ in range(lanes))
+        backend = opened.enter_context(open_scripts(console))
         work = Audit(
             plan.model_copy(update={"backend": "fork"}),
-            first,
+            backend,
             _folder(reports, plan),
             SystemClock(),
             Choice(seed, exhaustive, STEP_PLACES_MAX, chosen_groups(places or ())),
@@ -116,7 +116,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
             _on_ray(reports, console) if confirms else None,
             follows_script=workers is None,
             options=_options(workers, budget, runs, exhaustive=exhaustive, places=places),
-            more_backends=more,
+            lanes=lambda count: jobs or lanes_for(usable_cpus(), workers=count),
         )
         card = work.run()
     _tell(card, work.folder, console, as_json=as_json, junit=junit)

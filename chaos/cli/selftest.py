@@ -1,6 +1,5 @@
 """`chaos selftest`: try chaos's own judgement on bugs and on right jobs that are known."""
 
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ from chaos.backends.open import open_backend
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName
 from chaos.run.clock import SystemClock, seconds_since, stamp
+from chaos.run.cpus import usable_cpus
 from chaos.run.environment import environment
 from chaos.selftest.draw import WORKERS, cases, sample
 from chaos.selftest.live import SelftestDisplay
@@ -72,7 +72,7 @@ def selftest(  # noqa: PLR0913 - one parameter per option
     with ExitStack() as opened:
         display = opened.enter_context(SelftestDisplay(console))
         display.total = sum(len(case.strikes) for case in drawn)
-        count = 1 if backend == "ray" else jobs or lanes_for(os.cpu_count() or 1, workers=WORKERS)
+        count = 1 if backend == "ray" else jobs or lanes_for(usable_cpus(), workers=WORKERS)
         lanes = [opened.enter_context(open_backend(backend, console)) for _ in range(count)]
         trials = Trials(folder, Path.cwd(), clock, backend, display.show)
         rows = trials.run(drawn, lanes)

@@ -45,3 +45,13 @@ class OpenBackend(Backend, Protocol):
         /,
     ) -> None:
         """End what is kept warm."""
+
+
+class ScriptBackend(OpenBackend, Protocol):
+    """A backend whose plans go on from one start of the job's script, up to its `fit()`."""
+
+    def beside(self) -> OpenBackend:
+        """Give one that carries out plans at the same time, from the same start."""
+
+    def afresh(self) -> OpenBackend:
+        """Give one that starts the script once more."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -54,6 +54,8 @@ class FakeBackend:
     every: int = 1
     loads: tuple[int, ...] = ()
     plans: list[Plan] = field(default_factory=list)
+    starts: int = 1
+    lanes: int = 1
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
         assert directory.journals.is_dir()
@@ -69,6 +71,20 @@ class FakeBackend:
 
     def close(self) -> None:
         pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def beside(self) -> "FakeBackend":
+        self.lanes += 1
+        return self
+
+    def afresh(self) -> "FakeBackend":
+        self.starts += 1
+        return self
 
     def history(self, plan: Plan) -> History:
         budget = plan.job.failure.max_failures if plan.job.failure else 0

@@ -1,8 +1,7 @@
 """`chaos audit` as it is called, over backends that only tell stories."""
 
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -16,15 +15,9 @@ from tests.called import chaos as called
 class Opened(FakeBackend):
     """A backend that is opened and closed."""
 
-    def __enter__(self) -> Self:
-        return self
+    is_closed = False
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.is_closed = True
 
 
@@ -48,6 +41,7 @@ class Backends:
 def audit(folder: Path, backends: Backends, patch: pytest.MonkeyPatch, *words: str) -> Done:
     (folder / "train.py").write_text("import ray.train\n")
     patch.setattr(chaos.cli.audit, "open_backend", backends.open)
+    patch.setattr(chaos.cli.audit, "open_scripts", lambda _: backends.open("fork"))
     options = ["--runs", "7", "--jobs", "1", *words]
     return called("audit", "train.py", *options, folder=folder)
 

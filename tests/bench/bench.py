@@ -19,8 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from chaos.audit.base import base_plan
 from chaos.audit.extent import extent
 from chaos.audit.group import Group
@@ -33,7 +31,7 @@ from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.steps import StepHook
 from chaos.backends.train.watchers import Watchers
 from chaos.check.judge import judge
-from chaos.model.event import FaultEnded, StepDone, WatchCost
+from chaos.model.event import StepDone, WatchCost
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.scenario import Watch
@@ -42,9 +40,16 @@ from chaos.preflight.presets import preset
 from chaos.preflight.rules.sound import sound_question
 from chaos.preflight.simulate import simulate
 from chaos.run.clock import SystemClock
+from chaos.run.cpus import usable_cpus
 from chaos.run.directory import create
 from chaos.run.journal import Journal, read_history
 from chaos.run.ports import OpenBackend
+from tests.bench.spans import (
+    attempt_starts_s,
+    embedded_bytes,
+    restart_s,
+    training_s,
+)
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "scenarios/jobs/digits_ddp.py"
@@ -86,21 +91,14 @@ def spread(values: Sequence[float]) -> str:
     return f"{middle:.2f} s (min {low:.2f}, max {high:.2f}, n={len(values)})"
 
 
-def restart_s(history: History) -> float:
-    """Give the seconds from the fault's proof to the next attempt's first step."""
-    ended = next(history.time_ns(number) for number, _ in history.of(FaultEnded))
-    first = next(history.time_ns(n) for n, e in history.of(StepDone) if e.attempt == 1)
-    return (first - ended) / 1e9
-
-
 def together(plans_: Sequence[Plan], folder: Path, clean: History, first: ForkBackend) -> float:
     """Strike all plans, as many side by side as an audit would; gives the seconds.
 
-    They include the start of the further zygotes.
+    They include the start of the further lanes.
     """
-    lanes = lanes_for(os.cpu_count() or 1, workers=plans_[0].job.workers)
+    lanes = lanes_for(usable_cpus(), workers=plans_[0].job.workers)
     with contextlib.ExitStack() as opened:
-        more = [opened.enter_context(ForkBackend()) for _ in range(lanes - 1)]
+        more = [opened.enter_context(first.beside()) for _ in range(lanes - 1)]
 
         def work(backend: Any, plan: Plan) -> None:
             struck(backend, plan, folder, clean)  # nothing of it stays, as in an audit
@@ -114,7 +112,7 @@ def against_a_warm_cluster(folder: Path) -> None:
     base = base_plan(DIGITS, ["--epochs", "4"], cwd=ROOT, seed=0)
     base = base.model_copy(update={"backend": "fork"})
     with ForkBackend() as fork:
-        start_s, clean = timed(lambda: execute(fork, base, folder))
+        first_s, clean = timed(lambda: execute(fork, base, folder))
         seen = extent(clean)
         strikes = kill_map(seen, seed=0, exhaustive=True, choose=MID_EPOCH)
         every = list(plans(base, strikes[:SIDE_SAMPLE], seen))
@@ -122,7 +120,10 @@ def against_a_warm_cluster(folder: Path) -> None:
         fork_s, histories = zip(
             *(timed(partial(struck, fork, p, folder, clean)) for p in chosen), strict=True
         )
-    print(f"zygote start and first clean run            {start_s:.2f} s")
+    print(f"zygote start, imports to fit()              {first_s - training_s(clean):.2f} s")
+    print(f"fork: clean run, fit() to its end           {training_s(clean):.2f} s")
+    starts_s = [start_s for history in histories for start_s in attempt_starts_s(history)]
+    print(f"fork: attempt start, to its first step      {spread(starts_s)}")
     print(f"fork: strike, restart, judge, one by one    {spread(fork_s)}")
     print(f"fork: fault to next attempt's first step    {spread([*map(restart_s, histories)])}")
     with ForkBackend() as fork:
@@ -139,6 +140,8 @@ def on_ray(folder: Path, base: Plan, chosen: Sequence[Plan], fork_s: float) -> N
             *(timed(partial(struck, ray, p, folder, clean)) for p in there), strict=True
         )
     print(f"ray, warm cluster: the same, per run        {spread(ray_s)}")
+    starts_s = [start_s for history in histories for start_s in attempt_starts_s(history)]
+    print(f"ray: attempt start, to its first step       {spread(starts_s)}")
     print(f"ray: fault to next attempt's first step     {spread([*map(restart_s, histories)])}")
     ratio = statistics.median(ray_s) / fork_s
     print(f"runs per second, fork side by side / ray    {ratio:.1f}x")
@@ -153,19 +156,14 @@ def exhaustive(folder: Path) -> None:
         seen = extent(clean)
         strikes = kill_map(seen, seed=0, exhaustive=True, choose=STEP_GROUPS)
         chosen = list(plans(base, strikes, seen))
-        zygote = [p for p in psutil.Process().children() if "zygote" in " ".join(p.cmdline())]
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, rss(zygote)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()
         seconds = together(chosen, folder, clean, fork)
-        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, rss(zygote)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()
     print(f"exhaustive: {len(chosen)} kill points                  {seconds:.1f} s, all valid")
     print(
         f"memory while it ran: harness +{(after[0] - before[0]) / 1024:.0f} MiB, "
-        f"zygote +{(after[1] - before[1]) / 2**20:.0f} MiB"
+        f"root, zygote and lane {(after[1] - before[1]) / 2**20:+.0f} MiB"
     )
-
-
-def rss(processes: Sequence[psutil.Process]) -> int:
-    return sum(process.memory_info().rss for process in processes)
 
 
 def training(model: Any, batch: Any, target: Any) -> Callable[[], None]:

@@ -144,6 +144,14 @@ def test_a_script_that_does_not_import_is_told_so(run: RunJob) -> None:
             ),
             "Ray Data",
         ),
+        ("import ray\nray.get_actor('theirs')\n", "`ray.get_actor()`"),
+        (
+            (
+                "import ray\nfrom ray.train.torch import TorchTrainer\n"
+                "TorchTrainer(lambda: print(ray.available_resources())).fit()\n"
+            ),
+            "`ray.available_resources()` once fit() was called",
+        ),
     ],
 )
 def test_what_needs_a_cluster_is_refused_by_name(
@@ -155,7 +163,26 @@ def test_what_needs_a_cluster_is_refused_by_name(
     judged = run(script=script)
 
     said = "".join((judged.directory.logs / name).read_text() for name in logs(judged.directory))
+    said += "".join(event.message for _, event in judged.history.of(ScriptRaised))
     assert reason in said
+
+
+def test_a_script_may_open_and_shut_ray_and_ask_how_large_it_is(
+    run: RunJob, tmp_path: Path
+) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text(
+        f"import ray, sys\nsys.path.insert(0, {str(ROOT / 'tests/ray/jobs')!r})\nimport tiny\n"
+        "ray.init()\nprint('CPUs', ray.cluster_resources(), ray.available_resources()['CPU'])\n"
+        "tiny.main()\nprint('CPUs', ray.cluster_resources())\nray.shutdown()\n"
+    )
+
+    judged = run(script=script, spares=2)
+
+    assert judged.verdict.validity == "valid", judged.verdict.headline
+    said = "".join((judged.directory.logs / name).read_text() for name in logs(judged.directory))
+    assert "CPUs {'CPU': 3.0} 3.0\n" in said
+    assert "CPUs {'CPU': 3.0}\n" in said
 
 
 def logs(directory: object) -> list[str]:

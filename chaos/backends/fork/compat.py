@@ -60,6 +60,9 @@ def refuse_to_fork_tensorflow() -> None:
         raise ComputedEarlyError("TensorFlow")
 
 
+_HOOKS = ("ray._private.auto_init_hook", "ray._private.client_mode_hook")
+
+
 def named(error: BaseException) -> BaseException:
     """Give an error that says what of Ray the job uses, where Ray complains that it is not there.
 
@@ -67,16 +70,22 @@ def named(error: BaseException) -> BaseException:
     """
     if not isinstance(error, ray.exceptions.RaySystemError) or "not been started" not in str(error):
         return error
-    modules = (f.f_globals.get("__name__", "") for f, _ in traceback.walk_tb(error.__traceback__))
-    module = next((name for name in modules if name.startswith("ray.")), "ray")
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = ((frame, frame.f_globals.get("__name__", "")) for frame in frames)
+    frame, module = next(((f, name) for f, name in names if name.startswith("ray.")), (None, "ray"))
+    if frame is not None and module in _HOOKS:  # around all of Ray's own functions
+        function = getattr(frame.f_locals.get("fn") or frame.f_locals.get("func"), "__name__", None)
+        module = f"ray.{function}()" if function else "ray"
     return NeedsClusterError("Ray Data" if module.startswith("ray.data") else f"`{module}`")
 
 
 class Context:
     """As much of `ray.get_runtime_context()` as Ray Train reads."""
 
-    node_id = "head"
+    HEAD = "head"
+    node_id = HEAD
     session = ""
+    resources: dict[str, float] = {}  # noqa: RUF012 - the process's, as the two above
     current_actor: Any = None
 
     def get_node_id(self) -> str:
@@ -172,6 +181,23 @@ def _the_cluster() -> ForkCluster:
     return _cluster[0]
 
 
+def _cluster_resources() -> dict[str, float]:
+    """Give the CPUs of the nodes that are alive: before `fit()`, of all that the plan has."""
+    if Context.node_id != Context.HEAD:
+        raise NeedsClusterError("`ray.cluster_resources()` in a worker")
+    if not _cluster:
+        return Context.resources
+    nodes = _cluster[0].room().values()
+    return {"CPU": sum(node["CPU"] for node in nodes)}
+
+
+def _available_resources() -> dict[str, float]:
+    """Give the CPUs of the plan's nodes: before `fit()` nothing uses them."""
+    if _cluster or Context.node_id != Context.HEAD:
+        raise NeedsClusterError("`ray.available_resources()` once fit() was called")
+    return Context.resources
+
+
 def worker_class() -> Any:  # noqa: ANN401
     """Give Ray Train's worker, a plain class until `ray.remote` makes an actor of it."""
     from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
@@ -192,6 +218,8 @@ def replace_core() -> None:
     ray.kill = lambda actor, **_: actor.end()
     ray.nodes = list
     ray.init = lambda *_, **__: context
+    ray.shutdown = lambda *_, **__: None  # as there: another init() may follow
+    ray.cluster_resources, ray.available_resources = _cluster_resources, _available_resources
     ray.is_initialized = lambda: True
     ray.get_runtime_context = lambda: context
     ray.util.get_node_ip_address = lambda: "127.0.0.1"

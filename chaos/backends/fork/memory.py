@@ -41,6 +41,6 @@ def largest(processes: Sequence[psutil.Process]) -> psutil.Process | None:
 
 def _size(process: psutil.Process) -> int:
     try:
-        return int(process.memory_info().rss)
-    except psutil.NoSuchProcess:
+        return int(process.memory_full_info().uss)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
         return 0

@@ -1,4 +1,4 @@
-"""What harness, zygote and drivers say to each other."""
+"""What harness, root, zygotes, lanes and drivers say to each other."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class StartRun:
 
 @dataclass(frozen=True)
 class Ready:
-    """The script has called `fit()`; runs can be asked for."""
+    """The script has called `fit()`; lanes can be asked for."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class Failed:
 
 @dataclass(frozen=True)
 class Started:
-    """A driver was forked."""
+    """What was asked for was forked."""
 
     pid: int
 
 
 @dataclass(frozen=True)
 class Exited:
-    """A driver has ended; negative codes are signals."""
+    """What was forked has ended; negative codes are signals."""
 
     pid: int
     code: int
@@ -43,7 +43,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Spawn:
-    """What a driver asks its zygote to fork."""
+    """What a driver asks its lane to fork."""
 
     address: str
     key: int
@@ -62,3 +62,10 @@ class ForkZygote:
     cwd: str
     log: str
     env: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ForkLane:
+    """The harness asks a zygote for a lane; it is to answer at `address`."""
+
+    address: str

@@ -6,18 +6,16 @@ ends when the harness is gone.
 """
 
 import os
-import selectors
 import socket
 import sys
 from pathlib import Path
 
 from chaos.backends.fork import compat
-from chaos.backends.fork.messages import Exited, ForkZygote, Started
+from chaos.backends.fork.forks import fork_for_each
+from chaos.backends.fork.messages import ForkZygote
+from chaos.backends.fork.printed import write_to
 from chaos.backends.fork.wire import Wire
-from chaos.backends.fork.zygote import live_as_zygote, write_to
-from chaos.backends.train.lifeline import die_with_parent, ended_children
-
-POLL_S = 0.01
+from chaos.backends.fork.zygote import live_as_zygote
 
 
 def main(fd: int) -> None:
@@ -25,36 +23,21 @@ def main(fd: int) -> None:
     harness = Wire(socket.socket(fileno=fd))
     compat.warm_up()
     compat.replace_core()
-    selector = selectors.DefaultSelector()
-    selector.register(harness.end, selectors.EVENT_READ)
-    while True:
-        if selector.select(POLL_S):
-            try:
-                request: ForkZygote = harness.receive()
-            except EOFError:
-                os._exit(0)  # what was forked here is killed by the kernel with us
-            root, pid = os.getpid(), os.fork()
-            if pid == 0:
-                selector.close()
-                harness.close()
-                _become_zygote(request, root)
-            harness.send(Started(pid))
-        for pid, code in ended_children():
-            harness.send(Exited(pid, code))
-
-
-def _become_zygote(request: ForkZygote, root: int) -> None:
+    request = fork_for_each(harness)
     try:
-        os.setsid()
-        die_with_parent(root)
-        write_to(Path(request.log))
-        os.chdir(request.cwd)
-        os.environ.clear()
-        os.environ.update(request.env)
-        sys.path[0] = request.cwd  # where `python -m` put the folder that the root was started in
-        live_as_zygote(request)
+        _become_zygote(request)
     finally:
         os._exit(1)
+
+
+def _become_zygote(request: ForkZygote) -> None:
+    os.setsid()
+    write_to(Path(request.log))
+    os.chdir(request.cwd)
+    os.environ.clear()
+    os.environ.update(request.env)
+    sys.path[0] = request.cwd  # where `python -m` put the folder that the root was started in
+    live_as_zygote(request)
 
 
 if __name__ == "__main__":

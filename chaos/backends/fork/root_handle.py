@@ -1,31 +1,22 @@
 """The harness's handle to the process that zygotes are forked from."""
 
 import atexit
-import itertools
-import os
-import select
 import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
-from chaos.backends.fork.messages import Exited, ForkZygote, Started
+from chaos.backends.fork.forks import Forks
+from chaos.backends.fork.messages import ForkZygote
 from chaos.backends.fork.settings import zygote_env
-from chaos.backends.fork.wire import Wire, listen
-from chaos.errors import HarnessError
+from chaos.backends.fork.wire import Wire
 from chaos.model.plan import Plan
-from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
-
-CONNECT_S = 120.0
-POLL_S = 0.01
 
 
 class RootHandle:
     """One root process. It ends by itself when this process does, however that ends."""
-
-    _numbers = itertools.count()
 
     def __init__(self, plan: Plan, *, log: Path) -> None:
         ours, theirs = socket.socketpair()
@@ -41,72 +32,30 @@ class RootHandle:
                 start_new_session=True,
             )
         theirs.close()
-        self._log = log
-        self._wire = Wire(ours)
-        self._lock = threading.Lock()
-        self._exited: dict[int, int] = {}
-        self._has_ended = False
-        self._clock = SystemClock()
+        what = f"the process that jobs are forked from (it wrote to {log})"
+        self._forks = Forks(Wire(ours), what)
 
     @property
     def is_alive(self) -> bool:
         """Whether the process runs, and can be talked to."""
-        return not self._has_ended and self._process.poll() is None
+        return self._forks.can_be_asked and self._process.poll() is None
 
     def fork_zygote(self, plan: Plan, directory: RunDirectory) -> tuple[int, Wire]:
         """Give the pid of a new zygote and the connection to it."""
-        name = f"chaos-zygote-{os.getpid()}-{next(self._numbers)}-{os.urandom(4).hex()}"
-        log = str(directory.logs / "zygote.log")
-        server = listen(name)
-        with server:
-            with self._lock:
-                self._wire.send(
-                    ForkZygote(name, str(directory.path), plan.cwd, log, zygote_env(plan))
-                )
-                while not isinstance(message := self._receive(), Started):
-                    self._exited[message.pid] = message.code
-            server.settimeout(CONNECT_S)
-            try:
-                end, _ = server.accept()
-            except TimeoutError as error:
-                raise HarnessError(f"the zygote does not answer; see {log}") from error
-        end.settimeout(None)
-        return message.pid, Wire(end)
+        log, env = str(directory.logs / "zygote.log"), zygote_env(plan)
+        return self._forks.fork(
+            lambda name: ForkZygote(name, str(directory.path), plan.cwd, log, env), log=log
+        )
 
     def exit_code(self, pid: int, *, within_s: float) -> int | None:
         """Wait for a zygote's end and give its exit code; None where it does not come."""
-        start = self._clock.now_ns()
-        while not self._has_ended:
-            with self._lock:
-                while select.select([self._wire.end], [], [], 0)[0]:
-                    message = self._receive()
-                    assert isinstance(message, Exited)
-                    self._exited[message.pid] = message.code
-                if pid in self._exited:
-                    return self._exited.pop(pid)
-            if seconds_since(start, self._clock) > within_s:
-                return None
-            self._clock.sleep(POLL_S)
-        return None
-
-    def _receive(self) -> Started | Exited:
-        try:
-            message: Started | Exited = self._wire.receive()
-        except EOFError as error:
-            raise HarnessError(
-                f"the process that jobs are forked from is gone; see {self._log}"
-            ) from error
-        except BaseException:  # broken off: its answer would be taken for that to the next question
-            self.end()
-            raise
-        return message
+        return self._forks.exit_code(pid, within_s=within_s)
 
     def end(self) -> None:
         """End the process, and with it all that was forked from it."""
-        self._has_ended = True
         self._process.kill()
         self._process.wait()
-        self._wire.close()
+        self._forks.close()
 
 
 _roots: dict[tuple[tuple[str, str], ...], RootHandle] = {}

@@ -25,7 +25,10 @@ class Wire:
             self.end.sendall(_LENGTH.pack(len(body)) + body)
 
     def receive(self) -> Any:  # noqa: ANN401 - whatever was sent
-        """Wait for one message; `EOFError` where the other end is gone."""
+        """Wait for one message; `EOFError` where the other end is gone.
+
+        `TimeoutError` where a time-out was set on the socket, and is over.
+        """
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
         return pickle.loads(self._exactly(length))  # noqa: S301 - our own processes alone
 
@@ -38,6 +41,8 @@ class Wire:
         while count:
             try:
                 part = self.end.recv(count)
+            except TimeoutError:
+                raise  # the other end is there, and silent
             except OSError as error:
                 raise EOFError from error
             if not part:

@@ -1,88 +1,88 @@
-"""The harness's handle to a zygote, which a root process forks for each job."""
+"""The harness's handle to a start of the script, which a root process forks for each job."""
 
-import select
+import threading
 
 import psutil
 
-from chaos.backends.fork.messages import Exited, Failed, Ready, Started, StartRun
+from chaos.backends.fork.ending import end_all
+from chaos.backends.fork.forks import Forks
+from chaos.backends.fork.messages import Failed, ForkLane, Ready
 from chaos.backends.fork.root_handle import root_for
-from chaos.errors import HarnessError
+from chaos.backends.fork.wire import Wire
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
+from chaos.run.watch import START_S
 
-POLL_S = 0.01
-READY_S = 120.0
 END_S = 5.0
 
 
 class ZygoteHandle:
-    """The harness's handle to a zygote."""
+    """One start of the script; all that is forked from it has the same driver part behind it."""
 
     def __init__(self, job: tuple[str, ...], plan: Plan, directory: RunDirectory) -> None:
         self.job = job
-        self.is_ready = False
         self._root = root_for(plan, log=directory.logs / "root.log")
+        self._log = str(directory.logs / "zygote.log")
         self.pid, self._wire = self._root.fork_zygote(plan, directory)
-        self._exited: dict[int, int] = {}
+        self._forks = Forks(self._wire, "the start of the script that runs are forked from")
+        self._limit_s = plan.limits.run_s + START_S
+        self._turn = threading.Lock()
+        self._is_ready = False
+        self._is_spent = False
+
+    @property
+    def can_be_used(self) -> bool:
+        """Whether it has not failed, was not broken off, and runs."""
+        return not self._is_spent and self._forks.can_be_asked and _is_running(self.pid)
 
     def await_fit(self) -> Failed | None:
         """Wait until the script has called `fit()`; gives the reason where it has not."""
-        if self.is_ready:
-            return None
-        self._wire.end.settimeout(READY_S)
-        try:
-            message = self._wire.receive()
-        except EOFError:
-            code = self._root.exit_code(self.pid, within_s=END_S)
-            return Failed("Exited", f"the script ended its process with code {code}")
-        self.is_ready = isinstance(message, Ready)
-        return None if isinstance(message, Ready) else message
+        with self._turn:
+            if self._is_ready:
+                return None
+            try:
+                message = self._receive()
+            except BaseException:
+                self._is_spent = True
+                raise
+            self._is_ready = isinstance(message, Ready)
+            self._is_spent = not self._is_ready
+            return None if isinstance(message, Ready) else message
 
-    def start(self, request: StartRun) -> int:
-        """Have a driver forked; gives its pid."""
-        self._wire.send(request)
-        while not isinstance(message := self._receive(), Started):
-            self._exited[message.pid] = message.code
-        return message.pid
+    def fork_lane(self) -> tuple[int, Wire]:
+        """Give the pid of a new lane and the connection to it."""
+        return self._forks.fork(ForkLane, log=self._log)
 
-    def exit_code(self, pid: int) -> int | None:
-        """Give a driver's exit code, or None while it runs."""
-        if pid not in self._exited and select.select([self._wire.end], [], [], POLL_S)[0]:
-            message = self._receive()
-            assert isinstance(message, Exited)
-            self._exited[message.pid] = message.code
-        return self._exited.pop(pid, None)
-
-    def descendants(self) -> list[psutil.Process]:
-        """Give what the zygote and its children have forked; orphans are its children too."""
-        found: list[psutil.Process] = psutil.Process(self.pid).children(recursive=True)
-        return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    def exit_code(self, pid: int, *, within_s: float) -> int | None:
+        """Wait for a lane's end and give its exit code; None where it does not come."""
+        return self._forks.exit_code(pid, within_s=within_s)
 
     def end(self) -> None:
         """Kill the zygote and all below it."""
-        try:
-            zygote = psutil.Process(self.pid)
-            below = self.descendants()
-        except psutil.NoSuchProcess:
-            below = []
-        else:
-            kill(zygote)
-        for process in below:
-            kill(process)
+        end_all(self.pid)
         self._root.exit_code(self.pid, within_s=END_S)
-        self._wire.close()
+        self._forks.close()
 
-    def _receive(self) -> Started | Exited:
+    def _receive(self) -> Ready | Failed:
+        self._wire.end.settimeout(self._limit_s)
         try:
-            message: Started | Exited = self._wire.receive()
-        except EOFError as error:
-            raise HarnessError("the zygote is gone or does not answer") from error
+            message: Ready | Failed = self._wire.receive()
+        except TimeoutError:
+            return Failed(
+                "TimeoutError",
+                f"the script did not come to its fit() within {self._limit_s:g} s "
+                f"(limits.run_s and {START_S:g} s more); have its data prepared beforehand",
+            )
+        except EOFError:
+            code = self._root.exit_code(self.pid, within_s=END_S)
+            how = "unasked" if code is None else f"with code {code}"
+            return Failed("Exited", f"the script ended its process {how}")
+        self._wire.end.settimeout(None)
         return message
 
 
-def kill(process: psutil.Process) -> None:
-    """Kill a process that may be gone already."""
+def _is_running(pid: int) -> bool:
     try:
-        process.kill()
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
-        return
+        return False

@@ -1,0 +1,38 @@
+"""Ends processes that may be gone already."""
+
+import psutil
+
+
+def living(pid: int) -> list[psutil.Process]:
+    """Give what a process and its children have forked and is alive; none where it is gone."""
+    try:
+        found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [p for p in found if _is_alive(p)]
+
+
+def end_all(pid: int) -> None:
+    """Kill a process, and then all below it: so nobody is left who could start more."""
+    below = living(pid)
+    try:
+        kill(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return
+    for process in below:
+        kill(process)
+
+
+def kill(process: psutil.Process) -> None:
+    """Kill a process that may be gone already."""
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,176 @@
+"""One run on the embedded backend, from the harness's side."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psutil
+
+from chaos.backends.fork.ending import kill
+from chaos.backends.fork.exhaustion import Exhaustion
+from chaos.backends.fork.lane_handle import LaneHandle
+from chaos.backends.fork.messages import Failed, StartRun
+from chaos.backends.fork.server import GateServer
+from chaos.backends.fork.world import ForkWorld
+from chaos.backends.fork.zygote_handle import ZygoteHandle
+from chaos.backends.train.address import RunAddress
+from chaos.backends.train.storage import look_for, search_storage
+from chaos.model.event import (
+    DriverExited,
+    Leftover,
+    LeftoversSearched,
+    ScriptRaised,
+)
+from chaos.run.armed import ArmedFaults
+from chaos.run.clock import seconds_since
+from chaos.run.controller import ChaosController
+from chaos.run.journal import Journal
+from chaos.run.stacks import DRIVER_STACKS, STACK_SIGNAL, rank_stacks
+from chaos.run.watch import RunWatch
+
+POLL_S = 0.01
+END_S = 5.0
+STACKS_S = 0.5
+
+
+@dataclass
+class Run(RunWatch[int]):
+    """One execution of one plan; a driver is its pid.
+
+    `lane_of` gives the lane that the run takes place in.
+    """
+
+    zygote: ZygoteHandle
+    lane_of: Callable[[ZygoteHandle], LaneHandle]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        token = os.urandom(4).hex()
+        self.address = RunAddress(self.directory.path, token, f"unix:chaos-gates-{token}")
+        armed = ArmedFaults(self.directory.storage_faults)
+        self.world = ForkWorld(self.clock, self.plan.shape.nodes, armed)
+        self._lanes: list[LaneHandle] = []
+        self._begun_again: list[ZygoteHandle] = []
+        self._had_driver = False
+        self._memory = Exhaustion()
+
+    def execute(self) -> None:
+        """Fork a driver, watch it, clean up; the history says how it went."""
+        with self._memory.watching(self.descendants, lambda: self.world.driver):
+            self._execute()
+
+    def _execute(self) -> None:
+        self.begin()
+        failed = self._await_fit()
+        if failed is not None:
+            self.journal.add(ScriptRaised(error=failed.error, message=failed.message))
+            self.journal.add(DriverExited(code=1))
+            self._end(interrupted=False)
+            return
+        look = look_for(self.plan, self.directory)
+        chaos = Journal(self.directory.journals, "chaos", role="chaos", clock=self.clock)
+        controller = ChaosController(self.plan, self.world, chaos, look=look)
+        server = GateServer(self.address.controller.partition(":")[2], controller, self.world)
+        interrupted = True
+        try:
+            self.watch()
+            interrupted = False
+        finally:
+            self.world.end()
+            controller.finish(within_s=END_S)
+            server.close()
+            chaos.close()
+            self._end(interrupted=interrupted)
+
+    def _await_fit(self) -> Failed | None:
+        try:
+            failed = self.zygote.await_fit()
+            if failed is None:
+                self._lanes.append(self.lane_of(self.zygote))
+        except BaseException:
+            self._end(interrupted=True)
+            raise
+        return failed
+
+    def start_driver(self) -> int:
+        """Have the lane fork a driver; gives its pid. After a killed one, the script starts anew.
+
+        Whoever starts a script again starts it at its first line: what it draws there
+        without a seed is then other than it was.
+        """
+        if self._had_driver and (failed := self._begin_again()) is not None:
+            self.journal.add(ScriptRaised(error=failed.error, message=failed.message))
+            return self._begun_again[-1].pid  # which is all of a driver that there is
+        self._had_driver = True
+        return self._lanes[-1].start(StartRun(self.address, dict(self.plan.job.env)))
+
+    def _begin_again(self) -> Failed | None:
+        zygote = ZygoteHandle(self.zygote.job, self.plan, self.directory)
+        self._begun_again.append(zygote)
+        failed = zygote.await_fit()
+        if failed is None:
+            self._lanes.append(LaneHandle(zygote))
+        return failed
+
+    def driver_started(self, driver: int) -> None:
+        """Tell the world which process the driver is."""
+        self.world.driver = driver
+
+    def exit_code(self, driver: int) -> int | None:
+        """Wait a moment for the driver's end; gives its exit code, None while it runs."""
+        if any(zygote.pid == driver for zygote in self._begun_again):
+            return 1  # a script that was started again, and did not come to its fit()
+        return self._lanes[-1].exit_code(driver)
+
+    def end_driver(self, driver: int) -> int:
+        """Kill the driver; what it forked goes with the run."""
+        with contextlib.suppress(ProcessLookupError):  # it may have ended just now
+            os.kill(driver, signal.SIGKILL)
+        return -signal.SIGKILL
+
+    def meanwhile(self) -> None:
+        """End the largest process of all runs where memory runs out, if it is one of this run."""
+        if self._memory.is_near():
+            ranks = {event.pid: event.rank for event in self.workers()}
+            self._memory.end_the_largest(ranks, self.journal)
+
+    def take_stacks(self, driver: int) -> None:
+        """Ask all ranks and the driver for their stacks: faulthandler answers even from C++."""
+        ranks = [(e.pid, e.rank, rank_stacks(e.rank, e.pid)) for e in self.workers()]
+        asked: list[tuple[int, int | None, str]] = [(driver, None, DRIVER_STACKS), *ranks]
+        for pid, rank, name in asked:
+            if (self.directory.logs / name).exists() and psutil.pid_exists(pid):
+                os.kill(pid, STACK_SIGNAL)
+                self.stack_taken(pid, rank)
+        self.clock.sleep(STACKS_S)
+
+    def descendants(self) -> list[psutil.Process]:
+        """Give what is left of the run, where its lanes still live."""
+        return [process for lane in self._lanes for process in lane.descendants()]
+
+    def _end(self, *, interrupted: bool) -> None:
+        self._search_leftovers()
+        for lane in self._lanes[1:]:  # the first one is its backend's
+            lane.end()
+        for zygote in self._begun_again:
+            zygote.end()
+        self.end(interrupted=interrupted)
+
+    def _search_leftovers(self) -> None:
+        """Wait a little for the run's processes to end, record those that do not, end them."""
+        start = self.clock.now_ns()
+        while (left := self.descendants()) and seconds_since(start, self.clock) < END_S:
+            self.clock.sleep(POLL_S)
+        for process in left:
+            command = " ".join(process.cmdline())[:120]
+            self.journal.add(Leftover(kind="process", what=f"pid {process.pid}: {command}"))
+            kill(process)
+        looked_at = search_storage(
+            self.journal,
+            self.seen(),
+            self.directory,
+            is_watched=self.plan.watch.files,
+        )
+        self.journal.add(LeftoversSearched(places=("processes", *looked_at)))

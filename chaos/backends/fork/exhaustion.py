@@ -1,0 +1,90 @@
+"""Where memory runs out, one process is ended: the largest of all runs of this harness.
+
+Ray's memory monitor ends a worker of its node. Memory is the machine's, and
+runs go on side by side here: each looks at all of them, and ends what is its own.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psutil
+
+from chaos.backends.fork import memory
+from chaos.backends.fork.ending import kill
+from chaos.model.event import MemoryExhausted
+from chaos.run.journal import Journal
+
+END_S = 5.0
+
+
+@dataclass(frozen=True)
+class Inhabitants:
+    """The processes of a run as they are now, and the pid of its driver."""
+
+    processes: Callable[[], Sequence[psutil.Process]]
+    driver: Callable[[], int | None]
+
+    def candidates(self) -> list[psutil.Process]:
+        """Give those that may be ended: a driver is none, on Ray either."""
+        driver = self.driver()
+        return [process for process in self.processes() if process.pid != driver]
+
+
+class Exhaustion:
+    """One per run; all of them know of each other."""
+
+    _all: dict[int, Inhabitants] = {}  # noqa: RUF012 - of this process, by the run's object
+    _turn = threading.Lock()
+
+    def __init__(self) -> None:
+        self._limit = memory.threshold()
+
+    @contextmanager
+    def watching(
+        self,
+        processes: Callable[[], Sequence[psutil.Process]],
+        driver: Callable[[], int | None],
+    ) -> Iterator[None]:
+        """Have a run's processes looked at, by every run, for as long as this lasts."""
+        with self._turn:
+            self._all[id(self)] = Inhabitants(processes, driver)
+        try:
+            yield
+        finally:
+            with self._turn:
+                del self._all[id(self)]
+
+    def is_near(self) -> bool:
+        """Say whether so much memory is in use that a process has to end."""
+        return memory.used_share() >= self._limit
+
+    def end_the_largest(self, ranks: Mapping[int, int], journal: Journal) -> None:
+        """End the largest process of all runs if it is of this one; `ranks` are by pid.
+
+        One run at a time: when it is the next one's turn, what was ended has made room.
+        """
+        with self._turn:
+            if not self.is_near():
+                return
+            ours = {process.pid for process in self._all[id(self)].candidates()}
+            everyone = [p for run in self._all.values() for p in run.candidates()]
+            largest = memory.largest(everyone)
+            if largest is None or largest.pid not in ours:
+                return  # whose it is ends it, within a look of its own
+            event = MemoryExhausted(
+                pid=largest.pid, rank=_rank_of(largest, ranks), share=memory.used_share()
+            )
+            journal.add(event)
+            kill(largest)
+            psutil.wait_procs([largest], timeout=END_S)
+
+
+def _rank_of(process: psutil.Process, ranks: Mapping[int, int]) -> int | None:
+    """Give the rank that a process is, or works for: a DataLoader's worker is one's child."""
+    try:
+        family = [process, *process.parents()]
+    except psutil.NoSuchProcess:
+        family = [process]
+    return next((ranks[one.pid] for one in family if one.pid in ranks), None)

@@ -1,0 +1,134 @@
+"""A fork of the script as it stands at its `fit()`, for one run at a time.
+
+It has one thread and does nothing but fork: a driver for each run that the
+harness asks for, a worker for each that a driver asks for. It adopts what they
+leave behind, so that each lane's own is known.
+"""
+
+import os
+import selectors
+import socket
+import sys
+from pathlib import Path
+
+from chaos.backends.fork import compat
+from chaos.backends.fork.cluster import ForkCluster
+from chaos.backends.fork.groups import ProcessGroups
+from chaos.backends.fork.messages import Exited, Spawn, Started, StartRun
+from chaos.backends.fork.port import SocketController
+from chaos.backends.fork.printed import write_to
+from chaos.backends.fork.wire import Wire
+from chaos.backends.fork.worker import live_as_worker
+from chaos.backends.train.fit import RunPart
+from chaos.backends.train.lifeline import die_with_parent, ended_children
+from chaos.run.clock import SystemClock
+from chaos.run.directory import RunDirectory
+from chaos.run.journal import driver_journal
+from chaos.run.stacks import DRIVER_STACKS, answer_with_stacks
+
+POLL_S = 0.01
+
+
+class Lane:
+    """Forks on request until the harness is gone."""
+
+    def __init__(self, harness: Wire) -> None:
+        self._harness = harness
+        self._drivers: dict[int, Wire] = {}
+        self._workers = ProcessGroups(SystemClock())
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(harness.end, selectors.EVENT_READ, harness)
+
+    def serve(self) -> RunPart:
+        """Serve for ever; returns in each driver, with the run that it is to carry out."""
+        while True:
+            for key, _ in self._selector.select(POLL_S):
+                wire: Wire = key.data
+                try:
+                    request = wire.receive()
+                except EOFError:
+                    self._lost(wire)
+                    continue
+                if isinstance(request, Spawn):
+                    self._fork_worker(request)
+                else:
+                    part = self._fork_driver(request)
+                    if part is not None:
+                        return part
+            self._reap()
+
+    def _fork_driver(self, request: StartRun) -> RunPart | None:
+        ours, theirs = socket.socketpair()
+        lane = os.getpid()
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            self._shed()
+            die_with_parent(lane)
+            return _begin_run(request, Wire(theirs))
+        theirs.close()
+        self._drivers[pid] = Wire(ours)
+        self._selector.register(ours, selectors.EVENT_READ, self._drivers[pid])
+        self._harness.send(Started(pid))
+        return None
+
+    def _fork_worker(self, spawn: Spawn) -> None:
+        lane, pid = os.getpid(), os.fork()
+        if pid != 0:
+            self._workers.add(pid)
+            return
+        self._shed()
+        try:
+            os.setpgid(0, 0)
+            die_with_parent(lane)
+            write_to(Path(spawn.log))
+            compat.Context.node_id = spawn.node_id
+            compat.Context.session = spawn.session
+            live_as_worker(spawn, compat.worker_class()())
+        finally:
+            os._exit(1)
+
+    def _shed(self) -> None:
+        """Close, in a child, the ends that are the lane's: an open copy would hide an EOF."""
+        self._selector.close()
+        for wire in [self._harness, *self._drivers.values()]:
+            wire.close()
+
+    def _lost(self, wire: Wire) -> None:
+        self._selector.unregister(wire.end)
+        if wire is self._harness:
+            os._exit(0)
+
+    def _reap(self) -> None:
+        for pid, code in ended_children():
+            self._workers.ended(pid)
+            if pid in self._drivers:
+                wire = self._drivers.pop(pid)
+                if wire.end in {key.fileobj for key in self._selector.get_map().values()}:
+                    self._selector.unregister(wire.end)
+                wire.close()
+                self._harness.send(Exited(pid, code))
+        self._workers.kill_the_late()
+
+
+def _begin_run(request: StartRun, lane: Wire) -> RunPart:
+    """Become the driver of a run, in a process that was forked for it."""
+    directory = RunDirectory(request.address.directory)
+    log = directory.logs / "driver.log"
+    os.environ.update(request.address.as_env())
+    os.environ.update(request.env)
+    write_to(log)
+    answer_with_stacks(directory.logs / DRIVER_STACKS)
+    plan = directory.load_plan()
+    journal = driver_journal(directory.journals, SystemClock())
+    compat.Context.session = str(directory.storage / ".session")
+    cluster = ForkCluster(
+        lane,
+        SocketController(request.address.controller.partition(":")[2]),
+        cpus_per_node=plan.shape.cpus_per_node,
+        log=str(log),
+    )
+    compat.use_cluster(cluster)
+    compat.run_controllers_here(cluster.run_controller)
+    return RunPart(plan, directory, journal)

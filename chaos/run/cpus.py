@@ -1,0 +1,17 @@
+"""How many CPUs this process may use, of the machine or of the container that holds us."""
+
+import math
+import os
+from pathlib import Path
+
+from chaos.run.free_memory import CGROUP
+
+
+def usable_cpus(cgroup: Path = CGROUP) -> int:
+    """Give the CPUs that are ours: not more than are pinned, nor than a quota pays (cgroup v2)."""
+    pinned = len(os.sched_getaffinity(0))
+    try:
+        quota, period = (cgroup / "cpu.max").read_text().split()
+        return max(1, min(pinned, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no cgroup v2 here, or "max": no limit
+        return pinned

@@ -1,0 +1,168 @@
+"""The clean runs ask two things: does a run repeat itself, and does a start of the script?"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.audit.audit import Choice
+from chaos.audit.budget import Budget
+from chaos.audit.card import Card
+from chaos.errors import JobError
+from chaos.model import event as ev
+from chaos.model.history import Entry, History
+from chaos.model.plan import Plan
+from tests.audit.backend import FakeBackend, audit_of
+from tests.check.tamper import changed
+
+FEW = Choice(limit=20)
+
+
+@dataclass
+class StartingBackend(FakeBackend):
+    """Each start of the script tells its story in its own way."""
+
+    retold: Callable[[History, int], History] = lambda history, _: history
+    number: int = 0
+    others: list["StartingBackend"] = field(default_factory=list)
+
+    def afresh(self) -> "StartingBackend":
+        self.others.append(StartingBackend(retold=self.retold, number=len(self.others) + 1))
+        return self.others[-1]
+
+    def history(self, plan: Plan) -> History:
+        return self.retold(super().history(plan), self.number)
+
+
+def other_data(history: History, start: int) -> History:
+    """Tell other losses at every start: what the driver drew without a seed."""
+    return changed(
+        history,
+        ev.StepDone,
+        lambda _: True,
+        losses=lambda e: tuple(float(loss) + start / 10 for loss in e.losses),
+    )
+
+
+def other_name(history: History, start: int) -> History:
+    return changed(history, ev.FitCalled, lambda _: True, replaced=lambda _: {"name": f"e{start}"})
+
+
+def no_second_start(history: History, start: int) -> History:
+    """Fail, as a script does that makes a folder which must not be there yet."""
+    if start == 0:
+        return history
+    begun = history[:1]
+    assert isinstance(begun, tuple)
+    what = ev.ScriptRaised(error="FileExistsError", message="out")
+    raised = Entry(time_ns=begun[0].time_ns + 1, source="h", seq=9, what=what)
+    return History([*begun, raised])
+
+
+def card_of(folder: Path, retold: Callable[[History, int], History]) -> tuple[Card, Any]:
+    backend = StartingBackend(retold=retold)
+    return audit_of(folder, backend, choice=FEW).run(), backend
+
+
+def said(card: Card) -> str:
+    return "\n".join(note.text for note in card.notes)
+
+
+def test_one_of_two_clean_runs_is_of_a_second_start_of_the_script(tmp_path: Path) -> None:
+    card, backend = card_of(tmp_path, lambda history, _: history)
+
+    [other] = backend.others
+    assert [len(plan.ops) for plan in other.plans] == [0]
+    assert sum(not plan.ops for plan in backend.plans) == 1
+    assert "start" not in said(card)
+
+
+def test_where_only_starts_differ_strikes_are_judged_by_a_run_of_their_own_start(
+    tmp_path: Path,
+) -> None:
+    card, backend = card_of(tmp_path, other_data)
+
+    assert card.exit_code == 0
+    assert card.repetition.is_deterministic
+    assert {plan.expect.band for plan in backend.plans} == {None}
+    assert "two runs of one start are alike, two starts are not" in said(card)
+
+
+def test_other_inputs_at_another_start_are_noted_where_losses_do_not_show_them(
+    tmp_path: Path,
+) -> None:
+    def other_inputs(history: History, start: int) -> History:
+        inputs = ev.Inputs(digest=f"{start:032x}", count=8)
+        return changed(history, ev.StepDone, lambda _: True, inputs=lambda _: inputs)
+
+    card, _ = card_of(tmp_path, other_inputs)
+
+    assert "two starts are not (epoch 0, step 1, rank 0: other inputs)" in said(card)
+    assert card.exit_code == 0
+
+
+@pytest.mark.parametrize("drawn", ["3f2b91ac", "run_181542", "exp720113"])
+def test_a_name_that_each_start_draws_anew_is_noted(tmp_path: Path, drawn: str) -> None:
+    def named(history: History, start: int) -> History:
+        name = drawn if start == 0 else f"{drawn[:-1]}_"
+        return changed(history, ev.FitCalled, lambda _: True, replaced=lambda _: {"name": name})
+
+    card, _ = card_of(tmp_path, named)
+
+    assert f"the run name changes at every start (`{drawn}`)" in said(card)
+
+
+def test_a_name_that_stays_is_not_noted(tmp_path: Path) -> None:
+    card, _ = card_of(tmp_path, lambda history, _: other_name(history, 1))
+
+    assert "run name" not in said(card)
+
+
+def test_a_script_that_can_be_started_only_once_is_audited_and_told_so(tmp_path: Path) -> None:
+    card, _ = card_of(tmp_path, no_second_start)
+
+    assert "started a second time, train.py fails" in said(card)
+    assert "FileExistsError: out" in said(card)
+    assert card.repetition.is_deterministic
+    assert card.exit_code == 0
+
+
+def test_lanes_are_counted_by_the_workers_that_the_script_asks_for(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def lanes(workers: int) -> int:
+        asked.append(workers)
+        return 3
+
+    backend = FakeBackend(workers=8)
+    audit_of(tmp_path, backend, choice=FEW, lanes=lanes, budget=Budget(runs=2)).run()
+
+    assert asked == [8]
+    assert backend.lanes == 3
+
+
+def test_a_budget_that_the_clean_runs_use_up_is_said_with_one_that_is_enough(
+    tmp_path: Path,
+) -> None:
+    card = audit_of(tmp_path, FakeBackend(), budget=Budget(seconds=0.0)).run()
+
+    assert card.exit_code == 2
+    assert "the clean runs alone took" in said(card)
+    assert "--budget" in said(card)
+
+
+def test_a_clean_run_at_its_limit_is_an_error_that_says_how_to_make_it_shorter(
+    tmp_path: Path,
+) -> None:
+    class Slow(FakeBackend):
+        def history(self, plan: Plan) -> History:
+            told = list(super().history(plan))
+            late = ev.DeadlinePassed(limit_s=600.0)
+            told.append(Entry(time_ns=told[-1].time_ns + 1, source="h", seq=10**6, what=late))
+            return History(told)
+
+    with pytest.raises(JobError, match="still running after 600 s") as error:
+        audit_of(tmp_path, Slow()).run()
+    assert "fewer epochs" in error.value.hint

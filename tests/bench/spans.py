@@ -1,0 +1,52 @@
+"""What a run spent between two of its events, and what the embedded backend's processes hold."""
+
+import psutil
+
+from chaos.model.event import (
+    ControllerState,
+    FaultEnded,
+    FitCalled,
+    RunEnded,
+    StepDone,
+)
+from chaos.model.history import History
+
+ROOT_MODULE = "chaos.backends.fork.root"
+
+
+def restart_s(history: History) -> float:
+    """Give the seconds from the fault's proof to the next attempt's first step."""
+    ended = next(history.time_ns(number) for number, _ in history.of(FaultEnded))
+    return (first_step_ns(history, attempt=1) - ended) / 1e9
+
+
+def training_s(history: History) -> float:
+    """Give the seconds from `fit()` to the end of the run."""
+    (called, _), (ended, _) = next(history.of(FitCalled)), next(history.of(RunEnded))
+    return (history.time_ns(ended) - history.time_ns(called)) / 1e9
+
+
+def attempt_starts_s(history: History) -> list[float]:
+    """Give for each attempt the seconds from being scheduled, or from `fit()`, to its first step.
+
+    Processes, their imports, the process group, and the step itself are in it.
+    """
+    scheduled = [n for n, event in history.of(ControllerState) if event.state == "SCHEDULING"]
+    numbers = [*(n for n, _ in history.of(FitCalled)), *scheduled]
+    begins = [history.time_ns(number) for number in numbers]
+    attempts = sorted({event.attempt for _, event in history.of(StepDone)})
+    firsts = [first_step_ns(history, attempt=attempt) for attempt in attempts]
+    return [(first - max(ns for ns in begins if ns < first)) / 1e9 for first in firsts]
+
+
+def first_step_ns(history: History, *, attempt: int) -> int:
+    """Give when an attempt's first step was done."""
+    return min(history.time_ns(n) for n, e in history.of(StepDone) if e.attempt == attempt)
+
+
+def embedded_bytes() -> int:
+    """Give the memory of root, zygote and lanes, what they share counted once."""
+    roots = [p for p in psutil.Process().children() if ROOT_MODULE in p.cmdline()]
+    assert roots, "no root process runs"
+    tree = [process for root in roots for process in (root, *root.children(recursive=True))]
+    return sum(process.memory_full_info().pss for process in tree)

@@ -1,0 +1,95 @@
+"""What a script does before its `fit()` is done once for all lanes, and anew at every new start."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from chaos.audit.base import base_plan
+from chaos.backends.fork import zygote_handle
+from chaos.backends.fork.backend import ForkBackend
+from chaos.faults.kill_driver import KillDriver
+from chaos.model.event import DriverExited, FitCalled, ScriptRaised, StepDone
+from chaos.model.fault_entry import FaultEntry
+from chaos.model.history import History
+from chaos.model.trigger import AtStep
+from chaos.run.directory import create
+from chaos.run.journal import read_history
+from tests.fork.conftest import ROOT, RunJob
+
+pytestmark = pytest.mark.timeout(180)
+DRAWS = ROOT / "tests/fork/jobs/draws.py"
+KILL_DRIVER = FaultEntry(at=AtStep(epoch=1, step=2, rank=0), kill_driver=KillDriver())
+
+
+def execute(backend: ForkBackend, folder: Path, name: str) -> History:
+    plan = base_plan(DRAWS, (), cwd=folder, seed=0, workers=1)
+    directory = create(folder, name, plan.model_copy(update={"backend": "fork"}), {})
+    backend.execute(directory.load_plan(), directory, lambda _: None)
+    return read_history(directory.journals)
+
+
+def drawn(history: History) -> list[list[str]]:
+    """Give the parts of the name that each start has drawn."""
+    return [str(event.replaced["name"]).split("-") for _, event in history.of(FitCalled)]
+
+
+def losses(history: History) -> list[object]:
+    return [event.losses for _, event in history.of(StepDone)]
+
+
+def test_lanes_go_on_from_one_start_and_a_new_start_draws_anew(tmp_path: Path) -> None:
+    with ForkBackend() as first, first.beside() as lane, first.afresh() as other:
+        ours = execute(first, tmp_path, "first")
+        with ThreadPoolExecutor(2) as threads:
+            beside = threads.submit(execute, lane, tmp_path, "lane")
+            again = threads.submit(execute, first, tmp_path, "again")
+        theirs = execute(other, tmp_path, "other")
+
+    assert drawn(beside.result()) == drawn(again.result()) == drawn(ours)
+    assert losses(beside.result()) == losses(again.result()) == losses(ours)
+    [mine], [foreign] = drawn(ours), drawn(theirs)
+    assert all(part != its for part, its in zip(mine, foreign, strict=True))
+    assert losses(theirs) != losses(ours)
+
+
+def test_a_lane_that_is_closed_leaves_the_others_at_work(tmp_path: Path) -> None:
+    with ForkBackend() as first:
+        ours = execute(first, tmp_path, "first")
+        with first.beside() as lane:
+            execute(lane, tmp_path, "lane")
+        assert drawn(execute(first, tmp_path, "again")) == drawn(ours)
+
+
+def test_a_driver_that_is_started_again_draws_anew_and_trains_on_other_data(run: RunJob) -> None:
+    baseline = run(script=DRAWS).history
+
+    judged = run(script=DRAWS, ops=(KILL_DRIVER,), baseline=baseline)
+
+    before, after = drawn(judged.history)
+    assert [before] == drawn(baseline)
+    assert before != after
+    assert judged.verdict.validity == "invalid"
+
+
+def test_a_script_that_cannot_be_started_again_ends_the_run_with_its_own_error(
+    run: RunJob,
+) -> None:
+    judged = run(script=DRAWS, ops=(KILL_DRIVER,), once=True)
+
+    assert [event.code for _, event in judged.history.of(DriverExited)] == [-9, 1]
+    assert [event.error for _, event in judged.history.of(ScriptRaised)] == ["FileExistsError"]
+    assert judged.result("outcome") == "invalid"
+
+
+def test_a_script_that_never_comes_to_its_fit_is_told_the_limit(
+    run: RunJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zygote_handle, "START_S", 0.0)
+    script = tmp_path / "downloads.py"
+    script.write_text("import time\ntime.sleep(600)\n")
+
+    judged = run(script=script, run_s=1.0)
+
+    [raised] = [event for _, event in judged.history.of(ScriptRaised)]
+    assert "did not come to its fit() within 1 s (limits.run_s" in raised.message
