@@ -7,7 +7,6 @@ start and go on rightly; so it is in doubt until a restart from it is seen, whic
 other checks judge.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ from pathlib import PurePath
 from typing import TypeAlias
 
 from chaos.check.attempt import Attempt
+from chaos.check.files import series_of
 from chaos.check.stored import stored
 from chaos.check.trial import Course
 from chaos.check.values import is_below
@@ -121,7 +121,7 @@ class Saved:
                     continue
                 others = due[part.rank].files
                 for path in sorted(set(part.files) & set(others)):
-                    file = (part.rank, _series_of(path))
+                    file = (part.rank, series_of(path))
                     yield commit.number, file, commit.epoch, part.files[path] == others[path]
 
 
@@ -163,8 +163,4 @@ def _key(saved: FileSaved) -> tuple[_File, _Place]:
 
 
 def _file(saved: FileSaved) -> _File:
-    return saved.rank, _series_of(PurePath(saved.path).name)
-
-
-def _series_of(path: str) -> str:
-    return re.sub(r"\d+", "#", path)
+    return saved.rank, series_of(PurePath(saved.path).name)
