@@ -70,6 +70,7 @@ def test_measured_costs_give_a_go_on_one_market_and_a_no_go_on_another(
     assert "waiting for nodes" in found["why"]
 
 
+@pytest.mark.nightly
 def test_a_trace_becomes_a_scenario_that_runs_and_is_valid(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ GUILTY = "guilty"
 IN_CI = {
     "worker/killed_while_saving",
     "node/lost_in_upload",
-    "spot/jit_checkpoint",
+    "spot/reclaimed_before_commit",
     "storage/upload_torn_by_death",
     "control/driver_killed",
     "elastic/fewer_workers",

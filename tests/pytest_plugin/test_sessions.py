@@ -112,6 +112,7 @@ def test_the_suite_has_one_page_and_the_last_lines_name_it(ran: Session) -> None
     assert page.with_name("junit.xml").is_file()
 
 
+@pytest.mark.nightly
 def test_only_what_failed_last_is_run_again(tmp_path: Path) -> None:
     never = f"scenario: never reached\n{TINY}{KILL}".replace("epoch: 1", "epoch: 9")
     good = f"scenario: killed\n{TINY}{KILL}"
