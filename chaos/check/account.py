@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import multimode
 
 from chaos.check.aligned import Aligned
 from chaos.check.attempt import Step
@@ -66,7 +67,7 @@ class Accounts:
             return _left(found, "its samples cannot be told apart")
         if not feeds.known.issuperset(ours):
             return _left(found, NOT_KNOWN)
-        forgiven = self._forgiven if ours >= due else 0
+        forgiven = self._forgiven(epoch) if ours >= due else 0
         if ours == due or (ours - due).total() <= forgiven:
             return found
         return self._broken(found, ours, due)
@@ -86,7 +87,7 @@ class Accounts:
         if ours is None or due is None:
             return _left(found, NOT_SEEN)
         spare = self._spare(epoch)
-        again = spare + self._forgiven
+        again = spare + self._forgiven(epoch)
         if (due - ours).total() <= spare and (ours - due).total() <= again:
             return found
         if not self._is_one_pass or not feeds.known.issuperset(ours):
@@ -107,12 +108,12 @@ class Accounts:
 
     # -- what they are held against ----------------------------------------------------------
 
-    @cached_property
-    def _forgiven(self) -> int:
+    def _forgiven(self, epoch: int) -> int:
         """How many samples may come a second time: those of thrown-away steps, if it is said so."""
         if self.trial.plan.expect.sampling != "at_least_once":
             return 0
-        lost = sum(steps for r in self.trial.restarts for steps in r.lost_steps.values())
+        here = (r for r in self.trial.restarts if r.epoch == epoch)
+        lost = sum(steps for r in here for steps in r.lost_steps.values())
         return lost * self.feeds.batch
 
     def _spare(self, epoch: int) -> int:
@@ -182,4 +183,5 @@ def _workers(sizes: Collection[int]) -> str:
 
 
 def _most(steps: Sequence[Step]) -> int:
-    return max((step.inputs.count for step in steps if step.inputs is not None), default=0)
+    counts = [step.inputs.count for step in steps if step.inputs is not None]
+    return max(multimode(counts), default=0)

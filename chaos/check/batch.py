@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from chaos.check.aligned import Aligned
 from chaos.check.attempt import Step
 from chaos.check.lineage import Lineage
+from chaos.check.repeats import repeats
 from chaos.check.result import (
     conclude,
     nothing_due,
@@ -116,7 +117,10 @@ def _looked_at(trial: Trial) -> _Seen:
     for group in trial.aligned_before:
         if not (group.has_equal_losses and group.has_equal_inputs):
             seen.add(group, survived=False)
+    again = {(made.rank, made.epoch) for made in repeats(trial)}
     for group in trial.aligned:
+        if group.key in again:
+            continue
         if group.has_equal_losses and group.has_equal_inputs:
             seen.add_equal(group)
         else:

@@ -1,11 +1,13 @@
 """Is every committed checkpoint whole, whenever storage was looked at?"""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from chaos.check.attempt import Commit
 from chaos.check.files import is_own
+from chaos.check.repeats import repeats
 from chaos.check.result import conclude, nothing_due, plural, unknown
 from chaos.check.saved import Saved
 from chaos.check.stored import Stored, is_elsewhere, stored
@@ -66,7 +68,8 @@ def _beside(trial: Trial) -> Saved | None:
     if trial.reference is None or not trial.plan.ops:
         return None
     ignore = trial.plan.expect.ignore_metrics
-    return Saved(trial.run, trial.reference, trial.began, trial.resized, ignore)
+    until = min((again.since for again in repeats(trial)), default=math.inf)
+    return Saved(trial.run, trial.reference, trial.began, trial.resized, ignore, until)
 
 
 def _doubts(beside: Saved | None) -> Iterator[str]:

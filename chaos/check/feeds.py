@@ -185,7 +185,7 @@ class Feeds:
         keys = ((rank, epoch) for rank in course.ranks)
         return count_samples(step for key in keys for step in course.steps.get(key, ()))
 
-    @property
+    @cached_property
     def batch(self) -> int:
         """The most samples that one rank was given for one step."""
         counts = (s.inputs.count for s in self.theirs.all_steps() if s.inputs is not None)

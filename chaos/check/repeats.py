@@ -20,6 +20,7 @@ class Repeat:
 
     attempt: int
     rank: int
+    epoch: int
     steps: int
     since: int
 
@@ -46,7 +47,7 @@ def repeats(trial: Trial) -> Iterator[Repeat]:
             more = surplus(restart, start, trial.reference)
             if 0 < more <= restart.lost_steps.get(rank, 0):
                 since = restart.attempt.steps[0].number
-                yield Repeat(restart.attempt.index, rank, more, since)
+                yield Repeat(restart.attempt.index, rank, start.epoch, more, since)
 
 
 def no_longer_comparable(trial: Trial) -> tuple[int, str] | None:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from chaos.check.feeds import Apart, Feeds
+from chaos.check.repeats import repeats
 from chaos.check.result import (
     conclude,
     nothing_due,
@@ -41,9 +42,10 @@ def check(trial: Trial) -> CheckResult:
     why = unrepeatable(feeds)
     if why is not None and not trial.plan.expect.is_exact:
         return nothing_due(NAME, f"{why}; `expect` says that it need not repeat")
+    again = {(made.rank, made.epoch) for made in repeats(trial)}
     return conclude(
         NAME,
-        anomalies=[] if why else list(_anomalies(feeds)),
+        anomalies=[] if why else list(_anomalies(feeds, again)),
         doubts=[why] if why else unseen_inputs(feeds.silent),
         evidence=feeds.compared,
         summary=f"{plural(feeds.compared, 'step')} were given the baseline's inputs, in its order"
@@ -61,9 +63,11 @@ def unrepeatable(feeds: Feeds) -> str | None:
     return None
 
 
-def _anomalies(feeds: Feeds) -> Iterator[Anomaly]:
+def _anomalies(feeds: Feeds, again: set[tuple[int, int]]) -> Iterator[Anomaly]:
     by_epoch: defaultdict[int, list[Apart]] = defaultdict(list)
     for apart in feeds.apart:
+        if (apart.rank, apart.epoch) in again:
+            continue
         by_epoch[apart.epoch].append(apart)
     for epoch, parted in by_epoch.items():
         words = _words(feeds, epoch, parted)

@@ -7,6 +7,7 @@ start and go on rightly; so it is in doubt until a restart from it is seen, whic
 other checks judge.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,13 +40,17 @@ class OtherCount:
 
 @dataclass(frozen=True)
 class Saved:
-    """Files of a run beside its baseline's; `began` is the first fault's event number."""
+    """Files of a run beside its baseline's; `began` is the first fault's event number.
+
+    Counts are compared `until` the first step that may be made again (at least once).
+    """
 
     run: Course
     reference: Course
     began: int
     resized: frozenset[int] = frozenset()
     ignore: tuple[str, ...] = ()
+    until: float = math.inf
 
     def other_counts(self) -> Iterator[OtherCount]:
         """Give the counts that a restart may go wrong by, and that none has tried.
@@ -62,7 +67,9 @@ class Saved:
         due, proven = _told(self.reference), self._proven
         for number, saved in _surviving(self.run):
             there = due.get(_key(saved))
-            if there is None or saved.attempt in self.resized or number < self.began:
+            if there is None or saved.attempt in self.resized:
+                continue
+            if not self.began <= number < self.until:
                 continue
             for name, value in there.counts.items():
                 ours = saved.counts.get(name)

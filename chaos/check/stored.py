@@ -97,11 +97,11 @@ def files_in(seen: StorageSeen, checkpoint: str) -> dict[str, str] | None:
         if found.name == checkpoint:
             return found.files
     top, _, deeper = checkpoint.partition("/")
-    for found in seen.checkpoints:
-        within = f"{deeper}/"
-        files = {p.removeprefix(within): d for p, d in found.files.items() if p.startswith(within)}
-        if found.name == top and deeper and files:
-            return files
+    within = f"{deeper}/"
+    for found in seen.checkpoints if deeper else ():
+        if found.name == top:
+            files = found.files.items()
+            return {p.removeprefix(within): d for p, d in files if p.startswith(within)} or None
     return None
 
 

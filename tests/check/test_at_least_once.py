@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from chaos.check.judge import judge
+from chaos.model.event import FileSaved
 from chaos.model.leeway import Tolerance
 from chaos.model.verdict import CheckResult
 from tests.check.shorthand import plan_of, told_in
+from tests.check.tamper import changed
 
 FED = "g s:ab/cd s:ef/gh r c s:ga/hb s:ce/df r c ."
 STRUCK = "g s:ab/cd s:ef/gh r c s:ga/hb x g<c0"
@@ -104,3 +106,42 @@ def test_a_state_that_did_not_come_back_is_no_step_made_twice() -> None:
     lost = f"{begun} s:ga/hb x g<c0 @model=2,opt= s:ga/hb s:ga/hb! s:ce/df! r c ."
 
     assert on("state", lost, baseline).validity == "invalid"
+
+
+LOOSE: dict[str, Any] = {"loss_tolerance": Tolerance(absolute=9.0)}
+
+
+@pytest.mark.parametrize(
+    ("run", "baseline"),
+    [
+        (f"{STRUCK} s:ef/gh s:ga/hb s:ce/df r c .", FED),  # an older step, so another order
+        (
+            f"{STRUCK} s:ga/hb s:ga/hb s:c/d r c .",  # the small last batch one step later
+            "g s:ab/cd s:ef/gh r c s:ga/hb s:c/d r c .",
+        ),
+    ],
+)
+def test_no_other_check_refuses_what_is_allowed(run: str, baseline: str) -> None:
+    plan = plan_of(run, sampling="at_least_once", **LOOSE)
+
+    assert judge(plan, told_in(run), told_in(baseline)).validity == "valid"
+
+
+def test_a_file_that_counts_the_repeated_steps_is_no_doubt() -> None:
+    first, second = "s:ab/cd s:ef/gh w:m.pt u r c", "s:ga/hb s:ce/df w:m.pt u r c"
+    longer = "s:ga/hb s:ga/hb s:ce/df w:m.pt u r c"
+    end = f"{first} {second} L:c0,c1,c2,c3 ."
+    run, baseline = f"g {first} s:ga/hb x g<c0 {longer} {end}", f"g {first} {second} {end}"
+    plan = plan_of(run, sampling="at_least_once", **LOOSE)
+
+    due = {0: 2, 1: 4, 2: 6, 3: 8}
+    ours = changed(
+        told_in(run), FileSaved, counts=lambda e: {"steps": due[e.epoch] + (e.epoch > 0)}
+    )
+    theirs = changed(told_in(baseline), FileSaved, counts=lambda e: {"steps": due[e.epoch]})
+
+    results = {result.check: result.validity for result in judge(plan, ours, theirs).results}
+    assert results["checkpoints"] == "valid"
+    exact = plan_of(run, **LOOSE)
+    results = {result.check: result.validity for result in judge(exact, ours, theirs).results}
+    assert results["checkpoints"] == "unknown"

@@ -252,6 +252,23 @@ def test_a_start_that_a_fault_spoilt_is_no_failure_of_the_controller(
     assert verdict.validity == validity, verdict.headline
 
 
+def test_a_step_that_takes_a_whole_epoch_again_pays_for_nothing() -> None:
+    whole = "".join(str(part(3, step).samples) for step in range(1, 6))
+
+    def inputs(done: ev.StepDone) -> ev.Inputs:
+        mine = part(done.epoch, done.step)
+        if (done.epoch, done.step) != (3, 5):
+            return mine
+        samples = [f"{mine.samples}{whole}"[at : at + 8] for at in range(0, 8 * 29, 8)]
+        samples = [sample for sample in samples if sample]
+        return ev.Inputs(count=len(samples), digest=digest(samples), samples="".join(samples))
+
+    verdict = judge(STORY.plan(), History(fed(inputs)), STORY.baseline())
+
+    found = next(result for result in verdict.results if result.check == "samples")
+    assert found.validity == "unknown", found.summary
+
+
 @pytest.mark.parametrize(("state", "validity"), [("RESIZING", "valid"), ("RUNNING", "invalid")])
 def test_a_group_that_ray_itself_made_smaller_is_charged_to_nothing(
     state: str, validity: str
