@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from chaos.audit.base import base_plan
@@ -93,3 +94,21 @@ def test_a_script_that_never_comes_to_its_fit_is_told_the_limit(
 
     [raised] = [event for _, event in judged.history.of(ScriptRaised)]
     assert "did not come to its fit() within 1 s (limits.run_s" in raised.message
+
+
+@pytest.mark.parametrize("whose", ["lane", "start", "root"])
+def test_the_run_after_somebody_killed_what_it_is_forked_from_has_a_new_one(
+    whose: str, tmp_path: Path
+) -> None:
+    with ForkBackend() as backend:
+        execute(backend, tmp_path, "first")
+        assert backend._lane is not None
+        zygote = backend._lane.zygote
+        pids = {"lane": backend._lane.pid, "start": zygote.pid, "root": zygote._root._process.pid}
+        killed = psutil.Process(pids[whose])
+        killed.kill()
+        psutil.wait_procs([killed], timeout=5)
+
+        again = execute(backend, tmp_path, "again")
+
+    assert losses(again)

@@ -21,13 +21,15 @@ class Starts:
 
     def of(self, plan: Plan, directory: RunDirectory) -> ZygoteHandle:
         """Give the start of a plan's script, a new one for another job than the last."""
-        job = (plan.cwd, plan.job.source, repr(plan.job.args), repr(plan.job.env))
+        shape, job = plan.shape, plan.job
+        cpus = str(shape.nodes * shape.cpus_per_node)  # which the script may ask for
+        key = (plan.cwd, job.source, repr(job.args), repr(job.env), cpus)
         with self._turn:
             if self._zygote is not None:
-                if self._zygote.job == job and self._zygote.can_be_used:
+                if self._zygote.job == key and self._zygote.can_be_used:
                     return self._zygote
                 self._zygote.end()
-            self._zygote = ZygoteHandle(job, plan, directory)
+            self._zygote = ZygoteHandle(key, plan, directory)
             return self._zygote
 
     def close(self) -> None:
@@ -72,9 +74,11 @@ class ForkBackend:
 
     def close(self) -> None:
         """End the lane, and the script that was started here."""
-        self._end_lane()
-        if self._starts_scripts:
-            self._starts.close()
+        try:
+            self._end_lane()
+        finally:
+            if self._starts_scripts:
+                self._starts.close()
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
         """Carry out a plan; everything that was seen is in the directory's journals."""
@@ -86,13 +90,14 @@ class ForkBackend:
             raise
 
     def _lane_of(self, zygote: ZygoteHandle) -> LaneHandle:
-        if self._lane is not None and self._lane.zygote is not zygote:
+        lane = self._lane
+        if lane is not None and (lane.zygote is not zygote or not lane.can_be_used):
             self._end_lane()
         if self._lane is None:
             self._lane = LaneHandle(zygote)
         return self._lane
 
     def _end_lane(self) -> None:
-        if self._lane is not None:
-            self._lane.end()
-            self._lane = None
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            lane.end()

@@ -151,12 +151,13 @@ class Run(RunWatch[int]):
         return [process for lane in self._lanes for process in lane.descendants()]
 
     def _end(self, *, interrupted: bool) -> None:
-        self._search_leftovers()
-        for lane in self._lanes[1:]:  # the first one is its backend's
-            lane.end()
-        for zygote in self._begun_again:
-            zygote.end()
-        self.end(interrupted=interrupted)
+        with contextlib.ExitStack() as closing:  # each step is taken, come what may
+            closing.callback(self.end, interrupted=interrupted)
+            for zygote in self._begun_again:
+                closing.callback(zygote.end)
+            for lane in self._lanes[1:]:  # the first one is its backend's
+                closing.callback(lane.end)
+            self._search_leftovers()
 
     def _search_leftovers(self) -> None:
         """Wait a little for the run's processes to end, record those that do not, end them."""
@@ -164,9 +165,10 @@ class Run(RunWatch[int]):
         while (left := self.descendants()) and seconds_since(start, self.clock) < END_S:
             self.clock.sleep(POLL_S)
         for process in left:
-            command = " ".join(process.cmdline())[:120]
-            self.journal.add(Leftover(kind="process", what=f"pid {process.pid}: {command}"))
-            kill(process)
+            with contextlib.suppress(psutil.Error):  # it may end with another of its group
+                command = " ".join(process.cmdline())[:120]
+                self.journal.add(Leftover(kind="process", what=f"pid {process.pid}: {command}"))
+                kill(process)
         looked_at = search_storage(
             self.journal,
             self.seen(),

@@ -86,12 +86,18 @@ class Forks:
         return message.pid, Wire(end)
 
     def exit_code(self, pid: int, *, within_s: float) -> int | None:
-        """Wait for a child's end and give its exit code; None where it does not come."""
+        """Wait for a child's end and give its exit code; None where it does not come.
+
+        Nor does it where this process itself is gone, and its children with it.
+        """
         start = self._clock.now_ns()
         while not self._is_closed:
             with self._lock:
                 while select.select([self._wire.end], [], [], 0)[0]:
-                    message = self._receive()
+                    try:
+                        message = self._receive()
+                    except HarnessError:
+                        return self._exited.pop(pid, None)
                     assert isinstance(message, Exited)
                     self._exited[message.pid] = message.code
                 if pid in self._exited:

@@ -6,7 +6,7 @@ import psutil
 
 from chaos.backends.fork.ending import end_all, living
 from chaos.backends.fork.messages import Exited, Started, StartRun
-from chaos.backends.fork.zygote_handle import END_S, ZygoteHandle
+from chaos.backends.fork.zygote_handle import END_S, ZygoteHandle, is_running
 from chaos.errors import HarnessError
 
 POLL_S = 0.01
@@ -19,6 +19,11 @@ class LaneHandle:
         self.zygote = zygote
         self.pid, self._wire = zygote.fork_lane()
         self._exited: dict[int, int] = {}
+
+    @property
+    def can_be_used(self) -> bool:
+        """Whether its process runs."""
+        return is_running(self.pid)
 
     def start(self, request: StartRun) -> int:
         """Have a driver forked; gives its pid."""

@@ -57,8 +57,13 @@ def _serve(harness: Wire) -> RunPart:
     gc.freeze()
     harness.send(Ready())
     request: ForkLane = fork_for_each(harness)
-    adopt_orphans()
-    return Lane(connect(request.address)).serve()
+    try:
+        adopt_orphans()
+        return Lane(connect(request.address)).serve()
+    except Exception as error:  # noqa: BLE001 - it is ours, and the script would take it for its own
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def _tell(harness: Wire, fit: Fit, error: BaseException) -> None:

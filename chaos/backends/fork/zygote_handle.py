@@ -33,7 +33,7 @@ class ZygoteHandle:
     @property
     def can_be_used(self) -> bool:
         """Whether it has not failed, was not broken off, and runs."""
-        return not self._is_spent and self._forks.can_be_asked and _is_running(self.pid)
+        return not self._is_spent and self._forks.can_be_asked and is_running(self.pid)
 
     def await_fit(self) -> Failed | None:
         """Wait until the script has called `fit()`; gives the reason where it has not."""
@@ -81,7 +81,8 @@ class ZygoteHandle:
         return message
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Say whether a process is there and has not ended."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -114,7 +114,9 @@ class Fit:
             part.journal.add(FitRaised(error=type(error).__name__, message=str(error)[:4000]))
             raise
         metrics = {key: plain_value(value) for key, value in (result.metrics or {}).items()}
-        checkpoint = compat.checkpoint_name(result.checkpoint, compat.run_folder(run))
+        # Not by the storage context of `run`: on a cluster that is the controller's, and one made
+        # here would write to storage, which this host may not even reach.
+        checkpoint = compat.checkpoint_name(result.checkpoint, result.path)
         part.journal.add(FitReturned(metrics=metrics, checkpoint=checkpoint))
         return result
 
