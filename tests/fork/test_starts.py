@@ -104,10 +104,10 @@ def test_the_run_after_somebody_killed_what_it_is_forked_from_has_a_new_one(
         execute(backend, tmp_path, "first")
         assert backend._lane is not None
         zygote = backend._lane.zygote
-        pids = {"lane": backend._lane.pid, "start": zygote.pid, "root": zygote._root._process.pid}
-        killed = psutil.Process(pids[whose])
-        killed.kill()
-        psutil.wait_procs([killed], timeout=5)
+        pids = {"root": zygote._root._process.pid, "start": zygote.pid, "lane": backend._lane.pid}
+        below = [psutil.Process(pids[name]) for name in list(pids)[list(pids).index(whose) :]]
+        below[0].kill()
+        psutil.wait_procs(below, timeout=5)  # the kernel ends what is below it
 
         again = execute(backend, tmp_path, "again")
 

@@ -4,9 +4,9 @@ import select
 
 import psutil
 
-from chaos.backends.fork.ending import end_all, living
+from chaos.backends.fork.ending import end_all, is_running, living
 from chaos.backends.fork.messages import Exited, Started, StartRun
-from chaos.backends.fork.zygote_handle import END_S, ZygoteHandle, is_running
+from chaos.backends.fork.zygote_handle import END_S, ZygoteHandle
 from chaos.errors import HarnessError
 
 POLL_S = 0.01

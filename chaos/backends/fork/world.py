@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import psutil
 
+from chaos.backends.fork.ending import is_running
 from chaos.faults.world import RefusedError, Victim
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock, seconds_since
@@ -52,7 +53,7 @@ class ForkWorld(RunWorld):
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
         """Send a signal to the victim's process."""
-        if not _is_running(victim.pid):
+        if not is_running(victim.pid):
             raise ProcessLookupError(f"pid {victim.pid}")
         os.kill(victim.pid, signal.Signals[f"SIG{signal_name}"])
 
@@ -70,7 +71,7 @@ class ForkWorld(RunWorld):
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
         """Wait until the victim's process has ended."""
-        return self._until(lambda: not _is_running(victim.pid), within_s)
+        return self._until(lambda: not is_running(victim.pid), within_s)
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Announce the loss of a node; Ray's own watcher asks for it and tells every rank."""
@@ -90,12 +91,12 @@ class ForkWorld(RunWorld):
             self._live.remove(node_id)
             struck = self._workers_on(node_id)
         for pid in struck:
-            if _is_running(pid):
+            if is_running(pid):
                 os.kill(pid, signal.SIGKILL)
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         """Stop every worker of the node."""
-        struck = tuple(pid for pid in self._workers_on(node_id) if _is_running(pid))
+        struck = tuple(pid for pid in self._workers_on(node_id) if is_running(pid))
         if not struck:
             raise ProcessLookupError(f"nothing runs on {node_id}")
         self._frozen[node_id] = struck
@@ -142,10 +143,10 @@ class ForkWorld(RunWorld):
     def end_driver(self) -> int:
         """Kill the driver, in which Ray's controller lives; its workers end with it."""
         pid = self.driver
-        if pid is None or not _is_running(pid):
+        if pid is None or not is_running(pid):
             raise ProcessLookupError("there is no driver")
         os.kill(pid, signal.SIGKILL)
-        while _is_running(pid):  # a killed process ends, at the latest when the kernel lets it
+        while is_running(pid):  # a killed process ends, at the latest when the kernel lets it
             self._clock.sleep(POLL_S)
         return pid
 
@@ -189,11 +190,4 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _moves(pid: int) -> bool:
-    return _is_running(pid) and not _is_stopped(pid)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
+    return is_running(pid) and not _is_stopped(pid)

@@ -2,9 +2,7 @@
 
 import threading
 
-import psutil
-
-from chaos.backends.fork.ending import end_all
+from chaos.backends.fork.ending import end_all, is_running
 from chaos.backends.fork.forks import Forks
 from chaos.backends.fork.messages import Failed, ForkLane, Ready
 from chaos.backends.fork.root_handle import root_for
@@ -79,11 +77,3 @@ class ZygoteHandle:
             return Failed("Exited", f"the script ended its process {how}")
         self._wire.end.settimeout(None)
         return message
-
-
-def is_running(pid: int) -> bool:
-    """Say whether a process is there and has not ended."""
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
