@@ -107,7 +107,7 @@ class ForkWorld(RunWorld):
 
     def thaw_node(self, node_id: str) -> None:
         """Let the stopped workers go on."""
-        for pid in filter(_is_running, self._frozen.pop(node_id)):
+        for pid in filter(is_running, self._frozen.pop(node_id)):
             os.kill(pid, signal.SIGCONT)
 
     def cut_off_node(self, node_id: str, *, for_s: float) -> None:
