@@ -41,6 +41,6 @@ def _is_alive(process: psutil.Process) -> bool:
 def is_running(pid: int) -> bool:
     """Say whether a process is there and has not ended."""
     try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+        return _is_alive(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return False
