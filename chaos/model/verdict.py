@@ -6,6 +6,7 @@ from pydantic import Field
 
 from chaos.model.diagnosis import Resume
 from chaos.model.scenario import Validity
+from chaos.model.severity import Severity, worst
 from chaos.record import Record
 
 Standing: TypeAlias = Literal["expected", "unexpected", "undecided", "not_run", "skipped"]
@@ -16,6 +17,7 @@ class Anomaly(Record):
 
     message: str
     events: tuple[int, ...] = ()
+    severity: Severity = "wrong result"
 
 
 class CheckResult(Record):
@@ -34,6 +36,11 @@ class CheckResult(Record):
     anomalies: tuple[Anomaly, ...] = ()
     measures: dict[str, float | int | str | None] = Field(default_factory=dict)
     package: str | None = None
+
+    @property
+    def severity(self) -> Severity | None:
+        """The gravest of its anomalies' severities, None without any."""
+        return worst(anomaly.severity for anomaly in self.anomalies)
 
 
 class Verdict(Record):
@@ -54,6 +61,11 @@ class Verdict(Record):
     is_news: bool = False
     diagnosis: tuple[Resume, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def severity(self) -> Severity | None:
+        """The gravest severity of all that is broken, None where nothing is."""
+        return worst(found for r in self.broken if (found := r.severity) is not None)
 
     @property
     def broken(self) -> tuple[CheckResult, ...]:

@@ -1,0 +1,16 @@
+"""How bad a broken promise is: what a person who reads it would do about it."""
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias, get_args
+
+# wrong result: model, data, steps, or more work lost than a checkpoint holds.
+# not reproducible: only random streams differ, so the result is statistically the same.
+# cosmetic: only what is shown or logged differs.
+Severity: TypeAlias = Literal["wrong result", "not reproducible", "cosmetic"]
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+
+def worst(found: Iterable[Severity]) -> Severity | None:
+    """Return the gravest of some severities, None of none."""
+    return min(found, key=SEVERITIES.index, default=None)
