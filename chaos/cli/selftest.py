@@ -1,5 +1,6 @@
 """`chaos selftest`: try chaos's own judgement on bugs and on right jobs that are known."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,9 @@ from chaos.model.plan import BackendName
 from chaos.run.clock import SystemClock, seconds_since, stamp
 from chaos.run.cpus import usable_cpus
 from chaos.run.environment import environment
+from chaos.selftest.corpus import CorpusScore, chosen_jobs, load_corpus
+from chaos.selftest.corpus_audits import CorpusAudits
+from chaos.selftest.corpus_terminal import show_corpus
 from chaos.selftest.draw import WORKERS, cases, sample
 from chaos.selftest.live import SelftestDisplay
 from chaos.selftest.score import Score
@@ -38,6 +42,16 @@ JsonFile = Annotated[
 Only = Annotated[
     list[str] | None, typer.Option("--only", help="Only these, such as Z07; may be repeated.")
 ]
+Corpus = Annotated[
+    Path | None,
+    typer.Option(
+        "--corpus", metavar="FOLDER", help="Audit the scripts that its corpus.yaml lists."
+    ),
+]
+Runs = Annotated[
+    int | None,
+    typer.Option("--runs", min=1, help="With --corpus: at most so many runs per job."),
+]
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", min=1, help="Runs side by side. Left out: what the cores allow."),
@@ -53,15 +67,32 @@ def selftest(  # noqa: PLR0913 - one parameter per option
     json_file: JsonFile = None,
     only: Only = None,
     jobs: Jobs = None,
+    corpus: Corpus = None,
+    runs: Runs = None,
     reports: Annotated[Path, typer.Option("--reports")] = Path("reports"),
 ) -> None:
     """Strike jobs with planted bugs and jobs that are right, and count what chaos says of them.
+
+    With --corpus, scripts with a known truth are audited instead, each as a
+    user would audit it.
 
     Exit codes: 1 where a bug that could be seen was missed or a right job was
     blamed; 2 where a bug was never shown or a right job not shown to be right.
 
     Example: chaos selftest --seed 7 --only Z07 --only N01
     """
+    if corpus is not None:
+        raise typer.Exit(
+            audit_corpus(
+                corpus,
+                only or (),
+                seed=seed,
+                runs=runs,
+                jobs=jobs,
+                json_file=json_file,
+                reports=reports,
+            )
+        )
     console, clock, exhibits = Console(highlight=False), SystemClock(), chosen(only or ())
     drawn = cases(exhibits, seed=seed, runs_per_bug=runs_per_bug, controls=controls)
     if backend == "ray":
@@ -95,3 +126,37 @@ def chosen(ids: list[str] | tuple[str, ...]) -> tuple[Exhibit, ...]:
             hint = f"The zoo has {', '.join(known)}."
             raise UsageError(f"there is no '{name}'", hint, place="--only")
     return tuple(exhibit for exhibit in ZOO if exhibit.id in ids) if ids else ZOO
+
+
+def audit_corpus(  # noqa: PLR0913 - one parameter per option
+    folder: Path,
+    only: Sequence[str],
+    *,
+    seed: int,
+    runs: int | None,
+    jobs: int | None,
+    json_file: Path | None,
+    reports: Path,
+) -> int:
+    """Audit the jobs of a corpus, print what came of them, and return the exit code."""
+    console, clock = Console(highlight=False), SystemClock()
+    chosen_ones = chosen_jobs(load_corpus(folder), only)
+    skipped = {job.name: f"needs {', '.join(job.missing)}" for job in chosen_ones if job.missing}
+    due = tuple(job for job in chosen_ones if job.name not in skipped)
+    start = clock.now_ns()
+    below = reports.resolve() / "selftests" / f"corpus-{seed}-{stamp(clock.wall_ns())}"
+    console.print(f"chaos {__version__}, seed {seed}, runs below {below}", soft_wrap=True)
+    audits = CorpusAudits(
+        folder.resolve(), below, environment(Path.cwd()), console, clock, seed, runs, jobs
+    )
+    answers = []
+    for number, answer in enumerate(audits.answers(due), 1):
+        answers.append(answer)
+        named = ", named" if answer.named else ""
+        console.print(f"{number}/{len(due)} {answer.job}: {answer.verdict}{named}", soft_wrap=True)
+    score = CorpusScore(chosen_ones, tuple(answers), skipped, seconds_since(start, clock))
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(score.to_json(), encoding="utf-8")
+    console.print(show_corpus(score))
+    return score.exit_code
