@@ -10,6 +10,7 @@ from chaos.check.strikes import Strike
 from chaos.check.trajectory import NAME as TRAJECTORY
 from chaos.check.trajectory import difference, divergence
 from chaos.check.trial import Trial
+from chaos.check.went_on import untested
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model.scenario import Validity
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
@@ -65,7 +66,8 @@ def headline(trial: Trial, results: Sequence[CheckResult], validity: Validity) -
 
 def _sentence(trial: Trial, results: Sequence[CheckResult], validity: Validity) -> str:
     if validity == "valid":
-        return f"{_deeds(trial)}{_good(trial)}"
+        lack = untested(trial)
+        return f"{_deeds(trial)}{_good(trial)}" + (f"; {lack}" if lack else "")
     if validity == "invalid":
         return f"{_deeds(trial)}{_bad(trial, results)}"
     doubts = (result.summary for result in results if result.validity == "unknown")

@@ -42,6 +42,7 @@ from chaos.check.headline import headline
 from chaos.check.others import Others
 from chaos.check.repeats import COMPARED, no_longer_comparable
 from chaos.check.trial import Trial
+from chaos.check.went_on import counted
 from chaos.model.diagnosis import Resume
 from chaos.model.event import JournalCut
 from chaos.model.history import History
@@ -115,6 +116,7 @@ def judge(
         results=results,
         diagnosis=_diagnosed(trial, results),
         notes=_noted(trial),
+        restarts=counted(trial),
     )
 
 

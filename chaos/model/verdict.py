@@ -43,6 +43,19 @@ class CheckResult(Record):
         return worst(anomaly.severity for anomaly in self.anomalies)
 
 
+class Restarts(Record):
+    """How often training was started again, by where it went on.
+
+    `resumed`: from a checkpoint, or a file of the job's own. `from_scratch`:
+    from the beginning, as it must where nothing was saved yet. `idle`: it made
+    no step, for a fault came first, or nothing was left to do.
+    """
+
+    resumed: int = 0
+    from_scratch: int = 0
+    idle: int = 0
+
+
 class Verdict(Record):
     """The judgement over all checks, the most specific broken promise first.
 
@@ -51,6 +64,7 @@ class Verdict(Record):
     `is_news`: a defect of Ray's own that the scenario expects did not show.
     `diagnosis` tells, for each resume, what came back of the job's state.
     `notes` are worth knowing and break no promise: the baseline shows them too.
+    `restarts` says how often a resume was put to the test at all.
     """
 
     validity: Validity
@@ -61,6 +75,7 @@ class Verdict(Record):
     is_news: bool = False
     diagnosis: tuple[Resume, ...] = ()
     notes: tuple[str, ...] = ()
+    restarts: Restarts = Restarts()
 
     @property
     def severity(self) -> Severity | None:

@@ -64,6 +64,8 @@ def properties(row: SuiteRow) -> dict[str, str]:
         "expectation": row.verdict.expectation if row.verdict else None,
         "seed": row.seed,
         "attempts": row.attempts,
+        "resumes": row.verdict.restarts.resumed if row.verdict else None,
+        "restarts_from_scratch": row.verdict.restarts.from_scratch if row.verdict else None,
         "lost_steps": row.lost_steps,
         "recovery_s": None if row.recovery_s is None else f"{row.recovery_s:.3f}",
         "goodput": _goodput(row),

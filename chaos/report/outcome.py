@@ -86,10 +86,16 @@ def in_words(verdict: Verdict) -> str:
     if verdict.is_news:
         return "valid: fixed?"
     if verdict.as_expected:
-        is_plain = verdict.validity == "valid"
-        return "valid" if is_plain else f"{verdict.validity}, as the scenario expects"
+        if verdict.validity == "valid":
+            return f"valid{no_resume(verdict)}"
+        return f"{verdict.validity}, as the scenario expects"
     is_surprise = verdict.validity == "valid"
     return "valid, against the scenario's expectation" if is_surprise else verdict.validity
+
+
+def no_resume(verdict: Verdict) -> str:
+    """Say, to end the word of a right run, that no restart in it went on from a checkpoint."""
+    return "" if verdict.restarts.resumed else ", no resume"
 
 
 def row_of(run: FinishedRun) -> SuiteRow:

@@ -11,7 +11,7 @@ from chaos.check.strikes import Strike
 from chaos.check.trial import Trial
 from chaos.model.event import WatchCost
 from chaos.model.history import History
-from chaos.model.verdict import Anomaly, CheckResult, Verdict
+from chaos.model.verdict import Anomaly, CheckResult, Restarts, Verdict
 from chaos.report.excerpt import EVENTS_PER_ANOMALY, Line, lines_of
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 
@@ -100,6 +100,7 @@ def facts(run: FinishedRun) -> tuple[Fact, ...]:
     return (
         Fact("faults landed", f"{landed} of {len(run.plan.ops)}"),
         Fact("attempts", str(row.attempts)),
+        Fact("resumes", _resumes(run.verdict.restarts)),
         Fact("steps lost", "-" if row.lost_steps is None else str(row.lost_steps)),
         Fact("slowest recovery", _seconds(row.recovery_s)),
         *([] if share is None else [Fact("goodput", f"{share:.0%}")]),
@@ -108,6 +109,13 @@ def facts(run: FinishedRun) -> tuple[Fact, ...]:
         Fact("backend", run.plan.backend),
         *([] if watching is None else [Fact("watching a step", watching)]),
     )
+
+
+def _resumes(restarts: Restarts) -> str:
+    """Say how many restarts went on from a checkpoint, and what the others did."""
+    others = {"from scratch": restarts.from_scratch, "idle": restarts.idle}
+    told = [f"{count} {word}" for word, count in others.items() if count]
+    return f"{restarts.resumed} ({', '.join(told)})" if told else str(restarts.resumed)
 
 
 def watch_cost(history: History) -> str | None:

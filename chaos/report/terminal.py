@@ -10,7 +10,7 @@ from rich.text import Text
 from chaos.model.diagnosis import Resume
 from chaos.model.verdict import CheckResult, Standing, Verdict
 from chaos.report.came_back import PartRow, lost
-from chaos.report.outcome import SuiteRow, in_words, standing
+from chaos.report.outcome import SuiteRow, in_words, no_resume, standing
 
 ANOMALIES_SHOWN = 5
 EVENTS_SHOWN = 8
@@ -170,7 +170,7 @@ def _tail(verdict: Verdict) -> str:
     if verdict.is_news:
         return ": fixed?"
     if verdict.validity == "valid":
-        return "" if verdict.as_expected else ", unexpected"
+        return no_resume(verdict) if verdict.as_expected else ", unexpected"
     return ", expected" if verdict.as_expected else ""
 
 
