@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from chaos.check import cursor, sample_order, samples, state
+from chaos.check.blame import blamed
 from chaos.check.components import Row, group_of
 from chaos.check.feeds import Feeds
 from chaos.check.remedy import value
@@ -13,8 +14,9 @@ from chaos.check.sightings import is_rng
 from chaos.check.trajectory import difference, divergence
 from chaos.check.trial import Trial
 from chaos.model.diagnosis import GROUPS, Part, Resume, Standing
-from chaos.model.verdict import CheckResult
+from chaos.model.verdict import Anomaly, CheckResult
 
+NAMED_MAX = 3
 # The checks whose first anomaly names a cause in what came back, or did not.
 CAUSES = (
     "start-decision",
@@ -44,45 +46,75 @@ def cause(trial: Trial, results: Sequence[CheckResult]) -> str | None:
     broken = next((r for r in results if r.validity == "invalid"), None)
     if broken is None or broken.check not in CAUSES:
         return None
-    return broken.anomalies[0].message + _consequence(trial)
+    first, *others = broken.anomalies
+    return first.message + _consequence(trial, broken) + _besides(others)
+
+
+def _besides(others: Sequence[Anomaly]) -> str:
+    """Name the further causes that one check found: by the part, where it is one."""
+    named = list(dict.fromkeys(other.parts[0] for other in others if other.parts))
+    if not named:
+        return ""
+    more = f" and {len(named) - NAMED_MAX} more" if len(named) > NAMED_MAX else ""
+    return f"; besides, {', '.join(named[:NAMED_MAX])}{more} did not come back"
 
 
 def _resume(trial: Trial, restart: Restart, results: Sequence[CheckResult]) -> Resume:
     attempt = restart.attempt
     epoch, step = attempt.place or (0, 0)
     parts = tuple(_in_order(_parts(trial, restart)))
-    message = _first_message(restart, results)
+    broken = _first_broken(restart, results)
     return Resume(
         attempt=attempt.index,
         epoch=epoch,
         step=step,
         checkpoint=next(iter(restart.handed.values()), None),
-        sound=message is None,
-        sentence=_sound(parts) if message is None else message + _consequence(trial),
+        sound=broken is None,
+        sentence=_sound(parts) if broken is None else _unsound(trial, restart, broken),
         parts=parts,
         events=tuple(start.number for start in attempt.starts.values()),
     )
 
 
-def _first_message(restart: Restart, results: Sequence[CheckResult]) -> str | None:
-    """Find the most specific anomaly that shows events of this attempt, or of work after it."""
+def _first_broken(
+    restart: Restart, results: Sequence[CheckResult]
+) -> tuple[CheckResult, list[Anomaly]] | None:
+    """Find the most specific check with anomalies of this attempt, or of work after it."""
     since = min(start.number for start in restart.attempt.starts.values())
     until = max((step.number for step in restart.attempt.steps[-1:]), default=since)
     for result in results:
         if result.check in CAUSES and result.validity == "invalid":
-            for anomaly in result.anomalies:
-                if any(since <= number <= until for number in anomaly.events):
-                    return anomaly.message
+            shown = [
+                anomaly
+                for anomaly in result.anomalies
+                if any(since <= number <= until for number in anomaly.events)
+            ]
+            if shown:
+                return result, shown
     return None
 
 
-def _consequence(trial: Trial) -> str:
+def _unsound(
+    trial: Trial, restart: Restart, broken: tuple[CheckResult, Sequence[Anomaly]]
+) -> str:
+    """Say what is wrong at one resume; generators too that cannot be told to matter."""
+    result, (first, *others) = broken
+    told = {name for anomaly in (first, *others) for name in anomaly.parts}
+    quiet = {row.component for row in blamed(trial, restart).idle if is_rng(row.component)} - told
+    also = f"; {', '.join(sorted(quiet))} did not come back either" if quiet else ""
+    return first.message + _consequence(trial, result) + _besides(others) + also
+
+
+def _consequence(trial: Trial, broken: CheckResult) -> str:
     first = divergence(trial)
     if first is None:
         return ""
     place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
     what = "loss" if first.what == "loss" else f"`{first.what}`"
-    return f"; from {place} on the {what} differs: {difference(first)}"
+    here = [r for r in trial.restarts if r.attempt.index == first.attempt]
+    fits = broken.check != state.NAME or all(blamed(trial, r).is_explained for r in here)
+    but = "" if fits else "besides, for a reason that was not seen, "
+    return f"; {but}from {place} on the {what} differs: {difference(first)}"
 
 
 def _sound(parts: Sequence[Part]) -> str:
@@ -91,7 +123,8 @@ def _sound(parts: Sequence[Part]) -> str:
         return "nothing of the state could be compared"
     idle = sorted({part.component for part in compared if part.standing != "restored"})
     if idle:
-        return f"all that matters came back; {', '.join(idle)} did not, and nothing depends on it"
+        named = ", ".join(idle)
+        return f"all that matters came back; {named} did not, and nothing was seen to depend on it"
     return f"{plural(len({part.component for part in compared}), 'part')} of the state came back"
 
 
@@ -99,13 +132,11 @@ def _sound(parts: Sequence[Part]) -> str:
 
 
 def _parts(trial: Trial, restart: Restart) -> Iterator[Part]:
-    guilty = set(state.broken(trial))
+    quiet = set(state.idle(trial))
     mine = [row for row in trial.components if row.attempt == restart.attempt.index]
     for row in mine:
         if not _is_told_by_others(row, mine):
-            yield _part(
-                row, matters=not row.is_broken or row in guilty or not is_rng(row.component)
-            )
+            yield _part(row, matters=row not in quiet)
     if trial.feeds is not None and trial.feeds.are_watched and trial.feeds.were_watched:
         yield from _order(restart, trial.feeds)
     yield from _cursor(trial, restart)

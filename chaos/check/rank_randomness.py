@@ -1,9 +1,9 @@
 """Do ranks still draw random numbers of their own?"""
 
+from chaos.check.blame import random_rows
 from chaos.check.components import Row
 from chaos.check.result import blind, conclude, nothing_due, plural, ranks, without_restart
 from chaos.check.sightings import is_rng
-from chaos.check.state import matters
 from chaos.check.trial import Trial
 from chaos.model.verdict import Anomaly, CheckResult
 
@@ -32,9 +32,8 @@ def check(trial: Trial) -> CheckResult:
         return nothing_due(NAME, trial.why_no_step_was_due or "no generator could be compared")
     guilty: dict[tuple[int, str, int], list[Row]] = {}
     for restart in trial.restarts:
-        for row in compared:
-            is_there = row.attempt == restart.attempt.index
-            if is_there and row.copied_from is not None and matters(trial, restart):
+        for row in random_rows(trial, restart):
+            if row.copied_from is not None:
                 key = (row.attempt, row.component, row.copied_from)
                 guilty.setdefault(key, []).append(row)
     anomalies = [

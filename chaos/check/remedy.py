@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from chaos.check.components import Row
+from chaos.check.components import Row, is_buffers
 from chaos.check.result import ranks
 from chaos.check.sightings import holds_nothing
 from chaos.model.event import Component
@@ -17,6 +17,11 @@ _VERBS = {
 _FIXES = {
     "model": "`model.load_state_dict` was not called, matched no name (`strict=False`, a `module.` "
     "prefix), or came before the model was built anew",
+    "model.buffers": "its parameters came back, and its buffers did not, such as the running "
+    "statistics of batch normalisation: `state_dict()` has them, `parameters()` has not, and "
+    "`strict=False` leaves them out where names do not match",
+    "gradients": "gradients of an accumulation that was not finished are lost with the process: "
+    "save after `optimizer.step()`, or save them too",
     "model.trees": "the checkpoint's booster was not given to the training as `xgb_model` "
     "(LightGBM: `init_model`)",
     "model.weights": "the checkpoint was not read, or holds no weights under the model's name in "
@@ -42,14 +47,23 @@ _FIXES = {
 
 
 def sentence(rows: Sequence[Row]) -> str:
-    """Say of one component, of all the ranks that show it alike, what is wrong and why likely."""
+    """Say of the rows of one cause, the nearest to it first, what is wrong and why likely."""
     row = rows[0]
+    others = [name for name in dict.fromkeys(of.component for of in rows) if name != row.component]
+    alike = [of for of in rows if (of.component, of.standing) == (row.component, row.standing)]
     where = f"the resume at epoch {row.epoch}" + (f", step {row.step}" if row.step else "")
-    who = ranks([of.rank for of in rows])
+    who = ranks([of.rank for of in alike])
     verb = _VERBS[row.standing]
-    kind = row.component.rstrip(".0123456789")  # of several models' weights, whichever
-    fix = _FIXES.get(kind, _FIXES.get(row.group, _FIXES["declared"]))
-    return f"{who}: {row.component} {verb} after {where}: {values(row)}; {fix}"
+    fix = _FIXES.get(_kind(row.component), _FIXES.get(row.group, _FIXES["declared"]))
+    told = f"{who}: {row.component} {verb} after {where}: {values(row)}"
+    return f"{told}; with it {', '.join(others)}; {fix}" if others else f"{told}; {fix}"
+
+
+def _kind(component: str) -> str:
+    """Give what a part is of whichever of several models, optimizers or schedules."""
+    if is_buffers(component):
+        return "model.buffers"
+    return component.rstrip(".0123456789")
 
 
 def values(row: Row) -> str:

@@ -5,7 +5,7 @@ Random numbers are not among it: a generator that nothing draws from may differ
 for good, and where one matters, losses show it (`state`, `rank-randomness`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -50,10 +50,11 @@ class StateCourse:
 
     `apart` differ, and are known to repeat themselves. `unproven` differ, and
     nothing shows whether they repeat; `missing` the baseline has at places
-    where the run has them not.
+    where the run has them not. `names` were compared at all.
     """
 
     compared: int = 0
+    names: set[str] = field(default_factory=set)
     apart: list[PartPair] = field(default_factory=list)
     unproven: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
@@ -61,12 +62,26 @@ class StateCourse:
     def add(self, pair: PartPair, *, is_proven: bool) -> None:
         """Count a part that both have, the same or not."""
         self.compared += 1
+        self.names.add(pair.due.name)
         if _same(pair.ours, pair.due):
             return
         if is_proven:
             self.apart.append(pair)
         else:
             self.unproven.add(pair.due.name)
+
+    def of(self, groups: Collection[str]) -> "StateCourse":
+        """Give what of this is of some groups; all of it where none of them was compared."""
+        kept = {name for name in self.names if group_of(name) in groups}
+        if not kept:
+            return self
+        return StateCourse(
+            compared=self.compared,
+            names=self.names,
+            apart=[pair for pair in self.apart if pair.due.name in kept],
+            unproven={name for name in self.unproven if name in kept},
+            missing={name for name in self.missing if group_of(name) in groups},
+        )
 
     @property
     def first(self) -> Sequence[PartPair]:

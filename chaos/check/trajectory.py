@@ -24,6 +24,10 @@ from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "trajectory"
 
+# What a person takes away from a run, and what was named as its state. Other parts (an
+# optimizer's) are means to it: where they differ and this does not, nothing followed.
+SHIPPED = ("model", "averaged model", "declared")
+
 _TEXT_MAX = 40
 
 
@@ -40,8 +44,10 @@ def check(trial: Trial) -> CheckResult:
     where nothing of a resumed attempt was compared. An attempt with another
     number of workers has no counterpart in the baseline. Where all numbers
     are equal, the state that was seen beneath them may still be another: a
-    model that was averaged otherwise is used after the last loss. It is
-    compared where equality to the last bit is asked for.
+    model that was averaged otherwise is used after the last loss. What lasts
+    (the model, its average, what the job declares) is compared where equality
+    to the last bit is asked for; another part that differs beneath a model
+    that does not is told in the summary.
     """
     if not trial.plan.ops:
         return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
@@ -60,7 +66,8 @@ def check(trial: Trial) -> CheckResult:
         [Anomaly(message=_message(first, comparison), events=(first.number,))] if first else []
     )
     if states is not None and not anomalies:
-        anomalies, doubts = list(_state_apart(states)), [*doubts, *_state_doubts(states)]
+        lasting = states.of(SHIPPED)
+        anomalies, doubts = list(_state_apart(lasting)), [*doubts, *_state_doubts(lasting)]
     return conclude(
         NAME,
         anomalies=anomalies,
@@ -127,6 +134,7 @@ def _state_apart(states: StateCourse) -> Iterator[Anomaly]:
         f"although no loss and no metric does: {values}{more}; {len(states.apart)} of "
         f"{states.compared} differ",
         events=tuple(apart.number for apart in first),
+        parts=(name, *others),
     )
 
 
@@ -216,6 +224,9 @@ def _summary(trial: Trial, comparison: Comparison, states: StateCourse | None) -
         )
         if hidden := _hidden_of(trial, comparison):
             but += f", nor one that moves {', '.join(hidden)}"
+    if states is not None and states.apart:
+        named = ", ".join(sorted({apart.due.name for apart in states.apart}))
+        but += f"; {named} of the state differ, and nothing that lasts follows from it"
     what = f"{losses} and {metrics}"
     if states is not None and states.compared:
         what = f"{losses}, {metrics} and {plural(states.compared, 'part')} of the state"

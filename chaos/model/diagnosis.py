@@ -8,6 +8,7 @@ Standing: TypeAlias = Literal["restored", "reset", "not restored", "different", 
 
 GROUPS = (
     "model",
+    "gradients",
     "optimizer",
     "optimizer settings",
     "schedule",
@@ -26,7 +27,7 @@ class Part(Record):
     `reset`: as at the very beginning. `not restored`: the baseline has it, and
     here is nothing. `different`: neither that nor the baseline's. `matters`
     is False where a difference had no consequence that was seen, such as an
-    RNG that nothing drew from. `ours` and `baseline` say what each is: the
+    RNG that nothing drew from, or where another part explains all that was. `ours` and `baseline` say what each is: the
     norm of tensors, the value of a number, a place in the inputs.
     """
 

@@ -13,10 +13,14 @@ Standing: TypeAlias = Literal["expected", "unexpected", "undecided", "not_run", 
 
 
 class Anomaly(Record):
-    """One broken promise, with the numbers of the events that show it."""
+    """One broken promise, with the numbers of the events that show it.
+
+    `parts` are the parts of the state that it is about, without their ranks.
+    """
 
     message: str
     events: tuple[int, ...] = ()
+    parts: tuple[str, ...] = ()
     severity: Severity = "wrong result"
 
 

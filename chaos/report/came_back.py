@@ -67,7 +67,7 @@ def rows(resume: Resume) -> tuple[PartRow, ...]:
         PartRow(
             group=group,
             component=component,
-            standing=standing if matters else f"{standing}, without consequence",
+            standing=standing if matters else f"{standing}, no consequence seen",
             tone=_TONES[standing] if matters else "open",
             who="all ranks" if set(who) == everyone and len(who) > 1 else ranks(who),
             ours=ours,

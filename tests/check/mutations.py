@@ -49,7 +49,7 @@ BROKEN: dict[str, tuple[Mutation, str]] = {
     ),
     "the momentum is lost": (mutate.lost_momentum, "state"),
     "the average is built anew": (partial(mutate.entered_otherwise, "ema"), "state"),
-    "a generator is not restored": (partial(mutate.entered_otherwise, "rng.numpy"), "state"),
+    "a generator is not restored": (partial(mutate.entered_otherwise, "rng.torch"), "state"),
     "rank 0's generator is on every rank": (mutate.copied_generator, "rank-randomness"),
     "a replica drifts": (mutate.drifting, "replicas"),
     "the best is forgotten": (mutate.forgotten_best, "selection"),

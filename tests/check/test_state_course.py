@@ -20,7 +20,8 @@ from tests.check.tamper import changed, differs_in_parts, result_on, verdict_on
 from tests.check.test_elastic import STORY as SHRUNK
 from tests.check.test_elastic import shrunk
 
-PARTS = ("model", "optimizer.momentum_buffer", "optimizer.lr", "schedule", "ema")
+LASTING = ("model", "ema")
+MEANS = ("optimizer.momentum_buffer", "optimizer.lr", "schedule")
 EARLY = Story((Strike(0, 3, 1),))
 
 
@@ -29,7 +30,7 @@ def trajectory(story: Story, history: History, baseline: History, **expect: Any)
     return next(result for result in results if result.check == "trajectory")
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", LASTING)
 def test_a_part_that_is_another_when_a_resumed_epoch_is_left_is_found(name: str) -> None:
     history = differs_in_parts(KILLED.history(), name, moment="left")
 
@@ -44,12 +45,35 @@ def test_a_part_that_is_another_when_a_resumed_epoch_is_left_is_found(name: str)
     assert verdict.headline.startswith("Rank 1 was killed at epoch 2, step 3; from the report of")
 
 
+@pytest.mark.parametrize("name", MEANS)
+def test_what_differs_and_moves_nothing_that_lasts_is_told_and_no_finding(name: str) -> None:
+    verdict = verdict_on(KILLED, differs_in_parts(KILLED.history(), name, moment="left"))
+
+    assert verdict.validity == "valid"
+    assert f"; {name} of the state differ, and nothing that lasts follows from it" in (
+        verdict.results[-1].summary
+    )
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_what_differs_is_found_where_nothing_that_lasts_was_looked_at(name: str) -> None:
+    def blind(history: History) -> History:
+        def kept(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
+            return tuple(part for part in seen.components if part.name in MEANS)
+
+        return changed(history, ev.StateSeen, components=kept)
+
+    history = blind(differs_in_parts(KILLED.history(), name, moment="left"))
+
+    assert trajectory(KILLED, history, blind(KILLED.baseline())).validity == "invalid"
+
+
 def test_a_part_that_is_another_as_a_later_epoch_is_entered_is_found() -> None:
-    history = differs_in_parts(KILLED.history(), "schedule", moment="entered", epoch=3, rank=1)
+    history = differs_in_parts(KILLED.history(), "ema", moment="entered", epoch=3, rank=1)
 
     result = result_on("trajectory", KILLED, history)
 
-    assert "from epoch 3, step 0 on (rank 1) schedule differs" in result.summary
+    assert "from epoch 3, step 0 on (rank 1) ema differs" in result.summary
     assert len(result.anomalies[0].events) == 1
 
 
@@ -105,8 +129,8 @@ def test_a_second_clean_run_shows_what_repeats_and_what_does_not() -> None:
 
 
 def test_work_that_was_thrown_away_is_not_compared() -> None:
-    lost = differs_in_parts(TWICE.history(), "schedule", epoch=3, attempt=1)
-    kept = differs_in_parts(TWICE.history(), "schedule", epoch=2, attempt=1)
+    lost = differs_in_parts(TWICE.history(), "ema", epoch=3, attempt=1)
+    kept = differs_in_parts(TWICE.history(), "ema", epoch=2, attempt=1)
 
     assert result_on("trajectory", TWICE, lost).validity == "valid"
     assert result_on("trajectory", TWICE, kept).validity == "invalid"
@@ -145,15 +169,16 @@ def test_a_part_that_is_no_longer_there_is_in_doubt() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_one_digest_of_any_surviving_part_is_enough(seed: int) -> None:
+def test_one_digest_of_any_lasting_part_is_enough(seed: int) -> None:
     history = KILLED.history()
     seen = [n for n, e in history.of(ev.StateSeen) if e.attempt == 1]
     number = random.Random(seed).choice(seen)
     entries = list(history)
     what = entries[number].what
     assert isinstance(what, ev.StateSeen)
-    index = random.Random(seed + 100).randrange(len(PARTS))
     parts = list(what.components)
+    name = random.Random(seed + 100).choice(LASTING)
+    index = [part.name for part in parts].index(name)
     parts[index] = msgspec.structs.replace(parts[index], digest="odd")
     odd = msgspec.structs.replace(what, components=tuple(parts))
     entries[number] = msgspec.structs.replace(entries[number], what=odd)

@@ -1,0 +1,322 @@
+"""Which parts that did not come back at a resume are causes, and which changed nothing.
+
+A rank is looked at before its first optimizer step, after its first forward
+call. What each part can change, and when, is known:
+
+    first loss        model, buffers, scaler, generators, inputs, what is declared
+    second loss       an optimizer's state, gradients, a learning rate
+    third loss        a schedule alone: the learning rate of the first step was right
+
+So the place of the first difference says which parts may be its cause. Where
+nothing differs that lasts (no loss, no metric, no part of what is shipped),
+what did not come back is told, and is no finding.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from chaos.check.components import Row, group_of, is_buffers
+from chaos.check.feeds import Apart
+from chaos.check.parting import left_before, parting
+from chaos.check.restarts import Restart
+from chaos.check.sightings import holds_nothing, is_pending, is_rng, parts_of, place_of
+from chaos.check.trajectory import SHIPPED, divergence
+from chaos.check.trial import Trial
+from chaos.model.diagnosis import GROUPS
+from chaos.model.event import StateSeen
+
+_AT_ONCE, _WITH_LR, _BY_SCHEDULE = 1, 2, 3
+# What shows that an attempt left its baseline, beside losses, metrics, inputs and the state.
+Trace = Callable[[Trial, Restart], bool]
+TRACES: list[Trace] = []
+
+
+@dataclass(frozen=True)
+class Aftermath:
+    """What first differs from the baseline in the work of one attempt.
+
+    `losses` counts the attempt's steps to the first loss that differs: 1 is
+    that of its first forward call, infinite a later epoch's or a metric; None:
+    none does. `inputs` are those of its first epoch that is fed otherwise, if
+    no loss differs before them.
+    """
+
+    losses: float | None
+    inputs: Sequence[Apart] = ()
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Rows with one reason, the nearest to it first; `explains` the first difference, or cannot."""
+
+    rows: tuple[Row, ...]
+    explains: bool
+
+
+@dataclass(frozen=True)
+class Blame:
+    """What one resume is to blame for: causes in order, and the `idle` rows without consequence.
+
+    `at_once`: the first loss differs, or inputs that were drawn anew.
+    """
+
+    causes: tuple[Cause, ...] = ()
+    idle: tuple[Row, ...] = ()
+    at_once: bool = False
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of all causes."""
+        return tuple(row for cause in self.causes for row in cause.rows)
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether a cause explains the first difference; so it is where nothing is blamed."""
+        return not self.causes or any(cause.explains for cause in self.causes)
+
+
+def blamed(trial: Trial, restart: Restart) -> Blame:
+    """Give what one resume is to blame for."""
+    mine = [r for r in trial.components if r.attempt == restart.attempt.index and r.is_broken]
+    if not mine:
+        return Blame()
+    place, after = restart.attempt.place, aftermath(trial, restart)
+    had_left = place is not None and left_before(trial, *place)
+    solid = [r for r in mine if not is_rng(r.component)]
+    solid = [r for r in solid if r.standing != "different" or not had_left]
+    seen = _Later(trial, restart)
+    idle = [r for r in solid if seen.shows_nothing_of(r, after)]
+    solid = [r for r in solid if r not in idle]
+    drawn = _random(trial, restart, after, solid)
+    solid = [r for r in solid if not _follows_a_first_forward(trial, r, after, drawn)]
+    causes = [*_causes(solid, after), *_causes([r for r in drawn if r.copied_from is None], after)]
+    causes.sort(key=lambda cause: not cause.explains)
+    lost = {id(r) for r in (*solid, *drawn)}
+    quiet = [r for r in mine if is_rng(r.component) and id(r) not in lost]
+    return Blame(tuple(causes), (*idle, *quiet), after.losses == _AT_ONCE or bool(after.inputs))
+
+
+def random_rows(trial: Trial, restart: Restart) -> list[Row]:
+    """Give the generators that did not come back, where numbers are seen to depend on them."""
+    mine = [r for r in trial.components if r.attempt == restart.attempt.index and r.is_broken]
+    solid = [r for r in mine if not is_rng(r.component)]
+    return _random(trial, restart, aftermath(trial, restart), solid)
+
+
+def aftermath(trial: Trial, restart: Restart) -> Aftermath:
+    """Give what first differs in the work of one attempt."""
+    first, index = divergence(trial), restart.attempt.index
+    losses, until = None, (math.inf, math.inf)
+    if first is not None:
+        until = first.place[:2]
+    if first is not None and first.attempt == index:
+        start = restart.attempt.starts.get(first.rank)
+        place = restart.attempt.place if start is None else start.place
+        is_near = first.step is not None and place is not None and place[0] == first.epoch
+        # Within a leeway, where losses first differ by too much says nothing of what moved them.
+        losses = math.inf
+        if is_near and trial.leeway.is_exact:
+            assert first.step is not None
+            assert place is not None
+            losses = first.step - place[1]
+    feeds = trial.feeds
+    fed = feeds.apart if feeds is not None and feeds.repeat else ()
+    fed = tuple(a for a in fed if a.first.attempt == index)
+    start_at = min(((a.epoch, a.first.step) for a in fed), default=None)
+    if start_at is None or start_at > until or (losses is None and first is not None):
+        return Aftermath(losses)
+    return Aftermath(losses, [a for a in fed if a.epoch == start_at[0]])
+
+
+# -- what has no consequence ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Later:
+    """What an attempt was seen to come to after it was entered."""
+
+    trial: Trial
+    restart: Restart
+
+    def shows_nothing_of(self, row: Row, after: Aftermath) -> bool:
+        """Say whether it is shown that nothing follows from a part that is not the baseline's.
+
+        That nothing was seen to follow is not enough: what is shipped was seen
+        to be the baseline's, at a place that the part could have changed.
+        """
+        if after.losses is not None or after.inputs:
+            return False
+        if any(trace(self.trial, self.restart) for trace in TRACES):
+            return False
+        seen = list(self._shipped(row.rank))
+        if not all(same for _, _, same in seen):
+            return False
+        if row.group == "model" and not is_buffers(row.component):
+            # What it is called with makes the loss: it is there, as another part of the state.
+            return holds_nothing(row.ours) and self._has_equal_losses(row)
+        if row.group in SHIPPED:
+            return any(name == row.component for name, _, _ in seen)
+        return any(group == "model" for _, group, _ in seen) or self._has_equal_losses(row)
+
+    def _shipped(self, rank: int) -> Iterator[tuple[str, str, bool]]:
+        """Give the parts of what is shipped that were seen later, and if they are the baseline's.
+
+        On all ranks where they are not; that they are must be seen on the rank itself.
+        """
+        assert self.trial.reference is not None
+        due_at = self.trial.reference.sightings.by_place
+        entry = self.trial.run.sightings.entries
+        index = self.restart.attempt.index
+        for number, seen in self.trial.run.sightings.all:
+            first = entry.get((index, seen.rank))
+            if seen.attempt != index or first is None or number <= first[0]:
+                continue
+            for name, group, same in self._beside(seen, due_at.get(place_of(seen))):
+                if not same or seen.rank == rank:
+                    yield name, group, same
+
+    def _beside(self, seen: StateSeen, due: StateSeen | None) -> Iterator[tuple[str, str, bool]]:
+        mine = parts_of(seen)
+        for part in () if due is None else due.components:
+            ours, group = mine.get(part.name), group_of(part.name)
+            if group not in SHIPPED or part.name in self.trial.unstable or ours is None:
+                continue
+            if not is_pending(ours) and not is_pending(part):
+                yield part.name, group, ours.digest == part.digest
+
+    def _has_equal_losses(self, row: Row) -> bool:
+        """Say whether a loss that any part can have changed is the baseline's."""
+        for group in self.trial.aligned:
+            for step, due in group.pairs():
+                late = step.epoch > row.epoch or step.step - row.step >= _BY_SCHEDULE
+                mine = step.attempt == row.attempt and step.rank == row.rank and late
+                if mine and due is not None and step.losses and step.losses == due.losses:
+                    return True
+        return False
+
+
+# -- random numbers -----------------------------------------------------------------------------
+
+
+def _random(
+    trial: Trial, restart: Restart, after: Aftermath, solid: Sequence[Row]
+) -> list[Row]:
+    """Give the generators to blame: numbers part, and nothing else explains it.
+
+    A generator that never moves in the baseline is drawn from by nobody.
+    Inputs in another order are the sampler's; inputs that the baseline never
+    saw were drawn by generators, if every rank with such a generator has them.
+    """
+    mine = [r for r in trial.components if r.attempt == restart.attempt.index and r.is_broken]
+    rows = [r for r in mine if is_rng(r.component) and _moves(trial, r)]
+    if not rows:
+        return []
+    if after.inputs:
+        feeds = trial.feeds
+        assert feeds is not None
+        anew = {apart.rank for apart in after.inputs if feeds.drawn_anew(apart)}
+        is_theirs = len(anew) == len(after.inputs) and {r.rank for r in rows} <= anew
+        return rows if is_theirs else []
+    if any(_explains(row, solid, after) for row in solid):
+        return []
+    if after.losses is not None:
+        is_near = _AT_ONCE < after.losses < math.inf
+        return [r for r in rows if not is_near or _moves(trial, r, within_an_epoch=True)]
+    where, place = parting(trial), restart.attempt.place
+    if where is None or place is None or where < place or divergence(trial) is not None:
+        return []
+    later = (r.attempt for r in trial.restarts if r.attempt.index > restart.attempt.index)
+    return [] if any(a.place is not None and a.place <= where for a in later) else rows
+
+
+def _moves(trial: Trial, row: Row, *, within_an_epoch: bool = False) -> bool:
+    """Say whether the baseline draws from a generator; so it does where that was not seen."""
+    assert trial.reference is not None
+    seen = [s for _, s in trial.reference.sightings.all if s.rank == row.rank]
+    digests: dict[int, list[str]] = {}
+    for state in seen:
+        part = parts_of(state).get(row.component)
+        if part is not None:
+            digests.setdefault(state.epoch if within_an_epoch else 0, []).append(part.digest)
+    told = [of for of in digests.values() if len(of) > 1]
+    return not told or any(len(set(of)) > 1 for of in told)
+
+
+def _follows_a_first_forward(
+    trial: Trial, row: Row, after: Aftermath, drawn: Sequence[Row]
+) -> bool:
+    """Say whether buffers differ by what they were given, and not because they were lost.
+
+    They are looked at after the first forward call, which moves running
+    statistics: with other inputs or dropout masks, a little. What is lost is
+    nearer to what it was at the very beginning than to the baseline's.
+    """
+    if not is_buffers(row.component) or row.standing != "different":
+        return False
+    fed = [a for a in after.inputs if a.epoch == row.epoch and a.first.step == row.step + 1]
+    if not fed and not (drawn and after.losses == _AT_ONCE):
+        return False
+    fresh = trial.run.sightings.fresh(row.rank).get(row.component)
+    sizes = [part.size if part is not None else None for part in (row.ours, row.due, fresh)]
+    ours, due, new = sizes
+    if not isinstance(ours, float) or not isinstance(due, float) or not isinstance(new, float):
+        return False
+    return abs(ours - due) < abs(ours - new)
+
+
+# -- what is one cause --------------------------------------------------------------------------
+
+
+def _explains(row: Row, solid: Sequence[Row], after: Aftermath) -> bool:
+    """Say whether a part can have moved the first number that differs."""
+    if after.inputs and not is_rng(row.component):
+        return row.group == "declared"  # a model does not choose what it is given
+    if after.losses is None or after.losses == math.inf:
+        return True
+    if row.group in ("optimizer", "optimizer settings", "gradients"):
+        return after.losses >= _WITH_LR
+    if row.group == "schedule":
+        was_set = any(r.group == "optimizer settings" and r.rank == row.rank for r in solid)
+        return after.losses >= (_WITH_LR if was_set else _BY_SCHEDULE)
+    return True
+
+
+def _causes(rows: Sequence[Row], after: Aftermath) -> list[Cause]:
+    """Put rows with one reason together, the likely cause first."""
+    scheduled = any(row.group == "schedule" for row in rows)
+    ordered = sorted(rows, key=partial(_order, scheduled=scheduled))
+    found: dict[str, list[Row]] = {}
+    for row in ordered:
+        found.setdefault(_reason(row, rows), []).append(row)
+    return [
+        Cause(tuple(of), explains=any(_explains(row, rows, after) for row in of))
+        for of in found.values()
+    ]
+
+
+def _reason(row: Row, rows: Sequence[Row]) -> str:
+    """Name what rows have in common that are lost by one mistake."""
+    head = row.component.partition(".")[0]
+    broken = {other.group for other in rows}
+    if row.group == "optimizer settings":
+        # A learning rate follows its schedule; an optimizer that was not loaded has its first one.
+        gone = any(r.group == "optimizer" and r.component.startswith(f"{head}.") for r in rows)
+        return "schedule" if "schedule" in broken else head if gone else row.component
+    if row.group == "optimizer":
+        return head
+    if row.group == "rng":
+        return "rng"
+    if is_buffers(row.component):
+        whole = any(r.group == "model" and not is_buffers(r.component) for r in rows)
+        return head if whole else row.component
+    return row.component if row.group != "schedule" else "schedule"
+
+
+def _order(row: Row, *, scheduled: bool) -> tuple[int, int, str, int]:
+    """Order rows by how near they are to the cause; settings follow a schedule that is wrong."""
+    follows = scheduled and row.group == "optimizer settings"
+    gone = 2 if follows or row.standing == "different" else row.standing == "reset"
+    group = GROUPS.index(row.group) + (2 if follows else 0)
+    return int(gone), group, row.component, row.rank
