@@ -57,14 +57,16 @@ class Cause:
 
 @dataclass(frozen=True)
 class Blame:
-    """What one resume is to blame for: causes in order, and the `idle` rows without consequence.
-
-    `at_once`: the first loss differs, or inputs that were drawn anew.
-    """
+    """What one resume is to blame for: causes in order, and the `idle` rows without consequence."""
 
     causes: tuple[Cause, ...] = ()
     idle: tuple[Row, ...] = ()
-    at_once: bool = False
+    after: Aftermath = Aftermath(None)
+
+    @property
+    def at_once(self) -> bool:
+        """Whether the loss of the first forward call differs, or inputs before any loss."""
+        return self.after.losses == _AT_ONCE or bool(self.after.inputs)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -89,20 +91,27 @@ def blamed(trial: Trial, restart: Restart) -> Blame:
     seen = _Later(trial, restart)
     idle = [r for r in solid if seen.shows_nothing_of(r, after)]
     solid = [r for r in solid if r not in idle]
-    drawn = _random(trial, restart, after, solid)
-    solid = [r for r in solid if not _follows_a_first_forward(trial, r, after, drawn)]
+    near = [r for r in solid if _is_moved_a_little(trial, r)]
+    drawn = _random(trial, restart, after, [r for r in solid if r not in near])
+    solid = [r for r in solid if r not in near or not _follows_a_first_forward(r, after, drawn)]
     causes = [*_causes(solid, after), *_causes([r for r in drawn if r.copied_from is None], after)]
     causes.sort(key=lambda cause: not cause.explains)
     lost = {id(r) for r in (*solid, *drawn)}
     quiet = [r for r in mine if is_rng(r.component) and id(r) not in lost]
-    return Blame(tuple(causes), (*idle, *quiet), after.losses == _AT_ONCE or bool(after.inputs))
+    return Blame(tuple(causes), (*idle, *quiet), after)
 
 
 def random_rows(trial: Trial, restart: Restart) -> list[Row]:
     """Give the generators that did not come back, where numbers are seen to depend on them."""
     mine = [r for r in trial.components if r.attempt == restart.attempt.index and r.is_broken]
-    solid = [r for r in mine if not is_rng(r.component)]
+    solid = [r for r in mine if not is_rng(r.component) and not _is_moved_a_little(trial, r)]
     return _random(trial, restart, aftermath(trial, restart), solid)
+
+
+def follows_a_first_forward(trial: Trial, restart: Restart, row: Row) -> bool:
+    """Say whether buffers differ by what they were given in the first forward call."""
+    after, drawn = aftermath(trial, restart), random_rows(trial, restart)
+    return _is_moved_a_little(trial, row) and _follows_a_first_forward(row, after, drawn)
 
 
 def aftermath(trial: Trial, restart: Restart) -> Aftermath:
@@ -200,9 +209,7 @@ class _Later:
 # -- random numbers -----------------------------------------------------------------------------
 
 
-def _random(
-    trial: Trial, restart: Restart, after: Aftermath, solid: Sequence[Row]
-) -> list[Row]:
+def _random(trial: Trial, restart: Restart, after: Aftermath, solid: Sequence[Row]) -> list[Row]:
     """Give the generators to blame: numbers part, and nothing else explains it.
 
     A generator that never moves in the baseline is drawn from by nobody.
@@ -244,10 +251,14 @@ def _moves(trial: Trial, row: Row, *, within_an_epoch: bool = False) -> bool:
     return not told or any(len(set(of)) > 1 for of in told)
 
 
-def _follows_a_first_forward(
-    trial: Trial, row: Row, after: Aftermath, drawn: Sequence[Row]
-) -> bool:
-    """Say whether buffers differ by what they were given, and not because they were lost.
+def _follows_a_first_forward(row: Row, after: Aftermath, drawn: Sequence[Row]) -> bool:
+    """Say whether other inputs or other random numbers had moved a rank's buffers already."""
+    fed = any(a.epoch == row.epoch and a.first.step == row.step + 1 for a in after.inputs)
+    return fed or (bool(drawn) and after.losses == _AT_ONCE)
+
+
+def _is_moved_a_little(trial: Trial, row: Row) -> bool:
+    """Say whether buffers may differ by what they were given alone.
 
     They are looked at after the first forward call, which moves running
     statistics: with other inputs or dropout masks, a little. What is lost is
@@ -255,12 +266,8 @@ def _follows_a_first_forward(
     """
     if not is_buffers(row.component) or row.standing != "different":
         return False
-    fed = [a for a in after.inputs if a.epoch == row.epoch and a.first.step == row.step + 1]
-    if not fed and not (drawn and after.losses == _AT_ONCE):
-        return False
     fresh = trial.run.sightings.fresh(row.rank).get(row.component)
-    sizes = [part.size if part is not None else None for part in (row.ours, row.due, fresh)]
-    ours, due, new = sizes
+    ours, due, new = (None if part is None else part.size for part in (row.ours, row.due, fresh))
     if not isinstance(ours, float) or not isinstance(due, float) or not isinstance(new, float):
         return False
     return abs(ours - due) < abs(ours - new)

@@ -87,7 +87,9 @@ def group_of(name: str) -> str:
 
 def is_buffers(component: str) -> bool:
     """Say whether a part is a model's buffers, such as running statistics."""
-    return "buffers" in component.split(".") and component.split(".")[0].startswith("model")
+    return "buffers" in component.split(".") and component.split(".", maxsplit=1)[0].startswith(
+        "model"
+    )
 
 
 def severity(row: Row) -> tuple[int, int, str, int]:

@@ -94,9 +94,7 @@ def _first_broken(
     return None
 
 
-def _unsound(
-    trial: Trial, restart: Restart, broken: tuple[CheckResult, Sequence[Anomaly]]
-) -> str:
+def _unsound(trial: Trial, restart: Restart, broken: tuple[CheckResult, Sequence[Anomaly]]) -> str:
     """Say what is wrong at one resume; generators too that cannot be told to matter."""
     result, (first, *others) = broken
     told = {name for anomaly in (first, *others) for name in anomaly.parts}

@@ -48,6 +48,16 @@ def check(trial: Trial) -> CheckResult:
     return conclude(NAME, doubts=doubts, evidence=len(landed), summary=details)
 
 
+def nothing_happened(trial: Trial) -> bool:
+    """Say whether faults were planned, and none of them is known to have struck training.
+
+    What is found then is not their doing, whatever it is. Of several faults
+    one is enough: a job that breaks at the first never comes to the second.
+    """
+    landed = any(strike.landed and not strike.came_too_late for strike in trial.strikes)
+    return bool(trial.plan.ops) and not landed
+
+
 def _doubt(strike: Strike, history: History) -> str | None:
     op = strike.op
     if op.absent is not None:

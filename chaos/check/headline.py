@@ -58,20 +58,29 @@ _RECOVERY = {
 }
 
 
-def headline(trial: Trial, results: Sequence[CheckResult], validity: Validity) -> str:
-    """Say what was done, what became of the job, and how that is known."""
-    sentence = _sentence(trial, results, validity)
+def headline(
+    trial: Trial, results: Sequence[CheckResult], validity: Validity, *, accepted: int = 0
+) -> str:
+    """Say what was done, what became of the job, and how that is known.
+
+    `accepted`: how many broken promises the scenario accepts.
+    """
+    sentence = _sentence(trial, results, validity, accepted=accepted)
     return sentence[:1].upper() + sentence[1:].removesuffix(".") + "."
 
 
-def _sentence(trial: Trial, results: Sequence[CheckResult], validity: Validity) -> str:
+def _sentence(
+    trial: Trial, results: Sequence[CheckResult], validity: Validity, *, accepted: int
+) -> str:
     if validity == "valid":
         lack = untested(trial)
-        return f"{_deeds(trial)}{_good(trial)}" + (f"; {lack}" if lack else "")
+        return f"{_deeds(trial)}{_good(trial, accepted=accepted)}" + (f"; {lack}" if lack else "")
     if validity == "invalid":
         return f"{_deeds(trial)}{_bad(trial, results)}"
     doubts = (result.summary for result in results if result.validity == "unknown")
-    return f"it cannot be told whether the job came out right: {next(doubts)}"
+    broken = [result.check for result in results if result.validity == "invalid"]
+    besides = f" (broken all the same: {', '.join(broken)})" if broken else ""
+    return f"it cannot be told whether the job came out right: {next(doubts)}{besides}"
 
 
 def _deeds(trial: Trial) -> str:
@@ -133,7 +142,7 @@ def _reclaimed(fault: PreemptNode) -> str:
     return "stayed" if seconds is None else f"lost {seconds / 1e9:g} s later"
 
 
-def _good(trial: Trial) -> str:
+def _good(trial: Trial, *, accepted: int) -> str:
     lineage = trial.run.lineage
     size = plural(len(lineage.commits), "epoch")
     if lineage.steps_done:  # boosted trees have none
@@ -146,16 +155,22 @@ def _good(trial: Trial) -> str:
         )
     if not trial.plan.ops:
         return f"{went_on}it finished: {size}"
+    if trial.comparison is not None and trial.comparison.resized:
+        return f"{went_on}with another number of workers it finished: {size}"
+    return f"{went_on or 'the job '}came out {_equal(trial, accepted=accepted)}: {size}"
+
+
+def _equal(trial: Trial, *, accepted: int) -> str:
     equal = "bitwise equal to its baseline"
     if (bands := trial.leeway.bands) is not None:
         equal = f"within the band of {bands.runs} clean runs"
     elif trial.plan.expect.loss_tolerance is not None:
         equal = "equal to its baseline within the tolerance it states"
-    if trial.comparison is not None and trial.comparison.resized:
-        return f"{went_on}with another number of workers it finished: {size}"
+    if accepted:
+        equal = "equal to its baseline but for what `expect.accept` allows"
     if trial.comparison is not None and trial.comparison.steps_apart:
         equal = f"{equal}, so far as it could be compared"
-    return f"{went_on or 'the job '}came out {equal}: {size}"
+    return equal
 
 
 def _went_on(trial: Trial) -> str:

@@ -37,10 +37,13 @@ from chaos.check import (
     watched,
 )
 from chaos.check.diagnosis import diagnosis
+from chaos.check.faults_happened import nothing_happened
+from chaos.check.grade import accepted, graded
 from chaos.check.habits import habits
 from chaos.check.headline import headline
 from chaos.check.others import Others
 from chaos.check.repeats import COMPARED, no_longer_comparable
+from chaos.check.sightings import is_rng
 from chaos.check.trial import Trial
 from chaos.check.went_on import counted
 from chaos.model.diagnosis import Resume
@@ -105,19 +108,34 @@ def judge(
 ) -> Verdict:
     """Give the verdict on one run; `others`: the checks of other packages."""
     trial = Trial(plan, history, baseline)
-    results = tuple(_results(trial, others))
+    found = graded(trial, tuple(_results(trial, others)))
+    results, accepting = accepted(plan.expect.accept, found)
     validity = _overall(trial, results)
     return Verdict(
         validity=validity,
-        headline=headline(trial, results, validity),
+        headline=headline(trial, results, validity, accepted=len(accepting)),
         as_expected=_is_expected(trial, validity, results),
         is_news=_is_news(trial, validity, results),
         expectation=_expectation(trial, validity, results),
         results=results,
         diagnosis=_diagnosed(trial, results),
-        notes=_noted(trial),
+        notes=(*accepting, *_idle(trial), *_noted(trial)),
         restarts=counted(trial),
     )
+
+
+def _idle(trial: Trial) -> Iterator[str]:
+    """Name what did not come back, and nothing that lasts depends on: no finding, worth a look.
+
+    Generators are not among it: most jobs have some that they never draw from.
+    """
+    rows = () if trial.reference is None else state.idle(trial)
+    named = sorted({row.component for row in rows if not is_rng(row.component)})
+    if named:
+        yield (
+            f"{', '.join(named)} did not come back at a resume; no later loss or metric and no "
+            "part of the model shows it"
+        )
 
 
 def _noted(trial: Trial) -> tuple[str, ...]:
@@ -194,7 +212,7 @@ def _events(result: CheckResult) -> list[int]:
 
 def _overall(trial: Trial, results: tuple[CheckResult, ...]) -> Validity:
     found = {result.validity for result in results}
-    if any(watched.failures(trial)):
+    if any(watched.failures(trial)) or nothing_happened(trial):
         return "unknown"
     if "invalid" in found:
         return "invalid"
@@ -211,6 +229,8 @@ def _is_expected(trial: Trial, validity: Validity, results: tuple[CheckResult, .
     if _shows_no_defect(trial, validity, results):
         return True
     named = expect.check is None or expect.check == _first_broken(results, expect.besides)
+    if expect.verdict == "unknown":
+        named = any(r.check == expect.check and r.validity == "unknown" for r in results)
     # A defect that shows although the fault did not happen is not the one that it was to show.
     shown = expect.verdict != "invalid" or _without_grounds(results) is None
     return validity == expect.verdict and named and shown
@@ -245,7 +265,8 @@ def _without_grounds(results: tuple[CheckResult, ...]) -> CheckResult | None:
 
 def _expectation(trial: Trial, validity: Validity, results: tuple[CheckResult, ...]) -> str:
     expect = trial.plan.expect
-    due = expect.verdict + (f", first named by {expect.check}" if expect.check else "")
+    how = "first named" if expect.verdict == "invalid" else "told"
+    due = expect.verdict + (f", {how} by {expect.check}" if expect.check else "")
     if _shows_no_defect(trial, validity, results):
         seen = f" (seen in Ray {', '.join(expect.seen_in)})" if expect.seen_in else ""
         is_news = _is_news(trial, validity, results)
@@ -256,5 +277,5 @@ def _expectation(trial: Trial, validity: Validity, results: tuple[CheckResult, .
         return f"{due}, as expected"
     first = _first_broken(results)
     told = f"expected {due}; it is {validity}" + (f", first named by {first}" if first else "")
-    lack = _without_grounds(results) if validity == "invalid" == expect.verdict else None
+    lack = _without_grounds(results) if expect.verdict == "invalid" else None
     return told if lack is None else f"{told}, but {lack.check} is {lack.validity}"

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from chaos.check.attempt import Commit
 from chaos.check.result import conclude, nothing_due, plural, unknown
-from chaos.check.trial import Trial
+from chaos.check.trial import Course, Trial
 from chaos.check.values import Value, flat, is_below
 from chaos.model.verdict import Anomaly, CheckResult
 
@@ -23,17 +23,14 @@ def check(trial: Trial) -> CheckResult:
     draws the curve over itself (Lightning-AI/pytorch-lightning#12991,
     wandb/wandb#4793). A counter is a whole number that grows from each of the
     baseline's reports to the next, and that had the baseline's values before
-    the fault. Other metrics are `trajectory`'s to compare.
+    the fault. It is what is logged that is wrong, and not the model: cosmetic.
+    Other metrics are `trajectory`'s to compare.
     """
     if not trial.plan.ops:
         return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
     if trial.reference is None:
         return unknown(NAME, f"{trial.no_reference} to know the job's counters by")
-    due = _counters(trial.reference.lineage.commits, trial.plan.expect.ignore_metrics)
-    before = _whole_numbers(
-        c for a in trial.run.attempts for c in a.commits if c.number < trial.began
-    )
-    due = {key: series for key, series in due.items() if _agrees(before.get(key, {}), series)}
+    due = _due(trial, trial.reference)
     if not due:
         return nothing_due(NAME, "no counter was reported before the fault")
     if not trial.run.lineage.commits and trial.error_was_expected:
@@ -48,6 +45,20 @@ def check(trial: Trial) -> CheckResult:
         f"{plural(len(trial.restarts), 'restart')}",
         measures={"counters": ", ".join(names)},
     )
+
+
+def counters(trial: Trial) -> frozenset[str]:
+    """Name the metrics that count training."""
+    due = {} if trial.reference is None else _due(trial, trial.reference)
+    return frozenset(name for _, name in due)
+
+
+def _due(trial: Trial, reference: Course) -> _Series:
+    due = _counters(reference.lineage.commits, trial.plan.expect.ignore_metrics)
+    before = _whole_numbers(
+        c for a in trial.run.attempts for c in a.commits if c.number < trial.began
+    )
+    return {key: series for key, series in due.items() if _agrees(before.get(key, {}), series)}
 
 
 def _whole_numbers(commits: "Iterator[Commit] | Sequence[Commit]") -> _Series:
@@ -95,6 +106,7 @@ def _anomalies(commits: Sequence[Commit], ours: _Series, due: _Series) -> Iterat
                 message=f"counter `{name}` {did} at the report of epoch {epoch}: "
                 f"{mine[epoch]} instead of {theirs[epoch]}",
                 events=(numbers[epoch],),
+                severity="cosmetic",
             )
 
 

@@ -65,12 +65,16 @@ class Pair:
 
 @dataclass(frozen=True)
 class Tally:
-    """How many pairs were compared and differ, the first that does, and the widest apart."""
+    """How many pairs were compared and differ, the first that does, and the widest apart.
+
+    `names`: what differs.
+    """
 
     compared: int
     differing: int
     first: Pair | None
     difference_max: float
+    names: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, pairs: Iterable[Pair], agrees: Callable[[Pair], bool], *, equal: int = 0) -> Self:
@@ -78,15 +82,17 @@ class Tally:
         compared, differing = equal, 0
         first: Pair | None = None
         widest = 0.0
+        names = set()
         for pair in pairs:
             compared += 1
             if agrees(pair):
                 continue
             differing += 1
+            names.add(pair.what)
             widest = max(widest, pair.difference or 0.0)
             if first is None or pair.place < first.place:
                 first = pair
-        return cls(compared, differing, first, widest)
+        return cls(compared, differing, first, widest, frozenset(names))
 
 
 def loss_pairs(step: Step, theirs: Losses) -> Iterator[Pair]:

@@ -3,6 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from chaos.check.account import Accounts
+from chaos.check.blame import blamed
 from chaos.check.feeds import Apart, Feeds
 from chaos.check.repeats import repeats
 from chaos.check.result import (
@@ -14,7 +16,10 @@ from chaos.check.result import (
     unseen_inputs,
     watched_feeds,
 )
+from chaos.check.sightings import is_rng
+from chaos.check.trajectory import divergence
 from chaos.check.trial import Trial
+from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "sample-order"
@@ -27,9 +32,10 @@ def check(trial: Trial) -> CheckResult:
     a sampler that counts epochs from the resume, or a generator that began
     anew (huggingface/transformers PR #8878); the same samples in a new order
     are a permutation drawn again (wyim-pgl/transgenic#59). Other samples are
-    `samples`' to judge. Inputs that differ before any fault do not repeat
-    here, and other numbers of ranks share an epoch out differently: there
-    orders are not compared. Unknown where nothing was seen of what a resumed
+    `samples`' to judge; where it cannot tell which they are, and the loss
+    differs from there on, they are the cause and named here. Inputs that
+    differ before any fault do not repeat here, and other numbers of ranks
+    share an epoch out differently: there orders are not compared. Unknown where nothing was seen of what a resumed
     attempt was given, though the baseline's inputs were.
     """
     feeds = watched_feeds(NAME, trial)
@@ -45,7 +51,7 @@ def check(trial: Trial) -> CheckResult:
     again = {(made.rank, made.epoch) for made in repeats(trial)}
     return conclude(
         NAME,
-        anomalies=[] if why else list(_anomalies(feeds, again)),
+        anomalies=[] if why else list(_anomalies(trial, feeds, again)),
         doubts=[why] if why else unseen_inputs(feeds.silent),
         evidence=feeds.compared,
         summary=f"{plural(feeds.compared, 'step')} were given the baseline's inputs, in its order"
@@ -63,7 +69,10 @@ def unrepeatable(feeds: Feeds) -> str | None:
     return None
 
 
-def _anomalies(feeds: Feeds, again: set[tuple[int, int]]) -> Iterator[Anomaly]:
+def _anomalies(trial: Trial, feeds: Feeds, again: set[tuple[int, int]]) -> Iterator[Anomaly]:
+    told = Accounts(trial, feeds)
+    first = divergence(trial)
+    until = (-1, 0.0) if first is None else first.place[:2]
     by_epoch: defaultdict[int, list[Apart]] = defaultdict(list)
     for apart in feeds.apart:
         if (apart.rank, apart.epoch) in again:
@@ -71,11 +80,41 @@ def _anomalies(feeds: Feeds, again: set[tuple[int, int]]) -> Iterator[Anomaly]:
         by_epoch[apart.epoch].append(apart)
     for epoch, parted in by_epoch.items():
         words = _words(feeds, epoch, parted)
-        if words is not None:
-            who = ranks([apart.rank for apart in parted])
-            yield Anomaly(
-                message=f"{words} ({who})", events=tuple(apart.first.number for apart in parted)
+        start = min(apart.first.step for apart in parted)
+        if words is None and (epoch, start) <= until and told.of(epoch).open is not None:
+            words = (
+                f"from step {start} of epoch {epoch} on, samples are given that the baseline "
+                "never saw: the place in the data, or the generator that draws or augments them, "
+                "did not come back"
             )
+        if words is not None:
+            yield Anomaly(
+                message=f"{words} ({ranks([apart.rank for apart in parted])})",
+                events=tuple(apart.first.number for apart in parted),
+                parts=("inputs",),
+                severity=_severity(trial, feeds, epoch, parted),
+            )
+
+
+def _severity(trial: Trial, feeds: Feeds, epoch: int, parted: Sequence[Apart]) -> Severity:
+    """Say whether only the order is another, or what generators draw: each sample comes once.
+
+    That generators drew all that is new is taken for granted only where one of
+    theirs did not come back, at the head of the epoch, and as much was given.
+    """
+    ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
+    if ours is not None and ours == due:
+        return "not reproducible"
+    blame = {restart.attempt.index: blamed(trial, restart) for restart in trial.restarts}
+    heads = {r.attempt.index for r in trial.restarts if (r.attempt.place or (0, 1))[1] == 0}
+    is_drawn = all(
+        apart.first.attempt in heads
+        and feeds.drawn_anew(apart)
+        and any(is_rng(row.component) for row in blame[apart.first.attempt].rows)
+        for apart in parted
+    )
+    same_size = ours is not None and due is not None and ours.total() == due.total()
+    return "not reproducible" if is_drawn and same_size else "wrong result"
 
 
 def _words(feeds: Feeds, epoch: int, parted: Sequence[Apart]) -> str | None:

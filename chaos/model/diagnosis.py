@@ -27,8 +27,9 @@ class Part(Record):
     `reset`: as at the very beginning. `not restored`: the baseline has it, and
     here is nothing. `different`: neither that nor the baseline's. `matters`
     is False where a difference had no consequence that was seen, such as an
-    RNG that nothing drew from, or where another part explains all that was. `ours` and `baseline` say what each is: the
-    norm of tensors, the value of a number, a place in the inputs.
+    RNG that nothing drew from, or where other parts explain all that was.
+    `ours` and `baseline` say what each is: the norm of tensors, the value of
+    a number, a place in the inputs.
     """
 
     group: str

@@ -15,6 +15,7 @@ from chaos.record import Record
 
 Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
 Validity: TypeAlias = Literal["valid", "invalid", "unknown"]
+Acceptable: TypeAlias = Literal["rng", "cosmetic"]
 
 
 class FailureBudget(Record):
@@ -144,7 +145,9 @@ class Expect(Record):
 
     verdict: Validity = "valid"
     check: str | None = Field(
-        default=None, description="with `verdict: invalid`: the check that must name the defect"
+        default=None,
+        description="with `verdict: invalid`: the check that must name the defect; with "
+        "`verdict: unknown`: the one that cannot tell",
     )
     besides: tuple[str, ...] = Field(
         default=(),
@@ -185,6 +188,12 @@ class Expect(Record):
         description="for a job that does not repeat itself: losses, metrics and the state lie "
         "where five baselines show that they may, and as much further as the profile tolerates",
     )
+    accept: tuple[Acceptable, ...] = Field(
+        default=(),
+        description="what may be broken, with a note: `rng`, where it is shown that only random "
+        "streams differ after a resume (dropout, shuffles), and every part of the state, step and "
+        "sample is there; `cosmetic`, what is only logged",
+    )
     ignore_metrics: tuple[str, ...] = Field(
         default=(),
         description="reported metrics that are not compared with the baseline's; dotted for "
@@ -218,10 +227,15 @@ class Expect(Record):
 
     @model_validator(mode="after")
     def _names_a_check_only_for_a_defect(self) -> Self:
-        if self.check is not None and self.verdict != "invalid":
-            raise ValueError("expect.check goes with `verdict: invalid`")
-        if self.besides and self.check is None:
-            raise ValueError("expect.besides goes with expect.check")
+        if self.check is not None and self.verdict == "valid":
+            raise ValueError("expect.check goes with `verdict: invalid` or `verdict: unknown`")
+        if self.check is None and self.verdict == "unknown":
+            raise ValueError(
+                "`verdict: unknown` needs expect.check, the check that cannot tell; without it a "
+                "fault that never happened would be as expected"
+            )
+        if self.besides and (self.check is None or self.verdict != "invalid"):
+            raise ValueError("expect.besides goes with `verdict: invalid` and expect.check")
         if self.until is not None and self.verdict != "invalid":
             raise ValueError("expect.until goes with `verdict: invalid`")
         if self.seen_in and self.until is None:

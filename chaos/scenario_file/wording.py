@@ -85,6 +85,10 @@ def _broken_rule(error: ErrorDetails, lines: Lines) -> Problem:
     place = untagged(error["loc"])
     text = error["msg"].removeprefix("Value error, ")
     if place == ("expect",):
+        given = error["input"] if isinstance(error["input"], dict) else {}
+        if "check" not in given and given.get("verdict") == "unknown":
+            hint = "Add check, such as faults-happened or trajectory."
+            return Problem(lines.key((*place, "verdict")), text, hint, place)
         hint = "Add that, or leave check out."
         return Problem(lines.key((*place, "check")), text, hint, place)
     return Problem(lines.value(place), text, "", place)

@@ -7,8 +7,11 @@ import pytest
 from chaos.check import cursor, trajectory
 from chaos.check.judge import CHECKS, judge
 from chaos.check.trial import Trial
+from chaos.faults.slow_worker import SlowWorker
 from chaos.model import event as ev
 from chaos.model.history import History
+from chaos.model.plan import Op
+from chaos.model.trigger import AtStep
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, told, verdict_on, without
 
@@ -151,7 +154,11 @@ def test_a_check_that_fails_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
             False,
             "expected invalid, first named by trajectory; it is invalid, first named by cursor",
         ),
-        ({"verdict": "unknown"}, False, "expected unknown; it is invalid, first named by cursor"),
+        (
+            {"verdict": "unknown", "check": "cursor"},
+            False,
+            "expected unknown, told by cursor; it is invalid, first named by cursor",
+        ),
     ],
 )
 def test_a_guilty_job_is_as_expected_where_the_right_check_names_it(
@@ -172,11 +179,44 @@ def test_a_defect_is_not_the_expected_one_where_the_fault_did_not_happen() -> No
 
     verdict = verdict_on(GUILTY, history, verdict="invalid", check="epochs")
 
-    assert (verdict.validity, verdict.as_expected) == ("invalid", False)
+    assert (verdict.validity, verdict.as_expected) == ("unknown", False)
     assert verdict.expectation == (
-        "expected invalid, first named by epochs; it is invalid, first named by epochs, "
+        "expected invalid, first named by epochs; it is unknown, first named by epochs, "
         "but faults-happened is unknown"
     )
+    assert verdict.headline == (
+        "It cannot be told whether the job came out right: whether op 0: kill_worker (SIGKILL) at "
+        "epoch 2, step 3, rank 1 did harm cannot be told: who knows (broken all the same: epochs)."
+    )
+
+
+def test_what_breaks_though_no_fault_happened_is_no_finding() -> None:
+    history = without(without(GUILTY.history(), ev.FaultEnded), ev.FaultInvoked)
+
+    verdict = verdict_on(GUILTY, history)
+
+    assert verdict.validity == "unknown"
+    assert "epochs" in [result.check for result in verdict.broken]
+
+
+def test_what_breaks_at_the_first_of_two_faults_is_a_finding() -> None:
+    twice = Story((Strike(2, 3, 1), Strike(9, 9, 1)), extra=1)
+    once = Story(twice.strikes[:1], extra=1)
+
+    verdict = judge(twice.plan(), once.history(), once.baseline())
+
+    assert verdict.validity == "invalid"
+
+
+def test_an_expected_doubt_is_that_of_the_named_check() -> None:
+    history = changed(KILLED.history(), ev.FaultEnded, status="info", detail="who knows")
+
+    named = verdict_on(KILLED, history, verdict="unknown", check="faults-happened")
+    other = verdict_on(KILLED, history, verdict="unknown", check="trajectory")
+
+    assert named.as_expected
+    assert named.expectation == "unknown, told by faults-happened, as expected"
+    assert not other.as_expected
 
 
 def test_a_defect_is_not_the_expected_one_where_not_all_was_seen() -> None:
@@ -221,8 +261,10 @@ def test_a_divergence_without_a_restart_is_not_called_a_resumption() -> None:
     history = changed(
         story.history(), ev.StepDone, lambda e: (e.epoch, e.step) == (3, 6), losses=(9.0,)
     )
+    op = Op(index=0, at=AtStep(epoch=3, step=2, rank=0), slow_worker=SlowWorker(delay_s=1.0))
 
-    verdict = verdict_on(story, history)
+    plan = story.plan().model_copy(update={"ops": (op,)})
+    verdict = judge(plan, history, story.baseline())
 
     assert verdict.broken[0].check == trajectory.NAME
     assert "; the job finished, but from epoch 3, step 6 on its loss" in verdict.headline

@@ -6,13 +6,17 @@ from typing import Any
 import pytest
 
 from chaos.check.curves import curves
+from chaos.check.judge import judge
 from chaos.check.pair import Pair
 from chaos.check.trajectory import divergence
 from chaos.check.trial import Trial
 from chaos.check.values import number
+from chaos.faults.slow_worker import SlowWorker
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.leeway import Tolerance
+from chaos.model.plan import Op
+from chaos.model.trigger import AtStep
 from tests.check.story import Story, Strike, loss
 from tests.check.tamper import changed, result_on, trial_of, verdict_on, without
 
@@ -189,7 +193,9 @@ def test_a_step_without_any_loss_on_either_side_is_not_compared() -> None:
 def test_what_is_right_is_said_only_where_it_was_shown() -> None:
     late = Story((Strike(3, 5, 1, kind="preempt_node", drift=99),))
 
-    verdict = verdict_on(late, differs_at(late.history(), 0, 0, 3, 6, by=0.25))
+    op = Op(index=0, at=AtStep(epoch=3, step=5, rank=1), slow_worker=SlowWorker(delay_s=1.0))
+    plan = late.plan().model_copy(update={"ops": (op,)})
+    verdict = judge(plan, differs_at(late.history(), 0, 0, 3, 6, by=0.25), late.baseline())
 
     assert "the job finished, but from epoch 3, step 6 on its loss differs" in verdict.headline
     assert "are right" not in verdict.headline

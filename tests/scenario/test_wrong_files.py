@@ -194,7 +194,18 @@ RECORDS = {
     ),
     "check without a defect": (
         f"{JOB}expect:\n  attempts: 1\n  check: finishes\n",
-        "5: expect.check goes with `verdict: invalid`. Add that, or leave check out.",
+        (
+            "5: expect.check goes with `verdict: invalid` or `verdict: unknown`. Add that, or "
+            "leave check out."
+        ),
+    ),
+    "unknown for any reason": (
+        f"{JOB}expect:\n  attempts: 1\n  verdict: unknown\n",
+        (
+            "5: `verdict: unknown` needs expect.check, the check that cannot tell; without it a "
+            "fault that never happened would be as expected. Add check, such as faults-happened "
+            "or trajectory."
+        ),
     ),
     "script and train loop": (
         "scenario: x\njob:\n  script: job.py\n  workers: 2\n  train_loop: a:b\n",

@@ -1,0 +1,130 @@
+"""How bad a trajectory that parts is, by what it follows from; and what a scenario accepts.
+
+wrong result       as long as nothing else is shown
+not reproducible   every part of the state came back at every resume but
+                   generators, every step and sample is there, and the first
+                   number that differs follows from what was drawn anew
+cosmetic           no loss and no part of the state differs, and of metrics
+                   only counters, which are written to logs
+"""
+
+from collections.abc import Sequence
+
+from chaos.check import metrics, sample_order, samples, trajectory
+from chaos.check.blame import blamed, follows_a_first_forward
+from chaos.check.components import Row, is_buffers
+from chaos.check.parting import left_before
+from chaos.check.restarts import Restart
+from chaos.check.sightings import is_rng, parts_of
+from chaos.check.trial import Trial
+from chaos.model.scenario import Acceptable
+from chaos.model.severity import Severity
+from chaos.model.verdict import CheckResult
+
+# What shows that training went on where it had to, over as many steps.
+_GROUNDS = ("agreement", "resume-point", "cursor", "epochs", "batch")
+_MEANT: dict[Acceptable, Severity] = {"rng": "not reproducible", "cosmetic": "cosmetic"}
+
+
+def graded(trial: Trial, results: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
+    """Give the results with the severity of a trajectory that parts."""
+    return tuple(
+        _with(result, _of_trajectory(trial, results))
+        if result.check == trajectory.NAME and result.validity == "invalid"
+        else result
+        for result in results
+    )
+
+
+def accepted(
+    accept: Sequence[Acceptable], results: Sequence[CheckResult]
+) -> tuple[tuple[CheckResult, ...], tuple[str, ...]]:
+    """Give the results where nothing is worse than what is accepted, and notes of what is."""
+    broken = [result for result in results if result.validity == "invalid"]
+    allowed = {_MEANT[word] for word in accept}
+    if not broken or any(result.severity not in allowed for result in broken):
+        return tuple(results), ()
+    notes = tuple(f"accepted as {r.severity}: {r.check}: {r.summary}" for r in broken)
+    return tuple(_let_pass(r) if r in broken else r for r in results), notes
+
+
+def _let_pass(result: CheckResult) -> CheckResult:
+    said = f"accepted as {result.severity}: {result.summary}"
+    return result.model_copy(update={"validity": "valid", "anomalies": (), "summary": said})
+
+
+def _with(result: CheckResult, severity: Severity) -> CheckResult:
+    told = tuple(a.model_copy(update={"severity": severity}) for a in result.anomalies)
+    return result.model_copy(update={"anomalies": told})
+
+
+def _of_trajectory(trial: Trial, results: Sequence[CheckResult]) -> Severity:
+    comparison = trial.comparison
+    if comparison is None:
+        return "wrong result"
+    lasting = trajectory.states_of(trial)
+    is_even = comparison.losses.first is None and (lasting is None or not lasting.apart)
+    if is_even and comparison.metrics.names <= metrics.counters(trial):
+        return "cosmetic"
+    return "not reproducible" if only_random(trial, results) else "wrong result"
+
+
+def only_random(trial: Trial, results: Sequence[CheckResult]) -> bool:
+    """Say whether it is shown that only random streams are others than the baseline's."""
+    named = {result.check: result for result in results}
+    first = trajectory.divergence(trial)
+    if first is None or not trial.leeway.is_exact:
+        return False
+    if any(named[check].validity != "valid" for check in _GROUNDS if check in named):
+        return False
+    order = named[sample_order.NAME]
+    is_drawn = bool(order.anomalies) and order.severity == "not reproducible"
+    counted = named[samples.NAME]
+    if counted.validity == "invalid" or not (
+        is_drawn or (counted.validity == "valid" and counted.evidence)
+    ):
+        return False
+    started = [restart for restart in trial.restarts if restart.attempt.first_steps]
+    if not all(_came_back(trial, restart) for restart in started):
+        return False
+    return any(
+        _parts_by_chance(trial, restart, order)
+        for restart in started
+        if restart.attempt.index == first.attempt
+    )
+
+
+def _parts_by_chance(trial: Trial, restart: Restart, order: CheckResult) -> bool:
+    """Say whether what first differs after a resume was drawn: numbers at once, or inputs."""
+    blame = blamed(trial, restart)
+    drew = blame.causes and all(is_rng(row.component) for row in blame.rows)
+    if order.anomalies:
+        return bool(blame.after.inputs) and order.severity == "not reproducible"
+    return bool(drew) and blame.at_once
+
+
+def _came_back(trial: Trial, restart: Restart) -> bool:
+    """Say whether a rank's every part but its generators was seen to be what it must be."""
+    rows = [row for row in trial.components if row.attempt == restart.attempt.index]
+    solid = [row for row in rows if not is_rng(row.component)]
+    models = {
+        row.rank
+        for row in solid
+        if row.group == "model" and not is_buffers(row.component) and _is_right(trial, restart, row)
+    }
+    return models >= set(restart.attempt.first_steps) and all(
+        _is_right(trial, restart, row) for row in solid
+    )
+
+
+def _is_right(trial: Trial, restart: Restart, row: Row) -> bool:
+    if row.standing == "restored" or row in blamed(trial, restart).idle:
+        return True
+    if follows_a_first_forward(trial, restart, row):
+        return True
+    # Once numbers have parted, the run goes on from its own: what it had as the epoch was left.
+    left = trial.run.sightings.left.get((row.rank, row.epoch - 1))
+    own = parts_of(left).get(row.component)
+    is_late = restart.attempt.place is not None and left_before(trial, *restart.attempt.place)
+    is_own = own is not None and row.ours is not None and own.digest == row.ours.digest
+    return row.standing == "different" and not row.step and is_late and is_own

@@ -1,0 +1,247 @@
+"""Which of the parts that did not come back is the cause, and which changed nothing."""
+
+import pytest
+
+from chaos.check.blame import blamed
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.verdict import Verdict
+from tests.check.parts import KILLED, TWICE, fresh, lost, part
+from tests.check.story import Story, Strike
+from tests.check.tamper import changed, restored_wrong, result_on, shifted, trial_of, verdict_on
+from tests.check.watching import digest
+
+
+def moved(history: History, step: int, *, epoch: int = 2) -> History:
+    """Tell that losses differ from one step of a resumed epoch on."""
+
+    def hit(done: ev.StepDone) -> bool:
+        return done.attempt >= 1 and (done.epoch, done.step) >= (epoch, step)
+
+    return changed(history, ev.StepDone, hit, losses=lambda e: (e.losses[0] + 0.01,))
+
+
+def wrong(*names: str, since: int = 1) -> History:
+    history = KILLED.history()
+    for name in names:
+        ours = None if name == "optimizer.momentum_buffer" else fresh(name)
+        history = restored_wrong(history, name, ours, since=since)
+    return history
+
+
+def causes(history: History) -> list[str]:
+    return [a.parts[0] for a in result_on("state", KILLED, history).anomalies]
+
+
+# -- what can explain the first difference --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "step", "order"),
+    [
+        (("schedule", "rng.torch"), 1, ["rng.torch", "schedule"]),
+        (("optimizer.momentum_buffer", "rng.torch"), 1, ["rng.torch", "optimizer.momentum_buffer"]),
+        (("optimizer.lr", "rng.torch"), 1, ["rng.torch", "optimizer.lr"]),
+        (("schedule", "optimizer.momentum_buffer"), 2, ["optimizer.momentum_buffer", "schedule"]),
+        (("schedule", "optimizer.momentum_buffer"), 3, ["optimizer.momentum_buffer", "schedule"]),
+        (("schedule", "rng.torch"), 3, ["schedule"]),
+        (("optimizer.momentum_buffer", "rng.torch"), 2, ["optimizer.momentum_buffer"]),
+        (("schedule", "optimizer.lr"), 2, ["schedule"]),
+        (("model", "schedule"), 1, ["model", "schedule"]),
+    ],
+)
+def test_the_first_cause_can_have_moved_the_first_loss_that_differs(
+    names: tuple[str, ...], step: int, order: list[str]
+) -> None:
+    assert causes(moved(wrong(*names), step)) == order
+
+
+def test_all_causes_are_in_the_headline_with_what_follows_from_the_first() -> None:
+    verdict = verdict_on(KILLED, moved(wrong("schedule", "rng.torch"), 1))
+
+    assert "; ranks 0 and 1: rng.torch is back at its first value after" in verdict.headline
+    assert "; from epoch 2, step 1 on the loss differs: " in verdict.headline
+    assert "; besides, schedule did not come back" in verdict.headline
+    fixes = [a.message.rpartition("; ")[2] for a in verdict.broken[0].anomalies]
+    assert fixes[1].startswith("`scheduler.load_state_dict` was not called")
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [("schedule", 1), ("schedule", 2), ("optimizer.momentum_buffer", 1), ("optimizer.lr", 1)],
+)
+def test_what_cannot_have_moved_the_first_loss_is_not_said_to_have(name: str, step: int) -> None:
+    verdict = verdict_on(KILLED, moved(wrong(name), step))
+
+    assert verdict.broken[0].check == "state"
+    assert (
+        f"; besides, for a reason that was not seen, from epoch 2, step {step} on the loss differs"
+        in verdict.headline
+    )
+
+
+def test_what_an_optimizer_forgot_is_one_cause() -> None:
+    def two(history: History) -> History:
+        def parts(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
+            count = ev.Component(name="optimizer.step", digest=digest(seen.epoch, seen.step))
+            return (*seen.components, count)
+
+        return changed(history, ev.StateSeen, components=parts)
+
+    history = restored_wrong(two(lost("optimizer.momentum_buffer")), "optimizer.step", None)
+    trial = trial_of(KILLED)
+    verdict = type(trial)(trial.plan, history, two(KILLED.baseline()))
+
+    (cause,) = blamed(verdict, verdict.restarts[0]).causes
+    assert {row.component for row in cause.rows} == {"optimizer.momentum_buffer", "optimizer.step"}
+
+
+# -- random numbers -------------------------------------------------------------------------------
+
+
+def test_a_generator_that_did_not_come_back_is_never_said_to_have() -> None:
+    verdict = verdict_on(KILLED, moved(wrong("optimizer.momentum_buffer", "rng.torch"), 2))
+
+    told = part(verdict, "rng.torch")
+    assert (told.standing, told.matters) == ("reset", False)
+    assert verdict.diagnosis[0].sentence.endswith("; rng.torch did not come back either")
+
+
+def test_a_generator_that_nobody_draws_from_is_not_blamed() -> None:
+    odd = ev.Component(name="rng.numpy", digest="odd")
+    history = moved(restored_wrong(KILLED.history(), "rng.numpy", odd), 1)
+
+    assert [result.check for result in verdict_on(KILLED, history).broken] == ["trajectory"]
+
+
+# -- without consequence --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["optimizer.momentum_buffer", "optimizer.lr", "schedule"])
+def test_what_did_not_come_back_and_changed_nothing_is_a_note(name: str) -> None:
+    verdict = verdict_on(KILLED, wrong(name))
+
+    assert verdict.validity == "valid"
+    assert verdict.notes == (
+        f"{name} did not come back at a resume; no later loss or metric and no part of the model "
+        "shows it",
+    )
+    assert not part(verdict, name).matters
+    assert verdict.diagnosis[0].sound
+
+
+@pytest.mark.parametrize("name", ["model", "ema"])
+def test_what_is_shipped_is_a_finding_by_itself(name: str) -> None:
+    assert causes(wrong(name)) == [name]
+
+
+def test_a_model_that_parts_beneath_equal_losses_shows_what_was_lost() -> None:
+    odd = ev.Component(name="model", digest="odd", size=1.0)
+    history = restored_wrong(wrong("optimizer.momentum_buffer"), "model", odd, moment="left")
+
+    assert causes(history) == ["optimizer.momentum_buffer"]
+
+
+def test_where_nothing_that_lasts_was_looked_at_what_was_lost_is_a_finding() -> None:
+    def no_model(history: History) -> History:
+        def parts(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
+            return tuple(p for p in seen.components if p.name not in ("model", "ema"))
+
+        silent = changed(history, ev.StepDone, losses=None)
+        return changed(silent, ev.StateSeen, components=parts)
+
+    trial = trial_of(KILLED, no_model(wrong("optimizer.momentum_buffer")))
+    trial = type(trial)(trial.plan, trial.history, no_model(KILLED.baseline()))
+
+    assert [c.rows[0].component for c in blamed(trial, trial.restarts[0]).causes] == [
+        "optimizer.momentum_buffer"
+    ]
+
+
+def test_a_model_under_another_name_that_makes_the_same_losses_is_a_note() -> None:
+    def unowned(seen: ev.StateSeen) -> ev.Component:
+        mine = next(p for p in seen.components if p.name == "model")
+        return ev.Component(name="model.unowned", digest=mine.digest, size=mine.size, count=4)
+
+    verdict = verdict_on(KILLED, restored_wrong(KILLED.history(), "model", unowned))
+
+    assert "state" not in [result.check for result in verdict.broken]
+
+
+def test_what_was_lost_at_the_second_resume_is_told_by_what_follows_the_second() -> None:
+    history = restored_wrong(TWICE.history(), "optimizer.momentum_buffer", None)
+
+    messages = [a.message for a in result_on("state", TWICE, moved(history, 4, epoch=3)).anomalies]
+
+    assert len(messages) == 1
+    assert "after the resume at epoch 3" in messages[0]
+
+
+# -- buffers --------------------------------------------------------------------------------------
+
+
+def with_buffers(history: History, *, resumed: float | None = None, left: bool = True) -> History:
+    """Tell of running statistics whose norm is 9 in the baseline, and 1 at the very beginning."""
+
+    def parts(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
+        size = 1.0 if (seen.attempt, seen.epoch, seen.step) == (0, 0, 0) else 9.0
+        if seen.attempt and resumed is not None and (left or seen.moment == "entered"):
+            size = resumed
+        name = "model.buffers"
+        told = ev.Component(name=name, digest=digest(size, seen.epoch, seen.step), size=size)
+        return (*seen.components, told)
+
+    return changed(history, ev.StateSeen, components=parts)
+
+
+def buffers(history: History, resumed: float) -> Verdict:
+    from chaos.check.judge import judge
+
+    mine, due = with_buffers(history, resumed=resumed), with_buffers(KILLED.baseline())
+    return judge(KILLED.plan(), mine, due)
+
+
+def test_running_statistics_that_were_lost_have_a_remedy_of_their_own() -> None:
+    verdict = buffers(KILLED.history(), 1.2)
+
+    assert "model.buffers is not what it was" in verdict.headline
+    assert "its parameters came back, and its buffers did not" in verdict.headline
+
+
+def test_running_statistics_that_follow_from_other_masks_are_no_cause() -> None:
+    history = moved(wrong("rng.torch"), 1)
+
+    near, far = buffers(history, 8.9), buffers(history, 1.2)
+
+    assert [a.parts[0] for a in near.broken[0].anomalies] == ["rng.torch"]
+    assert [a.parts[0] for a in far.broken[0].anomalies] == ["model.buffers"]
+
+
+def test_a_buffer_and_its_model_are_one_cause() -> None:
+    verdict = buffers(moved(wrong("model"), 1), 1.2)
+
+    (cause,) = verdict.broken[0].anomalies
+    assert cause.parts == ("model", "model.buffers")
+    assert "`model.load_state_dict` was not called" in cause.message
+
+
+def test_gradients_that_waited_have_a_remedy_of_their_own() -> None:
+    def waiting(history: History) -> History:
+        def parts(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
+            held = seen.epoch if seen.attempt == 0 else 0
+            told = ev.Component(name="gradients", digest=digest(held) if held else "", count=held)
+            return (*seen.components, told)
+
+        return changed(history, ev.StateSeen, components=parts)
+
+    from chaos.check.judge import judge
+
+    story = Story((Strike(2, 3, 1),))
+    verdict = judge(story.plan(), moved(waiting(story.history()), 2), waiting(story.baseline()))
+
+    assert "gradients is not restored" in verdict.headline
+    assert "save after `optimizer.step()`" in verdict.headline
+
+
+def test_what_was_shifted_late_is_still_explained_by_a_schedule() -> None:
+    assert causes(shifted(wrong("schedule"), 3)) == ["schedule"]
