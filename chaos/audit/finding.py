@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.struck import Defect, StruckRun
@@ -59,16 +59,17 @@ class Finding(Record):
 def findings(runs: Sequence[StruckRun]) -> tuple[Finding, ...]:
     """Group the invalid runs by cause, the cause with the most places first.
 
-    A run belongs to the cause that its first broken check names; where it
-    shows a more frequent cause besides, to that. A trajectory that parts is
-    no such cause: almost every defect makes it part.
+    A run belongs to the causes that its first broken check names, as many as
+    it tells apart; where it shows a more frequent cause besides, to that. A
+    trajectory that parts is no such cause: almost every defect makes it part.
     """
     broken = [run for run in runs if run.validity == "invalid" and run.defects]
     counts = Counter(run.defects[0] for run in broken)
     ranking = sorted(counts, key=lambda d: (d.check == TRAJECTORY, -counts[d], d.check, d.gist))
     grouped: dict[Defect, list[StruckRun]] = {defect: [] for defect in ranking}
     for run in broken:
-        grouped[_cause(run, ranking)].append(run)
+        for defect in _causes(run, ranking):
+            grouped.setdefault(defect, []).append(run)
     found = [(defect, of) for defect, of in grouped.items() if of]
     found.sort(key=lambda item: -len(item[1]))
     names = _names([defect for defect, _ in found])
@@ -82,10 +83,15 @@ def size(run: StruckRun) -> tuple[object, ...]:
     return len(run.ops), _FAULTS.index(run.ops[0].kind), run.strike.place, run.number
 
 
-def _cause(run: StruckRun, ranking: Sequence[Defect]) -> Defect:
+def _causes(run: StruckRun, ranking: Sequence[Defect]) -> Iterator[Defect]:
     own, others = run.defects[0], run.defects[1:]
     shown = {own, *(defect for defect in others if defect.check != TRAJECTORY)}
-    return next(defect for defect in ranking if defect in shown)
+    first = next(defect for defect in ranking if defect in shown)
+    yield first
+    # Only of parts of the state is it known that they are lost one by one.
+    yield from (d for d in others if d.check == first.check and d.parts and d != first)
+    if first != own and own.check == first.check and own.parts:
+        yield own
 
 
 def _finding(defect: Defect, runs: Sequence[StruckRun], name: str) -> Finding:

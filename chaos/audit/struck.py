@@ -15,7 +15,8 @@ from chaos.model.event import FileLoaded, StepDone
 from chaos.model.history import History
 from chaos.model.plan import Op
 from chaos.model.scenario import Validity
-from chaos.model.verdict import CheckResult
+from chaos.model.severity import Severity
+from chaos.model.verdict import Anomaly, CheckResult, Restarts
 from chaos.record import Record
 from chaos.report.outcome import FinishedRun, row_of
 
@@ -33,19 +34,28 @@ _PLURAL = re.compile(r"(?<=N )(\w{2,}[^s\W])s\b")
 
 
 class Defect(Record):
-    """A broken promise without its numbers, so that the same defect elsewhere is equal to it."""
+    """A broken promise without its numbers, so that the same defect elsewhere is equal to it.
+
+    `parts` are the parts of the state that it is about, without their ranks.
+    """
 
     check: str
     gist: str
+    severity: Severity = "wrong result"
+    parts: tuple[str, ...] = ()
 
 
 class StruckRun(Record):
     """What became of one strike. `defects` are the broken promises, most specific first.
 
+    Those of one check are causes of their own, that which explains the first
+    difference before the others.
+
     `evidence` names the checks that had something to judge by, `undecided`
     those that could not tell. `parts` says of each part of the state how it
-    stood at the worst of the run's resumes, on its worst rank; a difference
-    that mattered to nothing counts as restored. `lost_steps` counts the worst rank's over all
+    stood at the worst of the run's resumes, on its worst rank; `idle` are those
+    that did not come back and mattered to nothing that was seen. `restarts`
+    counts them by where they went on. `lost_steps` counts the worst rank's over all
     restarts, None where no step is seen; `number` is the run's folder below
     `runs/`. `loads` are the ranks that after a restart, before their first step
     there, loaded what an earlier attempt had saved.
@@ -61,6 +71,8 @@ class StruckRun(Record):
     evidence: tuple[str, ...]
     undecided: tuple[str, ...]
     parts: dict[str, Standing] = Field(default_factory=dict)
+    idle: tuple[str, ...] = ()
+    restarts: Restarts = Restarts()
     landed: int
     attempts: int
     lost_steps: int | None
@@ -83,10 +95,18 @@ def struck_run(number: int, strike: Strike, run: FinishedRun) -> StruckRun:
         ops=strike.ops,
         validity=verdict.validity,
         headline=verdict.headline,
-        defects=tuple(_defect(result, run.trial) for result in verdict.broken),
+        defects=tuple(
+            dict.fromkeys(
+                _defect(result, anomaly, run.trial)
+                for result in verdict.broken
+                for anomaly in result.anomalies
+            )
+        ),
         evidence=tuple(r.check for r in verdict.results if r.evidence and r.validity != "unknown"),
         undecided=tuple(result.check for result in verdict.undecided),
         parts=_parts(verdict.diagnosis),
+        idle=_idle(verdict.diagnosis),
+        restarts=verdict.restarts,
         landed=sum(seen.landed for seen in run.trial.strikes),
         attempts=row.attempts or 0,
         lost_steps=row.lost_steps,
@@ -116,10 +136,18 @@ def _loads(history: History) -> tuple[int, ...]:
 def _parts(diagnosis: Sequence[Resume]) -> dict[str, Standing]:
     found: dict[str, Standing] = {}
     for part in (part for resume in diagnosis for part in resume.parts):
-        standing: Standing = part.standing if part.matters else "restored"
-        before = found.get(part.component, standing)
-        found[part.component] = max(before, standing, key=_WORSE.index)
+        before = found.get(part.component, part.standing)
+        found[part.component] = max(before, part.standing, key=_WORSE.index)
     return found
+
+
+def _idle(diagnosis: Sequence[Resume]) -> tuple[str, ...]:
+    """Name the parts that did not come back, and nowhere mattered."""
+    lost: dict[str, bool] = {}
+    for part in (part for resume in diagnosis for part in resume.parts):
+        if part.standing not in ("restored", "not compared"):
+            lost[part.component] = lost.get(part.component, False) or part.matters
+    return tuple(component for component, matters in lost.items() if not matters)
 
 
 def gist(message: str) -> str:
@@ -128,10 +156,15 @@ def gist(message: str) -> str:
     return _PLURAL.sub(r"\1", _NUMBER.sub("N", named))
 
 
-def _defect(result: CheckResult, trial: Trial) -> Defect:
-    message = result.anomalies[0].message if result.anomalies else result.summary
-    words = _where_it_parts(trial) if result.check == TRAJECTORY else gist(message)
-    return Defect(check=result.check, gist=words)
+def _defect(result: CheckResult, anomaly: Anomaly, trial: Trial) -> Defect:
+    is_last = result.check == TRAJECTORY
+    words = _where_it_parts(trial) if is_last else gist(anomaly.message)
+    return Defect(
+        check=result.check,
+        gist=words,
+        severity=anomaly.severity,
+        parts=() if is_last else anomaly.parts,
+    )
 
 
 def _where_it_parts(trial: Trial) -> str:

@@ -65,37 +65,44 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class PartRow:
-    """How often a part of the job's state came back, over all runs with a resume."""
+    """How often a part of the job's state came back, over all runs with a resume.
+
+    `idle`: it did not, and nothing that was seen depends on it.
+    """
 
     component: str
     restored: int
     lost: int
+    idle: int
     not_compared: int
     standing: Standing
 
     @property
     def resumes(self) -> int:
         """The runs in which it could have come back."""
-        return self.restored + self.lost + self.not_compared
+        return self.restored + self.lost + self.idle + self.not_compared
 
 
 def part_rows(card: Card) -> tuple[PartRow, ...]:
     """Give one row per part of the state, as the diagnosis orders them."""
     standings: dict[str, list[Standing]] = {}
+    idle: Counter[str] = Counter()
     for run in card.runs:
+        idle.update(run.idle)
         for component, standing in run.parts.items():
             standings.setdefault(component, []).append(standing)
-    return tuple(_part_row(component, found) for component, found in standings.items())
+    return tuple(_part_row(name, found, idle[name]) for name, found in standings.items())
 
 
-def _part_row(component: str, found: Sequence[Standing]) -> PartRow:
+def _part_row(component: str, found: Sequence[Standing], idle: int) -> PartRow:
     lost = [standing for standing in found if standing not in ("restored", "not compared")]
     restored = found.count("restored")
     usual: Standing = "restored" if restored else "not compared"
     return PartRow(
         component=component,
         restored=restored,
-        lost=len(lost),
+        lost=len(lost) - idle,
+        idle=idle,
         not_compared=found.count("not compared"),
         standing=Counter(lost).most_common(1)[0][0] if lost else usual,
     )

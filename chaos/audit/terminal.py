@@ -106,7 +106,7 @@ def _state(card: Card) -> str:
     lost = [
         f"{row.component} {row.standing} ({row.lost} of {row.resumes})" for row in rows if row.lost
     ]
-    back = [row.component for row in rows if row.restored and not row.lost]
+    back = [row.component for row in rows if row.restored and not row.lost and not row.idle]
     parts = [*lost, *([f"restored: {', '.join(back)}"] if back else [])]
     return "; ".join(parts)
 

@@ -82,9 +82,9 @@ class Blame:
 def blamed(trial: Trial, restart: Restart) -> Blame:
     """Give what one resume is to blame for."""
     mine = [r for r in trial.components if r.attempt == restart.attempt.index and r.is_broken]
-    if not mine:
-        return Blame()
     place, after = restart.attempt.place, aftermath(trial, restart)
+    if not mine:
+        return Blame(after=after)
     had_left = place is not None and left_before(trial, *place)
     solid = [r for r in mine if not is_rng(r.component)]
     solid = [r for r in solid if r.standing != "different" or not had_left]

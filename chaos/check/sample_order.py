@@ -35,8 +35,9 @@ def check(trial: Trial) -> CheckResult:
     `samples`' to judge; where it cannot tell which they are, and the loss
     differs from there on, they are the cause and named here. Inputs that
     differ before any fault do not repeat here, and other numbers of ranks
-    share an epoch out differently: there orders are not compared. Unknown where nothing was seen of what a resumed
-    attempt was given, though the baseline's inputs were.
+    share an epoch out differently: there orders are not compared. Unknown
+    where nothing was seen of what a resumed attempt was given, though the
+    baseline's inputs were.
     """
     feeds = watched_feeds(NAME, trial)
     if isinstance(feeds, CheckResult):

@@ -3,6 +3,7 @@
 import pytest
 
 from chaos.check.blame import blamed
+from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.verdict import Verdict
@@ -122,10 +123,8 @@ def test_what_did_not_come_back_and_changed_nothing_is_a_note(name: str) -> None
     verdict = verdict_on(KILLED, wrong(name))
 
     assert verdict.validity == "valid"
-    assert verdict.notes == (
-        f"{name} did not come back at a resume; no later loss or metric and no part of the model "
-        "shows it",
-    )
+    (note,) = verdict.notes
+    assert note.startswith(f"{name} did not come back at a resume; no later loss or metric and no")
     assert not part(verdict, name).matters
     assert verdict.diagnosis[0].sound
 
@@ -195,8 +194,6 @@ def with_buffers(history: History, *, resumed: float | None = None, left: bool =
 
 
 def buffers(history: History, resumed: float) -> Verdict:
-    from chaos.check.judge import judge
-
     mine, due = with_buffers(history, resumed=resumed), with_buffers(KILLED.baseline())
     return judge(KILLED.plan(), mine, due)
 
@@ -233,8 +230,6 @@ def test_gradients_that_waited_have_a_remedy_of_their_own() -> None:
             return (*seen.components, told)
 
         return changed(history, ev.StateSeen, components=parts)
-
-    from chaos.check.judge import judge
 
     story = Story((Strike(2, 3, 1),))
     verdict = judge(story.plan(), moved(waiting(story.history()), 2), waiting(story.baseline()))

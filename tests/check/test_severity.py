@@ -1,0 +1,220 @@
+"""How bad what is broken is, and what a scenario accepts."""
+
+from typing import Any
+
+import pytest
+
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.leeway import Tolerance
+from chaos.model.severity import Severity, worst
+from chaos.model.verdict import Verdict
+from tests.check.parts import KILLED
+from tests.check.tamper import changed, restored_wrong, shifted, verdict_on, without
+from tests.check.test_blame import moved, with_buffers, wrong
+from tests.check.test_feeds import given
+from tests.check.watching import digest
+
+RNG: dict[str, Any] = {"accept": ("rng",)}
+
+
+def severities(verdict: Verdict) -> dict[str, Severity | None]:
+    return {result.check: result.severity for result in verdict.broken}
+
+
+def lost_rng() -> History:
+    return moved(wrong("rng.torch"), 1)
+
+
+def augmented(history: History, *, ranks: tuple[int, ...] = (0, 1)) -> History:
+    """Tell that what was given after the resume was never seen by the baseline."""
+
+    def drawn(done: ev.StepDone) -> ev.Inputs:
+        samples = digest("augmented", done.epoch, done.step, done.rank)
+        return ev.Inputs(count=2, digest=samples, samples=samples)
+
+    def hit(done: ev.StepDone) -> bool:
+        return done.attempt == 1 and done.rank in ranks
+
+    return changed(history, ev.StepDone, hit, inputs=drawn)
+
+
+def counted(history: History, *, reset: bool = False) -> History:
+    """Tell of a counter in the reports; `reset`: it begins anew after the resume."""
+
+    def metrics(done: ev.Committed) -> tuple[dict[str, object], ...]:
+        since = 2 if reset and done.attempt else 0
+        return tuple({**record, "logged": 1 + done.epoch - since} for record in done.metrics)
+
+    return changed(history, ev.Committed, metrics=metrics)
+
+
+def test_the_gravest_severity_is_that_of_the_whole() -> None:
+    assert worst(["cosmetic", "wrong result", "not reproducible"]) == "wrong result"
+    assert worst([]) is None
+
+
+def test_a_right_run_has_no_severity() -> None:
+    assert verdict_on(KILLED).severity is None
+
+
+@pytest.mark.parametrize("name", ["model", "optimizer.momentum_buffer", "schedule", "ema"])
+def test_what_is_lost_makes_a_wrong_result(name: str) -> None:
+    found = severities(verdict_on(KILLED, shifted(wrong(name), 2)))
+
+    assert set(found.values()) == {"wrong result"}
+
+
+def test_where_only_a_generator_is_lost_a_run_is_not_reproducible() -> None:
+    verdict = verdict_on(KILLED, lost_rng())
+
+    assert severities(verdict) == {"state": "not reproducible", "trajectory": "not reproducible"}
+    assert verdict.severity == "not reproducible"
+
+
+def test_where_more_is_lost_the_generator_does_not_excuse_it() -> None:
+    verdict = verdict_on(KILLED, moved(wrong("rng.torch", "optimizer.momentum_buffer"), 1))
+
+    state, trajectory = verdict.broken
+    assert [a.severity for a in state.anomalies] == ["not reproducible", "wrong result"]
+    assert trajectory.severity == "wrong result"
+    assert verdict.severity == "wrong result"
+
+
+def test_a_loss_that_parts_later_than_the_first_draw_is_not_laid_to_chance() -> None:
+    assert verdict_on(KILLED, moved(wrong("rng.torch"), 2)).severity == "wrong result"
+
+
+def test_a_loss_that_parts_for_no_known_reason_is_a_wrong_result() -> None:
+    assert verdict_on(KILLED, moved(KILLED.history(), 1)).severity == "wrong result"
+
+
+def test_a_model_that_was_not_seen_to_come_back_is_not_known_to_be_right() -> None:
+    def less(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
+        return tuple(part for part in seen.components if part.name != "model")
+
+    history = changed(lost_rng(), ev.StateSeen, lambda e: e.attempt == 1, components=less)
+
+    assert verdict_on(KILLED, history).severity == "wrong result"
+
+
+def test_another_order_of_the_same_samples_is_not_reproducible() -> None:
+    history = shifted(given(KILLED.history(), of=77, epoch=3), 3)
+
+    found = severities(verdict_on(KILLED, history))
+
+    assert found == {"sample-order": "not reproducible", "trajectory": "not reproducible"}
+
+
+def test_an_order_that_does_not_explain_the_first_loss_excuses_nothing() -> None:
+    history = moved(given(KILLED.history(), of=77, epoch=3), 2)
+
+    assert severities(verdict_on(KILLED, history))["trajectory"] == "wrong result"
+
+
+def test_running_statistics_that_follow_from_other_masks_are_not_lost() -> None:
+    mine, due = with_buffers(lost_rng(), resumed=8.9), with_buffers(KILLED.baseline())
+
+    assert judge(KILLED.plan(), mine, due).severity == "not reproducible"
+
+
+def test_what_is_augmented_anew_is_not_reproducible_where_its_generator_was_lost() -> None:
+    lost, kept = augmented(lost_rng()), augmented(moved(KILLED.history(), 1))
+
+    assert verdict_on(KILLED, lost).severity == "not reproducible"
+    assert verdict_on(KILLED, kept).severity == "wrong result"
+
+
+def test_inputs_that_differ_before_the_loss_does_are_the_cause_with_their_ranks() -> None:
+    verdict = verdict_on(KILLED, augmented(moved(KILLED.history(), 2), ranks=(1,)))
+
+    assert verdict.broken[0].check == "sample-order"
+    assert "from step 1 of epoch 2 on, samples are given that the baseline never saw" in (
+        verdict.headline
+    )
+    assert "did not come back (rank 1); from epoch 2, step 2 on the loss differs" in (
+        verdict.headline
+    )
+
+
+def test_a_generator_that_is_lost_on_all_ranks_is_not_why_one_is_fed_otherwise() -> None:
+    verdict = verdict_on(KILLED, augmented(moved(wrong("rng.torch"), 2), ranks=(1,)))
+
+    assert [result.check for result in verdict.broken] == ["sample-order", "trajectory"]
+
+
+def test_inputs_that_differ_after_the_loss_does_are_not_its_cause() -> None:
+    def hit(done: ev.StepDone) -> bool:
+        return done.attempt == 1 and done.epoch == 3
+
+    odd = ev.Inputs(count=2, digest="odd", samples="0dd0dd0d0dd0dd0e")
+    history = changed(moved(KILLED.history(), 1), ev.StepDone, hit, inputs=odd)
+
+    assert verdict_on(KILLED, history).broken[0].check == "trajectory"
+
+
+def test_a_counter_that_begins_anew_is_cosmetic() -> None:
+    baseline = counted(KILLED.baseline())
+    only = judge(KILLED.plan(), counted(KILLED.history(), reset=True), baseline)
+    more = judge(KILLED.plan(), shifted(counted(KILLED.history(), reset=True), 2), baseline)
+
+    assert severities(only) == {"metrics": "cosmetic", "trajectory": "cosmetic"}
+    assert more.severity == "wrong result"
+
+
+# -- what is accepted ------------------------------------------------------------------------------
+
+
+def test_a_lost_generator_can_be_accepted_and_a_note_stays() -> None:
+    verdict = verdict_on(KILLED, lost_rng(), **RNG)
+
+    assert (verdict.validity, verdict.as_expected, verdict.broken) == ("valid", True, ())
+    assert "came out equal to its baseline but for what `expect.accept` allows" in verdict.headline
+    assert verdict.notes[0].startswith(
+        "accepted as not reproducible: state: ranks 0 and 1: rng.torch is back at its first value"
+    )
+    assert verdict.restarts.resumed == 1
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        lambda: shifted(wrong("optimizer.momentum_buffer"), 2),
+        lambda: moved(wrong("optimizer.momentum_buffer", "rng.torch"), 1),
+        lambda: moved(wrong("model", "rng.torch"), 1),
+        lambda: moved(wrong("rng.torch"), 2),
+        lambda: augmented(moved(KILLED.history(), 1)),
+        lambda: without(lost_rng(), ev.StateSeen, lambda e: e.attempt == 1 and e.rank == 0),
+    ],
+    ids=["momentum", "both", "model", "too late", "samples", "a rank not seen"],
+)
+def test_nothing_else_is_accepted_with_it(history: Any) -> None:
+    verdict = verdict_on(KILLED, history(), **RNG)
+
+    assert verdict.validity == "invalid"
+    assert not verdict.notes
+
+
+def test_what_is_accepted_is_named() -> None:
+    baseline, history = counted(KILLED.baseline()), counted(KILLED.history(), reset=True)
+
+    assert judge(KILLED.plan(accept=("cosmetic",)), history, baseline).validity == "valid"
+    assert judge(KILLED.plan(**RNG), history, baseline).validity == "invalid"
+    assert verdict_on(KILLED, lost_rng(), accept=("cosmetic",)).validity == "invalid"
+
+
+def test_what_is_accepted_hides_no_doubt() -> None:
+    history = changed(lost_rng(), ev.FaultEnded, status="info", detail="who knows")
+
+    assert verdict_on(KILLED, history, **RNG).validity == "unknown"
+
+
+def test_a_tolerance_lets_numbers_and_norms_pass_and_says_so() -> None:
+    near = ev.Component(name="ema", digest="near", size=1.0601)
+    history = restored_wrong(moved(KILLED.history(), 1), "ema", near, moment="left")
+
+    verdict = verdict_on(KILLED, history, loss_tolerance=Tolerance(relative=0.05))
+
+    assert verdict.validity == "valid"
+    assert "equal to its baseline within the tolerance it states" in verdict.headline
