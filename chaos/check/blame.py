@@ -13,38 +13,20 @@ what did not come back is told, and is no finding.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
-from chaos.check.components import Row, group_of, is_buffers
-from chaos.check.feeds import Apart
+from chaos.check.aftermath import Aftermath, Later, aftermath
+from chaos.check.components import Row, is_buffers
 from chaos.check.parting import left_before, parting
 from chaos.check.restarts import Restart
-from chaos.check.sightings import holds_nothing, is_pending, is_rng, parts_of, place_of
-from chaos.check.trajectory import SHIPPED, divergence
+from chaos.check.sightings import is_rng, parts_of
+from chaos.check.trajectory import divergence
 from chaos.check.trial import Trial
 from chaos.model.diagnosis import GROUPS
-from chaos.model.event import StateSeen
 
 _AT_ONCE, _WITH_LR, _BY_SCHEDULE = 1, 2, 3
-# What shows that an attempt left its baseline, beside losses, metrics, inputs and the state.
-Trace = Callable[[Trial, Restart], bool]
-TRACES: list[Trace] = []
-
-
-@dataclass(frozen=True)
-class Aftermath:
-    """What first differs from the baseline in the work of one attempt.
-
-    `losses` counts the attempt's steps to the first loss that differs: 1 is
-    that of its first forward call, infinite a later epoch's or a metric; None:
-    none does. `inputs` are those of its first epoch that is fed otherwise, if
-    no loss differs before them.
-    """
-
-    losses: float | None
-    inputs: Sequence[Apart] = ()
 
 
 @dataclass(frozen=True)
@@ -59,9 +41,9 @@ class Cause:
 class Blame:
     """What one resume is to blame for: causes in order, and the `idle` rows without consequence."""
 
+    after: Aftermath
     causes: tuple[Cause, ...] = ()
     idle: tuple[Row, ...] = ()
-    after: Aftermath = Aftermath(None)
 
     @property
     def at_once(self) -> bool:
@@ -81,14 +63,23 @@ class Blame:
 
 def blamed(trial: Trial, restart: Restart) -> Blame:
     """Give what one resume is to blame for."""
+    return _all_blamed(trial)[restart.attempt.index]
+
+
+@lru_cache(maxsize=2)  # of the run that is being judged: many checks ask for it
+def _all_blamed(trial: Trial) -> Mapping[int, Blame]:
+    return {restart.attempt.index: _blamed(trial, restart) for restart in trial.restarts}
+
+
+def _blamed(trial: Trial, restart: Restart) -> Blame:
     mine = [r for r in trial.components if r.attempt == restart.attempt.index and r.is_broken]
     place, after = restart.attempt.place, aftermath(trial, restart)
     if not mine:
-        return Blame(after=after)
+        return Blame(after)
     had_left = place is not None and left_before(trial, *place)
     solid = [r for r in mine if not is_rng(r.component)]
     solid = [r for r in solid if r.standing != "different" or not had_left]
-    seen = _Later(trial, restart)
+    seen = Later(trial, restart)
     idle = [r for r in solid if seen.shows_nothing_of(r, after)]
     solid = [r for r in solid if r not in idle]
     near = [r for r in solid if _is_moved_a_little(trial, r)]
@@ -98,7 +89,7 @@ def blamed(trial: Trial, restart: Restart) -> Blame:
     causes.sort(key=lambda cause: not cause.explains)
     lost = {id(r) for r in (*solid, *drawn)}
     quiet = [r for r in mine if is_rng(r.component) and id(r) not in lost]
-    return Blame(tuple(causes), (*idle, *quiet), after)
+    return Blame(after, tuple(causes), (*idle, *quiet))
 
 
 def random_rows(trial: Trial, restart: Restart) -> list[Row]:
@@ -112,98 +103,6 @@ def follows_a_first_forward(trial: Trial, restart: Restart, row: Row) -> bool:
     """Say whether buffers differ by what they were given in the first forward call."""
     after, drawn = aftermath(trial, restart), random_rows(trial, restart)
     return _is_moved_a_little(trial, row) and _follows_a_first_forward(row, after, drawn)
-
-
-def aftermath(trial: Trial, restart: Restart) -> Aftermath:
-    """Give what first differs in the work of one attempt."""
-    first, index = divergence(trial), restart.attempt.index
-    losses, until = None, (math.inf, math.inf)
-    if first is not None:
-        until = first.place[:2]
-    if first is not None and first.attempt == index:
-        start = restart.attempt.starts.get(first.rank)
-        place = restart.attempt.place if start is None else start.place
-        is_near = first.step is not None and place is not None and place[0] == first.epoch
-        # Within a leeway, where losses first differ by too much says nothing of what moved them.
-        losses = math.inf
-        if is_near and trial.leeway.is_exact:
-            assert first.step is not None
-            assert place is not None
-            losses = first.step - place[1]
-    feeds = trial.feeds
-    fed = feeds.apart if feeds is not None and feeds.repeat else ()
-    fed = tuple(a for a in fed if a.first.attempt == index)
-    start_at = min(((a.epoch, a.first.step) for a in fed), default=None)
-    if start_at is None or start_at > until or (losses is None and first is not None):
-        return Aftermath(losses)
-    return Aftermath(losses, [a for a in fed if a.epoch == start_at[0]])
-
-
-# -- what has no consequence ------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Later:
-    """What an attempt was seen to come to after it was entered."""
-
-    trial: Trial
-    restart: Restart
-
-    def shows_nothing_of(self, row: Row, after: Aftermath) -> bool:
-        """Say whether it is shown that nothing follows from a part that is not the baseline's.
-
-        That nothing was seen to follow is not enough: what is shipped was seen
-        to be the baseline's, at a place that the part could have changed.
-        """
-        if after.losses is not None or after.inputs:
-            return False
-        if any(trace(self.trial, self.restart) for trace in TRACES):
-            return False
-        seen = list(self._shipped(row.rank))
-        if not all(same for _, _, same in seen):
-            return False
-        if row.group == "model" and not is_buffers(row.component):
-            # What it is called with makes the loss: it is there, as another part of the state.
-            return holds_nothing(row.ours) and self._has_equal_losses(row)
-        if row.group in SHIPPED:
-            return any(name == row.component for name, _, _ in seen)
-        return any(group == "model" for _, group, _ in seen) or self._has_equal_losses(row)
-
-    def _shipped(self, rank: int) -> Iterator[tuple[str, str, bool]]:
-        """Give the parts of what is shipped that were seen later, and if they are the baseline's.
-
-        On all ranks where they are not; that they are must be seen on the rank itself.
-        """
-        assert self.trial.reference is not None
-        due_at = self.trial.reference.sightings.by_place
-        entry = self.trial.run.sightings.entries
-        index = self.restart.attempt.index
-        for number, seen in self.trial.run.sightings.all:
-            first = entry.get((index, seen.rank))
-            if seen.attempt != index or first is None or number <= first[0]:
-                continue
-            for name, group, same in self._beside(seen, due_at.get(place_of(seen))):
-                if not same or seen.rank == rank:
-                    yield name, group, same
-
-    def _beside(self, seen: StateSeen, due: StateSeen | None) -> Iterator[tuple[str, str, bool]]:
-        mine = parts_of(seen)
-        for part in () if due is None else due.components:
-            ours, group = mine.get(part.name), group_of(part.name)
-            if group not in SHIPPED or part.name in self.trial.unstable or ours is None:
-                continue
-            if not is_pending(ours) and not is_pending(part):
-                yield part.name, group, ours.digest == part.digest
-
-    def _has_equal_losses(self, row: Row) -> bool:
-        """Say whether a loss that any part can have changed is the baseline's."""
-        for group in self.trial.aligned:
-            for step, due in group.pairs():
-                late = step.epoch > row.epoch or step.step - row.step >= _BY_SCHEDULE
-                mine = step.attempt == row.attempt and step.rank == row.rank and late
-                if mine and due is not None and step.losses and step.losses == due.losses:
-                    return True
-        return False
 
 
 # -- random numbers -----------------------------------------------------------------------------

@@ -6,7 +6,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from chaos.model.absent import AbsentFault
 from chaos.model.fault_entry import Fault, FaultEntry
-from chaos.model.scenario import Expect, Job, Limits, Watch
+from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.watch import Watch
 from chaos.record import Record
 
 BackendName: TypeAlias = Literal["ray", "fork"]

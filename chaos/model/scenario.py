@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_
 from chaos.model.arguments import Arguments
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.leeway import Bound, Charges, Tolerance
+from chaos.model.watch import Watch
 from chaos.record import Record
 
 Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
@@ -253,31 +254,6 @@ class Limits(Record):
     )
     gate_s: float = Field(
         default=30.0, gt=0, description="how long a held rank waits for the commit before it"
-    )
-
-
-class Watch(Record):
-    """What is recorded of the job beyond its steps, losses and reports.
-
-    What is turned off is not seen, and a check that needs it says so.
-    """
-
-    state: bool = Field(
-        default=True,
-        description="digests of model, optimizer, schedule, random numbers and what the job "
-        "declares, as each epoch is entered and left",
-    )
-    every: PositiveInt = Field(
-        default=8, description="state is also looked at after every so many steps of an epoch"
-    )
-    inputs: bool = Field(
-        default=True, description="digests of what the model is called with in training"
-    )
-    files: bool = Field(
-        default=True,
-        description="files that `torch.save` and `torch.load` touch, what ranks upload, and what "
-        "storage holds; a job that keeps its checkpoints in a directory of its own is followed "
-        "through a restart only with it",
     )
 
 

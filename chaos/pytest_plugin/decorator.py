@@ -16,8 +16,8 @@ from chaos.model.scenario import (
     FailureBudget,
     Limits,
     Retention,
-    Watch,
 )
+from chaos.model.watch import Watch
 from chaos.pytest_plugin.keys import SCENARIO_MARK
 from chaos.pytest_plugin.result import Result
 from chaos.python_first.written import train_loop_name

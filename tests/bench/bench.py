@@ -34,7 +34,7 @@ from chaos.check.judge import judge
 from chaos.model.event import StepDone, WatchCost
 from chaos.model.history import History
 from chaos.model.plan import Plan
-from chaos.model.scenario import Watch
+from chaos.model.watch import Watch
 from chaos.preflight.change import changed
 from chaos.preflight.presets import preset
 from chaos.preflight.rules.sound import sound_question

@@ -1,5 +1,6 @@
 """Which of the parts that did not come back is the cause, and which changed nothing."""
 
+import msgspec
 import pytest
 
 from chaos.check.blame import blamed
@@ -240,3 +241,29 @@ def test_gradients_that_waited_have_a_remedy_of_their_own() -> None:
 
 def test_what_was_shifted_late_is_still_explained_by_a_schedule() -> None:
     assert causes(shifted(wrong("schedule"), 3)) == ["schedule"]
+
+
+def test_a_schedule_that_moved_nothing_yet_and_was_saved_wrong_is_a_finding() -> None:
+    def saves(history: History, *, lost: bool) -> History:
+        entries = list(history)
+        for number, done in reversed(list(history.of(ev.ReportBegun))):
+            count = 1 + done.epoch - 2 * (lost and done.attempt > 0)
+            place = {"attempt": done.attempt, "rank": done.rank, "epoch": done.epoch, "step": 6}
+            begun = ev.FileSaveBegun(**place, path="s.pt")
+            saved = ev.FileSaved(
+                **place, path="s.pt", digest=digest(count), bytes=9, counts={"s.last_epoch": count}
+            )
+            mine = entries[number]
+            entries[number:number] = [
+                msgspec.structs.replace(mine, what=begun),
+                msgspec.structs.replace(mine, what=saved),
+            ]
+        return History(entries)
+
+    story = Story(KILLED.strikes)
+    history, baseline = saves(wrong("schedule"), lost=True), saves(story.baseline(), lost=False)
+
+    verdict = judge(story.plan(), history, baseline)
+
+    assert verdict.broken[0].check == "state"
+    assert "schedule is back at its first value" in verdict.headline

@@ -14,9 +14,10 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget, Job, Limits, Retention, Watch
+from chaos.model.scenario import Expect, FailureBudget, Job, Limits, Retention
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Verdict
+from chaos.model.watch import Watch
 from chaos.run.directory import RunDirectory, create
 from chaos.run.journal import read_history
 

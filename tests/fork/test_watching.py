@@ -26,8 +26,8 @@ from chaos.model.event import (
 )
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.history import History
-from chaos.model.scenario import Watch
 from chaos.model.trigger import AtMoment, AtRecovery, Stage
+from chaos.model.watch import Watch
 from tests.fork.conftest import ROOT, RunJob, kill
 
 pytestmark = pytest.mark.timeout(120)

@@ -22,7 +22,7 @@ from chaos.model.event import (
     TrainFnEnded,
     WatchCost,
 )
-from chaos.model.scenario import Watch
+from chaos.model.watch import Watch
 from chaos.run.file_digest import folder_digests
 
 

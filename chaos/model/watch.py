@@ -1,0 +1,30 @@
+"""How closely a job is watched."""
+
+from pydantic import Field, PositiveInt
+
+from chaos.record import Record
+
+
+class Watch(Record):
+    """What is recorded of the job beyond its steps, losses and reports.
+
+    What is turned off is not seen, and a check that needs it says so.
+    """
+
+    state: bool = Field(
+        default=True,
+        description="digests of model, optimizer, schedule, random numbers and what the job "
+        "declares, as each epoch is entered and left",
+    )
+    every: PositiveInt = Field(
+        default=8, description="state is also looked at after every so many steps of an epoch"
+    )
+    inputs: bool = Field(
+        default=True, description="digests of what the model is called with in training"
+    )
+    files: bool = Field(
+        default=True,
+        description="files that `torch.save` and `torch.load` touch, what ranks upload, and what "
+        "storage holds; a job that keeps its checkpoints in a directory of its own is followed "
+        "through a restart only with it",
+    )
