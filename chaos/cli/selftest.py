@@ -82,17 +82,9 @@ def selftest(  # noqa: PLR0913 - one parameter per option
     Example: chaos selftest --seed 7 --only Z07 --only N01
     """
     if corpus is not None:
-        raise typer.Exit(
-            audit_corpus(
-                corpus,
-                only or (),
-                seed=seed,
-                runs=runs,
-                jobs=jobs,
-                json_file=json_file,
-                reports=reports,
-            )
-        )
+        answers = audit_corpus(corpus, only or (), seed=seed, runs=runs, jobs=jobs, reports=reports)
+        _write(json_file, answers.to_json())
+        raise typer.Exit(answers.exit_code)
     console, clock, exhibits = Console(highlight=False), SystemClock(), chosen(only or ())
     drawn = cases(exhibits, seed=seed, runs_per_bug=runs_per_bug, controls=controls)
     if backend == "ray":
@@ -108,9 +100,7 @@ def selftest(  # noqa: PLR0913 - one parameter per option
         trials = Trials(folder, Path.cwd(), clock, backend, display.show)
         rows = trials.run(drawn, lanes)
     score = Score(seed, backend, exhibits, rows, seconds_since(start, clock))
-    if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(score.to_json(), encoding="utf-8")
+    _write(json_file, score.to_json())
     console.print(show_score(score))
     raise typer.Exit(score.exit_code)
 
@@ -135,10 +125,9 @@ def audit_corpus(  # noqa: PLR0913 - one parameter per option
     seed: int,
     runs: int | None,
     jobs: int | None,
-    json_file: Path | None,
     reports: Path,
-) -> int:
-    """Audit the jobs of a corpus, print what came of them, and return the exit code."""
+) -> CorpusScore:
+    """Audit the jobs of a corpus and print what came of them."""
     console, clock = Console(highlight=False), SystemClock()
     chosen_ones = chosen_jobs(load_corpus(folder), only)
     skipped = {job.name: f"needs {', '.join(job.missing)}" for job in chosen_ones if job.missing}
@@ -155,8 +144,11 @@ def audit_corpus(  # noqa: PLR0913 - one parameter per option
         named = ", named" if answer.named else ""
         console.print(f"{number}/{len(due)} {answer.job}: {answer.verdict}{named}", soft_wrap=True)
     score = CorpusScore(chosen_ones, tuple(answers), skipped, seconds_since(start, clock))
-    if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(score.to_json(), encoding="utf-8")
     console.print(show_corpus(score))
-    return score.exit_code
+    return score
+
+
+def _write(file: Path | None, text: str) -> None:
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")

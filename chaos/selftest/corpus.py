@@ -58,9 +58,10 @@ class CorpusJob(Record):
         """The modules it needs that are not installed."""
         return tuple(name for name in self.needs if find_spec(name) is None)
 
-    def is_named_by(self, check: str, text: str) -> bool:
-        """Return whether a finding of this check, with this text, names the bug."""
-        named = any(_says(text, part) for part in self.parts)
+    def is_named_by(self, check: str, parts: Sequence[str], text: str) -> bool:
+        """Return whether a finding of this check and these parts, with this text, names the bug."""
+        told = " ".join([*parts, text])
+        named = any(_says(told, part) for part in self.parts)
         return check in self.checks or named or any(word in text for word in self.words)
 
 
@@ -111,7 +112,8 @@ def answer_of(job: CorpusJob, card: Card) -> Answer:
         job=job.name,
         verdict=("pass", "fail", "inconclusive")[card.exit_code],
         sentence=card.sentence if first is None else first.smallest.headline,
-        named=first is not None and job.is_named_by(first.defect.check, first.smallest.headline),
+        named=first is not None
+        and job.is_named_by(first.defect.check, first.defect.parts, first.smallest.headline),
         severity=card.severity,
         runs=len(card.runs),
         blamed=card.broken,

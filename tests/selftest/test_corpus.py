@@ -64,10 +64,11 @@ def test_a_pass_without_a_resume_is_named() -> None:
 def test_a_bug_is_named_by_its_check_by_a_part_or_by_a_word() -> None:
     job = CorpusJob(name="x", workers=1, bug="b", checks=("batch",), parts=("ema",), words=("lag",))
 
-    assert job.is_named_by("batch", "")
-    assert job.is_named_by("state", "rank 0: ema.1 is not what it was")
-    assert job.is_named_by("state", "a lagging copy")
-    assert not job.is_named_by("state", "schema")
+    assert job.is_named_by("batch", (), "")
+    assert job.is_named_by("state", (), "rank 0: ema.1 is not what it was")
+    assert job.is_named_by("state", ("ema.1",), "it is not restored")
+    assert job.is_named_by("state", (), "a lagging copy")
+    assert not job.is_named_by("state", ("rng.torch",), "schema")
 
 
 def test_a_found_bug_under_another_name_is_not_as_due() -> None:
