@@ -83,8 +83,8 @@ def run(args):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=200)
-    parser.add_argument("--save-every-s", type=float, default=0.05)
+    parser.add_argument("--batches", type=int, default=240)
+    parser.add_argument("--save-every-s", type=float, default=0.15)
     parser.add_argument("--lr", type=float, default=5e-3)
     parser.add_argument("--seed", type=int, default=0)
     TorchTrainer(
