@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from chaos.audit.base import base_plan
-from chaos.backends.fork import zygote_handle
+from chaos.backends.fork import root_handle, zygote_handle
 from chaos.backends.fork.backend import ForkBackend
 from chaos.faults.kill_driver import KillDriver
 from chaos.model.event import DriverExited, FitCalled, ScriptRaised, StepDone
@@ -20,11 +20,12 @@ from tests.fork.conftest import ROOT, RunJob
 
 pytestmark = pytest.mark.timeout(180)
 DRAWS = ROOT / "tests/fork/jobs/draws.py"
+BY_HASH = ROOT / "tests/fork/jobs/by_hash.py"
 KILL_DRIVER = FaultEntry(at=AtStep(epoch=1, step=2, rank=0), kill_driver=KillDriver())
 
 
-def execute(backend: ForkBackend, folder: Path, name: str) -> History:
-    plan = base_plan(DRAWS, (), cwd=folder, seed=0, workers=1)
+def execute(backend: ForkBackend, folder: Path, name: str, script: Path = DRAWS) -> History:
+    plan = base_plan(script, (), cwd=folder, seed=0, workers=1)
     directory = create(folder, name, plan.model_copy(update={"backend": "fork"}), {})
     backend.execute(directory.load_plan(), directory, lambda _: None)
     return read_history(directory.journals)
@@ -52,6 +53,21 @@ def test_lanes_go_on_from_one_start_and_a_new_start_draws_anew(tmp_path: Path) -
     [mine], [foreign] = drawn(ours), drawn(theirs)
     assert all(part != its for part, its in zip(mine, foreign, strict=True))
     assert losses(theirs) != losses(ours)
+
+
+def test_a_new_start_has_the_same_hash_seed_unless_another_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    plan = base_plan(BY_HASH, (), cwd=tmp_path, seed=0, workers=1)
+    with ForkBackend() as first, first.afresh() as same, first.afresh(other_hashes=plan) as other:
+        ours = execute(first, tmp_path, "first", BY_HASH)
+        again = execute(same, tmp_path, "same", BY_HASH)
+        theirs = execute(other, tmp_path, "other", BY_HASH)
+        roots = len(root_handle._roots)
+
+    assert losses(again) == losses(ours) != losses(theirs)
+    assert len(root_handle._roots) == roots - 1  # the other one's holds the memory of its imports
 
 
 def test_a_lane_that_is_closed_leaves_the_others_at_work(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """Executes plans without a cluster: a warm start of the script per job, forked for each run."""
 
+import os
 import threading
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from chaos.backends.fork.execution import Run
 from chaos.backends.fork.lane_handle import LaneHandle
+from chaos.backends.fork.root_handle import end_root, root_for
+from chaos.backends.fork.settings import HASH_SEED, OTHER_HASH_SEED
 from chaos.backends.fork.zygote_handle import ZygoteHandle
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
@@ -13,11 +17,21 @@ from chaos.run.ports import Show
 
 
 class Starts:
-    """The start of the script that all lanes fork from, begun where it is first needed."""
+    """The start of the script that all lanes fork from, begun where it is first needed.
 
-    def __init__(self) -> None:
+    With a hash seed other than the usual, it has a root of its own, which ends with it.
+    """
+
+    def __init__(self, hash_seed: str = HASH_SEED) -> None:
         self._turn = threading.Lock()
         self._zygote: ZygoteHandle | None = None
+        self._hash_seed = hash_seed
+        self._plan: Plan | None = None
+
+    def warm_up(self, plan: Plan, log: Path) -> None:
+        """Have the root begin its imports, which takes it seconds beside other work."""
+        self._plan = plan
+        root_for(plan, log=log, hash_seed=self._hash_seed)
 
     def of(self, plan: Plan, directory: RunDirectory) -> ZygoteHandle:
         """Give the start of a plan's script, a new one for another job than the last."""
@@ -29,7 +43,8 @@ class Starts:
                 if self._zygote.job == key and self._zygote.can_be_used:
                     return self._zygote
                 self._zygote.end()
-            self._zygote = ZygoteHandle(key, plan, directory)
+            self._plan = plan
+            self._zygote = ZygoteHandle(key, plan, directory, hash_seed=self._hash_seed)
             return self._zygote
 
     def close(self) -> None:
@@ -38,17 +53,19 @@ class Starts:
             if self._zygote is not None:
                 self._zygote.end()
                 self._zygote = None
+            if self._plan is not None and self._hash_seed != HASH_SEED:
+                end_root(self._plan, self._hash_seed)
 
 
 class ForkBackend:
     """A context: leaving it ends its lane, and the script that it started.
 
-    `starts` are another's: then it works beside that one, and starts no script itself.
+    `starts` are another's, unless it starts scripts: then it works beside that one.
     """
 
-    def __init__(self, starts: Starts | None = None) -> None:
+    def __init__(self, starts: Starts | None = None, *, starts_scripts: bool = False) -> None:
         self._starts = starts or Starts()
-        self._starts_scripts = starts is None
+        self._starts_scripts = starts is None or starts_scripts
         self._lane: LaneHandle | None = None
 
     def __enter__(self) -> Self:
@@ -68,9 +85,17 @@ class ForkBackend:
         """Give one that carries out plans at the same time, from the same start of the script."""
         return ForkBackend(self._starts)
 
-    def afresh(self) -> "ForkBackend":
-        """Give one that starts the script once more."""
-        return ForkBackend()
+    def afresh(self, *, other_hashes: Plan | None = None) -> "ForkBackend":
+        """Give one that starts the script once more.
+
+        With `other_hashes`, the plan that it will carry out, in an interpreter
+        with another hash seed, as every process of a cluster has one of its own.
+        """
+        if other_hashes is None:
+            return ForkBackend()
+        starts = Starts(OTHER_HASH_SEED)
+        starts.warm_up(other_hashes, Path(os.devnull))
+        return ForkBackend(starts, starts_scripts=True)
 
     def close(self) -> None:
         """End the lane, and the script that was started here."""

@@ -6,24 +6,29 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import TypeAlias
 
 from chaos.backends.fork.forks import Forks
 from chaos.backends.fork.messages import ForkZygote
-from chaos.backends.fork.settings import zygote_env
+from chaos.backends.fork.settings import HASH_SEED, zygote_env
 from chaos.backends.fork.wire import Wire
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
 
 
 class RootHandle:
-    """One root process. It ends by itself when this process does, however that ends."""
+    """One root process. It ends by itself when this process does, however that ends.
 
-    def __init__(self, plan: Plan, *, log: Path) -> None:
+    All that is forked from it has its hash seed: Python reads it as it starts, and never again.
+    """
+
+    def __init__(self, plan: Plan, *, log: Path, hash_seed: str = HASH_SEED) -> None:
         ours, theirs = socket.socketpair()
+        self._hash_seed = hash_seed
         with log.open("wb") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "chaos.backends.fork.root", str(theirs.fileno())],
-                env=zygote_env(plan),
+                env=zygote_env(plan, hash_seed),
                 cwd=plan.cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -42,7 +47,7 @@ class RootHandle:
 
     def fork_zygote(self, plan: Plan, directory: RunDirectory) -> tuple[int, Wire]:
         """Give the pid of a new zygote and the connection to it."""
-        log, env = str(directory.logs / "zygote.log"), zygote_env(plan)
+        log, env = str(directory.logs / "zygote.log"), zygote_env(plan, self._hash_seed)
         return self._forks.fork(
             lambda name: ForkZygote(name, str(directory.path), plan.cwd, log, env), log=log
         )
@@ -58,25 +63,38 @@ class RootHandle:
         self._forks.close()
 
 
-_roots: dict[tuple[tuple[str, str], ...], RootHandle] = {}
+_Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+_roots: dict[_Key, RootHandle] = {}
 _guard = threading.Lock()
 
 
-def root_for(plan: Plan, *, log: Path) -> RootHandle:
+def root_for(plan: Plan, *, log: Path, hash_seed: str = HASH_SEED) -> RootHandle:
     """Give the root for a plan: one for all jobs that ask for the same environment.
 
     What a module reads from the environment while it is imported must be there
     when the root starts, so jobs with an `env` of their own have one of their own.
     """
-    key = tuple(sorted(plan.job.env.items()))
+    key = _key(plan, hash_seed)
     with _guard:
         root = _roots.get(key)
         if root is not None and not root.is_alive:
             root.end()  # its end of the connection is still open
             root = None
         if root is None:
-            root = _roots[key] = RootHandle(plan, log=log)
+            root = _roots[key] = RootHandle(plan, log=log, hash_seed=hash_seed)
         return root
+
+
+def end_root(plan: Plan, hash_seed: str) -> None:
+    """End one root, which nothing more is forked from: it holds the memory of its imports."""
+    with _guard:
+        root = _roots.pop(_key(plan, hash_seed), None)
+        if root is not None:
+            root.end()
+
+
+def _key(plan: Plan, hash_seed: str) -> _Key:
+    return hash_seed, tuple(sorted(plan.job.env.items()))
 
 
 def end_roots() -> None:

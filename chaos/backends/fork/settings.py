@@ -22,12 +22,18 @@ TRAIN_ENV = {
 }
 
 
-def zygote_env(plan: Plan) -> dict[str, str]:
+# Of all processes of a run, so that runs repeat; on a cluster each process has another one. It
+# decides the order in which a set of strings is gone through.
+HASH_SEED, OTHER_HASH_SEED = "0", "1"
+
+
+def zygote_env(plan: Plan, hash_seed: str = HASH_SEED) -> dict[str, str]:
     """Give the environment of a plan's zygote, the user's own settings first."""
     theirs = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
     callbacks = [theirs.get(CALLBACKS_ENV, ""), CALLBACK]
     return {
         **TRAIN_ENV,
+        "PYTHONHASHSEED": hash_seed,
         **theirs,
         "CUDA_VISIBLE_DEVICES": "",  # it trains on the CPU, and a script that asks is told so
         "PYTHONUNBUFFERED": "1",

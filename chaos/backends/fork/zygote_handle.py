@@ -6,6 +6,7 @@ from chaos.backends.fork.ending import end_all, is_running
 from chaos.backends.fork.forks import Forks
 from chaos.backends.fork.messages import Failed, ForkLane, Ready
 from chaos.backends.fork.root_handle import root_for
+from chaos.backends.fork.settings import HASH_SEED
 from chaos.backends.fork.wire import Wire
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
@@ -17,9 +18,16 @@ END_S = 5.0
 class ZygoteHandle:
     """One start of the script; all that is forked from it has the same driver part behind it."""
 
-    def __init__(self, job: tuple[str, ...], plan: Plan, directory: RunDirectory) -> None:
+    def __init__(
+        self,
+        job: tuple[str, ...],
+        plan: Plan,
+        directory: RunDirectory,
+        *,
+        hash_seed: str = HASH_SEED,
+    ) -> None:
         self.job = job
-        self._root = root_for(plan, log=directory.logs / "root.log")
+        self._root = root_for(plan, log=directory.logs / "root.log", hash_seed=hash_seed)
         self._log = str(directory.logs / "zygote.log")
         self.pid, self._wire = self._root.fork_zygote(plan, directory)
         self._forks = Forks(self._wire, "the start of the script that runs are forked from")
