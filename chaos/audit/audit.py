@@ -1,12 +1,11 @@
 """Clean runs, kill map, strikes, findings, card: an audit from beginning to end."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from chaos.audit.budget import UNLIMITED, Budget, Progress, ShowProgress, left_s
+from chaos.audit.budget import UNLIMITED, Budget, Pace, Progress, ShowProgress
 from chaos.audit.card import Card, Ended
 from chaos.audit.clean import Clean, CleanRuns
 from chaos.audit.conclusion import Conclusion
@@ -14,8 +13,9 @@ from chaos.audit.confirmation import Confirm, confirmation
 from chaos.audit.extent import Extent
 from chaos.audit.finding import size
 from chaos.audit.folder import AuditFolder
-from chaos.audit.group import GROUPS, Group
+from chaos.audit.group import GROUPS, Group, Question
 from chaos.audit.lanes import side_by_side
+from chaos.audit.minimum import Minimum
 from chaos.audit.note import Note
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import plan_of
@@ -26,23 +26,29 @@ from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
 
+FAULTS, CONFIRMATION = "faults", "confirmation"
+
 
 @dataclass(frozen=True)
 class Choice:
-    """Which places are struck; see `kill_map`."""
+    """Which places are struck, and which of them first; see `kill_map` and `in_order`."""
 
     seed: int = 0
     exhaustive: bool = False
     limit: int = STEP_PLACES_MAX
     groups: Sequence[Group] = GROUPS
+    question: Question = "spot"
 
 
 ALL_GROUPS = Choice()
-ENOUGH = 10  # places, for a first impression
 
 
 def _show_nothing(progress: Progress) -> None:
     del progress
+
+
+def _tell_nobody(notes: Sequence[Note]) -> None:
+    del notes
 
 
 def _one_lane(workers: int) -> int:
@@ -55,8 +61,9 @@ class Audit:
     """One audit of the job of `plan`, into a folder of its own.
 
     `follows_script`: the plan's number of workers is a guess, and gives way to
-    the script's own. `options` are those of the command line that repeats it.
-    Strikes run side by side, in as many lanes as `lanes` gives for a job's workers.
+    the script's own. `command` is the command line that repeats it. What the
+    clean runs show is told to `tell` before any strike. Strikes run side by
+    side, in as many lanes as `lanes` gives for a job's workers.
     """
 
     plan: Plan
@@ -66,9 +73,10 @@ class Audit:
     choice: Choice = ALL_GROUPS
     budget: Budget = UNLIMITED
     show: ShowProgress = _show_nothing
+    tell: Callable[[Sequence[Note]], None] = _tell_nobody
     confirm: Confirm | None = None
     follows_script: bool = True
-    options: Sequence[str] = ()
+    command: str = ""
     lanes: Callable[[int], int] = _one_lane
     _runs: list[StruckRun] = field(default_factory=list, init=False)
     _kept: dict[Defect, StruckRun] = field(default_factory=dict, init=False)
@@ -83,18 +91,24 @@ class Audit:
         clean = CleanRuns(self.backend, self.folder, self.clock, self.show).run(
             self.plan, follows_script=self.follows_script
         )
-        spent_s = seconds_since(start, self.clock)
-        if self.budget.seconds is not None and spent_s >= self.budget.seconds:
-            clean = replace(clean, notes=(*clean.notes, self._nothing_left(clean, spent_s)))
-        queue = Queue(clean.extent, self._strikes)
-        conclusion = Conclusion(clean, queue, self.folder, self.choice.seed, self.options)
+        queue = Queue(clean.extent, self._strikes, self.choice.question, self.choice.seed)
+        minimum = Minimum(
+            runs=queue.needed,
+            spent_s=seconds_since(start, self.clock),
+            each_s=clean.work_s,
+            lanes=self.lanes(clean.plan.job.workers),
+        )
+        clean = replace(clean, notes=(*clean.notes, *minimum.notes(self.budget, self.command)))
+        self.tell(clean.notes)
+        conclusion = Conclusion(clean, queue, self.folder, self.choice.seed, self.command)
         ended: Ended = "interrupted"
         try:
-            ended = self._strike_all(clean, queue, start)
+            ended = self._strike_all(clean, queue, start, fits=minimum.fits(self.budget))
         finally:
             seconds = seconds_since(start, self.clock)
             self._runs.sort(key=lambda row: row.number)
-            card = conclusion.card(self._runs, ended=ended, seconds=seconds)
+            limit = self.budget.named(seconds=seconds, runs=queue.taken)
+            card = conclusion.card(self._runs, ended=ended, seconds=seconds, limit=limit)
         return self._confirmed(card, conclusion)
 
     # -- inside ----------------------------------------------------------------------------
@@ -109,26 +123,14 @@ class Audit:
             choose=choice.groups,
         )
 
-    def _nothing_left(self, clean: Clean, spent_s: float) -> Note:
-        """Say what to do where the clean runs took all the time that there was."""
-        enough = 10 * math.ceil((spent_s + ENOUGH * clean.extent.seconds) / 10)
-        return Note(
-            kind="warning",
-            text=(
-                f"the clean runs alone took {spent_s:.0f} s, which is the whole budget: with "
-                f"--budget {enough} some {ENOUGH} places can be struck, and more where the "
-                "script's own arguments, after --, ask for fewer epochs or less data"
-            ),
-        )
-
-    def _strike_all(self, clean: Clean, queue: Queue, start: int) -> Ended:
+    def _strike_all(self, clean: Clean, queue: Queue, start: int, *, fits: bool) -> Ended:
         first = self.clock.now_ns()
 
         def next_strikes() -> Iterator[tuple[int, Strike]]:
             while not queue.is_empty:
-                self._show(len(queue.strikes), start, first)
-                seconds = seconds_since(start, self.clock)
-                if self.budget.is_spent(seconds=seconds, runs=queue.taken):
+                self._show(queue, start, first)
+                seconds, needed = seconds_since(start, self.clock), fits and queue.needed > 0
+                if self.budget.is_spent(seconds=seconds, runs=queue.taken, for_minimum=needed):
                     return
                 yield queue.take()
 
@@ -143,7 +145,7 @@ class Audit:
                 for row in side_by_side(work, next_strikes(), lanes):
                     self._settle(row)
                     queue.learn(row)
-        self._show(len(queue.strikes), start, first)
+        self._show(queue, start, first)
         return "all" if queue.is_empty else "budget"
 
     def _settle(self, row: StruckRun) -> None:
@@ -151,17 +153,19 @@ class Audit:
         directory = self.folder.run(row.number)
         self.folder.prune(directory, keep_logs=self._stands_for_a_finding(row))
 
-    def _show(self, places: int, start: int, first: int) -> None:
-        total = places if self.budget.runs is None else min(places, self.budget.runs)
-        remaining_s = left_s(
-            self.budget.seconds,
-            total=total,
+    def _show(self, queue: Queue, start: int, first: int) -> None:
+        pace = Pace(
             done=len(self._runs),
+            known=len(queue.strikes),
+            needed=queue.needed + queue.taken - len(self._runs),
             spent_s=seconds_since(start, self.clock),
             runs_s=seconds_since(first, self.clock),
         )
+        total = len(self._runs) if queue.is_empty else pace.total(self.budget)
         last = self._runs[-1] if self._runs else None
-        self.show(Progress("strikes", len(self._runs), total, remaining_s, last))
+        wrong = sum(row.is_wrong for row in self._runs)
+        left_s = pace.left_s(self.budget)
+        self.show(Progress(FAULTS, len(self._runs), max(total, queue.taken), left_s, last, wrong))
 
     def _strike(self, backend: Backend, clean: Clean, strike: Strike, number: int) -> StruckRun:
         """Carry out one strike; nothing of it stays in memory but its row."""
@@ -188,11 +192,11 @@ class Audit:
             return card
         found, total = list(card.findings), len(card.findings)
         for number, finding in enumerate(card.findings):
-            self.show(Progress("confirmation", number, total))
+            self.show(Progress(CONFIRMATION, number, total))
             file, cwd = self.folder.path / finding.repro, Path(self.plan.cwd)
             seen = confirmation(file, self.confirm, seed=self.plan.seed, cwd=cwd)
             found[number] = finding.model_copy(update={"confirmation": seen})
             card = card.model_copy(update={"findings": tuple(found)})
             conclusion.write(card)
-        self.show(Progress("confirmation", total, total))
+        self.show(Progress(CONFIRMATION, total, total))
         return card

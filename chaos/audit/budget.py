@@ -1,33 +1,67 @@
 """How long an audit may take, and how far it is."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from chaos.audit.struck import StruckRun
 
+# An answer needs a minimum of runs: one of every group that the job has. A limit that cut it
+# would make what is called right depend on how busy the machine is, so the minimum may take so
+# many times the limit. Longer than that nobody waits who asked for a minute: then the limit
+# holds, and the answer is that it cannot be told.
+MINIMUM_TIMES = 5
+# A run with a fault is longer than one without: it trains again what was lost, and starts again.
+FAULT_TIMES = 1.5
+
 
 @dataclass(frozen=True)
 class Budget:
-    """The most that an audit may take, clean runs included in the seconds; None: no limit."""
+    """The most that an audit may take, clean runs included in the seconds; None: no limit.
+
+    `seconds` bound what comes after the minimum; the minimum itself may take
+    `MINIMUM_TIMES` as long, unless it is known beforehand that this is not enough.
+    """
 
     seconds: float | None = None
     runs: int | None = None
 
-    def is_spent(self, *, seconds: float, runs: int) -> bool:
+    @property
+    def longest_s(self) -> float:
+        """The most that the minimum may take."""
+        return math.inf if self.seconds is None else MINIMUM_TIMES * self.seconds
+
+    def is_spent(self, *, seconds: float, runs: int, for_minimum: bool) -> bool:
         """Say whether no further run may begin."""
-        out_of_time = self.seconds is not None and seconds >= self.seconds
-        return out_of_time or (self.runs is not None and runs >= self.runs)
+        if self.runs is not None and runs >= self.runs:
+            return True
+        limit = self.longest_s if for_minimum else self.seconds
+        return limit is not None and seconds >= limit
+
+    def named(self, *, seconds: float, runs: int) -> str | None:
+        """Name the option that was reached, None where none was."""
+        if self.runs is not None and runs >= self.runs:
+            return f"--runs {self.runs}"
+        if self.seconds is not None and seconds >= self.seconds:
+            return f"--budget {self.seconds:g}"
+        return None
 
 
 UNLIMITED = Budget()
+
+
+def estimate_s(runs: int, *, each_s: float, lanes: int) -> float:
+    """Estimate how long so many runs with a fault take, by one without."""
+    return math.ceil(runs / lanes) * each_s * FAULT_TIMES
 
 
 @dataclass(frozen=True)
 class Progress:
     """How far an audit is; `left_s` is None until a run has been timed, `last` until one is over.
 
-    `stage` is "clean runs", "strikes" or "confirmation".
+    `total` is what will be reached as far as can be told. `wrong` counts runs
+    in which the job did not come out the same.
     """
 
     stage: str
@@ -35,16 +69,35 @@ class Progress:
     total: int
     left_s: float | None = None
     last: StruckRun | None = None
+    wrong: int = 0
 
 
 ShowProgress: TypeAlias = Callable[[Progress], None]
 
 
-def left_s(
-    limit_s: float | None, *, total: int, done: int, spent_s: float, runs_s: float
-) -> float | None:
-    """Estimate the seconds left from the mean of the runs so far; `limit_s` bounds them."""
-    if done == 0:
-        return None
-    estimate = max(0, total - done) * runs_s / done
-    return estimate if limit_s is None else min(estimate, max(0.0, limit_s - spent_s))
+@dataclass(frozen=True)
+class Pace:
+    """How far the runs with a fault are, and how fast: `spent_s` of the audit, `runs_s` of them.
+
+    `known` is all that could be done, `needed` what is done in any case.
+    """
+
+    done: int
+    known: int
+    needed: int
+    spent_s: float
+    runs_s: float
+
+    def total(self, budget: Budget) -> int:
+        """Give how many runs there will be, as far as can be told."""
+        most = self.known if budget.runs is None else min(self.known, budget.runs)
+        if budget.seconds is None or self.done == 0:
+            return most
+        fits = max(0.0, budget.seconds - self.spent_s) * self.done / max(self.runs_s, 1e-9)
+        return min(most, self.done + max(self.needed, math.ceil(fits)))
+
+    def left_s(self, budget: Budget) -> float | None:
+        """Estimate the seconds left, None until a run is over."""
+        if self.done == 0:
+            return None
+        return (self.total(budget) - self.done) * self.runs_s / self.done

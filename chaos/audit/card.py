@@ -1,21 +1,21 @@
 """The resilience card: everything that an audit found out, for pages and for machines."""
 
 import json
-import shlex
 from typing import Literal, Self, TypeAlias
 
+from chaos.audit import answer
 from chaos.audit.finding import Finding
-from chaos.audit.group import Group
+from chaos.audit.group import Group, Question
 from chaos.audit.note import Note
 from chaos.audit.repetition import Repetition
 from chaos.audit.struck import StruckRun
 from chaos.check.result import plural
-from chaos.model.arguments import Arguments, command_line
-from chaos.model.plan import Plan
+from chaos.model.arguments import Arguments
+from chaos.model.scenario import Acceptable
+from chaos.model.severity import Severity, worst
 from chaos.record import Record
 
 Ended: TypeAlias = Literal["all", "budget", "interrupted"]
-EXIT_SURVIVES, EXIT_FINDINGS, EXIT_UNKNOWN = range(3)
 
 
 class Job(Record):
@@ -24,7 +24,7 @@ class Job(Record):
     `saved`: the reports that carried a checkpoint. `keeps_files`: it saves
     files of its own. `epoch_steps`: the most that a rank makes in an epoch.
     `own_retries` is the script's `max_failures`, `own_preemptions` its
-    `max_preemption_failures`.
+    `max_preemption_failures`. `sees` names what was seen that a fault can change.
     """
 
     script: str
@@ -38,20 +38,44 @@ class Job(Record):
     keeps_files: bool = False
     own_preemptions: int | None = None
     epoch_steps: int = 0
+    sees: tuple[str, ...] = ("losses",)
 
 
 class Covered(Record):
-    """One group: the places that were struck, that were chosen, and that there are."""
+    """One group: the places that were struck, that were chosen, and that there are.
+
+    `resumes`: it has places at which a restart goes on from a checkpoint.
+    `by_column` counts its places in each column of the heat map.
+    """
 
     group: Group
     struck: int
     chosen: int
     places: int
     why_none: str | None
+    resumes: bool = False
+    by_column: tuple[int, ...] = ()
+
+
+class Replaced(Record):
+    """A setting of the script's in whose place the audit put its own."""
+
+    name: str
+    before: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.before} -> {self.now}"
 
 
 class Card(Record):
-    """One audit. `ended` says whether every chosen place was struck."""
+    """One audit. `ended` says whether every chosen place was struck.
+
+    `limit` names the option that ended it early. `missing_parts`: the checkpoints
+    (early, middle, late) from which no restart went on although one could have.
+    `hashes_apart` says where the job trains on other data with another hash seed.
+    `columns` are the epochs, or ranges of them, of the heat map.
+    """
 
     version: str
     backend: str
@@ -67,21 +91,49 @@ class Card(Record):
     covered: tuple[Covered, ...]
     runs: tuple[StruckRun, ...]
     findings: tuple[Finding, ...]
+    question: Question = "spot"
+    limit: str | None = None
+    missing_parts: tuple[str, ...] = ()
+    hashes_apart: str | None = None
+    accept: tuple[Acceptable, ...] = ()
+    has_tolerance: bool = False
+    replaced: tuple[Replaced, ...] = ()
+    columns: tuple[str, ...] = ("0",)
 
     @property
-    def survived(self) -> int:
-        """The places after which the job came out right."""
-        return sum(run.validity == "valid" for run in self.runs)
+    def right(self) -> int:
+        """The places after which the job went on from a checkpoint, and came out right."""
+        return sum(run.is_right and run.resumed > 0 for run in self.runs)
+
+    @property
+    def from_scratch(self) -> int:
+        """The places after which it came out right, and began anew: no resume was tested."""
+        return sum(run.is_right and run.resumed == 0 for run in self.runs)
 
     @property
     def broken(self) -> int:
-        """The places after which it did not."""
-        return sum(run.validity == "invalid" for run in self.runs)
+        """The places after which it did not come out right."""
+        return sum(run.is_wrong for run in self.runs)
 
     @property
     def unknown(self) -> tuple[StruckRun, ...]:
         """The runs of which that cannot be told."""
         return tuple(run for run in self.runs if run.validity == "unknown")
+
+    @property
+    def resumed(self) -> int:
+        """How many restarts went on from a checkpoint."""
+        return sum(run.resumed for run in self.runs)
+
+    @property
+    def resumed_right(self) -> int:
+        """How many of them were in runs that came out right."""
+        return sum(run.resumed for run in self.runs if run.is_right)
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """How many places were tried, and how many there are."""
+        return sum(run.happened for run in self.runs), sum(row.places for row in self.covered)
 
     @property
     def landed(self) -> tuple[int, int]:
@@ -94,27 +146,29 @@ class Card(Record):
         return any(row.struck < row.places for row in self.covered)
 
     @property
+    def severity(self) -> Severity | None:
+        """The gravest severity of what is wrong, None where nothing is."""
+        return worst(run.severity for run in self.runs if run.is_wrong and run.severity)
+
+    @property
+    def word(self) -> answer.Word:
+        """The answer: pass, fail or inconclusive."""
+        return answer.word(self)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the answer is inconclusive; why it would be, where something wrong was found."""
+        return tuple(answer.reasons(self))
+
+    @property
     def exit_code(self) -> int:
-        """0: nothing was found. 1: findings. 2: nothing but what cannot be told."""
-        if self.broken:
-            return EXIT_FINDINGS
-        return EXIT_UNKNOWN if self.unknown or not self.runs else EXIT_SURVIVES
+        """0: pass. 1: fail. 2: inconclusive."""
+        return answer.WORDS.index(self.word)
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence."""
-        total = plural(len(self.runs), "place")
-        if not self.runs:
-            return "no place was struck, so nothing is known"
-        if self.broken:
-            causes = "one cause" if len(self.findings) == 1 else f"{len(self.findings)} causes"
-            tail = f"; for {len(self.unknown)} it cannot be told" if self.unknown else ""
-            return f"does not survive {self.broken} of {total}: {causes}{tail}"
-        if self.unknown:
-            untold = len(self.unknown)
-            return f"survives {self.survived} of {total}; for {untold} it cannot be told"
-        struck = " that were struck" if self.is_partial else ""
-        return f"survives all {total}{struck}{self._but()}"
+        """The answer in one sentence."""
+        return answer.sentence(self)
 
     @property
     def size(self) -> str:
@@ -122,23 +176,32 @@ class Card(Record):
         job = self.job
         of = f" of up to {plural(job.epoch_steps, 'step')}" if job.epoch_steps else ""
         steps = f"{plural(job.steps, 'step')} per rank" if job.steps else "no step seen"
-        ranks, epochs = plural(job.workers, "rank"), plural(job.epochs, "epoch")
-        return f"{ranks}, {epochs}{of}, {steps}, {plural(job.saved, 'checkpoint')}"
+        ranks = plural(job.workers, "rank")
+        passes = f"{plural(job.epochs, 'epoch')}{of}" if job.epochs else "1 pass"
+        return f"{ranks}, {passes}, {steps}, {plural(job.saved, 'checkpoint')}"
 
     @property
     def badge(self) -> str:
         """One line for a README."""
-        size = f"{plural(self.job.workers, 'rank')}, {plural(self.job.epochs, 'epoch')}"
-        ray = f", Ray {self.versions['ray']}" if "ray" in self.versions else ""
-        counts = f"survives {self.survived} of {plural(len(self.runs), 'place')}"
-        return f"chaos audit: {counts} ({size}{ray})"
+        size = plural(self.job.workers, "rank")
+        size += f", {plural(self.job.epochs, 'epoch')}" if self.job.epochs else ""
+        ray = self.versions.get("ray", "").rsplit(".", maxsplit=1)[0]
+        of = f"({size}, Ray {ray})" if ray else f"({size})"
+        return f"chaos audit: {self.word}, {answer.coverage(self)} {of}"
 
     def to_json(self) -> str:
         """Give the whole card for machines; what follows from the rest stands in `verdict`."""
+        tried, places = self.places
         verdict = {
+            "word": self.word,
             "sentence": self.sentence,
             "exit_code": self.exit_code,
-            "survived": self.survived,
+            "reasons": list(self.reasons),
+            "severity": self.severity,
+            "resumes": {"of": self.resumed, "right": self.resumed_right},
+            "places": {"of": places, "tried": tried},
+            "right": self.right,
+            "from_scratch": self.from_scratch,
             "broken": self.broken,
             "unknown": len(self.unknown),
             "is_partial": self.is_partial,
@@ -153,23 +216,3 @@ class Card(Record):
         if isinstance(fields, dict):
             fields.pop("verdict", None)
         return cls.model_validate_json(json.dumps(fields))
-
-    def _but(self) -> str:
-        """Say what the job survives only in a way that its owner should know of."""
-        if self.job.own_retries == 0:
-            return ", given the retries that its own `max_failures: 0` does not allow"
-        if self.job.own_preemptions == 0 and self._gave_notice():
-            return ", given the retries that its own `max_preemption_failures: 0` does not allow"
-        if self.job.saved == 0 and not self.job.keeps_files:
-            return ", each time from scratch: it saves no checkpoint"
-        return ""
-
-    def _gave_notice(self) -> bool:
-        return any(op.kind == "preempt_node" for run in self.runs for op in run.ops)
-
-
-def command_of(plan: Plan, *options: str) -> str:
-    """Give the command line that repeats an audit."""
-    words = ["chaos", "audit", plan.job.source, "--seed", str(plan.seed), *options]
-    args = command_line(plan.job.args)
-    return shlex.join([*words, "--", *args] if args else words)

@@ -7,7 +7,7 @@ from chaos.audit.base import with_own_workers
 from chaos.audit.budget import Progress, ShowProgress
 from chaos.audit.extent import Extent, extent
 from chaos.audit.folder import AuditFolder
-from chaos.audit.note import Note, notes
+from chaos.audit.note import Note, notes, saved_outside
 from chaos.audit.repetition import Repetition, hidden_part, repetition
 from chaos.check.band import RUNS_MIN
 from chaos.check.habits import habits
@@ -24,6 +24,7 @@ from chaos.run.directory import RunDirectory
 from chaos.run.ports import Backend, ScriptBackend
 
 CLEAN_RUNS = 2
+STAGE = "fault-free runs"
 BAND: Profile = "standard"
 
 
@@ -32,6 +33,8 @@ class Clean:
     """What the clean runs showed; `baseline` is the first of them, and all where they differ.
 
     The baseline is of the start of the script that strikes go on from.
+    `work_s` is how long a clean run took from its `fit()` on; `hashes_apart` says
+    where a start with another hash seed was given other data.
     """
 
     plan: Plan
@@ -39,14 +42,17 @@ class Clean:
     baseline: Baseline
     repetition: Repetition
     notes: tuple[Note, ...]
+    work_s: float = 0.0
+    hashes_apart: str | None = None
 
 
 @dataclass(frozen=True)
 class CleanRuns:
     """Runs a job twice with nothing done to it, and more often where it does not repeat itself.
 
-    The second run is of a second start of the script. Where it is not as the
-    first, a third one of the first start says whether only the start differs.
+    The second run is of a second start of the script, with another hash seed.
+    Where it is not as the first, a third one of the first start says whether only
+    the start differs, and one of a start with the same hash seed why it does.
     """
 
     backend: ScriptBackend
@@ -59,47 +65,82 @@ class CleanRuns:
 
         Raises `JobError` where the job does not even come through them.
         """
-        first, number = self._run(plan, 1), 2
-        own = with_own_workers(plan, extent(first.history)) if follows_script else plan
-        if own != plan:
-            plan, first, number = own, self._run(own, 2), 3
-        other, stuck = self._start_again(plan, number)
-        alike, again = [first.history], repetition(first.history, other or first.history)
-        remarks = [stuck] if stuck else []
-        if other is None or again.differs:
-            number += 1
-            alike.append(self._run(plan, number, of=CLEAN_RUNS + 1).history)
-            within = repetition(*alike)
-            if again.differs and not within.differs:
-                remarks.append(starts_apart(again))
-            again = within
-        if again.losses_differing:
-            more = range(number + 1, number + 1 + RUNS_MIN - len(alike))
+        with self.backend.afresh(other_hashes=plan) as another:
+            first, number = self._run(plan, 1), 2
+            own = with_own_workers(plan, extent(first.history)) if follows_script else plan
+            if own != plan:
+                plan, first, number = own, self._run(own, 2), 3
+            other, stuck = self._start_again(another, plan, number)
+        seen = _Starts(plan, first, other, [stuck] if stuck else [], number)
+        self._compare(seen)
+        again, alike = seen.repetition, seen.alike
+        needs_band = again.losses_differing and plan.expect.loss_tolerance is None
+        if needs_band:
+            more = range(seen.number + 1, seen.number + 1 + RUNS_MIN - len(alike))
             alike += [self._run(plan, n, of=RUNS_MIN + 1).history for n in more]
             again = again.model_copy(update={"hidden_part": hidden_part(BAND, alike)})
-        baseline = Baseline(alike if again.losses_differing else alike[:1])
+        baseline = Baseline(alike if needs_band else alike[:1])
         self.folder.save_baseline(baseline)
-        seen = extent(first.history)
-        names = [name for run in (first.history, other) if run and (name := _own_name(run))]
         # What differs between clean runs is nothing that a strike could be blamed for: a band
         # says how far, and without one a metric that differs is left out.
         known = {"ignore_metrics": again.metrics_differing}
-        expect = plan.expect.model_copy(update={"band": BAND} if again.losses_differing else known)
+        expect = plan.expect.model_copy(update={"band": BAND} if needs_band else known)
+        shown = extent(first.history, ignore=again.metrics_differing)
         return Clean(
             plan=plan.model_copy(update={"expect": expect}),
-            extent=seen,
+            extent=shown,
             baseline=baseline,
             repetition=again,
-            notes=(
-                *notes(seen, names=names, habits=habits(Course(first.history).lineage)),
-                *remarks,
-            ),
+            notes=self._notes(seen, shown, again),
+            work_s=min(_work_s(history) for history in alike),
+            hashes_apart=seen.hashes_apart,
         )
 
-    def _start_again(self, plan: Plan, number: int) -> tuple[History | None, Note | None]:
-        """Run the job from a second start of its script, or note that there can be none."""
-        with self.backend.afresh() as another:
-            directory, run = self._execute(another, plan, number, of=CLEAN_RUNS)
+    def _compare(self, seen: "_Starts") -> None:
+        """Say whether the job repeats itself, and where it does not, whether its starts do."""
+        again = repetition(seen.first.history, seen.other or seen.first.history)
+        if seen.other is None or again.differs:
+            seen.number += 1
+            third = self._run(seen.plan, seen.number, of=CLEAN_RUNS + 1)
+            seen.alike.append(third.history)
+            within = repetition(*seen.alike)
+            if again.differs and not within.differs:
+                self._tell_starts_apart(seen, again)
+            again = within
+        seen.repetition = again
+
+    def _tell_starts_apart(self, seen: "_Starts", apart: Repetition) -> None:
+        """Say why two starts differ, by a third one that has the hash seed of the first."""
+        seen.number += 1
+        with self.backend.afresh() as same:
+            third, _ = self._start_again(same, seen.plan, seen.number, of=CLEAN_RUNS + 2)
+        where = apart.first or apart.inputs_apart or ""
+        if third is not None and not repetition(seen.first.history, third).differs:
+            seen.hashes_apart = where
+            seen.remarks.append(hashes_apart(where))
+        else:
+            seen.remarks.append(starts_apart(where))
+
+    def _notes(self, seen: "_Starts", shown: Extent, again: Repetition) -> tuple[Note, ...]:
+        runs = [run for run in (seen.first.history, seen.other) if run]
+        apart = [Note(kind="warning", text=str(again))] if again.hides_much else []
+        return (
+            *notes(
+                shown,
+                names=[name for run in runs if (name := _own(run, "name"))],
+                paths=[path for run in runs if (path := _own(run, "storage_path"))],
+                outside=saved_outside(runs),
+                habits=habits(Course(seen.first.history).lineage),
+            ),
+            *seen.remarks,
+            *apart,
+        )
+
+    def _start_again(
+        self, backend: Backend, plan: Plan, number: int, *, of: int = CLEAN_RUNS
+    ) -> tuple[History | None, Note | None]:
+        """Run the job from another start of its script, or note that there can be none."""
+        directory, run = self._execute(backend, plan, number, of=of)
         if any(run.history.of(FitCalled)):
             return self._required(directory, run).history, None
         return None, cannot_start_again(why_the_job_failed(plan, run, log=directory.logs).problem)
@@ -110,7 +151,7 @@ class CleanRuns:
     def _execute(
         self, backend: Backend, plan: Plan, number: int, *, of: int
     ) -> tuple[RunDirectory, FinishedRun]:
-        self.show(Progress("clean runs", min(number, of) - 1, of))
+        self.show(Progress(STAGE, min(number, of) - 1, of))
         alone = plan.baseline()
         directory = self.folder.new_run("clean", number, alone)
         return directory, self.folder.execute(backend, alone, directory, None, self.clock)
@@ -125,6 +166,35 @@ class CleanRuns:
         return run
 
 
+@dataclass
+class _Starts:
+    """Clean runs, as far as they were compared: `alike` are of one start of the script."""
+
+    plan: Plan
+    first: FinishedRun
+    other: History | None
+    remarks: list[Note]
+    number: int
+    hashes_apart: str | None = None
+
+    def __post_init__(self) -> None:
+        self.alike = [self.first.history]
+        self.repetition = repetition(self.first.history, self.first.history)
+
+
+def hashes_apart(where: str) -> Note:
+    """Give the note on a script that gives its job other data with another hash seed."""
+    return Note(
+        kind="warning",
+        text=(
+            f"with another hash seed the job is given other data ({where}): something goes by the "
+            "order of a set of strings or by `hash()`; on a cluster every process has a hash seed "
+            "of its own, so that a restart trains on with other data; sort the set, or set "
+            "PYTHONHASHSEED for all workers"
+        ),
+    )
+
+
 def cannot_start_again(problem: str) -> Note:
     """Give the note on a script that does not come to its `fit()` when it is started again."""
     return Note(
@@ -136,13 +206,13 @@ def cannot_start_again(problem: str) -> Note:
     )
 
 
-def starts_apart(apart: Repetition) -> Note:
+def starts_apart(where: str) -> Note:
     """Give the note on a script of which two starts differ, and two runs of one start do not."""
     return Note(
         kind="warning",
         text=(
             "the script itself draws something that nothing seeds, before its fit(): two runs of "
-            f"one start are alike, two starts are not ({apart.first or apart.inputs_apart}); a "
+            f"one start are alike, two starts are not ({where}); a "
             "script that is started again, after the loss of its machine, trains on with other data"
         ),
     )
@@ -158,8 +228,14 @@ def too_long(plan: Plan) -> JobError:
     )
 
 
-def _own_name(history: History) -> str | None:
-    """Give the run name that the script configured; chaos puts its own in its place."""
+def _own(history: History, setting: str) -> str | None:
+    """Give what the script configured where chaos puts its own in its place."""
     called = next((event for _, event in history.of(FitCalled)), None)
-    name = None if called is None else called.replaced.get("name")
-    return None if name is None else str(name)
+    own = None if called is None else called.replaced.get(setting)
+    return None if own is None else str(own)
+
+
+def _work_s(history: History) -> float:
+    """Give how long a run took from its `fit()` on: what precedes it is done once for all."""
+    began = next((number for number, _ in history.of(FitCalled)), 0)
+    return (history[-1].time_ns - history.time_ns(began)) / 1e9

@@ -1,52 +1,70 @@
 """From the rows of an audit to its card and its files."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos import __version__
-from chaos.audit.card import Card, Covered, Ended, Job, command_of
+from chaos.audit.card import Card, Covered, Ended, Job
 from chaos.audit.clean import Clean
 from chaos.audit.finding import Finding, findings
 from chaos.audit.folder import AuditFolder
+from chaos.audit.note import Note
+from chaos.audit.order import missing_parts, part_of
 from chaos.audit.page import render_card
 from chaos.audit.places import coverage
 from chaos.audit.queue import Queue
+from chaos.audit.replaced import replaced
 from chaos.audit.repro import repro_text
-from chaos.audit.struck import StruckRun
+from chaos.audit.struck import StruckRun, gist
+from chaos.audit.table import by_column, columns
+from chaos.check.result import plural
 from chaos.report.junit import render as render_junit
 from chaos.report.outcome import versions
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """Writes down what an audit came to; `options` are those of the command that repeats it."""
+    """Writes down what an audit came to; `command` is the command line that repeats it."""
 
     clean: Clean
     queue: Queue
     folder: AuditFolder
     seed: int
-    options: Sequence[str] = ()
+    command: str
 
-    def card(self, runs: Sequence[StruckRun], *, ended: Ended, seconds: float) -> Card:
+    def card(
+        self, runs: Sequence[StruckRun], *, ended: Ended, seconds: float, limit: str | None = None
+    ) -> Card:
         """Give the card of these runs, all its files written."""
         clean, found = self.clean, findings(runs)
         for finding in found:
             self._save_finding(finding)
+        extent, strikes = self.queue.extent, [run.strike for run in runs]
+        right = [run.strike for run in runs if run.is_right and run.resumed]
+        aims = {part_of(strike, extent) for strike in self.queue.strikes} - {None}
         card = Card(
             version=__version__,
             backend=clean.plan.backend,
             seed=self.seed,
-            command=command_of(clean.plan, *self.options),
+            command=self.command,
             folder=self.folder.shown,
             ended=ended,
             seconds=seconds,
             versions=versions(self.folder.env),
             job=_job(clean),
             repetition=clean.repetition,
-            notes=clean.notes,
+            notes=(*clean.notes, *_accepted(runs)),
             covered=self._covered(runs),
             runs=tuple(runs),
             findings=found,
+            question=self.queue.question,
+            limit=limit,
+            missing_parts=missing_parts(right, extent, of=aims),
+            hashes_apart=clean.hashes_apart,
+            accept=clean.plan.expect.accept,
+            has_tolerance=clean.plan.expect.loss_tolerance is not None,
+            replaced=replaced(extent, strikes),
+            columns=columns(extent.epoch_last + 1),
         )
         self.write(card)
         self.folder.write("junit.xml", self._junit(runs))
@@ -80,6 +98,8 @@ class Conclusion:
                 chosen=row.chosen,
                 places=row.places,
                 why_none=row.why_none,
+                resumes=row.resumes,
+                by_column=by_column(row.by_epoch, self.queue.extent.epoch_last + 1),
             )
             for row in coverage(self.queue.extent, self.queue.strikes, seed=self.seed)
         )
@@ -88,6 +108,16 @@ class Conclusion:
         baseline = self.clean.baseline
         rows = [self.folder.suite_row(r.number, baseline, seconds=r.seconds) for r in runs]
         return render_junit(rows, name="chaos audit")
+
+
+def _accepted(runs: Sequence[StruckRun]) -> Iterator[Note]:
+    """Give a note for each broken promise that is accepted, with how often it was."""
+    found: dict[str, list[str]] = {}
+    for text in (text for run in runs for text in run.accepted):
+        found.setdefault(gist(text), []).append(text)
+    for texts in found.values():
+        first = f": {texts[0]}" if len(texts) == 1 else f", such as: {texts[0]}"
+        yield Note(kind="note", text=f"{plural(len(texts), 'place')}{first}")
 
 
 def _job(clean: Clean) -> Job:
@@ -105,6 +135,7 @@ def _job(clean: Clean) -> Job:
         own_preemptions=_limit(seen.own("max_preemption_failures")),
         epoch_steps=max(seen.steps.values(), default=0),
         keeps_files=bool(seen.saves),
+        sees=seen.sees,
     )
 
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeAlias
 
+from chaos.audit.seen import seen_in
 from chaos.model.event import (
+    CheckpointRead,
     Committed,
     FileSaveBegun,
     FitCalled,
@@ -15,6 +18,8 @@ from chaos.model.event import (
     UploadEnded,
 )
 from chaos.model.history import History
+
+Point: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,9 @@ class Extent:
     `settings` were in force at `fit()`, `replaced` holds what the script had
     where chaos set something else. `loads` are the ranks that were seen, in
     a struck run, to load after a restart what an earlier attempt had saved.
+    `own_saves` are the places (epoch, step) at which rank 0, or the lowest that
+    does, wrote a file with `torch.save`. `asks`: a rank asked for its checkpoint.
+    `sees` names what was seen that a fault can change.
     """
 
     ranks: tuple[int, ...]
@@ -43,6 +51,26 @@ class Extent:
     settings: Mapping[str, Any]
     replaced: Mapping[str, Any]
     loads: tuple[int, ...] = ()
+    own_saves: tuple[Point, ...] = ()
+    asks: bool = True
+    sees: tuple[str, ...] = ("losses", "state", "metrics")
+
+    @cached_property
+    def points(self) -> tuple[Point, ...]:
+        """The places (epoch, finished steps) from which a restart can go on.
+
+        Those of the checkpoints that Ray was given, else of the job's own files.
+        """
+        if self.saved:
+            return tuple((epoch + 1, 0) for epoch in self.saved)
+        return self.own_saves or tuple(sorted({(epoch + 1, 0) for epoch, _ in self.saves}))
+
+    @cached_property
+    def resume_points(self) -> tuple[Point, ...]:
+        """Those of the points that have training left after them."""
+        end = max(((epoch, steps) for (epoch, _), steps in self.steps.items()), default=None)
+        last = (self.epoch_last, 1) if end is None else end
+        return tuple(point for point in self.points if point < last)
 
     @property
     def step_places(self) -> int:
@@ -60,11 +88,6 @@ class Extent:
         return bool(self.saved)
 
     @property
-    def first_saved(self) -> int | None:
-        """The first epoch that leaves something to go on from, a file of the job's own included."""
-        return min(self.saved or (epoch for epoch, _ in self.saves), default=None)
-
-    @property
     def is_elastic(self) -> bool:
         """Whether the script lets Ray go on with fewer workers."""
         return isinstance(self.own("num_workers"), list | tuple)
@@ -79,8 +102,11 @@ class Extent:
         return self.replaced.get(setting, self.settings.get(setting))
 
 
-def extent(history: History) -> Extent:
-    """Measure a job by the history of a run in which nothing was done to it."""
+def extent(history: History, *, ignore: tuple[str, ...] = ()) -> Extent:
+    """Measure a job by the history of a run in which nothing was done to it.
+
+    `ignore` are metrics that are not the same in every such run.
+    """
     steps: dict[tuple[int, int], int] = {}
     last_ns: dict[int, int] = {}
     for number, step in history.of(StepDone):
@@ -105,7 +131,16 @@ def extent(history: History) -> Extent:
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,
         settings=called.settings if called else {},
         replaced=called.replaced if called else {},
+        own_saves=_own_saves(history),
+        asks=any(history.of(CheckpointRead)),
+        sees=tuple(seen_in(history, ignore=ignore)),
     )
+
+
+def _own_saves(history: History) -> tuple[Point, ...]:
+    saves = [event for _, event in history.of(FileSaveBegun)]
+    rank = min((event.rank for event in saves), default=0)
+    return tuple(sorted({(e.epoch, e.step) for e in saves if e.rank == rank}))
 
 
 def _ranks(steps: Mapping[tuple[int, int], int], commits: list[Committed]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from chaos.audit.group import GROUPS, Group
 from chaos.audit.struck import Defect, StruckRun
 from chaos.check.result import plural
 from chaos.check.trajectory import NAME as TRAJECTORY
+from chaos.model.severity import Severity
 from chaos.record import Record
 
 # From the least that a reproduction needs to the most.
@@ -49,6 +50,11 @@ class Finding(Record):
     repro: str
     report: str
     confirmation: Confirmation | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is."""
+        return self.defect.severity
 
     @property
     def count(self) -> int:

@@ -1,6 +1,6 @@
-"""The groups of places: what they are called on the card, and what a bug there looks like."""
+"""The groups of places: what they are called on the card, and which come first for a question."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 from chaos.errors import UsageError
@@ -25,14 +25,66 @@ Group: TypeAlias = Literal[
     "fewer workers after it",
 ]
 GROUPS: tuple[Group, ...] = get_args(Group)
-# What only a restart can show: whether the job has such places is learnt from struck runs.
+# What only a restart can show: whether the job has such places is learnt from runs with a fault.
 LOADS: Group = "inside a load"
 
+Kind: TypeAlias = Literal[
+    "preempted with notice",
+    "node lost",
+    "worker killed",
+    "killed in a recovery",
+    "killed inside a load",
+    "killed in a save or upload",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+_KINDS: Mapping[Group, Kind] = {
+    "notice before the loss": "preempted with notice",
+    "node lost": "node lost",
+    "fewer workers after it": "node lost",
+    "during the recovery": "killed in a recovery",
+    LOADS: "killed inside a load",
+    "inside a save": "killed in a save or upload",
+    "upload begins": "killed in a save or upload",
+    "upload ends": "killed in a save or upload",
+}
 
-def chosen_groups(words: Sequence[str]) -> tuple[Group, ...]:
-    """Give the groups that `--places` names, by any part of their names; all where it is empty.
+# What a person asks: does the job survive spot instances, or does it survive crashes of workers?
+Question: TypeAlias = Literal["spot", "crash"]
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+_WORKERS: tuple[Group, ...] = (
+    "just after commit",
+    "mid-epoch",
+    "last epoch",
+    "during the recovery",
+    LOADS,
+    "after report, before commit",
+    "epoch boundary",
+    "inside a save",
+    "upload ends",
+    "upload begins",
+    "twice in one epoch",
+    "three times in a run",
+    "same place in two attempts",
+    "before the first commit",
+)
+_NODES: tuple[Group, ...] = ("notice before the loss", "node lost", "fewer workers after it")
+# Every group in which a question is asked, those first that are most likely to answer it.
+ORDERS: Mapping[Question, tuple[Group, ...]] = {
+    "spot": ("just after commit", *_NODES, *_WORKERS[1:]),
+    "crash": _WORKERS,
+}
 
-    Raises `UsageError` for a word that names none.
+
+def kind_of(group: Group) -> Kind:
+    """Return the kind of fault that a group is counted under."""
+    return _KINDS.get(group, "worker killed")
+
+
+def chosen_groups(words: Sequence[str], question: Question = "spot") -> tuple[Group, ...]:
+    """Return the groups that `--places` names, by any part of their names.
+
+    Where it is empty, those of the question. Raises `UsageError` for a word
+    that names none.
     """
     chosen: set[Group] = set()
     for word in (part.strip().lower() for text in words for part in text.split(";")):
@@ -41,4 +93,5 @@ def chosen_groups(words: Sequence[str]) -> tuple[Group, ...]:
             hint = f"The groups are: {'; '.join(GROUPS)}."
             raise UsageError(f"no group of places is called '{word}'", hint, place="--places")
         chosen.update(found)
-    return tuple(group for group in GROUPS if group in chosen) if chosen else GROUPS
+    chosen = chosen or set(ORDERS[question])
+    return tuple(group for group in GROUPS if group in chosen)

@@ -7,27 +7,31 @@ import altair as alt
 
 from chaos.audit.card import Card
 from chaos.audit.group import GROUPS
-from chaos.audit.table import Cell, Fate, cells, columns
+from chaos.audit.table import Cell, Fate, cells
 from chaos.check.result import plural
 from chaos.report import chart as ch
 
 ROW_HEIGHT = 30
 _FILLS: dict[Fate, tuple[str, str]] = {  # of a cell, and of the numbers in it
-    "survived": ("var(--good-bg)", "var(--good)"),
-    "some lost": ("var(--bad-bg)", "var(--bad)"),
-    "all lost": ("var(--bad)", "var(--bg)"),
-    "cannot be told": ("var(--open-bg)", "var(--open)"),
+    "right": ("var(--good-bg)", "var(--good)"),
+    "some wrong": ("var(--bad-bg)", "var(--bad)"),
+    "all wrong": ("var(--bad)", "var(--bg)"),
+    "inconclusive": ("var(--open-bg)", "var(--open)"),
+    "from scratch": ("var(--line)", "var(--ink-2)"),
+    "not tried": ("var(--panel)", "var(--ink-3)"),
 }
 _WORDS: dict[Fate, str] = {
-    "survived": "the job came out the same",
-    "some lost": "not after every strike",
-    "all lost": "not after any strike",
-    "cannot be told": "cannot be told",
+    "right": "resumed, and came out the same",
+    "some wrong": "not the same after some faults",
+    "all wrong": "not the same after any fault",
+    "inconclusive": "inconclusive",
+    "from scratch": "began anew: no resume was tested (0)",
+    "not tried": "not tried (-)",
 }
 
 
 def heatmap(card: Card) -> ch.Chart | None:
-    """Draw how many strikes of each group and epoch the job survived; None without any."""
+    """Draw what became of each group and epoch, those that were not tried in grey."""
     rows = cells(card)
     if not rows:
         return None
@@ -38,32 +42,49 @@ def heatmap(card: Card) -> ch.Chart | None:
         title="Places",
         label=_in_words(card, rows),
         caption=(
-            "Strikes that the job survived, of those in each group of places and epoch. A strike "
-            "at several places stands in the epoch of the first. Empty: nothing was struck there."
+            "Runs in which the job resumed and came out the same, of those with a fault in each "
+            "group of places and epoch. Grey: places that the job has and that were not tried. "
+            "A run with several faults stands in the epoch of the first."
         ),
-        keys=[ch.Key(_WORDS[fate], "box", _key_color(fate)) for fate in fates],
+        keys=[ch.Key(_WORDS[fate], "box", _FILLS[fate][0]) for fate in fates],
     )
 
 
 def _drawing(card: Card, rows: tuple[Cell, ...]) -> ch.Drawing:
     groups = [group for group in GROUPS if any(row.group == group for row in rows)]
-    x, y = _epochs(columns(card)), _groups(groups)
+    x, y = _epochs(card.columns), _groups(groups)
     tooltip = [
         alt.Tooltip("group:N", title="places"),
         alt.Tooltip("epochs:N", title="epoch"),
-        alt.Tooltip("survived:Q"),
-        alt.Tooltip("total:Q", title="struck"),
-        alt.Tooltip("unknown:Q", title="cannot be told"),
-        alt.Tooltip("lost_max:Q", title="steps lost, worst"),
+        alt.Tooltip("right:Q", title="resumed, right"),
+        alt.Tooltip("from_scratch:Q", title="began anew, right"),
+        alt.Tooltip("wrong:Q", title="wrong"),
+        alt.Tooltip("unknown:Q", title="inconclusive"),
+        alt.Tooltip("total:Q", title="tried"),
+        alt.Tooltip("places:Q", title="places"),
+        alt.Tooltip("lost_max:Q", title="recomputed steps, worst"),
     ]
     base, (fill, ink) = ch.named("cells"), _colors()
     box = base.mark_rect(cornerRadius=3).encode(x=x, y=y, color=fill, tooltip=tooltip)
     text = base.mark_text(fontWeight=600).encode(x=x, y=y, text="counts:N", color=ink)
     chart = alt.layer(box, text).resolve_scale(color="independent")
-    counts = [
-        {**asdict(row), "fate": row.fate, "counts": f"{row.survived}/{row.total}"} for row in rows
-    ]
+    counts = [_datum(row) for row in rows]
     return ch.Drawing(chart.properties(height=ROW_HEIGHT * len(groups)), {"cells": counts})
+
+
+def _datum(row: Cell) -> dict[str, object]:
+    counts = "-" if row.tally.total == 0 else f"{row.tally.right}/{row.tally.total}"
+    return {
+        "group": row.group,
+        "epochs": row.epochs,
+        "column": row.column,
+        "places": row.places,
+        "lost_max": row.lost_max,
+        **asdict(row.tally),
+        "total": row.tally.total,
+        "fate": row.fate,
+        "counts": counts,
+    }
 
 
 def _epochs(labels: tuple[str, ...]) -> alt.X:
@@ -94,17 +115,13 @@ def _colors() -> tuple[alt.Color, alt.Color]:
     return fill, ink
 
 
-def _key_color(fate: Fate) -> str:
-    fill, ink = _FILLS[fate]
-    return fill if fate == "all lost" else f"color-mix(in srgb, {ink} 45%, {fill})"
-
-
 def _in_words(card: Card, rows: tuple[Cell, ...]) -> str:
-    lost = [row for row in rows if row.fate in ("some lost", "all lost")]
+    lost = [row for row in rows if row.fate in ("some wrong", "all wrong")]
+    runs = plural(len(card.runs), "run with a fault", "runs with a fault")
     if not lost:
-        return f"{plural(len(card.runs), 'strike')}, {card.survived} survived, in every group"
+        return f"{runs}, none wrong; {card.right} resumed and came out the same"
     worst = ", ".join(
-        f"{row.group} in epoch {row.epochs}: {row.survived} of {row.total} survived"
+        f"{row.group} in epoch {row.epochs}: {row.tally.wrong} of {row.tally.total} wrong"
         for row in lost[:12]
     )
-    return f"{plural(len(card.runs), 'strike')}, {card.survived} survived. Not all in: {worst}"
+    return f"{runs}, {card.broken} wrong: {worst}"

@@ -4,26 +4,30 @@ import posixpath
 
 from chaos.audit.card import Card
 from chaos.audit.finding import Finding
-from chaos.audit.page import facts, omissions, tone
-from chaos.check.result import plural
+from chaos.audit.page import KIND_HEAD, facts, kind_cells, omissions, title, tone
 from chaos.report.markdown import SIGNS, fitted, plain, table
 
 PLACES_SHOWN = 6
 
 
 def card_in_markdown(card: Card) -> str:
-    """Give an audit: the verdict, its figures, a section per finding, what was not struck."""
+    """Give an audit: the verdict, its figures, a section per finding, what was not tried."""
     shown, script = facts(card), plain(posixpath.basename(card.job.script))
     lines = [
-        f"# {SIGNS[tone(card)]} {script} {plain(card.sentence)}",
+        f"# {SIGNS[tone(card)]} {script}: {plain(card.sentence)}",
         "",
     ]
     lines += [*table([fact.name for fact in shown], [[plain(fact.value) for fact in shown]]), ""]
+    lines += [*table(KIND_HEAD, kind_cells(card)), ""]
+    lines += [f"- {plain(reason)}" for reason in card.reasons if card.word == "inconclusive"]
+    lines += [f"- {note.kind}: {plain(note.text)}" for note in card.notes]
+    lines += [f"- replaced: {plain(str(row))}" for row in card.replaced]
+    lines.append("")
     for finding in card.findings:
         lines += _section(card, finding)
     left = omissions(card)
     if left:
-        lines += ["## Not struck", "", *(f"- {o.group}: {plain(o.why)}" for o in left), ""]
+        lines += ["## Not tried", "", *(f"- {o.group}: {plain(o.why)}" for o in left), ""]
     return fitted("\n".join([*lines, f"`{card.command}`", ""]))
 
 
@@ -31,7 +35,7 @@ def _section(card: Card, finding: Finding) -> list[str]:
     places = ", ".join(plain(place) for place in finding.places[:PLACES_SHOWN])
     more = finding.count - PLACES_SHOWN
     return [
-        f"## {plain(finding.defect.check)} at {plural(finding.count, 'place')}",
+        f"## {plain(title(finding))}",
         "",
         plain(finding.smallest.headline),
         "",

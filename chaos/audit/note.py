@@ -2,14 +2,19 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 from chaos.audit.extent import Extent
 from chaos.check.result import plural
+from chaos.model.event import FileSaveBegun
+from chaos.model.history import History
 from chaos.record import Record
 
 # 2026-11-21, 20261121, 1763690000 (seconds since 1970), or the head of a UUID
 _STAMP = re.compile(r"20\d\d[-_.]?[01]\d[-_.]?[0-3]\d|\b1[5-9]\d{8}\b|[0-9a-f]{8}-[0-9a-f]{4}-")
+
+TWO = 2
 
 
 class Note(Record):
@@ -19,14 +24,40 @@ class Note(Record):
     text: str
 
 
-def notes(extent: Extent, *, names: Sequence[str], habits: Iterable[str] = ()) -> tuple[Note, ...]:
+def notes(
+    extent: Extent,
+    *,
+    names: Sequence[str],
+    paths: Sequence[str] = (),
+    outside: Sequence[str] = (),
+    habits: Iterable[str] = (),
+) -> tuple[Note, ...]:
     """Give what the extent and the settings show.
 
-    `names` are the clean runs' own run names; `habits` what they do with their data.
+    `names` and `paths` are the clean runs' own run names and storage paths, `outside` the
+    files that both saved at the same place; `habits` what they do with their data.
     """
     warnings = (Note(kind="warning", text=text) for text in _warnings(extent))
-    remarks = (Note(kind="note", text=text) for text in (*_remarks(extent, names), *habits))
-    return (*warnings, *remarks)
+    remarks = (*_remarks(extent, names, paths), *_saved_elsewhere(outside), *habits)
+    return (*warnings, *(Note(kind="note", text=text) for text in remarks))
+
+
+def saved_outside(runs: Sequence[History]) -> tuple[str, ...]:
+    """Give the files that two clean runs both saved, at one and the same absolute path."""
+    if len(runs) < TWO:
+        return ()
+    written = [dict.fromkeys(event.path for _, event in run.of(FileSaveBegun)) for run in runs]
+    return tuple(path for path in written[0] if Path(path).is_absolute() and path in written[1])
+
+
+def _saved_elsewhere(outside: Sequence[str]) -> Iterator[str]:
+    if outside:
+        more = f" and {plural(len(outside) - 1, 'other file')}" if len(outside) > 1 else ""
+        yield (
+            f"the job saves at an absolute path (`{outside[0]}`{more}): every run of an audit "
+            "finds what the run before it has saved, and writes over it; let the path follow "
+            "from an argument"
+        )
 
 
 def _warnings(extent: Extent) -> Iterator[str]:
@@ -35,6 +66,17 @@ def _warnings(extent: Extent) -> Iterator[str]:
             "the job saves no checkpoint that could be seen, for Ray or with `torch.save`: every "
             "fault costs all the training before it, and long training on machines that disappear "
             "may never end"
+        )
+    if extent.has_checkpoints and not extent.asks:
+        yield (
+            "the job saves checkpoints and asks for none: no rank called "
+            "`ray.train.get_checkpoint()`; unless it finds its files by itself, every restart "
+            "begins anew"
+        )
+    if not extent.sees:
+        yield (
+            "no loss, no state and no metric but a counter was seen: a restart that goes wrong "
+            "would not be noticed; report a metric of the model, such as its loss"
         )
     if extent.own("max_failures") == 0:
         yield (
@@ -48,7 +90,7 @@ def _warnings(extent: Extent) -> Iterator[str]:
         )
 
 
-def _remarks(extent: Extent, names: Sequence[str]) -> Iterator[str]:
+def _remarks(extent: Extent, names: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
     if extent.saves and not extent.has_checkpoints:
         yield (
             "the job reports no checkpoint to Ray, and keeps files of its own: what a fault costs "
@@ -70,6 +112,11 @@ def _remarks(extent: Extent, names: Sequence[str]) -> Iterator[str]:
     unsaved = len(extent.epochs) - len(extent.saved)
     if extent.has_checkpoints and unsaved:
         yield f"{unsaved} of {plural(len(extent.epochs), 'report')} carried no checkpoint"
+    if paths and (len(set(paths)) > 1 or _STAMP.search(paths[0])):
+        yield (
+            f"the storage path changes at every start (`{paths[0]}`): a script that is started "
+            "again does not find the checkpoints of its earlier run"
+        )
     if names and (len(set(names)) > 1 or _STAMP.search(names[0])):
         yield (
             f"the run name changes at every start (`{names[0]}`): a script that is started again "

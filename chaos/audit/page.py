@@ -6,14 +6,25 @@ from urllib.parse import quote
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from chaos.audit.answer import Word
 from chaos.audit.card import Card
+from chaos.audit.finding import Finding
 from chaos.audit.heatmap import heatmap
-from chaos.audit.table import GroupRow, check_rows, group_rows, lost_steps, part_rows
+from chaos.audit.table import (
+    GroupRow,
+    KindRow,
+    check_rows,
+    group_rows,
+    kind_rows,
+    lost_steps,
+    part_rows,
+)
 from chaos.check.result import plural
 from chaos.report import chart as ch
 from chaos.report.page import Fact, Tone
 
 PLACES_SHOWN = 12
+_TONES: dict[Word, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "open"}
 
 _env = Environment(
     # The frame, the style and the words are those of the report of a run.
@@ -41,39 +52,68 @@ def render_card(card: Card) -> str:
         tone=tone(card),
         word=card.sentence,
         facts=facts(card),
+        kind_head=KIND_HEAD,
+        kinds=kind_rows(card),
         heatmap=drawn,
         svg=Markup(drawn.svg) if drawn else None,  # noqa: S704 (Vega escapes it)
         bundle=Markup(ch.bundle()) if drawn else None,  # noqa: S704 (a library)
         groups=[row for row in group_rows(card) if row.struck],
         parts=part_rows(card),
-        checks=check_rows(card),
+        checks=[row for row in check_rows(card) if row.broken or row.unknown],
+        checks_right=sum(not row.broken and not row.unknown for row in check_rows(card)),
         omissions=omissions(card),
         shown=PLACES_SHOWN,
         link=quote,
         plural=plural,
+        title=title,
     )
 
 
 def tone(card: Card) -> Tone:
-    """Say how the verdict is to look; what cannot be told never looks like success."""
-    if card.broken:
-        return "bad"
-    return "open" if card.exit_code or card.ended == "interrupted" else "good"
+    """Say how the verdict is to look; what is inconclusive never looks like success."""
+    return _TONES[card.word]
+
+
+def title(finding: Finding) -> str:
+    """Give the check that names a finding, of what, how bad it is, and how often it was seen."""
+    defect, places = finding.defect, plural(finding.count, "place")
+    of = f" ({', '.join(defect.parts)})" if defect.parts else ""
+    return f"{defect.check}{of}, {defect.severity}: {places}"
 
 
 def facts(card: Card) -> tuple[Fact, ...]:
     """Give the figures people ask for first."""
     landed, planned = card.landed
+    tried, places = card.places
     lost = max(lost_steps(card.runs), default=None)
     return (
-        Fact("survived", f"{card.survived} of {len(card.runs)}"),
-        Fact("not survived", str(card.broken)),
-        Fact("cannot be told", str(len(card.unknown))),
+        Fact("resumes right", f"{card.resumed_right} of {card.resumed}"),
+        Fact("places tried", f"{tried} of {places}"),
+        Fact("wrong", str(card.broken)),
+        Fact("inconclusive", str(len(card.unknown))),
+        Fact("began anew", str(card.from_scratch)),
         Fact("faults landed", f"{landed} of {planned}"),
-        Fact("steps lost, worst", "-" if lost is None else str(lost)),
+        Fact("recomputed steps, worst", "-" if lost is None else str(lost)),
         Fact("took", f"{card.seconds:.0f} s"),
         Fact("seed", str(card.seed)),
     )
+
+
+KIND_HEAD = ("fault", "tried", "right", "wrong", "inconclusive", "began anew")
+
+
+def kind_cells(card: Card) -> list[list[str]]:
+    """Give the table of faults by kind and result, as text."""
+    return [[row.kind, *_kind_cells(row)] for row in kind_rows(card)]
+
+
+def _kind_cells(row: KindRow) -> list[str]:
+    if not row.places:
+        return ["no place", "", "", "", ""]
+    tried, of = f"{row.tried} of {row.places}", row.tally
+    if not of.total:
+        return [tried, "not tried", "", "", ""]
+    return [tried, *map(str, (of.right, of.wrong, of.unknown, of.from_scratch))]
 
 
 def omissions(card: Card) -> tuple[Omission, ...]:
@@ -82,13 +122,13 @@ def omissions(card: Card) -> tuple[Omission, ...]:
 
 
 def omitted_in_all(card: Card) -> str | None:
-    """Say in one line how many places were not struck, and why; None where all were."""
+    """Say in one line how many places were not tried, and why; None where all were."""
     rows = group_rows(card)
     total = sum(row.places for row in rows)
     counts = {
-        "not chosen": sum(row.places for row in rows if row.chosen == 0),
-        "left out by the sample": sum(row.places - row.chosen for row in rows if row.chosen),
-        "not reached": sum(row.chosen - row.struck for row in rows),
+        "not asked for": sum(row.places for row in rows if row.chosen == 0),
+        "not sampled": sum(row.places - row.chosen for row in rows if row.chosen),
+        "not run": sum(row.chosen - row.struck for row in rows),
     }
     reasons = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
     return f"{sum(counts.values())} of {plural(total, 'place')}: {reasons}" if reasons else None
@@ -101,10 +141,11 @@ def _why(row: GroupRow, card: Card) -> str | None:
         return None
     left = f"{row.places - row.struck} of {plural(row.places, 'place')}"
     if row.chosen == 0:
-        return f"{left}: not chosen with --places"
+        return f"{left}: not asked for (--places, --for)"
     by_sample, cut = row.places - row.chosen, row.chosen - row.struck
-    reasons = [f"{by_sample} left out by the sample"] if by_sample else []
+    reasons = [f"{by_sample} not sampled"] if by_sample else []
     if cut:
-        end = "the budget was spent" if card.ended == "budget" else "the audit was interrupted"
-        reasons.append(f"{cut} not reached: {end}")
+        limit = f"{card.limit} was reached" if card.limit else "the time limit was reached"
+        end = limit if card.ended == "budget" else "the audit was interrupted"
+        reasons.append(f"{cut} not run: {end}")
     return f"{left}: {', '.join(reasons)}"

@@ -1,31 +1,37 @@
 """The kill map: every place of a job that is worth striking, or a covering sample of them."""
 
 import random
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from chaos.audit.extent import Extent
 from chaos.audit.group import GROUPS, LOADS, Group
+from chaos.audit.order import resumes_from
+from chaos.audit.spread import evenly
 from chaos.audit.stratum import Stratum, strata
 from chaos.audit.strike import Strike
 from chaos.check.result import plural
 
 STEP_PLACES_MAX = 96
-_GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True)
 class Coverage:
     """How many places of a group were chosen, of how many there are.
 
-    `why_none` says why a group has no place in this job.
+    `why_none` says why a group has no place in this job. `resumes`: it has
+    places at which a restart goes on from a checkpoint. `by_epoch` counts
+    the places in each epoch.
     """
 
     group: Group
     chosen: int
     places: int
     why_none: str | None = None
+    resumes: bool = False
+    by_epoch: Mapping[int, int] = field(default_factory=dict)
 
 
 def kill_map(
@@ -50,25 +56,15 @@ def kill_map(
     by_group = {group: [s for s in chosen if s.group == group] for group in GROUPS}
     loads = by_group.pop(LOADS)
     queues = [
-        _drawn(of_group, seed=seed, limit=limit) for of_group in by_group.values() if of_group
+        _drawn(of_group, extent, seed=seed, limit=limit)
+        for of_group in by_group.values()
+        if of_group
     ]
     strikes = [*_in_rounds(queues, limit=max(limit, len(queues)))]
     if loads:
         share = max(1, limit // max(1, len(queues)))
-        strikes += islice(_drawn(loads, seed=seed, limit=limit), share)
+        strikes += islice(_drawn(loads, extent, seed=seed, limit=limit), share)
     return _ordered(strikes)
-
-
-def interleaved(strikes: Sequence[Strike]) -> Iterator[Strike]:
-    """Give one strike of each group in turn, so that an audit cut short has seen all groups.
-
-    A group's own strikes come in an order of which any beginning is spread over the job.
-    """
-    queues = []
-    for group in GROUPS:
-        of_group = [strike for strike in strikes if strike.group == group]
-        queues.append(iter([of_group[n] for n in _evenly(len(of_group))]))
-    return _in_rounds(queues, limit=len(strikes))
 
 
 def coverage(extent: Extent, strikes: Sequence[Strike], *, seed: int) -> tuple[Coverage, ...]:
@@ -76,20 +72,44 @@ def coverage(extent: Extent, strikes: Sequence[Strike], *, seed: int) -> tuple[C
     rows = []
     known = strata(extent, seed=seed)
     for group in GROUPS:
-        places = sum(stratum.size for stratum in known if stratum.group == group)
-        chosen = sum(strike.group == group for strike in strikes)
-        rows.append(Coverage(group, chosen, places, None if places else _why_none(group, extent)))
+        mine = [stratum for stratum in known if stratum.group == group]
+        by_epoch = Counter[int]()
+        for stratum in mine:
+            by_epoch[stratum.epoch] += stratum.size
+        rows.append(
+            Coverage(
+                group=group,
+                chosen=sum(strike.group == group for strike in strikes),
+                places=by_epoch.total(),
+                why_none=None if mine else _why_none(group, extent),
+                resumes=any(_resumes(stratum, extent) for stratum in mine),
+                by_epoch=by_epoch,
+            )
+        )
     return tuple(rows)
+
+
+def _resumes(stratum: Stratum, extent: Extent) -> bool:
+    """Say whether a restart goes on from a checkpoint, at the last of its places."""
+    return resumes_from(stratum.strike(stratum.size - 1), extent) is not None
 
 
 def _ordered(strikes: Iterable[Strike]) -> tuple[Strike, ...]:
     return tuple(sorted(strikes, key=lambda s: (GROUPS.index(s.group), s.place)))
 
 
-def _drawn(of_group: Sequence[Stratum], *, seed: int, limit: int) -> Iterator[Strike]:
-    """Give a group's strikes so that any beginning of them is spread over epochs and ranks."""
+def _drawn(
+    of_group: Sequence[Stratum], extent: Extent, *, seed: int, limit: int
+) -> Iterator[Strike]:
+    """Give a group's strikes so that any beginning of them is spread over epochs and ranks.
+
+    The first one goes on from a checkpoint, if any does: a restart from scratch
+    shows no defect of resuming.
+    """
     draws = random.Random(f"{seed}:{of_group[0].group}")  # noqa: S311 (repeatable is the point)
     order = _spread(of_group, shift=draws.random())
+    first = next((n for n, stratum in enumerate(order) if _resumes(stratum, extent)), 0)
+    order.insert(0, order.pop(first))
     picks: dict[int, list[int]] = {}
     for turn in range(min(limit, max(stratum.size for stratum in of_group))):
         for number, stratum in enumerate(order):
@@ -106,7 +126,7 @@ def _spread(of_group: Sequence[Stratum], *, shift: float) -> list[Stratum]:
     for stratum in of_group:
         by_epoch.setdefault(stratum.epoch, []).append(stratum)
     rows = [row for _, row in sorted(by_epoch.items())]
-    order = _evenly(len(rows), shift=shift)
+    order = evenly(len(rows), shift=shift)
     turns = range(max(len(row) for row in rows))
     picked = (
         (rows[n], (turn + place) % len(rows[n]))
@@ -115,14 +135,6 @@ def _spread(of_group: Sequence[Stratum], *, shift: float) -> list[Stratum]:
         if turn < len(rows[n])
     )
     return [row[index] for row, index in picked]
-
-
-def _evenly(count: int, *, shift: float = 0.0) -> list[int]:
-    """Order numbers so that any beginning of them leaves no large gap.
-
-    Multiples of the golden ratio fall that way.
-    """
-    return sorted(range(count), key=lambda n: (shift + n * _GOLDEN) % 1.0)
 
 
 def _in_rounds(queues: Sequence[Iterator[Strike]], *, limit: int) -> Iterator[Strike]:

@@ -13,6 +13,10 @@ from chaos.model.history import History
 from chaos.model.scenario import Profile
 from chaos.record import Record
 
+# The part of a loss that a band may hide. A defect that moves losses by more is no small one: a
+# lost optimizer's state moves them by a few percent, so that a wider band says nothing of it.
+HIDDEN_MAX = 0.05
+
 
 class Repetition(Record):
     """Two clean runs side by side; `first` says where their losses part.
@@ -30,6 +34,11 @@ class Repetition(Record):
     first: str | None
     hidden_part: float | None = None
     inputs_apart: str | None = None
+
+    @property
+    def hides_much(self) -> bool:
+        """Whether a defect can move a loss by more than a few percent unseen."""
+        return self.losses_differing > 0 and (self.hidden_part or HIDDEN_MAX + 1) > HIDDEN_MAX
 
     def _band(self) -> str:
         if self.hidden_part is None:

@@ -17,6 +17,10 @@ def repro_text(plan: Plan, *, check: str, folder: Path, headline: str) -> str:
     expect: dict[str, Any] = {"verdict": "invalid", "check": check}
     if plan.expect.band is not None:
         expect["band"] = plan.expect.band
+    if plan.expect.accept:
+        expect["accept"] = list(plan.expect.accept)
+    if plan.expect.loss_tolerance is not None:
+        expect["loss_tolerance"] = plan.expect.loss_tolerance.model_dump(exclude_defaults=True)
     if plan.expect.ignore_metrics:
         expect["ignore_metrics"] = list(plan.expect.ignore_metrics)
     return scenario_text(plan, folder=folder, comment=(headline,), expect=expect)

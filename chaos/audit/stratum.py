@@ -7,6 +7,7 @@ job of a million steps costs no more than one of a hundred.
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import inf
 
 from chaos.audit.extent import Extent
 from chaos.audit.group import LOADS, Group
@@ -63,16 +64,16 @@ def strata(extent: Extent, *, seed: int) -> tuple[Stratum, ...]:
 
 def _single_steps(extent: Extent) -> Iterator[Stratum]:
     """Every step of every rank, each in one group."""
-    first_saved = extent.saved[0] if extent.saved else 0
+    first = extent.points[0] if extent.points else (1, 0)
     for (epoch, rank), steps in extent.steps.items():
         yield Stratum("epoch boundary", epoch, 1, _killer(epoch, steps, rank))
-        if steps > 1:
-            group: Group = "mid-epoch"
-            if epoch <= first_saved:
-                group = "before the first commit"
-            elif epoch == extent.epoch_last:
-                group = "last epoch"
-            yield Stratum(group, epoch, steps - 1, _killer(epoch, 1, rank))
+        inner = steps - 1
+        early = inner if epoch < first[0] else min(first[1], inner) if epoch == first[0] else 0
+        late: Group = "last epoch" if epoch == extent.epoch_last else "mid-epoch"
+        if early:
+            yield Stratum("before the first commit", epoch, early, _killer(epoch, 1, rank))
+        if inner > early:
+            yield Stratum(late, epoch, inner - early, _killer(epoch, 1 + early, rank))
 
 
 def _killer(epoch: int, first: int, rank: int) -> Callable[[int], tuple[Op, ...]]:
@@ -149,7 +150,7 @@ def _recoveries(extent: Extent, *, seed: int) -> Iterator[Stratum]:
             continue
         for stage in stages:
             yield _single("during the recovery", _again(at, stage, extent.ranks[again]))
-        for rank in extent.loads if _follows_a_save(extent, epoch) else ():
+        for rank in extent.loads if _follows_a_save(extent, at) else ():
             yield _single(LOADS, _again(at, "loading", rank))
 
 
@@ -157,8 +158,9 @@ def _again(at: Trigger, stage: Stage, rank: int) -> tuple[Op, ...]:
     return _kills(at, AtRecovery(recovering_from=0, stage=stage, rank=rank))
 
 
-def _follows_a_save(extent: Extent, epoch: int) -> bool:
-    return extent.first_saved is not None and epoch > extent.first_saved
+def _follows_a_save(extent: Extent, at: AtStep | AtMoment) -> bool:
+    after = at.step if isinstance(at, AtStep) else inf
+    return bool(extent.points) and (at.epoch, after) > extent.points[0]
 
 
 def _struck_epochs(extent: Extent) -> list[int]:

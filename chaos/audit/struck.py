@@ -7,16 +7,18 @@ from pydantic import Field
 
 from chaos.audit.group import Group
 from chaos.audit.strike import Strike
+from chaos.check.grade import ACCEPTED
 from chaos.check.trajectory import NAME as TRAJECTORY
 from chaos.check.trajectory import divergence
 from chaos.check.trial import Trial
+from chaos.check.went_on import is_resumed
 from chaos.model.diagnosis import Resume, Standing
 from chaos.model.event import FileLoaded, StepDone
 from chaos.model.history import History
 from chaos.model.plan import Op
 from chaos.model.scenario import Validity
 from chaos.model.severity import Severity
-from chaos.model.verdict import Anomaly, CheckResult, Restarts
+from chaos.model.verdict import Anomaly, CheckResult
 from chaos.record import Record
 from chaos.report.outcome import FinishedRun, row_of
 
@@ -29,6 +31,7 @@ _WORSE: tuple[Standing, ...] = (
 )
 _NAMES = re.compile(r"\b(checkpoint_\S+|[0-9a-f]{12,}|\S*/\S+)")
 _MORE = re.compile(r" \(and \d+ more\)$")
+_RANKS = re.compile(r"\branks? \d+(, \d+)*( and \d+)?")
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 _PLURAL = re.compile(r"(?<=N )(\w{2,}[^s\W])s\b")
 
@@ -53,12 +56,14 @@ class StruckRun(Record):
 
     `evidence` names the checks that had something to judge by, `undecided`
     those that could not tell. `parts` says of each part of the state how it
-    stood at the worst of the run's resumes, on its worst rank; `idle` are those
-    that did not come back and mattered to nothing that was seen. `restarts`
-    counts them by where they went on. `lost_steps` counts the worst rank's over all
-    restarts, None where no step is seen; `number` is the run's folder below
-    `runs/`. `loads` are the ranks that after a restart, before their first step
-    there, loaded what an earlier attempt had saved.
+    stood at the worst of the run's resumes, on its worst rank; `idle` names
+    those that did not come back without a consequence that was seen.
+    `lost_steps` counts the worst rank's over all restarts, None where no step is
+    seen; `number` is the run's folder below `runs/`. `loads` are the ranks that
+    after a restart, before their first step there, loaded what an earlier attempt
+    had saved. `resumed` restarts went on from a checkpoint, `from_scratch` began
+    anew. `severity` is that of the gravest broken promise, `accepted` says what
+    was broken and may be (`--accept`).
     """
 
     number: int
@@ -71,23 +76,43 @@ class StruckRun(Record):
     evidence: tuple[str, ...]
     undecided: tuple[str, ...]
     parts: dict[str, Standing] = Field(default_factory=dict)
-    idle: tuple[str, ...] = ()
-    restarts: Restarts = Restarts()
     landed: int
     attempts: int
     lost_steps: int | None
     seconds: float
     loads: tuple[int, ...] = ()
+    idle: tuple[str, ...] = ()
+    resumed: int = 0
+    from_scratch: int = 0
+    severity: Severity | None = None
+    accepted: tuple[str, ...] = ()
 
     @property
     def strike(self) -> Strike:
         """What was done."""
         return Strike(self.name, self.group, self.ops)
 
+    @property
+    def is_right(self) -> bool:
+        """Whether the job came out the same, but for what is accepted."""
+        return self.validity == "valid"
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it did not."""
+        return self.validity == "invalid"
+
+    @property
+    def happened(self) -> bool:
+        """Whether all that was planned was done to the job; else its place was not tried."""
+        return self.validity != "unknown" or self.landed >= len(self.ops)
+
 
 def struck_run(number: int, strike: Strike, run: FinishedRun) -> StruckRun:
     """Give the row of a judged run."""
     row, verdict = row_of(run), run.verdict
+    resumed = {r.attempt.index for r in run.trial.restarts if is_resumed(run.trial, r)}
+    parts, idle = _parts([row for row in verdict.diagnosis if row.attempt in resumed])
     return StruckRun(
         number=number,
         name=strike.name,
@@ -104,14 +129,17 @@ def struck_run(number: int, strike: Strike, run: FinishedRun) -> StruckRun:
         ),
         evidence=tuple(r.check for r in verdict.results if r.evidence and r.validity != "unknown"),
         undecided=tuple(result.check for result in verdict.undecided),
-        parts=_parts(verdict.diagnosis),
-        idle=_idle(verdict.diagnosis),
-        restarts=verdict.restarts,
+        parts=parts,
+        idle=idle,
         landed=sum(seen.landed for seen in run.trial.strikes),
         attempts=row.attempts or 0,
         lost_steps=row.lost_steps,
         seconds=run.duration_s,
         loads=_loads(run.history),
+        resumed=verdict.restarts.resumed,
+        from_scratch=verdict.restarts.from_scratch,
+        severity=verdict.severity,
+        accepted=tuple(note for note in verdict.notes if note.startswith(ACCEPTED)),
     )
 
 
@@ -133,26 +161,22 @@ def _loads(history: History) -> tuple[int, ...]:
     )
 
 
-def _parts(diagnosis: Sequence[Resume]) -> dict[str, Standing]:
+def _parts(diagnosis: Sequence[Resume]) -> tuple[dict[str, Standing], tuple[str, ...]]:
+    """Give how each part stood at its worst, and those whose difference changed nothing."""
     found: dict[str, Standing] = {}
+    matters: set[str] = set()
     for part in (part for resume in diagnosis for part in resume.parts):
         before = found.get(part.component, part.standing)
         found[part.component] = max(before, part.standing, key=_WORSE.index)
-    return found
-
-
-def _idle(diagnosis: Sequence[Resume]) -> tuple[str, ...]:
-    """Name the parts that did not come back, and nowhere mattered."""
-    lost: dict[str, bool] = {}
-    for part in (part for resume in diagnosis for part in resume.parts):
-        if part.standing not in ("restored", "not compared"):
-            lost[part.component] = lost.get(part.component, False) or part.matters
-    return tuple(component for component, matters in lost.items() if not matters)
+        if part.matters and part.standing not in ("restored", "not compared"):
+            matters.add(part.component)
+    broken = (name for name, of in found.items() if of not in ("restored", "not compared"))
+    return found, tuple(name for name in broken if name not in matters)
 
 
 def gist(message: str) -> str:
     """Give an anomaly's message without what differs from place to place."""
-    named = _NAMES.sub("X", _MORE.sub("", message))
+    named = _RANKS.sub("rank N", _NAMES.sub("X", _MORE.sub("", message)))
     return _PLURAL.sub(r"\1", _NUMBER.sub("N", named))
 
 

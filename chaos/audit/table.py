@@ -1,39 +1,63 @@
-"""The tables of a card: by group and epoch, by group, and by check."""
+"""The tables of a card: by kind of fault, by group and epoch, by group, and by check."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from chaos.audit.card import Card
-from chaos.audit.group import GROUPS, Group
+from chaos.audit.group import KINDS, Group, Kind, kind_of
 from chaos.audit.struck import StruckRun
 from chaos.check.judge import CHECKS
 from chaos.model.diagnosis import Standing
 
 COLUMNS_MAX = 16
-Fate: TypeAlias = Literal["survived", "some lost", "all lost", "cannot be told"]
+Fate: TypeAlias = Literal[
+    "right", "from scratch", "some wrong", "all wrong", "inconclusive", "not tried"
+]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of some runs: each is counted once."""
+
+    right: int = 0
+    from_scratch: int = 0
+    wrong: int = 0
+    unknown: int = 0
+
+    @property
+    def total(self) -> int:
+        """All runs."""
+        return self.right + self.from_scratch + self.wrong + self.unknown
+
+    @property
+    def fate(self) -> Fate:
+        """What became of the job."""
+        if self.wrong:
+            return "all wrong" if self.wrong == self.total else "some wrong"
+        if self.unknown:
+            return "inconclusive"
+        if self.right:
+            return "right"
+        return "from scratch" if self.from_scratch else "not tried"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The strikes of one group in one epoch, or in a few epochs where there are many."""
+    """The places of one group in one epoch, or in a few epochs where there are many."""
 
     group: Group
     epochs: str
     column: int
-    survived: int
-    unknown: int
-    total: int
+    places: int
+    tally: Tally
     lost_max: int | None
 
     @property
     def fate(self) -> Fate:
         """What became of the job there."""
-        broken = self.total - self.survived - self.unknown
-        if broken:
-            return "all lost" if broken == self.total else "some lost"
-        return "cannot be told" if self.unknown else "survived"
+        return self.tally.fate
 
 
 @dataclass(frozen=True)
@@ -41,15 +65,25 @@ class GroupRow:
     """What one group came to, and what its faults cost in finished steps; None: not seen."""
 
     group: Group
-    survived: int
-    broken: int
-    unknown: int
+    tally: Tally
+    resumed: int
+    resumed_right: int
     struck: int
     chosen: int
     places: int
     lost_max: int | None
     lost_mean: float | None
     why_none: str | None
+
+
+@dataclass(frozen=True)
+class KindRow:
+    """What one kind of fault came to."""
+
+    kind: Kind
+    tally: Tally
+    tried: int
+    places: int
 
 
 @dataclass(frozen=True)
@@ -67,7 +101,7 @@ class CheckRow:
 class PartRow:
     """How often a part of the job's state came back, over all runs with a resume.
 
-    `idle`: it did not, and nothing that was seen depends on it.
+    `idle`: it did not come back, and no consequence was seen.
     """
 
     component: str
@@ -85,33 +119,32 @@ class PartRow:
 
 def part_rows(card: Card) -> tuple[PartRow, ...]:
     """Give one row per part of the state, as the diagnosis orders them."""
-    standings: dict[str, list[Standing]] = {}
-    idle: Counter[str] = Counter()
+    standings: dict[str, list[tuple[Standing, bool]]] = {}
     for run in card.runs:
-        idle.update(run.idle)
         for component, standing in run.parts.items():
-            standings.setdefault(component, []).append(standing)
-    return tuple(_part_row(name, found, idle[name]) for name, found in standings.items())
+            standings.setdefault(component, []).append((standing, component in run.idle))
+    return tuple(_part_row(component, found) for component, found in standings.items())
 
 
-def _part_row(component: str, found: Sequence[Standing], idle: int) -> PartRow:
-    lost = [standing for standing in found if standing not in ("restored", "not compared")]
-    restored = found.count("restored")
+def _part_row(component: str, found: Sequence[tuple[Standing, bool]]) -> PartRow:
+    apart = [row for row in found if row[0] not in ("restored", "not compared")]
+    lost = [standing for standing, is_idle in apart if not is_idle]
+    shown = lost or [standing for standing, _ in apart]
+    restored = sum(standing == "restored" for standing, _ in found)
     usual: Standing = "restored" if restored else "not compared"
     return PartRow(
         component=component,
         restored=restored,
-        lost=len(lost) - idle,
-        idle=idle,
-        not_compared=found.count("not compared"),
-        standing=Counter(lost).most_common(1)[0][0] if lost else usual,
+        lost=len(lost),
+        not_compared=len(found) - restored - len(apart),
+        standing=Counter(shown).most_common(1)[0][0] if shown else usual,
+        idle=len(apart) - len(lost),
     )
 
 
-def columns(card: Card) -> tuple[str, ...]:
+def columns(epochs: int) -> tuple[str, ...]:
     """Give the heat map's columns: each epoch, or ranges of as many as fit."""
-    epochs = 1 + max((run.strike.epoch for run in card.runs), default=0)
-    width = _width(card)
+    width = _width(epochs)
     labels = []
     for first in range(0, epochs, width):
         last = min(first + width, epochs) - 1
@@ -119,26 +152,53 @@ def columns(card: Card) -> tuple[str, ...]:
     return tuple(labels)
 
 
+def by_column(by_epoch: Mapping[int, int], epochs: int) -> tuple[int, ...]:
+    """Count places by column."""
+    counts, width = [0] * len(columns(epochs)), _width(epochs)
+    for epoch, places in by_epoch.items():
+        counts[epoch // width] += places
+    return tuple(counts)
+
+
 def cells(card: Card) -> tuple[Cell, ...]:
-    """Give the cells of the heat map in which something was struck."""
-    labels, width = columns(card), _width(card)
+    """Give the cells of the heat map in which the job has places."""
+    width = _width_of(card)
     found: dict[tuple[Group, int], list[StruckRun]] = {}
     for run in card.runs:
         found.setdefault((run.group, run.strike.epoch // width), []).append(run)
     return tuple(
         Cell(
-            group=group,
-            epochs=labels[column],
+            group=row.group,
+            epochs=card.columns[column],
             column=column,
-            survived=sum(run.validity == "valid" for run in runs),
-            unknown=sum(run.validity == "unknown" for run in runs),
-            total=len(runs),
+            places=places,
+            tally=tally(runs),
             lost_max=max(lost_steps(runs), default=None),
         )
-        for (group, column), runs in sorted(
-            found.items(), key=lambda item: (GROUPS.index(item[0][0]), item[0][1])
-        )
+        for row in card.covered
+        for column, places in enumerate(row.by_column)
+        if (runs := found.get((row.group, column), [])) or places
     )
+
+
+def tally(runs: Sequence[StruckRun]) -> Tally:
+    """Count runs by what became of the job."""
+    return Tally(
+        right=sum(run.is_right and run.resumed > 0 for run in runs),
+        from_scratch=sum(run.is_right and run.resumed == 0 for run in runs),
+        wrong=sum(run.is_wrong for run in runs),
+        unknown=sum(run.validity == "unknown" for run in runs),
+    )
+
+
+def kind_rows(card: Card) -> tuple[KindRow, ...]:
+    """Give one row per kind of fault, those that were not tried included."""
+    rows = []
+    for kind in KINDS:
+        runs = [run for run in card.runs if kind_of(run.group) == kind]
+        places = sum(row.places for row in card.covered if kind_of(row.group) == kind)
+        rows.append(KindRow(kind, tally(runs), sum(run.happened for run in runs), places))
+    return tuple(rows)
 
 
 def group_rows(card: Card) -> tuple[GroupRow, ...]:
@@ -150,9 +210,9 @@ def group_rows(card: Card) -> tuple[GroupRow, ...]:
         rows.append(
             GroupRow(
                 group=covered.group,
-                survived=_count(runs, "valid"),
-                broken=_count(runs, "invalid"),
-                unknown=_count(runs, "unknown"),
+                tally=tally(runs),
+                resumed=sum(run.resumed for run in runs),
+                resumed_right=sum(run.resumed for run in runs if run.is_right),
                 struck=covered.struck,
                 chosen=covered.chosen,
                 places=covered.places,
@@ -187,10 +247,11 @@ def _checks(card: Card) -> dict[str, None]:
     return dict.fromkeys([*(check.NAME for check in CHECKS), *sorted({*told, *broken})])
 
 
-def _width(card: Card) -> int:
-    epochs = 1 + max((run.strike.epoch for run in card.runs), default=0)
-    return -(-epochs // COLUMNS_MAX)
+def _width(epochs: int) -> int:
+    return max(1, -(-epochs // COLUMNS_MAX))
 
 
-def _count(runs: Sequence[StruckRun], validity: str) -> int:
-    return sum(run.validity == validity for run in runs)
+def _width_of(card: Card) -> int:
+    """Give how many epochs a column has: all but the last have as many as the first."""
+    first, _, last = card.columns[0].partition("-")
+    return 1 + int(last or first) - int(first)

@@ -1,68 +1,101 @@
-"""The card in a terminal, 80 columns wide."""
+"""The card in a terminal, 80 columns wide; without a terminal no line is broken and none framed."""
 
 from collections.abc import Iterator, Sequence
 
+from rich.console import Console, RenderableType
 from rich.console import Group as Lines
-from rich.console import RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from chaos.audit.card import Card
 from chaos.audit.finding import Finding
-from chaos.audit.page import omitted_in_all, tone
-from chaos.audit.table import Cell, Fate, cells, columns, group_rows, part_rows
-from chaos.check.result import plural
+from chaos.audit.page import KIND_HEAD, kind_cells, omitted_in_all, title, tone
+from chaos.audit.table import Cell, Fate, cells, group_rows, kind_rows, part_rows
+from chaos.check.grade import ACCEPTED
 
 UNKNOWN_SHOWN = 3
 _MARKS: dict[Fate, tuple[str, str]] = {
-    "survived": ("✓", "green"),
-    "some lost": ("✗", "red"),
-    "all lost": ("✗", "bold red"),
-    "cannot be told": ("?", "yellow"),
+    "right": ("✓", "green"),
+    "some wrong": ("✗", "red"),
+    "all wrong": ("✗", "bold red"),
+    "inconclusive": ("?", "yellow"),
+    "from scratch": ("o", "dim"),
+    "not tried": ("·", "dim"),
 }
+_LEGEND = "✓ resumed, right   ✗ wrong   ? inconclusive   o began anew   · not tried"
 _TONES = {"good": ("✓", "green"), "bad": ("✗", "bold red"), "open": ("?", "yellow")}
+_Row = tuple[str, str, str]  # a label, its style, and a text
 
 
-def show_card(card: Card) -> RenderableType:
-    """Give the card: verdict, heat map, findings, what it rests on, where it lies."""
+def print_card(card: Card, console: Console) -> None:
+    """Print the card: verdict, faults by kind, places, findings, what it rests on, where it lies.
+
+    What is copied, a command or a path, is never broken. Where there is no
+    terminal, findings stand in no box and no line is broken. Its notes are left
+    out: they were told before the first fault.
+    """
+    is_log = not console.is_terminal
+    for part in _parts(card, framed=not is_log):
+        console.print(part, soft_wrap=isinstance(part, Text) and (is_log or bool(part.no_wrap)))
+
+
+def _parts(card: Card, *, framed: bool) -> Iterator[RenderableType]:
     mark, style = _TONES.get(tone(card), ("?", "yellow"))
-    lines: list[RenderableType] = [
-        Text.assemble((f"{mark} {_script(card)} {card.sentence}", style)),
-        Text(""),
-        heat_table(card),
-        Text(""),
-    ]
-    lines += [_finding(finding, card) for finding in card.findings]
-    return Lines(*lines, _labelled([*_tail(card)]))
+    yield Text.assemble((f"{mark} {_script(card)}: {card.sentence}", style))
+    yield Text("")
+    if card.runs:
+        yield from (kind_table(card), Text(""), heat_table(card), Text(_LEGEND, style="dim"))
+        yield Text("")
+    for finding in card.findings:
+        yield from _finding(finding, card, framed=framed)
+    tail = [*_tail(card)]
+    yield from [_labelled(tail)] if framed else _commands(tail)
+    yield from _commands([*_to_copy(card)])
+
+
+def kind_table(card: Card) -> Table:
+    """Give one line per kind of fault; what was not tried is there, in grey."""
+    table = _table(gap=1)
+    for number, name in enumerate(KIND_HEAD):
+        table.add_column(name, justify="right" if number > 1 else "left", no_wrap=True)
+    for row, texts in zip(kind_rows(card), kind_cells(card), strict=True):
+        style = "red" if row.tally.wrong else ("" if row.tally.total else "dim")
+        table.add_row(*(Text(text, style=style) for text in texts))
+    return table
 
 
 def heat_table(card: Card) -> Table:
-    """Give one line per group: a mark per epoch, counts, and the steps that were lost."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("struck", no_wrap=True)
-    table.add_column(f"epoch {_span(columns(card))}", no_wrap=True)
-    table.add_column("survived", justify="right", no_wrap=True)
-    table.add_column("lost: worst", justify="right", no_wrap=True)
-    table.add_column("mean", justify="right", no_wrap=True)
+    """Give one line per group: a mark per epoch, counts, and the steps that were recomputed."""
+    table = _table()
+    table.add_column("place", no_wrap=True)
+    table.add_column(f"epoch {_span(card.columns)}", no_wrap=True)
+    table.add_column("tried", justify="right", no_wrap=True)
+    table.add_column("resumes", justify="right", no_wrap=True)
+    table.add_column("recomputed", justify="right", no_wrap=True)
     found = {(cell.group, cell.column): cell for cell in cells(card)}
     for row in group_rows(card):
-        if row.struck == 0:
+        if row.places == 0:
             continue
-        marks = [_mark(found.get((row.group, n))) for n in range(len(columns(card)))]
-        style = "red" if row.broken else ("yellow" if row.unknown else "")
+        marks = [_mark(found.get((row.group, n))) for n in range(len(card.columns))]
+        style = "red" if row.tally.wrong else ("yellow" if row.tally.unknown else "")
+        lost = "-" if row.lost_mean is None else f"{row.lost_mean:.0f}, max {row.lost_max}"
         table.add_row(
-            Text(row.group),
+            Text(row.group, style="" if row.struck else "dim"),
             Text.assemble(*marks),
-            Text(f"{row.survived} of {row.struck}", style=style),
-            Text("-" if row.lost_max is None else str(row.lost_max)),
-            Text("-" if row.lost_mean is None else f"{row.lost_mean:.1f}"),
+            Text(f"{row.struck} of {row.places}", style="" if row.struck else "dim"),
+            Text(f"{row.resumed_right} of {row.resumed}" if row.resumed else "-", style=style),
+            Text(lost),
         )
     return table
 
 
+def _table(gap: int = 2) -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+
+
 def _mark(cell: Cell | None) -> tuple[str, str]:
-    return ("·", "dim") if cell is None else _MARKS[cell.fate]
+    return (" ", "") if cell is None else _MARKS[cell.fate]
 
 
 def _span(labels: tuple[str, ...]) -> str:
@@ -74,24 +107,36 @@ def _script(card: Card) -> str:
     return card.job.script.rsplit("/", maxsplit=1)[-1]
 
 
-def _finding(finding: Finding, card: Card) -> Panel:
+def _finding(finding: Finding, card: Card, *, framed: bool) -> Iterator[RenderableType]:
     groups = ", ".join(f"{group} ({count})" for group, count in finding.groups.items())
-    rows = [
-        ("where", "dim", groups),
-        ("repro", "dim", f"chaos run {card.folder}/{finding.repro}"),
-        ("report", "dim", f"{card.folder}/{finding.report}"),
-    ]
+    rows = [("where", "dim", groups)]
     if finding.confirmation is not None:
         seen = f"{finding.confirmation}: {finding.confirmation.headline}"
         rows.append(("on Ray", "dim", seen))
-    lines = Lines(Text(finding.smallest.headline, style="bold"), Text(""), _labelled(rows))
-    head = (finding.defect.check, "bold red")
-    title = Text.assemble(head, f" at {plural(finding.count, 'place')}")
-    return Panel(lines, title=title, title_align="left", border_style="red", padding=(0, 1))
+    says = Text(finding.smallest.headline, style="bold")
+    style = "bold red"
+    head = Text(title(finding), style=style)
+    if framed:
+        yield Panel(
+            Lines(says, Text(""), _labelled(rows)),
+            title=head,
+            title_align="left",
+            border_style=style,
+            padding=(0, 1),
+        )
+    else:
+        yield from (head, says, *_commands(rows))
+    yield from _commands(
+        [
+            ("repro", "dim", f"chaos run {card.folder}/{finding.repro}"),
+            ("report", "dim", f"{card.folder}/{finding.report}"),
+        ]
+    )
+    yield Text("")
 
 
-def _labelled(rows: Sequence[tuple[str, str, str]]) -> Table:
-    """Lay texts beside their labels; a long path is broken, never cut."""
+def _labelled(rows: Sequence[_Row]) -> Table:
+    """Lay texts beside their labels."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -100,34 +145,57 @@ def _labelled(rows: Sequence[tuple[str, str, str]]) -> Table:
     return grid
 
 
+def _commands(rows: Sequence[_Row]) -> Iterator[Text]:
+    """Lay what is copied beside its label, in one line however long: a terminal breaks it."""
+    for label, style, text in rows:
+        line = Text.assemble((f"{label:<11}", style), text)
+        line.no_wrap, line.overflow = True, "ignore"
+        yield line
+
+
 def _state(card: Card) -> str:
     """Say which parts of the state came back at every resume, and which did not."""
     rows = part_rows(card)
     lost = [
         f"{row.component} {row.standing} ({row.lost} of {row.resumes})" for row in rows if row.lost
     ]
+    idle = [
+        f"{row.component} {row.standing}, no consequence seen ({row.idle} of {row.resumes})"
+        for row in rows
+        if row.idle and not row.lost
+    ]
     back = [row.component for row in rows if row.restored and not row.lost and not row.idle]
-    parts = [*lost, *([f"restored: {', '.join(back)}"] if back else [])]
+    parts = [*lost, *idle, *([f"restored: {', '.join(back)}"] if back else [])]
     return "; ".join(parts)
 
 
-def _tail(card: Card) -> Iterator[tuple[str, str, str]]:
-    for run in card.unknown[:UNKNOWN_SHOWN]:
-        yield "unknown", "yellow", f"{run.group}, {run.name}: {run.headline}"
-    more = len(card.unknown) - UNKNOWN_SHOWN
-    if more > 0:
-        yield "", "yellow", f"and {more} more, on the card"
+def _tail(card: Card) -> Iterator[_Row]:
+    yield from _doubts(card)
     if text := _state(card):
         yield "state", "dim", text
     yield "job", "dim", card.size
     landed, planned = card.landed
     yield "rests on", "dim", f"{landed} of {planned} faults landed; {card.repetition}"
-    for note in card.notes:
+    for number, row in enumerate(card.replaced):
+        yield "" if number else "replaced", "dim", str(row)
+    for note in (note for note in card.notes if ACCEPTED in note.text):  # not known beforehand
         yield note.kind, "yellow", note.text
     if omitted := omitted_in_all(card):
-        yield "left out", "dim", omitted
-    if missing := [row.group for row in group_rows(card) if row.places == 0]:
-        yield "not there", "dim", f"{', '.join(missing)}: see the card"
+        yield "not tried", "dim", omitted
+
+
+def _doubts(card: Card) -> Iterator[_Row]:
+    if card.word == "inconclusive":
+        for number, reason in enumerate(card.reasons):
+            yield "" if number else "why", "yellow", reason
+    for run in card.unknown[:UNKNOWN_SHOWN]:
+        yield "unknown", "yellow", f"{run.group}, {run.name}: {run.headline}"
+    more = len(card.unknown) - UNKNOWN_SHOWN
+    if more > 0:
+        yield "", "yellow", f"and {more} more, on the card"
+
+
+def _to_copy(card: Card) -> Iterator[_Row]:
     yield "again", "dim", card.command
     yield "card", "dim", f"{card.folder}/card.html"
     yield "badge", "dim", card.badge

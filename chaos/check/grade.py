@@ -23,6 +23,7 @@ from chaos.model.verdict import CheckResult
 
 # What shows that training went on where it had to, over as many steps.
 _GROUNDS = ("agreement", "resume-point", "cursor", "epochs", "batch")
+ACCEPTED = "accepted as "  # how a note begins that tells what is broken and may be
 _MEANT: dict[Acceptable, Severity] = {"rng": "not reproducible", "cosmetic": "cosmetic"}
 
 
@@ -44,12 +45,12 @@ def accepted(
     allowed = {_MEANT[word] for word in accept}
     if not broken or any(result.severity not in allowed for result in broken):
         return tuple(results), ()
-    notes = tuple(f"accepted as {r.severity}: {r.check}: {r.summary}" for r in broken)
+    notes = tuple(f"{ACCEPTED}{r.severity}: {r.check}: {r.summary}" for r in broken)
     return tuple(_let_pass(r) if r in broken else r for r in results), notes
 
 
 def _let_pass(result: CheckResult) -> CheckResult:
-    said = f"accepted as {result.severity}: {result.summary}"
+    said = f"{ACCEPTED}{result.severity}: {result.summary}"
     return result.model_copy(update={"validity": "valid", "anomalies": (), "summary": said})
 
 

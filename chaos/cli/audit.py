@@ -1,7 +1,9 @@
-"""`chaos audit`: strike a script at every place that can differ, and say which it survives."""
+"""`chaos audit`: inject faults into a script wherever they can matter, and say what came of it."""
 
 import os
-from collections.abc import Callable
+import shlex
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -9,20 +11,22 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from chaos.audit.answer import ACCEPTABLE
 from chaos.audit.audit import Audit, Choice
 from chaos.audit.base import base_plan
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
-from chaos.audit.group import chosen_groups
+from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for
 from chaos.audit.live import AuditDisplay
 from chaos.audit.markdown import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
-from chaos.audit.terminal import show_card
+from chaos.audit.terminal import print_card
 from chaos.backends.open import open_backend, open_scripts
 from chaos.errors import UsageError
 from chaos.harness import Harness
+from chaos.model.leeway import Tolerance
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.run.ci import add_to_step_summary
@@ -31,6 +35,7 @@ from chaos.run.cpus import usable_cpus
 from chaos.run.environment import environment
 
 BUDGET_S = 60.0
+REPORTS = Path("reports")
 RAY = "ray"
 
 
@@ -45,10 +50,11 @@ Seconds = Annotated[
     float | None,
     typer.Option(
         "--budget",
-        help="Stop after this many seconds. Default: 60; with --exhaustive or --runs, no limit.",
+        help="The time limit in seconds, of what comes after the minimum that an answer needs. "
+        "Default: 60; with --exhaustive or --runs, none.",
     ),
 ]
-Runs = Annotated[int | None, typer.Option("--runs", help="Stop after this many runs.")]
+Runs = Annotated[int | None, typer.Option("--runs", help="Stop after this many runs with a fault.")]
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", min=1, help="Runs side by side. Left out: what the cores allow."),
@@ -75,33 +81,57 @@ ConfirmOn = Annotated[
 ]
 NoConfirm = Annotated[bool, typer.Option("--no-confirm", help="Reproduce no finding on Ray.")]
 
+For = Annotated[
+    Question,
+    typer.Option(
+        "--for",
+        help="spot: nodes preempted and lost first. crash: workers killed, and no node.",
+    ),
+]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept",
+        metavar="rng|cosmetic",
+        help="A difference of this severity is a note, and no failure; may be repeated.",
+    ),
+]
+Within = Annotated[
+    float | None,
+    typer.Option("--tolerance", min=0, help="How far a loss may lie from the baseline's, of 1."),
+]
+
 
 def audit(  # noqa: PLR0913 - one parameter per option
     script: Script,
     arguments: Words = None,
     *,
+    question: For = "spot",
     workers: Workers = None,
     budget: Seconds = None,
     runs: Runs = None,
     jobs: Jobs = None,
     exhaustive: Exhaustive = False,
     places: Places = None,
+    accept: Accept = None,
+    tolerance: Within = None,
     seed: Seed = 0,
-    reports: Annotated[Path, typer.Option("--reports")] = Path("reports"),
+    reports: Annotated[Path, typer.Option("--reports")] = REPORTS,
     as_json: AsJson = False,
     junit: Junit = None,
     confirm: ConfirmOn = None,
     no_confirm: NoConfirm = False,
 ) -> None:
-    """Strike a training script at every place that can differ, without a cluster.
+    """Inject faults into a training script wherever they can matter, without a cluster.
+
+    Exit codes: 0 pass, 1 fail, 2 inconclusive.
 
     Example: chaos audit train.py --budget 60 -- --epochs 4
     """
-    confirms = _confirms(confirm, no_confirm=no_confirm)
+    confirms, groups = _confirms(confirm, no=no_confirm), chosen_groups(places or (), question)
     console = Console(stderr=as_json, highlight=False)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers)
-    if budget is None and runs is None and not exhaustive:
-        budget = BUDGET_S
+    plan = _expecting(plan, accept or (), tolerance)
     with ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
         backend = opened.enter_context(open_scripts(console))
@@ -110,12 +140,13 @@ def audit(  # noqa: PLR0913 - one parameter per option
             backend,
             _folder(reports, plan),
             SystemClock(),
-            Choice(seed, exhaustive, STEP_PLACES_MAX, chosen_groups(places or ())),
-            Budget(budget, runs),
+            Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question),
+            _budget(budget, runs, exhaustive=exhaustive),
             display.show,
+            display.tell,
             _on_ray(reports, console) if confirms else None,
             follows_script=workers is None,
-            options=_options(workers, budget, runs, exhaustive=exhaustive, places=places),
+            command=shlex.join(["chaos", *sys.argv[1:]]),
             lanes=lambda count: jobs or lanes_for(usable_cpus(), workers=count),
         )
         card = work.run()
@@ -123,7 +154,27 @@ def audit(  # noqa: PLR0913 - one parameter per option
     raise typer.Exit(card.exit_code)
 
 
-def _confirms(where: str | None, *, no_confirm: bool) -> bool:
+def _budget(seconds: float | None, runs: int | None, *, exhaustive: bool) -> Budget:
+    is_unasked = seconds is None and runs is None and not exhaustive
+    return Budget(BUDGET_S if is_unasked else seconds, runs)
+
+
+def _expecting(plan: Plan, accept: Sequence[str], tolerance: float | None) -> Plan:
+    """Give the plan with what a person accepts."""
+    for word in accept:
+        if word not in ACCEPTABLE:
+            raise UsageError(
+                f"a severity that can be accepted is rng or cosmetic; got '{word}'",
+                "rng: only random streams differ. cosmetic: only what is shown or logged differs.",
+                place="--accept",
+            )
+    given: dict[str, object] = {"accept": tuple(word for word in ACCEPTABLE if word in accept)}
+    if tolerance is not None:
+        given["loss_tolerance"] = Tolerance(relative=tolerance)
+    return plan.model_copy(update={"expect": plan.expect.model_copy(update=given)})
+
+
+def _confirms(where: str | None, *, no: bool) -> bool:
     """Say whether findings are reproduced on Ray, as the options have it."""
     if where is not None and where != RAY:
         raise UsageError(
@@ -131,9 +182,9 @@ def _confirms(where: str | None, *, no_confirm: bool) -> bool:
             f"Write --confirm {RAY}, which is the default, or --no-confirm.",
             place="--confirm",
         )
-    if where is not None and no_confirm:
+    if where is not None and no:
         raise UsageError("--confirm and --no-confirm exclude each other", "Keep one.")
-    return not no_confirm
+    return not no
 
 
 def _folder(reports: Path, plan: Plan) -> AuditFolder:
@@ -150,7 +201,7 @@ def _tell(
     if as_json:
         typer.echo(card.to_json())
     else:
-        console.print(show_card(card))
+        print_card(card, console)
     add_to_step_summary(os.environ, card_in_markdown(card))
 
 
@@ -163,23 +214,3 @@ def _on_ray(reports: Path, console: Console) -> Callable[[Plan], Verdict]:
             return harness.run_plan(plan.model_copy(update={"backend": "ray"})).verdict
 
     return confirm
-
-
-def _options(
-    workers: int | None,
-    budget: float | None,
-    runs: int | None,
-    *,
-    exhaustive: bool,
-    places: list[str] | None,
-) -> list[str]:
-    """Spell the options that decide an audit, for the command that repeats it."""
-    words: list[str] = []
-    for name, value in (("workers", workers), ("budget", budget), ("runs", runs)):
-        if value is not None:
-            words += [f"--{name}", f"{value:g}"]
-    if exhaustive:
-        words.append("--exhaustive")
-    for group in places or ():
-        words += ["--places", group]
-    return words

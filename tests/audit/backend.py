@@ -26,12 +26,13 @@ ENV = {"versions": {"ray": "2.60.0", "torch": "2.8.0", "python": "3.11.9"}}
 
 @dataclass
 class Ticking:
-    """A clock on which every look takes a millisecond."""
+    """A clock on which every look takes a millisecond, or as long as it is told."""
 
     now: int = 0
+    tick_ns: int = 1_000_000
 
     def now_ns(self) -> int:
-        self.now += 1_000_000
+        self.now += self.tick_ns
         return self.now
 
     def wall_ns(self) -> int:
@@ -82,7 +83,8 @@ class FakeBackend:
         self.lanes += 1
         return self
 
-    def afresh(self) -> "FakeBackend":
+    def afresh(self, *, other_hashes: Plan | None = None) -> "FakeBackend":
+        del other_hashes
         self.starts += 1
         return self
 

@@ -1,6 +1,7 @@
 """An audit from beginning to end, on a backend that only tells stories."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from chaos.audit.card import Card
 from chaos.audit.confirmation import confirmation
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.page import omissions
+from chaos.audit.repetition import HIDDEN_MAX
 from chaos.errors import ClusterError, JobError
 from chaos.harness import check_again
 from chaos.model import event as ev
@@ -20,8 +22,9 @@ from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.run.directory import RunDirectory
 from chaos.scenario_file.load import load_scenario
-from tests.audit.backend import FakeBackend, audit_of, loses_momentum, misses_the_strike
+from tests.audit.backend import FakeBackend, Ticking, audit_of, loses_momentum, misses_the_strike
 from tests.check.story import Story
+from tests.check.tamper import changed
 from tests.check.test_band import noisy
 
 FEW = Choice(limit=20)
@@ -41,14 +44,27 @@ def guilty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Audit, Card]:
     return audit, audit.run()
 
 
-def test_a_job_that_comes_out_the_same_survives_every_place(survivor: tuple[Audit, Card]) -> None:
+def test_a_job_that_comes_out_the_same_passes(survivor: tuple[Audit, Card]) -> None:
+    _, card = survivor
+    tried, places = card.places
+
+    assert card.exit_code == 0, card.reasons
+    assert card.right + card.from_scratch == len(card.runs) == tried >= 32 + 3 * 8
+    assert {run.group for run in card.runs} == set(GROUPS) - NOT_TOLD
+    resumes = f"{card.resumed} of {card.resumed} resumes right, {tried} of {places} places"
+    assert card.sentence == f"pass: {resumes}"
+    assert card.badge == f"chaos audit: pass, {resumes} (2 ranks, 4 epochs, Ray 2.60)"
+
+
+def test_a_restart_that_began_anew_is_counted_apart(survivor: tuple[Audit, Card]) -> None:
     _, card = survivor
 
-    assert card.exit_code == 0
-    assert card.survived == len(card.runs) >= 32 + 3 * 8
-    assert {run.group for run in card.runs} == set(GROUPS) - NOT_TOLD
-    assert card.sentence == f"survives all {len(card.runs)} places"
-    assert card.badge.endswith("(2 ranks, 4 epochs, Ray 2.60.0)")
+    early = [run for run in card.runs if run.group == "before the first commit"]
+    assert early
+    assert all((run.resumed, run.from_scratch) == (0, 1) for run in early)
+    assert all(not run.parts for run in early)  # it had nothing to come back from
+    late = [run for run in card.runs if run.group == "last epoch"]
+    assert all((run.resumed, run.from_scratch) == (1, 0) for run in late)
 
 
 def test_every_fault_of_a_job_that_survives_was_seen_to_land(survivor: tuple[Audit, Card]) -> None:
@@ -131,7 +147,10 @@ def test_the_card_comes_back_from_its_json(guilty: tuple[Audit, Card]) -> None:
     assert whole["findings"][0]["name"] == "trajectory"
     verdict = whole["verdict"]
     assert (verdict["sentence"], verdict["badge"]) == (card.sentence, card.badge)
-    assert (verdict["exit_code"], verdict["survived"]) == (1, card.survived)
+    assert (verdict["exit_code"], verdict["word"]) == (1, "fail")
+    assert verdict["severity"] == "wrong result"
+    assert verdict["resumes"] == {"of": card.resumed, "right": card.resumed_right}
+    assert verdict["places"] == {"of": card.places[1], "tried": len(card.runs)}
     assert (verdict["broken"], verdict["unknown"]) == (card.broken, 0)
 
 
@@ -154,29 +173,136 @@ def test_the_same_seed_strikes_the_same_places(tmp_path: Path) -> None:
     assert names[0] == names[1]
 
 
-def test_a_budget_of_runs_stops_early_and_says_what_was_left_out(tmp_path: Path) -> None:
-    card = audit_of(tmp_path, FakeBackend(), budget=Budget(runs=14)).run()
+def test_fewer_runs_than_an_answer_needs_are_inconclusive_and_say_so_beforehand(
+    tmp_path: Path,
+) -> None:
+    told: list[str] = []
+    audit = audit_of(
+        tmp_path,
+        FakeBackend(),
+        budget=Budget(runs=9),
+        tell=lambda notes: told.extend(note.text for note in notes),
+    )
+
+    card = audit.run()
 
     assert card.ended == "budget"
+    assert len(card.runs) == 9
+    assert card.broken == 0
+    assert card.exit_code == 2
+    assert "were not tried: --runs 9 ended the audit" in card.sentence
+    assert any("an answer needs 14 runs with a fault; --runs 9 is fewer" in text for text in told)
+    assert any("--runs 9 was reached" in row for row in left_out(card))
+
+
+def test_as_many_runs_as_an_answer_needs_are_enough(tmp_path: Path) -> None:
+    card = audit_of(tmp_path, FakeBackend(), budget=Budget(runs=14)).run()
+
     assert len(card.runs) == 14
     assert {run.group for run in card.runs} == set(GROUPS) - NOT_TOLD
     assert card.is_partial
-    assert any("budget was spent" in row for row in left_out(card))
+    assert (card.exit_code, card.reasons) == (0, ())
 
 
-def test_a_budget_of_seconds_stops_early(tmp_path: Path) -> None:
-    card = audit_of(tmp_path, FakeBackend(), budget=Budget(seconds=0.1)).run()
+def test_a_limit_of_seconds_does_not_cut_what_an_answer_needs(tmp_path: Path) -> None:
+    audit = audit_of(tmp_path, FakeBackend(), budget=Budget(seconds=60.0))
+    audit.clock = Ticking(tick_ns=1_000_000_000)  # a run takes some looks at it
+
+    card = audit.run()
 
     assert card.ended == "budget"
-    assert 0 < len(card.runs) < 40
+    assert len(card.runs) == 14
+    assert card.exit_code == 0
+    assert not any("an answer needs" in note.text for note in card.notes)
+
+
+def test_where_what_an_answer_needs_is_too_dear_it_is_said_before_any_fault(
+    tmp_path: Path,
+) -> None:
+    told: list[str] = []
+    backend = FakeBackend()
+    audit = audit_of(
+        tmp_path,
+        backend,
+        budget=Budget(seconds=20),
+        command="chaos audit train.py --budget 20 -- --epochs 4",
+        tell=lambda notes: told.extend(
+            note.text for note in notes if not any(plan.ops for plan in backend.plans)
+        ),
+    )
+
+    audit.clock = Ticking(tick_ns=1_000_000_000)
+
+    card = audit.run()
+
+    assert card.exit_code == 2
+    assert 0 < len(card.runs) < 14
+    [dear] = [text for text in told if "an answer needs 14 runs" in text]
+    assert re.search(r"`chaos audit train.py --budget \d+ -- --epochs 4`", dear)
+    assert "--budget 20 ended the audit" in card.sentence
+
+
+def test_a_finding_stands_however_little_was_tried(tmp_path: Path) -> None:
+    backend = FakeBackend(defect=loses_momentum)
+
+    card = audit_of(tmp_path, backend, budget=Budget(runs=2)).run()
+
+    assert card.exit_code == 1
+    assert card.sentence == "fail: 2 of 2 places: one cause, wrong result"
+
+
+def test_of_a_job_that_saves_nothing_no_restart_is_called_right(tmp_path: Path) -> None:
+    card = audit_of(tmp_path, FakeBackend(every=99), choice=FEW).run()
+
+    assert card.exit_code == 2
+    assert card.resumed == 0
+    assert card.from_scratch == len(card.runs)
+    assert "the job saves no checkpoint, so every restart began anew" in card.sentence
+
+
+def test_of_places_before_the_first_commit_alone_nothing_follows(tmp_path: Path) -> None:
+    choice = Choice(groups=("before the first commit",))
+
+    card = audit_of(tmp_path, FakeBackend(), choice=choice).run()
+
+    assert card.exit_code == 2
+    assert "no restart had a checkpoint to go on from" in card.sentence
+
+
+def test_a_job_that_shows_nothing_to_compare_is_inconclusive(tmp_path: Path) -> None:
+    class Blind(FakeBackend):
+        def history(self, plan: Plan) -> History:
+            unseen = (ev.StateSeen, ev.LossResolved)
+            told = changed(super().history(plan), ev.StepDone, losses=None, inputs=None)
+            told = changed(told, ev.Committed, metrics=lambda e: ({"epoch": e.epoch},) * 2)
+            return History([entry for entry in told if not isinstance(entry.what, unseen)])
+
+    card = audit_of(tmp_path, Blind(), choice=FEW).run()
+
+    assert card.exit_code == 2
+    assert "no loss, no state and no metric but a counter was seen" in " ".join(card.reasons)
+    assert any("report a metric of the model" in note.text for note in card.notes)
+
+
+def test_what_a_person_accepts_is_in_the_plan_of_every_run(tmp_path: Path) -> None:
+    backend = FakeBackend()
+    audit = audit_of(tmp_path, backend, choice=FEW, budget=Budget(runs=1))
+    expect = audit.plan.expect.model_copy(update={"accept": ("rng",)})
+    audit.plan = audit.plan.model_copy(update={"expect": expect})
+
+    card = audit.run()
+
+    assert card.accept == ("rng",)
+    assert {plan.expect.accept for plan in backend.plans if plan.ops} == {("rng",)}
 
 
 def test_progress_counts_up_and_estimates_what_is_left(tmp_path: Path) -> None:
     seen: list[Progress] = []
     card = audit_of(tmp_path, FakeBackend(), choice=FEW, show=seen.append).run()
 
-    strikes = [progress for progress in seen if progress.stage == "strikes"]
+    strikes = [progress for progress in seen if progress.stage == "faults"]
     assert [progress.done for progress in strikes] == list(range(len(card.runs) + 1))
+    assert strikes[-1].total == len(card.runs)
     assert strikes[0].left_s is None
     assert strikes[-1].left_s == 0
 
@@ -194,12 +320,13 @@ def test_an_interrupted_audit_leaves_a_card_of_what_was_struck(tmp_path: Path) -
     assert len(RunDirectory(audit.folder.path / "runs" / "7").load_history()) == 20
 
 
-def test_a_run_that_cannot_be_judged_is_never_counted_as_survived(tmp_path: Path) -> None:
+def test_a_place_whose_fault_was_not_seen_to_land_was_not_tried(tmp_path: Path) -> None:
     card = audit_of(tmp_path, FakeBackend(defect=misses_the_strike), choice=FEW).run()
 
     assert card.exit_code == 2
     assert {run.group for run in card.unknown} == {"node lost"}
-    assert "cannot be told" in card.sentence
+    assert card.sentence == "inconclusive: 'node lost' was not tried"
+    assert card.places[0] == len(card.runs) - len(card.unknown)
     assert not card.findings
 
 
@@ -218,6 +345,16 @@ def test_retries_are_raised_to_what_a_strike_needs_and_the_card_says_so(tmp_path
     assert card.exit_code == 0
     assert "max_failures: 0" in card.sentence
     assert any(note.kind == "warning" and "max_failures" in note.text for note in card.notes)
+    assert [str(row) for row in card.replaced] == [
+        "name: digits -> one of each run's own",
+        "max_failures: 0 -> 1 to 3, as many as the faults take",
+    ]
+
+
+def test_retries_that_are_enough_are_the_jobs_own(survivor: tuple[Audit, Card]) -> None:
+    _, card = survivor
+
+    assert [row.name for row in card.replaced] == ["name"]
 
 
 def test_a_job_that_fails_by_itself_is_not_audited(tmp_path: Path) -> None:
@@ -308,5 +445,7 @@ def test_a_job_that_does_not_repeat_itself_is_judged_by_the_band_of_five_clean_r
 
     assert sum(not plan.ops for plan in backend.plans) == 5 + 1  # one is of another start
     assert {plan.expect.band for plan in backend.plans if plan.ops} == {"standard"}
-    assert card.exit_code == 0
+    assert card.broken == 0
     assert "five clean runs" in str(card.repetition)
+    assert card.repetition.hidden_part is not None
+    assert (card.exit_code == 2) == (card.repetition.hidden_part > HIDDEN_MAX)

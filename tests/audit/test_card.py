@@ -10,18 +10,27 @@ from rich.console import Console
 
 from chaos.audit.audit import Choice
 from chaos.audit.budget import Progress
-from chaos.audit.card import Card
+from chaos.audit.card import Card, Covered
 from chaos.audit.finding import findings
 from chaos.audit.group import GROUPS, chosen_groups
 from chaos.audit.live import AuditDisplay
 from chaos.audit.page import facts, render_card
 from chaos.audit.struck import Defect, StruckRun, gist
-from chaos.audit.table import cells, check_rows, columns, group_rows
-from chaos.audit.terminal import show_card
+from chaos.audit.table import (
+    by_column,
+    cells,
+    check_rows,
+    columns,
+    group_rows,
+    kind_rows,
+    part_rows,
+)
+from chaos.audit.terminal import print_card
 from chaos.errors import UsageError
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
+from chaos.model.diagnosis import Standing
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
 from chaos.report.moving import PARTS
@@ -55,6 +64,7 @@ def run_of(number: int, *defects: Defect, steps: tuple[int, ...] = (3,), **fault
         attempts=2,
         lost_steps=number,
         seconds=0.1,
+        resumed=1,
     )
 
 
@@ -121,31 +131,70 @@ def test_different_defects_have_different_gists() -> None:
     assert gist("rank 1 repeated 2 steps") != gist("rank 1 skipped 2 steps")
 
 
-def test_the_heat_map_counts_every_run_once_in_few_enough_columns(card: Card) -> None:
-    assert sum(cell.total for cell in cells(card)) == len(card.runs)
-    assert len(columns(card)) <= 16
-    assert columns(card)[:2] == ("0-1", "2-3")
+def test_the_heat_map_has_every_place_of_the_job_tried_or_not(card: Card) -> None:
+    drawn = cells(card)
+
+    assert sum(cell.tally.total for cell in drawn) == len(card.runs)
+    assert sum(cell.places for cell in drawn) == sum(row.places for row in card.covered)
+    assert any(cell.fate == "not tried" for cell in drawn)
+    assert len(card.columns) <= 16
+    assert (card.columns[:2], card.columns[-1]) == (("0-1", "2-3"), "18-19")
+
+
+def test_a_job_of_few_epochs_has_a_column_for_each() -> None:
+    assert columns(3) == ("0", "1", "2")
+    assert columns(1) == ("0",)
+    assert by_column({0: 4, 2: 1}, 3) == (4, 0, 1)
+    assert sum(by_column({9: 1, 33: 2}, 34)) == 3
 
 
 def test_the_tables_agree_with_the_runs(card: Card) -> None:
-    rows = group_rows(card)
-
-    assert sum(row.survived for row in rows) == card.survived
-    assert sum(row.broken for row in rows) == card.broken
+    for rows in (group_rows(card), kind_rows(card)):
+        assert sum(row.tally.right for row in rows) == card.right
+        assert sum(row.tally.from_scratch for row in rows) == card.from_scratch
+        assert sum(row.tally.wrong for row in rows) == card.broken
+        assert sum(row.tally.total for row in rows) == len(card.runs)
     for row in check_rows(card):
         assert row.with_evidence + row.nothing_due + row.unknown == len(card.runs)
 
 
-def test_the_card_fits_a_terminal_of_80_columns_and_cuts_nothing(card: Card) -> None:
-    out = io.StringIO()
+def test_a_kind_of_fault_that_was_not_tried_is_on_the_card(card: Card) -> None:
+    kept = tuple(run for run in card.runs if run.group != "notice before the loss")
+    less = card.model_copy(update={"runs": kept})
 
-    Console(file=out, width=80, highlight=False).print(show_card(card))
+    assert re.search(r"preempted with notice +0 of \d+ +not tried", printed(less))
+    assert "not tried" in render_card(less)
+    assert re.search(r"killed inside a load +no place", printed(less))
 
-    text = out.getvalue()
-    assert max(len(line) for line in text.splitlines()) <= 80
+
+def test_what_did_not_come_back_without_consequence_is_not_called_restored(card: Card) -> None:
+    parts: dict[str, Standing] = {"rng.torch": "reset", "model": "restored"}
+    runs = tuple(
+        run_of(n).model_copy(update={"parts": parts, "idle": ("rng.torch",)}) for n in (0, 1)
+    )
+    idle = card.model_copy(update={"runs": runs, "findings": ()})
+
+    [rng, model] = part_rows(idle)
+    assert (rng.standing, rng.idle, rng.lost, rng.restored, rng.resumes) == ("reset", 2, 0, 0, 2)
+    assert (model.standing, model.restored) == ("restored", 2)
+    text = " ".join(printed(idle).split())
+    assert "rng.torch reset, no consequence seen (2 of 2); restored: model" in text
+
+
+@pytest.mark.parametrize("framed", [True, False])
+def test_the_card_fits_a_terminal_of_80_columns_and_breaks_nothing_that_is_copied(
+    card: Card, framed: bool
+) -> None:
+    text = printed(card, framed=framed)
+    copied = ("repro ", "report ", "again ", "card ", "badge ")
+    kept = [line for line in text.splitlines() if not line.startswith(copied)]
+
+    assert max(len(line) for line in kept) <= 80 or not framed
     assert "…" not in text
-    assert "trajectory.chaos.yaml" in re.sub(r"[│\s]", "", text)
-    assert "left out by the sample" in text
+    command = f"chaos run {card.folder}/{card.findings[0].repro}"
+    assert any(line.endswith(command) for line in text.splitlines())
+    assert ("╭" in text) == framed
+    assert "not sampled" in text
 
 
 def test_the_page_says_what_was_found_and_loads_nothing(card: Card) -> None:
@@ -172,6 +221,7 @@ def test_an_audit_that_struck_nothing_is_no_success(card: Card) -> None:
 
     assert empty.exit_code == 2
     assert "nothing is known" in render_card(empty)
+    assert "inconclusive" in empty.badge
 
 
 def test_places_are_chosen_by_any_part_of_their_names() -> None:
@@ -195,18 +245,18 @@ def test_progress_is_a_few_lines_where_there_is_no_terminal(card: Card) -> None:
 
     with AuditDisplay(Console(file=out, width=80, highlight=False)) as display:
         for done in range(total + 1):
-            display.show(Progress("strikes", done, total, 9.0, card.runs[0]))
+            display.show(Progress("faults", done, total, 9.0, card.runs[0], wrong=2))
 
     lines = out.getvalue().splitlines()
     assert len(lines) == PARTS + 1
-    assert lines[1].startswith("strikes  20/200  9 s left  ")
+    assert lines[1].startswith("faults  20/200  2 failed  9 s left  ")
 
 
 def test_progress_is_one_line_that_moves_on_a_terminal(card: Card) -> None:
     out = io.StringIO()
 
     with AuditDisplay(Console(file=out, width=80, force_terminal=True)) as display:
-        display.show(Progress("strikes", 1, 2, 3.0, card.runs[0]))
+        display.show(Progress("faults", 1, 2, 3.0, card.runs[0]))
 
     assert "1/2" in out.getvalue()
 
@@ -218,8 +268,8 @@ def test_steps_that_nobody_saw_are_not_counted_as_none_lost(card: Card) -> None:
     [row, *_] = [row for row in group_rows(unseen) if row.struck]
     assert (row.lost_max, row.lost_mean) == (None, None)
     assert all(cell.lost_max is None for cell in cells(unseen))
-    assert {fact.name: fact.value for fact in facts(unseen)}["steps lost, worst"] == "-"
-    assert re.search(r"\d of \d +- +-", printed(unseen))
+    assert {fact.name: fact.value for fact in facts(unseen)}["recomputed steps, worst"] == "-"
+    assert re.search(r"\d of \d+ +\d of \d +-", printed(unseen))
     assert '<td class="num">-</td>' in render_card(unseen)
 
 
@@ -231,16 +281,122 @@ def test_the_card_says_how_large_the_job_is(card: Card) -> None:
     assert size in render_card(card)
 
 
+def test_a_job_that_never_reports_has_one_pass(card: Card) -> None:
+    job = card.job.model_copy(update={"epochs": 0, "epoch_steps": 80, "steps": 80, "saved": 0})
+
+    assert card.model_copy(update={"job": job}).size == (
+        "2 ranks, 1 pass, 80 steps per rank, 0 checkpoints"
+    )
+
+
 def test_of_a_job_that_may_not_be_preempted_the_card_says_what_it_was_given(card: Card) -> None:
     runs = (run_of(0), run_of(1, preempt_node=PreemptNode(notice_s=1.0)))
-    job = card.job.model_copy(update={"own_preemptions": 0})
 
-    survivor = card.model_copy(update={"runs": runs, "findings": (), "job": job})
+    survivor = passing(card, *runs, own_preemptions=0)
 
     assert "max_preemption_failures: 0" in survivor.sentence
 
 
-def printed(card: Card) -> str:
+# -- the answer ----------------------------------------------------------------------------
+
+
+def passing(card: Card, *runs: StruckRun, **job: Any) -> Card:
+    """Give a card of these runs with nothing to object to but what they show."""
+    middle = Covered(group="mid-epoch", struck=1, chosen=1, places=9, why_none=None, resumes=True)
+    update = {
+        "runs": runs or (run_of(0),),
+        "findings": (),
+        "covered": (middle,),
+        "job": card.job.model_copy(update=job),
+        "ended": "all",
+        "missing_parts": (),
+    }
+    return card.model_copy(update=update)
+
+
+def test_a_run_with_a_right_resume_in_each_group_passes(card: Card) -> None:
+    assert passing(card).sentence == "pass: 1 of 1 resume right, 1 of 9 places"
+    assert passing(card).exit_code == 0
+
+
+def test_what_is_accepted_is_told_and_is_no_failure(card: Card) -> None:
+    told = ("accepted as not reproducible: trajectory: the loss differs",)
+    run = run_of(0).model_copy(update={"accepted": told})
+
+    accepting = passing(card, run).model_copy(update={"accept": ("rng",)})
+
+    assert accepting.exit_code == 0
+    assert accepting.sentence.endswith("not the same at 1 place, which `--accept rng` allows")
+
+
+def test_the_headline_says_how_bad_it_is(card: Card) -> None:
+    bad = run_of(0, PARTED).model_copy(update={"severity": "not reproducible"})
+
+    graded = passing(card, bad).model_copy(update={"findings": findings([bad])})
+
+    assert graded.sentence == "fail: 1 of 1 place: one cause, not reproducible"
+
+
+def anew(number: int) -> StruckRun:
+    return run_of(number).model_copy(update={"resumed": 0, "from_scratch": 1})
+
+
+def untold(number: int, *, landed: int) -> StruckRun:
+    return run_of(number).model_copy(update={"validity": "unknown", "landed": landed})
+
+
+NOISY = {"losses_compared": 9, "losses_differing": 3, "first": "epoch 0, step 1, rank 0: 1"}
+
+
+@pytest.mark.parametrize(
+    ("runs", "update", "says"),
+    [
+        ((anew(0),), {}, "no restart went on from a checkpoint"),
+        ((run_of(0), untold(1, landed=1)), {}, "1 of 2 runs could not be judged: Run 1"),
+        ((untold(0, landed=0),), {}, "'mid-epoch' was not tried"),
+        ((), {"missing_parts": ("a late",)}, "no restart went on from a late checkpoint"),
+        ((), {"hashes_apart": "epoch 0, step 1"}, "with another hash seed"),
+        ((), {"ended": "interrupted"}, "the audit was interrupted"),
+    ],
+)
+def test_what_was_not_shown_is_no_pass(
+    card: Card, runs: tuple[StruckRun, ...], update: dict[str, Any], says: str
+) -> None:
+    less = passing(card, *runs).model_copy(update=update)
+
+    assert less.exit_code == 2
+    assert less.sentence.startswith("inconclusive: ")
+    assert says in " ".join(less.reasons)
+    assert says in " ".join(printed(less).split())
+
+
+@pytest.mark.parametrize(
+    ("hidden", "tolerance", "code"),
+    [(0.37, False, 2), (None, False, 2), (0.001, False, 0), (None, True, 0)],
+)
+def test_a_band_that_hides_more_than_a_few_percent_is_no_pass(
+    card: Card, hidden: float | None, tolerance: bool, code: int
+) -> None:
+    noisy = card.repetition.model_copy(update={**NOISY, "hidden_part": hidden})
+    update = {"repetition": noisy, "has_tolerance": tolerance}
+
+    assert passing(card).model_copy(update=update).exit_code == code
+
+
+def test_a_group_in_which_every_restart_began_anew_is_no_pass(card: Card) -> None:
+    good = passing(card)
+    lost = Covered(group="node lost", struck=1, chosen=1, places=4, why_none=None, resumes=True)
+    runs = (run_of(0), anew(1).model_copy(update={"group": "node lost"}))
+
+    less = good.model_copy(update={"covered": (*good.covered, lost), "runs": runs})
+
+    assert less.sentence == ("inconclusive: no restart went on from a checkpoint in: 'node lost'")
+
+
+def printed(card: Card, *, framed: bool = False) -> str:
     out = io.StringIO()
-    Console(file=out, width=80, force_terminal=False).print(show_card(card))
+    console = Console(
+        file=out, width=80, force_terminal=framed, highlight=False, no_color=True, color_system=None
+    )
+    print_card(card, console)
     return out.getvalue()

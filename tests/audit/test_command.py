@@ -1,5 +1,6 @@
 """`chaos audit` as it is called, over backends that only tell stories."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def test_a_finding_is_reproduced_on_ray_unless_told_otherwise(
     done = audit(tmp_path, backends, monkeypatch, *words)
 
     assert done.code == 1, done.err
-    assert "on Ray  confirmed:" in done.out
+    assert "on Ray confirmed:" in " ".join(done.out.split())
     quiet, struck = backends.plans_on_ray
     assert (quiet.ops, len(struck.ops), struck.backend) == ((), 1, "ray")
     assert all(made.is_closed for _, made in backends.opened)
@@ -67,7 +68,29 @@ def test_a_finding_that_ray_does_not_show_is_told_as_such(
     done = audit(tmp_path, Backends(on_ray=None), monkeypatch)
 
     assert done.code == 1
-    assert "on Ray  not confirmed:" in done.out
+    assert "on Ray not confirmed:" in " ".join(done.out.split())
+
+
+def test_the_command_that_repeats_an_audit_is_the_one_that_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--no-confirm", "--for", "crash", "--accept", "rng", "--tolerance", "0.01"]
+
+    done = audit(tmp_path, Backends(on_ray=None), monkeypatch, *words, "--", "--name", "a b")
+
+    [again] = [line for line in done.out.splitlines() if line.startswith("again")]
+    options = " ".join(["--runs", "7", "--jobs", "1", *words])
+    assert again.split(maxsplit=1)[1] == f"chaos audit train.py {options} -- --name 'a b'"
+
+
+def test_a_question_of_crashes_takes_no_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = audit(tmp_path, Backends(on_ray=None), monkeypatch, "--no-confirm", "--for", "crash")
+
+    assert "just after commit" in done.out
+    assert re.search(r"preempted with notice +0 of \d +not tried", done.out)
+    assert re.search(r"node lost +0 of \d +not tried", done.out)
 
 
 def test_ray_is_left_out_where_it_is_not_wanted(
@@ -87,6 +110,7 @@ def test_ray_is_left_out_where_it_is_not_wanted(
     [
         (["--confirm", "fork"], "findings are confirmed on ray, and nowhere else; got 'fork'"),
         (["--confirm", "ray", "--no-confirm"], "--confirm and --no-confirm exclude each other"),
+        (["--accept", "all"], "a severity that can be accepted is rng or cosmetic; got 'all'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_what_to_write(

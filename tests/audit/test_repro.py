@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from chaos.audit.arguments import args_of
 from chaos.audit.base import base_plan
-from chaos.audit.card import command_of
 from chaos.audit.places import kill_map
 from chaos.audit.plans import plan_of
 from chaos.audit.repro import repro_text
@@ -131,12 +130,3 @@ def test_what_options_by_name_cannot_say_is_kept_word_for_word(
 def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such script"):
         base_plan(Path("nothing.py"), [], cwd=tmp_path, seed=0)
-
-
-def test_the_command_that_repeats_an_audit_is_fit_for_a_shell(tmp_path: Path) -> None:
-    plan = base(tmp_path, "--name", "a b", "--fast")
-
-    command = command_of(plan, "--exhaustive")
-
-    assert command.startswith("chaos audit '")
-    assert command.endswith("--seed 5 --exhaustive -- --name 'a b' --fast")

@@ -1,0 +1,152 @@
+"""What an audit answers: pass, fail or inconclusive, and why.
+
+Pass is a promise: in every group that the job has, a restart went on from a
+checkpoint, and the job came out the same. What was not tried, or could not have
+been seen, is no pass.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from chaos.audit.struck import StruckRun
+from chaos.check.result import plural
+from chaos.model.scenario import Acceptable
+
+if TYPE_CHECKING:
+    from chaos.audit.card import Card
+
+Word: TypeAlias = Literal["pass", "fail", "inconclusive"]
+ACCEPTABLE: tuple[Acceptable, ...] = get_args(Acceptable)
+WORDS: tuple[Word, ...] = ("pass", "fail", "inconclusive")  # by exit code
+REASONS_SHOWN = 2
+GROUPS_SHOWN = 3
+
+
+def word(card: "Card") -> Word:
+    """Return the answer in a word."""
+    if card.broken:
+        return "fail"
+    return "inconclusive" if any(reasons(card)) else "pass"
+
+
+def sentence(card: "Card") -> str:
+    """Return the answer in a sentence, with what it rests on."""
+    answer = word(card)
+    if answer == "fail":
+        causes = "one cause" if len(card.findings) == 1 else f"{len(card.findings)} causes"
+        grave = f", {card.severity}" if card.severity else ""
+        return f"fail: {card.broken} of {plural(len(card.runs), 'place')}: {causes}{grave}"
+    if answer == "inconclusive":
+        return f"inconclusive: {'; '.join([*reasons(card)][:REASONS_SHOWN])}"
+    return f"pass: {coverage(card)}{_but(card)}"
+
+
+def coverage(card: "Card") -> str:
+    """Say how many resumes were right, and how many places were tried of all."""
+    tried, places = card.places
+    resumes = f"{card.resumed_right} of {plural(card.resumed, 'resume')} right"
+    if not card.job.sees:
+        resumes = f"{plural(card.resumed, 'resume')} and nothing compared"
+    return f"{resumes}, {tried} of {plural(places, 'place')}"
+
+
+def reasons(card: "Card") -> Iterator[str]:
+    """Say why the answer is not pass, where nothing wrong was found."""
+    if card.ended == "interrupted":
+        yield "the audit was interrupted"
+    if not card.runs:
+        yield "no fault was injected, so nothing is known"
+        return
+    yield from _unjudged(card)
+    yield from _restarts(card)
+    yield from _blind(card)
+
+
+def _unjudged(card: "Card") -> Iterator[str]:
+    untold = [run for run in card.unknown if run.happened]
+    if untold:
+        of = plural(len(card.runs), "run")
+        yield f"{len(untold)} of {of} could not be judged: {_short(untold[0].headline)}"
+
+
+def _restarts(card: "Card") -> Iterator[str]:
+    """Say which restarts there should have been, and were not."""
+    if card.resumed == 0:
+        if card.job.saved == 0 and not card.job.keeps_files:
+            yield "the job saves no checkpoint, so every restart began anew"
+        elif any(row.resumes and row.chosen for row in card.covered):
+            yield "no restart went on from a checkpoint"
+        else:
+            yield "no restart had a checkpoint to go on from"
+    tried = {run.group for run in card.runs if run.happened}
+    untried = [row.group for row in card.covered if row.chosen and row.group not in tried]
+    if untried:
+        was = "was" if len(untried) == 1 else "were"
+        yield f"{_named(untried)} {was} not tried{_why_cut(card)}"
+    resumed = {run.group for run in card.runs if run.resumed and run.is_right}
+    scratch = [
+        row.group
+        for row in card.covered
+        if row.chosen and row.resumes and row.group in tried and row.group not in resumed
+    ]
+    if card.resumed and scratch:
+        yield f"no restart went on from a checkpoint in: {_named(scratch)}"
+    if card.resumed and card.missing_parts:
+        yield f"no restart went on from {' or '.join(card.missing_parts)} checkpoint"
+
+
+def _blind(card: "Card") -> Iterator[str]:
+    """Say what would not have been noticed."""
+    if not card.job.sees:
+        yield (
+            "no loss, no state and no metric but a counter was seen, so that nothing was compared"
+        )
+    if card.repetition.hides_much and not card.has_tolerance:
+        part = card.repetition.hidden_part
+        by = "" if part is None else f" by less than {100 * part:.2g} %"
+        yield (
+            "the job does not repeat itself without a fault, so that a defect that moves a "
+            f"loss{by} is not seen"
+        )
+    if card.hashes_apart is not None:
+        yield (
+            f"with another hash seed the job trains on other data ({card.hashes_apart}), and all "
+            "processes of an audit share one"
+        )
+
+
+def _why_cut(card: "Card") -> str:
+    if card.ended != "budget":
+        return ""
+    return f": {card.limit} ended the audit" if card.limit else ": the time limit was reached"
+
+
+def _named(groups: Sequence[str]) -> str:
+    named = [f"'{group}'" for group in groups[:GROUPS_SHOWN]]
+    more = len(groups) - len(named)
+    return ", ".join(named) + (f" and {plural(more, 'other group')}" if more else "")
+
+
+def _short(text: str) -> str:
+    return text.rstrip(".")
+
+
+def _but(card: "Card") -> str:
+    """Say what the job survives only in a way that its owner should know of."""
+    accepted = [run for run in card.runs if run.accepted]
+    told = ""
+    if accepted:
+        words = " and ".join(word for word in ACCEPTABLE if word in card.accept)
+        told = (
+            f"; not the same at {plural(len(accepted), 'place')}, which `--accept {words}` allows"
+        )
+    if card.job.own_retries == 0:
+        return f"{told}; given the retries that its own `max_failures: 0` does not allow"
+    if card.job.own_preemptions == 0 and _gave_notice(card.runs):
+        rest = "given the retries that its own `max_preemption_failures: 0` does not allow"
+        return f"{told}; {rest}"
+    return told
+
+
+def _gave_notice(runs: Sequence[StruckRun]) -> bool:
+    return any(op.kind == "preempt_node" for run in runs for op in run.ops)

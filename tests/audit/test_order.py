@@ -1,0 +1,165 @@
+"""The order of faults: what can show a defect of resuming comes first, whatever cuts it off."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaos.audit.extent import Extent
+from chaos.audit.group import GROUPS, ORDERS, QUESTIONS, Group, Question
+from chaos.audit.order import in_order, missing_parts, part_of, parts_in, resumes_from
+from chaos.audit.places import coverage, kill_map
+from chaos.audit.strike import Strike
+from tests.audit.test_places import SEEDS, extent_of, extents
+
+ASKED = st.sampled_from(QUESTIONS)
+
+
+def parts_of(strikes: tuple[Strike, ...], extent: Extent) -> set[int]:
+    return {part for s in strikes if (part := part_of(s, extent)) is not None}
+
+
+def applying(strikes: tuple[Strike, ...], extent: Extent) -> set[Group]:
+    return {s.group for s in strikes if resumes_from(s, extent) is not None}
+
+
+@settings(max_examples=60)
+@given(extents(), SEEDS, ASKED, st.integers(1, 60))
+def test_an_order_is_of_all_places_and_leaves_none_out(
+    extent: Extent, seed: int, question: Question, limit: int
+) -> None:
+    strikes = kill_map(extent, seed=seed, limit=limit)
+
+    order = in_order(strikes, extent, question=question, seed=seed)
+
+    assert sorted(order.all, key=id) == sorted(strikes, key=id)
+
+
+@settings(max_examples=60)
+@given(extents(), SEEDS, ASKED, st.data())
+def test_any_beginning_as_long_as_there_are_groups_that_apply_has_one_of_each(
+    extent: Extent, seed: int, question: Question, data: st.DataObject
+) -> None:
+    strikes = kill_map(extent, seed=seed, limit=40)
+    groups = applying(strikes, extent)
+    length = data.draw(st.integers(len(groups), max(len(groups), len(strikes))))
+
+    begun = in_order(strikes, extent, question=question, seed=seed).all[:length]
+
+    assert applying(begun, extent) == groups
+
+
+@settings(max_examples=60)
+@given(extents(), SEEDS, ASKED)
+def test_what_is_needed_has_every_group_and_resumes_from_every_part_of_training(
+    extent: Extent, seed: int, question: Question
+) -> None:
+    strikes = kill_map(extent, seed=seed, limit=40)
+
+    needed = in_order(strikes, extent, question=question, seed=seed).needed
+
+    assert {s.group for s in needed} == {s.group for s in strikes}
+    assert applying(needed, extent) == applying(strikes, extent)
+    assert parts_of(needed, extent) == parts_of(strikes, extent)
+    assert missing_parts(needed, extent, of=parts_of(strikes, extent)) == ()
+    assert len(needed) <= len({s.group for s in strikes}) + parts_in(extent)
+
+
+@settings(max_examples=60)
+@given(extents(), SEEDS, ASKED)
+def test_what_shows_no_resume_comes_after_what_does(
+    extent: Extent, seed: int, question: Question
+) -> None:
+    order = in_order(kill_map(extent, seed=seed, limit=40), extent, question=question, seed=seed)
+
+    for part in (order.needed, order.rest):
+        shows = [resumes_from(strike, extent) is not None for strike in part]
+        assert shows == sorted(shows, reverse=True)
+
+
+@settings(max_examples=60)
+@given(extents(), SEEDS, st.integers(1, 40))
+def test_a_group_that_the_map_says_can_resume_has_a_place_in_the_sample_that_does(
+    extent: Extent, seed: int, limit: int
+) -> None:
+    strikes = kill_map(extent, seed=seed, limit=limit)
+
+    can = {row.group for row in coverage(extent, strikes, seed=seed) if row.resumes}
+
+    assert can == applying(strikes, extent)
+
+
+def test_the_seed_decides_which_place_of_a_group_is_first() -> None:
+    extent = extent_of(epochs=6, steps=6)
+    firsts = set()
+    for seed in range(12):
+        order = in_order(kill_map(extent, seed=0), extent, seed=seed)
+        [first, *_] = [s for s in order.all if s.group == "mid-epoch"]
+        firsts.add(first.epoch)
+
+    assert len(firsts) >= 3
+
+
+def test_the_first_places_of_groups_are_in_different_parts_of_training() -> None:
+    extent = extent_of(epochs=9, steps=6)
+
+    needed = in_order(kill_map(extent, seed=0), extent, seed=0).needed
+
+    assert parts_of(needed[:3], extent) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("spot", ["just after commit", "notice before the loss", "node lost"]),
+        ("crash", ["just after commit", "mid-epoch", "last epoch"]),
+    ],
+)
+def test_a_question_decides_what_comes_first(question: Question, first: list[Group]) -> None:
+    extent = extent_of(epochs=5, steps=6)
+    strikes = kill_map(extent, seed=0, choose=ORDERS[question])
+
+    needed = in_order(strikes, extent, question=question).needed
+
+    assert [strike.group for strike in needed[:3]] == first
+    assert needed[-1].group == "before the first commit"
+
+
+def test_spot_asks_of_every_group_and_crash_takes_no_node() -> None:
+    assert set(ORDERS["spot"]) == set(GROUPS)
+    assert {"node lost", "notice before the loss"} == set(GROUPS) - set(ORDERS["crash"]) - {
+        "fewer workers after it"
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "point"),
+    [
+        ("epoch 0, step 3, rank 0", None),
+        ("epoch 1, step 1, rank 0", (1, 0)),
+        ("epoch 2, committed, rank 0", (3, 0)),
+        ("epoch 2, reported, rank 0", (2, 0)),
+        ("epoch 3, committed, rank 0", None),  # nothing is left to train
+    ],
+)
+def test_a_restart_goes_on_from_the_last_commit_that_has_training_after_it(
+    name: str, point: tuple[int, int] | None
+) -> None:
+    extent = extent_of(epochs=4, steps=6)
+    [strike] = [s for s in kill_map(extent, seed=0, exhaustive=True) if s.name == name]
+
+    assert resumes_from(strike, extent) == point
+
+
+def test_files_of_the_jobs_own_are_points_to_resume_from_within_an_epoch() -> None:
+    extent = replace(
+        extent_of(epochs=1, steps=10), saved=(), uploads=(), own_saves=((0, 4), (0, 8))
+    )
+    by_name = {s.name: s for s in kill_map(extent, seed=0, exhaustive=True)}
+
+    assert extent.resume_points == ((0, 4), (0, 8))
+    assert resumes_from(by_name["epoch 0, step 4, rank 0"], extent) is None
+    assert resumes_from(by_name["epoch 0, step 5, rank 0"], extent) == (0, 4)
+    assert by_name["epoch 0, step 4, rank 0"].group == "before the first commit"
+    assert by_name["epoch 0, step 5, rank 0"].group == "last epoch"

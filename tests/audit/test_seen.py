@@ -1,0 +1,98 @@
+"""What a clean run shows that a fault could change."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from chaos.audit.budget import Budget, Pace
+from chaos.audit.minimum import Minimum, with_budget
+from chaos.audit.seen import counts, seen_in
+from chaos.model import event as ev
+from chaos.model.history import History
+from tests.check.story import Story
+from tests.check.tamper import changed
+
+QUIET = Story(epochs=3, steps=4).history()
+BLIND = changed(
+    History([entry for entry in QUIET if not isinstance(entry.what, ev.StateSeen)]),
+    ev.StepDone,
+    losses=None,
+)
+
+
+def reporting(*records: Mapping[str, object]) -> History:
+    return changed(BLIND, ev.Committed, metrics=lambda e: (records[e.epoch],) * 2)
+
+
+def test_losses_state_and_metrics_are_what_a_fault_can_change() -> None:
+    assert set(seen_in(QUIET)) == {"losses", "state", "metrics"}
+
+
+@pytest.mark.parametrize(
+    "series", [(0, 1, 2), (5, 10, 15), (1.0, 2.0, 3.0), (7, 7, 7), (0.1, 0.1), ("a", "b"), (True,)]
+)
+def test_a_counter_a_constant_and_a_name_are_no_measurement(series: tuple[object, ...]) -> None:
+    assert counts(series)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("series", [(0.5, 0.25), (3, 1, 2), (0.1, 0.2, 0.3), (1, 4, 9)])
+def test_numbers_that_are_measured_are_one(series: tuple[float, ...]) -> None:
+    assert not counts(series)
+
+
+def test_a_job_that_reports_only_its_epoch_shows_nothing() -> None:
+    assert [*seen_in(reporting(*({"epoch": n, "name": "a"} for n in range(3))))] == []
+
+
+def test_a_metric_that_is_never_the_same_twice_is_not_compared() -> None:
+    history = reporting(*({"seconds": 0.1 * n * n} for n in range(3)))
+
+    assert [*seen_in(history)] == ["metrics"]
+    assert [*seen_in(history, ignore=("seconds",))] == []
+
+
+# -- time ----------------------------------------------------------------------------------
+
+
+def test_the_minimum_may_take_five_times_the_limit_and_what_follows_does_not() -> None:
+    budget = Budget(seconds=60)
+
+    assert not budget.is_spent(seconds=299, runs=3, for_minimum=True)
+    assert budget.is_spent(seconds=300, runs=3, for_minimum=True)
+    assert budget.is_spent(seconds=60, runs=3, for_minimum=False)
+
+
+def test_a_number_of_runs_bounds_the_minimum_as_well() -> None:
+    assert Budget(runs=4).is_spent(seconds=0, runs=4, for_minimum=True)
+    assert not Budget(runs=4).is_spent(seconds=9e9, runs=3, for_minimum=False)
+
+
+def test_what_is_too_dear_is_said_with_the_command_that_is_not() -> None:
+    minimum = Minimum(runs=15, spent_s=100, each_s=60, lanes=2)
+    command = "chaos audit a.py --budget 60 --no-confirm -- --budget 9"
+
+    [note] = minimum.notes(Budget(seconds=60), command)
+
+    assert minimum.total_s == 100 + 8 * 60 * 1.5
+    assert "`chaos audit a.py --no-confirm --budget 170 -- --budget 9`" in note.text
+    assert minimum.fits(Budget(seconds=170))
+    assert not [*minimum.notes(Budget(seconds=170), command)]
+
+
+def test_a_command_without_a_limit_is_given_one() -> None:
+    assert with_budget("chaos audit a.py", 90) == "chaos audit a.py --budget 90"
+
+
+def test_progress_counts_up_to_what_fits_and_not_to_all_there_is() -> None:
+    pace = Pace(done=10, known=200, needed=0, spent_s=40, runs_s=20)
+
+    assert pace.total(Budget(seconds=60)) == 20
+    assert pace.left_s(Budget(seconds=60)) == 20
+    assert pace.total(Budget()) == 200
+
+
+def test_progress_counts_up_to_what_is_needed_in_any_case() -> None:
+    pace = Pace(done=10, known=200, needed=6, spent_s=70, runs_s=20)
+
+    assert pace.total(Budget(seconds=60)) == 16
+    assert pace.total(Budget(seconds=60, runs=12)) == 12
