@@ -118,7 +118,7 @@ def chosen(ids: list[str] | tuple[str, ...]) -> tuple[Exhibit, ...]:
     return tuple(exhibit for exhibit in ZOO if exhibit.id in ids) if ids else ZOO
 
 
-def audit_corpus(  # noqa: PLR0913 - one parameter per option
+def audit_corpus(
     folder: Path,
     only: Sequence[str],
     *,

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from chaos.audit.card import Card
 from chaos.errors import UsageError
