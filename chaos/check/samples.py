@@ -25,7 +25,8 @@ def check(trial: Trial) -> CheckResult:
     anew: which ones they are cannot be told. An epoch that other workers
     trained has the same samples, where each of the baseline's is one pass over
     its data. What was not seen is not counted, and unknown where it is all
-    that a resumed attempt finished.
+    that a resumed attempt finished. Where some step of every epoch has no inputs in
+    the baseline either (a generator's, that is trained through a critic), none is due.
     """
     feeds = watched_feeds(NAME, trial)
     if isinstance(feeds, CheckResult):
@@ -40,7 +41,8 @@ def check(trial: Trial) -> CheckResult:
     accounts = [told.of(epoch) for epoch in finished]
     judged = [each for each in accounts if each.open is None]
     doubts = [why] if why else list(_doubts(trial, accounts))
-    if accounts and not judged and not doubts and all(each.is_resized for each in accounts):
+    is_open = all(each.is_resized or not each.is_due for each in accounts)
+    if accounts and not judged and not doubts and is_open:
         return nothing_due(NAME, "; ".join(_left_open(accounts)))
     return conclude(
         NAME,

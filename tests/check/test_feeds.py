@@ -279,3 +279,17 @@ def test_inputs_that_were_not_watched_are_not_due() -> None:
         assert result_on(check, unwatched).evidence == 0
         blind = changed(KILLED.history(), ev.StepDone, inputs=None)
         assert result_on(check, KILLED, blind).validity == "unknown"
+
+
+def test_where_the_baseline_lacks_inputs_of_every_epoch_as_well_no_samples_are_due() -> None:
+    def generators(event: ev.StepDone) -> bool:
+        return event.step % 2 == 0
+
+    ours = changed(KILLED.history(), ev.StepDone, generators, inputs=None)
+    theirs = changed(KILLED.baseline(), ev.StepDone, generators, inputs=None)
+
+    found = judge(KILLED.plan(), ours, theirs)
+
+    samples = next(result for result in found.results if result.check == "samples")
+    assert samples.validity == "valid"
+    assert "not judged: not all of its inputs were seen" in samples.summary
