@@ -208,6 +208,7 @@ def cannot_start_again(problem: str) -> Note:
 
 def starts_apart(where: str) -> Note:
     """Give the note on a script of which two starts differ, and two runs of one start do not."""
+    where = apart.first or apart.inputs_apart or apart.reports_apart
     return Note(
         kind="warning",
         text=(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from chaos.check.aligned import Aligned
 from chaos.check.comparison import Comparison, Sides
 from chaos.check.leeway import EXACT, Bands
+from chaos.check.lineage import Lineage
 from chaos.check.result import plural
 from chaos.check.trajectory import difference
 from chaos.check.trial import Course
@@ -25,7 +26,10 @@ class Repetition(Record):
     (a wall-clock time): they cannot be held against the job. `hidden_part`:
     where losses differ, how much of a loss a defect can move unseen by the
     band of all clean runs, the median over steps. `inputs_apart` says where
-    they were first given other data.
+    they were first given other data. `reports_apart`: they reported at other steps, as
+    a job does that saves by the clock. An epoch is what lies between two reports: then
+    no place of one run is one of the other, losses are compared in their order alone,
+    and nothing that a strike shows can be laid beside a clean run.
     """
 
     losses_compared: int
@@ -34,6 +38,7 @@ class Repetition(Record):
     first: str | None
     hidden_part: float | None = None
     inputs_apart: str | None = None
+    reports_apart: str | None = None
 
     @property
     def hides_much(self) -> bool:
@@ -50,8 +55,9 @@ class Repetition(Record):
 
     @property
     def differs(self) -> bool:
-        """Whether losses or inputs were not the same both times."""
-        return self.losses_differing > 0 or self.inputs_apart is not None
+        """Whether losses, inputs or the places of reports were not the same both times."""
+        apart = self.inputs_apart or self.reports_apart
+        return self.losses_differing > 0 or apart is not None
 
     @property
     def is_deterministic(self) -> bool:
@@ -59,6 +65,8 @@ class Repetition(Record):
         return self.losses_compared > 0 and self.losses_differing == 0
 
     def __str__(self) -> str:
+        if self.reports_apart is not None:
+            return f"two clean runs reported at other steps: {self.reports_apart}"
         if self.losses_compared == 0:
             return "no loss was seen, so losses cannot be compared"
         losses = plural(self.losses_compared, "loss", "losses")
@@ -82,6 +90,9 @@ def hidden_part(profile: Profile, runs: Sequence[History]) -> float | None:
 def repetition(first: History, second: History) -> Repetition:
     """Compare the losses and metrics of two clean runs."""
     ours, theirs = Course(second), Course(first)
+    reports_apart = _reports_apart(ours.lineage, theirs.lineage)
+    if reports_apart is not None:
+        return _in_order(ours.lineage, theirs.lineage, reports_apart)
     whole = len(second)  # all of it was recorded before any fault
     sides = Sides.of(ours.attempts, ours.lineage, theirs.lineage, began=whole)
     comparison = Comparison.of(sides, leeway=EXACT, began=whole)
@@ -96,6 +107,42 @@ def repetition(first: History, second: History) -> Repetition:
         first=place,
         inputs_apart=_inputs_apart(sides.before),
     )
+
+
+def _reports_apart(ours: Lineage, theirs: Lineage) -> str | None:
+    """Say where the reports lie otherwise among the same number of steps."""
+    if ours.steps_done != theirs.steps_done or not ours.steps_done:
+        return None  # a run that trains more, or less, does not repeat itself in another way
+    one, other = len(theirs.commits), len(ours.commits)
+    if one != other:
+        return f"{plural(one, 'report')} in one, {other} in the other, over the same steps"
+    for rank, epoch in sorted(set(ours.steps) | set(theirs.steps), key=lambda key: key[::-1]):
+        mine, due = ours.count(rank, epoch), theirs.count(rank, epoch)
+        if mine != due:
+            return f"report {epoch} of rank {rank} came after {plural(due, 'step')}, and {mine}"
+    return None
+
+
+def _in_order(ours: Lineage, theirs: Lineage, reports_apart: str) -> Repetition:
+    """Compare losses in the order of steps, whatever was reported in between."""
+    pairs = [
+        (loss, due)
+        for rank in theirs.ranks
+        for loss, due in zip(_losses(ours, rank), _losses(theirs, rank), strict=False)
+    ]
+    return Repetition(
+        losses_compared=len(pairs),
+        losses_differing=sum(loss != due for loss, due in pairs),
+        metrics_differing=(),
+        first=None,
+        reports_apart=reports_apart,
+    )
+
+
+def _losses(course: Lineage, rank: int) -> list[float | str]:
+    epochs = course.epochs.get(rank, ())
+    steps = (step for epoch in epochs for step in course.steps[rank, epoch])
+    return [loss for step in steps for loss in step.losses or ()]
 
 
 def _inputs_apart(steps: Sequence[Aligned]) -> str | None:

@@ -1,0 +1,30 @@
+"""Whether two clean runs are one and the same, and if not, in what they differ."""
+
+from chaos.audit.repetition import repetition
+from tests.check.shorthand import told_in
+
+
+def test_two_runs_that_are_alike_are_alike() -> None:
+    found = repetition(told_in("g s s r c s s r c ."), told_in("g s s r c s s r c ."))
+
+    assert (found.differs, found.is_deterministic, found.reports_apart) == (False, True, None)
+
+
+def test_a_job_that_reports_by_the_clock_is_told_by_its_reports_and_not_by_its_losses() -> None:
+    one = told_in("g s s r c s s r c .")
+    more, elsewhere = told_in("g s r c s r c s s r c ."), told_in("g s r c s s s r c .")
+
+    assert repetition(one, more).reports_apart == (
+        "2 reports in one, 3 in the other, over the same steps"
+    )
+    assert (
+        repetition(one, elsewhere).reports_apart == "report 0 of rank 0 came after 2 steps, and 1"
+    )
+    assert repetition(one, more).differs
+    assert "reported at other steps" in str(repetition(one, more))
+
+
+def test_a_run_that_makes_other_steps_does_not_report_by_the_clock() -> None:
+    shorter = repetition(told_in("g s s r c s s r c ."), told_in("g s s r c s r c ."))
+
+    assert shorter.reports_apart is None
