@@ -122,8 +122,8 @@ def extent(history: History, *, ignore: tuple[str, ...] = ()) -> Extent:
     called = next((event for _, event in history.of(FitCalled)), None)
     return Extent(
         ranks=_ranks(steps, commits),
-        epochs=tuple(sorted({commit.epoch for commit in commits})),
-        saved=tuple(sorted({c.epoch for c in commits if c.checkpoint is not None})),
+        epochs=tuple(sorted({commit.epoch for commit in commits if not commit.early})),
+        saved=tuple(sorted({c.epoch for c in commits if c.checkpoint is not None and not c.early})),
         uploads=tuple(sorted(uploads)),
         saves=tuple(sorted({(e.epoch, e.rank) for _, e in history.of(FileSaveBegun)})),
         steps=dict(sorted(steps.items())),

@@ -84,7 +84,7 @@ def _result(trial: Trial) -> Iterator[Anomaly]:
     if trial.run.ending.returned is None or trial.run.ending.returned[1].checkpoint is None:
         return
     number, returned = trial.run.ending.returned
-    names = {c.checkpoint for a in trial.run.attempts for c in a.commits}
+    names = {c.checkpoint for a in trial.run.attempts for c in (*a.early, *a.commits)}
     kept = kept_at_the_end(trial.run)
     if names and returned.checkpoint not in names:
         yield Anomaly(

@@ -90,8 +90,9 @@ class Attempt:
     """Everything that carries one attempt's index, whenever it was written.
 
     `opened` is the number of its WorkerGroupStarted, None if that was not
-    seen. `reported` and `asked` hold who entered `report()`, and who asked
-    for its checkpoint. Stragglers of an ended attempt stay with it.
+    seen. `early` are commits of before it trained anything, which end no epoch. `reported`
+    and `asked` hold who entered `report()`, and who asked for its checkpoint. Stragglers of
+    an ended attempt stay with it.
     """
 
     index: int
@@ -103,6 +104,7 @@ class Attempt:
     reported: frozenset[tuple[int, int]]
     asked: frozenset[int]
     decisions: tuple[Decision, ...]
+    early: tuple[Commit, ...] = ()
 
     @property
     def epoch(self) -> int | None:
@@ -144,8 +146,11 @@ class Attempt:
         return (rank, epoch) in self.reported or any(c.epoch == epoch for c in self.commits)
 
 
-def attempts(history: History) -> tuple[Attempt, ...]:
-    """Sort a history's events by the attempt they carry, oldest attempt first."""
+def attempts(history: History, epochs: int | None = None) -> tuple[Attempt, ...]:
+    """Sort a history's events by the attempt they carry, oldest attempt first.
+
+    `epochs`: how many the job has when it is left alone, where that is known.
+    """
     rows: dict[int, _Rows] = {}
     _add_controllers(history, rows)
     _add_workers(history, rows)
@@ -153,6 +158,10 @@ def attempts(history: History) -> tuple[Attempt, ...]:
     if _keeps_files(history):
         for row in rows.values():
             row.settle()
+    last = max((index for index, row in rows.items() if row.steps), default=-1)
+    for index, row in rows.items():
+        if row.early and index > last:
+            row.count_early(epochs)
     found = (row.attempt(index) for index, row in sorted(rows.items()))
     return tuple(a for a in found if a.opened is not None or a.starts or a.steps or a.commits)
 
@@ -167,6 +176,7 @@ class _Rows:
     reported: set[tuple[int, int]] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
+    early: list[Commit] = field(default_factory=list)
 
     def attempt(self, index: int) -> Attempt:
         return Attempt(
@@ -179,7 +189,21 @@ class _Rows:
             reported=frozenset(self.reported),
             asked=frozenset(self.asked),
             decisions=tuple(self.decisions),
+            early=tuple(self.early),
         )
+
+    def count_early(self, epochs: int | None) -> None:
+        """Take reports for epochs: nothing is trained that they could come before.
+
+        The last ones, where it is known how many `epochs` the job has: with nothing left to
+        train, it validates as at every start, and then reports what it ends with.
+        """
+        first = min((start.epoch for start in self.starts.values()), default=0)
+        every = sorted([*self.early, *self.commits], key=lambda commit: commit.number)
+        due = len(every) if epochs is None else max(epochs - first, 0)
+        split = max(len(every) - due, 0)
+        self.early, ended = every[:split], every[split:]
+        self.commits = [replace(c, epoch=first + index) for index, c in enumerate(ended)]
 
     def settle(self) -> None:
         """Mark the ranks that may yet find their place in a file of their own."""
@@ -214,7 +238,7 @@ def _add_controllers(history: History, rows: dict[int, _Rows]) -> None:
         fewer = doomed and 0 < len(done.metrics) < len(row.places)
         metrics = done.metrics[:1] if fewer else done.metrics
         commit = Commit(number, done.attempt, done.epoch, done.checkpoint, metrics, fewer)
-        row.commits.append(commit)
+        (row.early if done.early else row.commits).append(commit)
     for number, decided in history.of(FailureDecided):
         rows.setdefault(decided.attempt, _Rows()).decisions.append(Decision(number, decided))
 

@@ -24,6 +24,7 @@ from chaos.check.sightings import (
     agree,
     differing,
     holds_nothing,
+    is_elsewhere,
     is_pending,
     is_rng,
     parts_of,
@@ -76,6 +77,8 @@ class Row:
 @cache
 def group_of(name: str) -> str:
     """Give the kind of state that a component is part of."""
+    if name.startswith("model.buffers"):
+        return "buffers"
     head, _, tail = name.partition(".")
     head = head.rstrip("0123456789[]_")
     if head == "optimizer":
@@ -146,7 +149,8 @@ class Beside:
         at = (seen.attempt, seen.rank, seen.epoch, seen.step, number)
         for name, baseline in parts_of(due).items():
             mine, mine_before = ours.get(name), own.get(name)
-            if self._is_out(seen, mine, baseline, is_own=mine_before is not None):
+            is_out = self._is_out(seen, mine, baseline, is_own=mine_before is not None)
+            if is_out or is_elsewhere(baseline, ours):
                 yield Row(*at, name, "not compared", mine, baseline)
             elif mine_before is not None and self._goes_by_own(seen, mine_before):
                 yield self._by_own(Row(*at, name, "restored", mine, mine_before, of_own=True))

@@ -77,6 +77,9 @@ def _finished(trial: Trial) -> _Found:
         return [Anomaly(message=message, events=(ending.returned[0],))], []
     if ending.exited is None:
         return [], ["the end of the script was not seen"]
+    last = trial.run.attempts[-1:]
+    if last and last[0].early and not last[0].commits:
+        return [], []  # nothing was left to train: what it returned is of a report before training
     return [*_foreign_result(trial), *_foreign_checkpoint(trial)], []
 
 

@@ -7,7 +7,7 @@ from chaos.check.result import ranks
 from chaos.check.sightings import holds_nothing
 from chaos.model.event import Component
 
-_NORMS = ("model", "optimizer", "averaged model")
+_NORMS = ("model", "buffers", "gradients", "optimizer", "averaged model")
 _COUNTED = {"model.trees": "rounds", "optimizer.iterations": "steps"}
 _VERBS = {
     "not restored": "is not restored",
@@ -26,6 +26,10 @@ _FIXES = {
     "(LightGBM: `init_model`)",
     "model.weights": "the checkpoint was not read, or holds no weights under the model's name in "
     "`tf.train.Checkpoint`; or the model was built anew after it",
+    "buffers": "running statistics and other buffers are in a module's `state_dict`, and not among "
+    "its `parameters()`; what was saved or loaded left them out, or they were set anew after it",
+    "gradients": "a report came within an accumulation window: step before it, or save the "
+    "gradients as well",
     "optimizer": "`optimizer.load_state_dict` was not called, or came before the optimizer was "
     "given its parameters",
     **dict.fromkeys(

@@ -12,7 +12,7 @@ from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "replicas"
 
-_COPIED = frozenset({"model", "optimizer", "optimizer settings", "averaged model"})
+_COPIED = frozenset({"model", "buffers", "optimizer", "optimizer settings", "averaged model"})
 _Place: TypeAlias = tuple[int, int, int, str]  # attempt, epoch, step, moment
 _Seen: TypeAlias = tuple[int, StateSeen]
 

@@ -102,7 +102,8 @@ def restarts(
                 phases=_phases(history, _harm_ns(hits, since, attempt.index), decision, attempt),
             )
             found.append(row)
-        saved.extend(c for c in attempt.commits if c.checkpoint is not None)
+        every = (*attempt.early, *attempt.commits)
+        saved.extend(c for c in every if c.checkpoint is not None)
         before = attempt
     return tuple(found)
 

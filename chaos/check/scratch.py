@@ -34,7 +34,7 @@ def began_anew(
 
 
 def _is_fresh(row: Row, run: Sightings) -> bool:
-    if row.group == "optimizer settings" or row.standing == "not compared":
+    if row.group in ("optimizer settings", "gradients") or row.standing == "not compared":
         return True
     if row.standing == "restored":
         return holds_nothing(row.due) or agree(

@@ -124,13 +124,19 @@ def _kept_alike(trial: Trial, reference: Course) -> Anomaly | bool | None:
         return None
     if _saved(trial.run) > _saved(reference):
         return None
-    mine, due = sorted(ours[1].values()), sorted(theirs[1].values())
+    mine, due = _of_epochs(trial.run, ours[1]), _of_epochs(reference, theirs[1])
     if mine == due:
         return True
     return Anomaly(
         message=f"the checkpoints of epochs {mine} were kept, in the baseline those of {due}",
         events=(ours[0],),
     )
+
+
+def _of_epochs(course: Course, kept: Mapping[str, int]) -> list[int]:
+    """Give the epochs whose checkpoints were kept; one from before training is of none."""
+    early = {commit.checkpoint for attempt in course.attempts for commit in attempt.early}
+    return sorted(epoch for name, epoch in kept.items() if name not in early)
 
 
 def _saved(course: Course) -> set[int]:

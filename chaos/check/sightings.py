@@ -1,15 +1,29 @@
-"""What was seen of a course's state, by place."""
+"""What was seen of a course's state, by place.
 
+A worker numbers parts by what there is at the moment: `model`, `model.1`, `optimizer.1.lr`.
+Another attempt may have an optimizer more, or less. So parts that tell the structure of their
+owner are named anew here: the same name stands for the same structure, in a run as in its
+baseline. Of owners that are built alike the first of two is not the only one: where another
+number of them is there, it cannot be told which is which.
+"""
+
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from chaos.model.event import Component, StateSeen
 from chaos.model.history import History
 
 Place: TypeAlias = tuple[int, int, int, str]  # rank, epoch, step, moment
 MOMENTS = ("entered", "step", "left")  # in the order of training
+# Of a rank: what kind of owner, its structure, which of those that have it, and of how many.
+_Owner: TypeAlias = tuple[int, str, str, int, int]
+_NUMBERED = re.compile(r"(model\.rest|model\.buffers|model|optimizer|schedule)(\.\d+)?(\..*)?")
 
 
 class Allowed(Protocol):
@@ -25,14 +39,39 @@ class Allowed(Protocol):
 
 @dataclass(frozen=True)
 class Sightings:
-    """The states seen in one history, each with its number."""
+    """The states seen in one history, each with its number, its parts named as those `like` it."""
 
     history: History
+    like: "Sightings | None" = None
 
     @cached_property
     def all(self) -> tuple[tuple[int, StateSeen], ...]:
         """Every sighting, in order."""
-        return tuple(self.history.of(StateSeen))
+        return tuple((number, self._named(seen)) for number, seen in self.history.of(StateSeen))
+
+    @cached_property
+    def owners(self) -> dict[_Owner, str]:
+        """The name of each owner of parts that was met so far."""
+        if self.like is None:
+            return {}
+        assert self.like.all is not None  # all of them have their names
+        return dict(self.like.owners)
+
+    def _named(self, seen: StateSeen) -> StateSeen:
+        names = {before: self._name_of(owner, before) for before, owner in _owners(seen)}
+        if all(before == name for before, name in names.items()):
+            return seen
+        parts = tuple(_renamed(part, names) for part in seen.components)
+        return msgspec.structs.replace(seen, components=parts)
+
+    def _name_of(self, owner: _Owner, before: str) -> str:
+        name = self.owners.get(owner)
+        if name is None:
+            rank, base, *_ = owner
+            taken = {name for other, name in self.owners.items() if other[0] == rank}
+            free = (n for i in range(len(taken) + 1) if (n := _numbered(base, i)) not in taken)
+            name = self.owners[owner] = before if before not in taken else next(free)
+        return name
 
     @cached_property
     def by_place(self) -> Mapping[Place, StateSeen]:
@@ -76,6 +115,45 @@ def parts_of(seen: StateSeen | None) -> dict[str, Component]:
     return {} if seen is None else {part.name: part for part in seen.components}
 
 
+def owner_of(name: str) -> str:
+    """Give what a part belongs to, by its name: `optimizer.1` of `optimizer.1.lr`."""
+    match = _NUMBERED.fullmatch(name)
+    return name if match is None else match[1] + (match[2] or "")
+
+
+def is_elsewhere(part: Component, others: Mapping[str, Component]) -> bool:
+    """Say whether what a part belongs to is not among others at all: nothing can be lost of it."""
+    owner = owner_of(part.name)
+    return bool(part.structure) and all(owner_of(name) != owner for name in others)
+
+
+def _owners(seen: StateSeen) -> Iterator[tuple[str, _Owner]]:
+    """Give each owner of parts, by the name that the worker has for it."""
+    found = {owner_of(part.name): part.structure for part in seen.components if part.structure}
+    kinds = {name: (_base(name), structure) for name, structure in found.items()}
+    count, met = Counter(kinds.values()), Counter[tuple[str, str]]()
+    for name, kind in kinds.items():
+        yield name, (seen.rank, *kind, met[kind], count[kind])
+        met[kind] += 1
+
+
+def _base(owner: str) -> str:
+    match = _NUMBERED.fullmatch(owner)
+    return owner if match is None else match[1]
+
+
+def _renamed(part: Component, names: Mapping[str, str]) -> Component:
+    if not part.structure:
+        return part
+    owner = owner_of(part.name)
+    name = names.get(owner, owner) + part.name.removeprefix(owner)
+    return part if name == part.name else msgspec.structs.replace(part, name=name)
+
+
+def _numbered(base: str, index: int) -> str:
+    return base if index == 0 else f"{base}.{index}"
+
+
 def is_rng(name: str) -> bool:
     """Say whether a component is a generator of random numbers."""
     return name == "rng" or name.startswith("rng.")
@@ -110,7 +188,7 @@ def differing(ours: StateSeen, due: StateSeen, leeway: Allowed) -> Iterator[str]
     """Name the components of the baseline's state that are not the same in ours."""
     mine = parts_of(ours)
     for part in due.components:
-        if is_pending(part) or is_pending(mine.get(part.name)):
+        if is_pending(part) or is_pending(mine.get(part.name)) or is_elsewhere(part, mine):
             continue
         if not agree(mine.get(part.name), part, leeway, place_of(due)):
             yield part.name

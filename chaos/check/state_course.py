@@ -16,6 +16,7 @@ from chaos.check.sightings import (
     Place,
     Sightings,
     holds_nothing,
+    is_elsewhere,
     is_pending,
     is_rng,
     parts_of,
@@ -155,6 +156,8 @@ def state_course(kept: Iterable[tuple[int, StateSeen]], clean: Clean) -> StateCo
         for part in () if due is None else due.components:
             ours = mine.get(part.name)
             if is_rng(part.name) or part.name in out or is_pending(part) or is_pending(ours):
+                continue
+            if is_elsewhere(part, mine):
                 continue
             if ours is None:
                 found.missing.add(part.name)

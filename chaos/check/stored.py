@@ -84,7 +84,8 @@ class Stored:
 
 def stored(course: Course) -> Stored:
     """Give what is known of a course's checkpoints."""
-    commits = sorted((c for a in course.attempts for c in a.commits), key=lambda c: c.number)
+    every = (c for a in course.attempts for c in (*a.early, *a.commits))
+    commits = sorted(every, key=lambda c: c.number)
     return Stored(course.history, commits)
 
 
@@ -116,7 +117,8 @@ def kept_at_the_end(course: Course) -> tuple[int, Mapping[str, int]] | None:
     None: nobody looked, or not at all the places where they may lie.
     """
     last = [(n, seen) for n, seen in course.history.of(StorageSeen) if seen.op is None]
-    epochs = {c.checkpoint: c.epoch for a in course.attempts for c in a.commits if c.checkpoint}
+    every = (c for a in course.attempts for c in (*a.early, *a.commits))
+    epochs = {c.checkpoint: c.epoch for c in every if c.checkpoint}
     if not last or any(is_elsewhere(name) for name in epochs):
         return None
     number, seen = last[-1]

@@ -113,7 +113,7 @@ def states_of(trial: Trial) -> StateCourse | None:
     clean = Clean(
         reference=trial.reference.sightings,
         before=[state for number, state in seen.all if number < trial.began],
-        repeats=[Course(history).sightings for history in repeats],
+        repeats=[Course(history, trial.reference).sightings for history in repeats],
         unstable=trial.unstable,
     )
     return state_course(surviving(seen, trial.run.attempts, without=trial.resized), clean)

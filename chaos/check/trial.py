@@ -30,14 +30,16 @@ NO_STEPS = "the job makes no step that could be watched"
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """What one history says about the course of training."""
+    """What one history says about the course of training; parts of its state as those `like` it."""
 
     history: History
+    like: "Course | None" = None
 
     @cached_property
     def attempts(self) -> tuple[Attempt, ...]:
         """One row per attempt, oldest first."""
-        return attempts(self.history)
+        due = None if self.like is None else len(self.like.lineage.commits)
+        return attempts(self.history, due)
 
     @cached_property
     def lineage(self) -> Lineage:
@@ -47,13 +49,13 @@ class Course:
     @cached_property
     def committed(self) -> Mapping[str, Commit]:
         """The commits that carry a checkpoint, by its name."""
-        every = (commit for attempt in self.attempts for commit in attempt.commits)
+        every = (commit for a in self.attempts for commit in (*a.early, *a.commits))
         return {c.checkpoint: c for c in every if c.checkpoint is not None}
 
     @cached_property
     def sightings(self) -> Sightings:
         """What was seen of the job's state."""
-        return Sightings(self.history)
+        return Sightings(self.history, None if self.like is None else self.like.sightings)
 
     @cached_property
     def files(self) -> Files:
@@ -63,7 +65,7 @@ class Course:
     @property
     def keeps_own_files(self) -> bool:
         """Whether the job saves files and never gives Ray a checkpoint."""
-        carried = any(c.checkpoint for a in self.attempts for c in a.commits)
+        carried = any(c.checkpoint for a in self.attempts for c in (*a.early, *a.commits))
         handed = any(s.checkpoint for a in self.attempts for s in a.starts.values())
         return bool(self.files.saves) and not carried and not handed
 
@@ -84,7 +86,7 @@ class Trial:
     @cached_property
     def run(self) -> Course:
         """The struck run."""
-        return Course(self.history)
+        return Course(self.history, self.reference)
 
     @cached_property
     def reference(self) -> Course | None:
@@ -172,7 +174,7 @@ class Trial:
         """The whole clean runs, of which a band can be learnt."""
         if self.reference is None or not isinstance(self.baseline, Baseline):
             return () if self.reference is None else (self.reference,)
-        others = (Course(history) for history in self.baseline.repeats)
+        others = (Course(history, self.reference) for history in self.baseline.repeats)
         return self.reference, *(c for c in others if c.ending.is_finished and c.ending.is_over)
 
     @cached_property

@@ -8,6 +8,7 @@ Standing: TypeAlias = Literal["restored", "reset", "not restored", "different", 
 
 GROUPS = (
     "model",
+    "buffers",
     "gradients",
     "optimizer",
     "optimizer settings",

@@ -8,7 +8,7 @@ def extent(baseline: History | None) -> tuple[int | None, int | None]:
     """Give how many epochs, and steps in the longest, a job has when left alone."""
     if baseline is None:
         return None, None
-    epochs = sum(1 for _ in baseline.of(Committed))
+    epochs = sum(not event.early for _, event in baseline.of(Committed))
     return epochs or None, max((e.step for _, e in baseline.of(StepDone)), default=None)
 
 
@@ -17,5 +17,5 @@ def steps_by_epoch(baseline: Baseline) -> list[int]:
     last: dict[int, dict[int, int]] = {}
     for _, done in baseline.of(StepDone):
         last.setdefault(done.epoch, {})[done.rank] = done.step
-    epochs = sum(1 for _ in baseline.of(Committed))
+    epochs = sum(not event.early for _, event in baseline.of(Committed))
     return [min(last.get(epoch, {0: 0}).values()) for epoch in range(epochs)]

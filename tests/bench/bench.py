@@ -267,6 +267,7 @@ def _watch(watch: Watch, folder: Path, costs: list[tuple[float, float]]) -> Call
         record.failed,
         step_begins=watchers.step_begins,
         given=watchers.given,
+        gradients_due=watchers.gradients_due,
     ).install()
     return report
 

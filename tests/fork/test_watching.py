@@ -240,3 +240,21 @@ def test_what_a_job_declares_is_a_part_of_its_state(run: RunJob, declaring: Path
     assert {e.name for e in of(history, Declared)} == {"cursor"}
     sizes = [parts["declared.cursor"].size for parts in entered(history).values()]
     assert sizes == [1.0, 2.0]
+
+
+def test_three_ranks_sum_alike_after_a_restart_and_a_report_before_training_is_no_epoch(
+    run: RunJob,
+) -> None:
+    script = ROOT / "tests/fork/jobs/three_ranks.py"
+    baseline = run(script=script, workers=3).history
+
+    judged = run(script=script, workers=3, ops=(kill(epoch=1, step=4, rank=1),), baseline=baseline)
+
+    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert [(c.attempt, c.epoch, c.early) for c in of(judged.history, Committed)] == [
+        (0, -1, True),
+        (0, 0, False),
+        (1, 0, True),
+        (1, 1, False),
+        (1, 2, False),
+    ]

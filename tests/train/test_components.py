@@ -112,22 +112,70 @@ def test_wrappers_do_not_change_a_models_digest() -> None:
     assert list(bare) == ["model"]
 
 
-def test_buffers_count_as_the_model() -> None:
+def test_running_statistics_are_a_part_of_their_own() -> None:
     norm = torch.nn.BatchNorm1d(2)
-    before = seen(components.model_parts([norm], [], full=False))
+    before = seen(components.buffer_parts([norm], full=True))
     norm(torch.randn(4, 2, generator=torch.Generator().manual_seed(0)))
+    after = seen(components.buffer_parts([norm], full=True))
 
-    assert seen(components.model_parts([norm], [], full=False)) != before
+    assert list(before) == ["model.buffers"]
+    assert before["model.buffers"].digest != after["model.buffers"].digest
+    assert before["model.buffers"].structure == after["model.buffers"].structure
 
 
-def test_parameters_of_no_module_are_the_model_or_what_it_does_not_own() -> None:
+def test_a_buffer_that_no_checkpoint_has_is_no_state() -> None:
+    module = torch.nn.Linear(2, 1)
+    module.register_buffer("table", torch.arange(4.0), persistent=False)
+
+    assert seen(components.buffer_parts([module], full=True)) == {}
+
+
+def test_parameters_that_no_optimizer_has_are_the_rest_of_their_module() -> None:
     model, optimizer = stepped(lr=0.1)
-    free = torch.nn.Parameter(torch.ones(2))
-    other = torch.optim.SGD([free], lr=0.1)
+    whole = torch.nn.Sequential(model, torch.nn.Linear(1, 1).requires_grad_(False))
 
-    assert list(seen(components.model_parts([], [optimizer], full=True))) == ["model"]
-    both = seen(components.model_parts([model], [optimizer, other], full=True))
-    assert both["model.unowned"].count == 1
+    alone = seen(components.model_parts([], [optimizer], full=True))
+    found = seen(components.model_parts([whole], [optimizer], full=True))
+
+    assert found["model"] == alone["model"]
+    assert found["model.rest"].count == 2
+    assert list(seen(components.model_parts([whole], [], full=True))) == ["model"]
+
+
+def test_the_model_is_the_same_whoever_owns_it_and_in_whatever_order() -> None:
+    weights = [torch.nn.Parameter(torch.full((2,), float(n))) for n in range(3)]
+
+    def model_of(parameters: list[Any]) -> dict[str, Component]:
+        optimizer = torch.optim.SGD(parameters, lr=0.1)
+        return seen(components.model_parts([], [optimizer], full=False))
+
+    assert model_of(weights) == model_of(weights[::-1])
+    with torch.no_grad():
+        weights[0][0] = -1.0
+    changed = model_of(weights)["model"]
+    assert changed.structure == model_of(weights[::-1])["model"].structure
+    assert changed.structure != model_of(weights[:2])["model"].structure
+
+
+def test_an_optimizer_of_some_parameters_of_another_adds_no_part() -> None:
+    model, optimizer = stepped(lr=0.1)
+    head = torch.optim.SGD([model.bias], lr=0.1)
+    other = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1)
+
+    found = seen(components.model_parts([], [head, optimizer, other], full=True))
+
+    assert {name: part.count for name, part in found.items()} == {"model": 2, "model.1": 1}
+
+
+def test_gradients_wait_only_where_there_are_any() -> None:
+    model, optimizer = stepped(lr=0.1)
+    optimizer.zero_grad(set_to_none=False)
+    assert components.gradient_part([optimizer]) is None
+
+    model.bias.grad += 1.0
+    part = components.gradient_part([optimizer])
+    assert part is not None
+    assert part.component().count == 1
 
 
 def test_declared_parts_are_states_values_and_questions() -> None:

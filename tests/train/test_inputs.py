@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from chaos.backends.train.state.inputs import SAMPLES_MAX, InputWindow
-from chaos.backends.train.state.roots import NoHook, Roots
+from chaos.backends.train.state.roots import SEARCH_STEPS_MAX, NoHook, Roots
 from chaos.model.event import Inputs
 
 ROWS = torch.arange(12.0).reshape(4, 3)
@@ -106,7 +106,7 @@ class Seen:
         self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
         self.first = 0
         self.roots = Roots(self._called, self._found, self._failed)
-        self.roots.begin_search(list)
+        self.roots.watch(list)
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.calls.append((args, kwargs))
@@ -203,3 +203,59 @@ def test_a_compiled_model_is_one_root(seen: Seen) -> None:
 
     assert len(seen.roots.all()) == 1
     assert len(seen.calls) == 3
+
+
+def test_a_model_that_is_wrapped_anew_is_one_root(seen: Seen) -> None:
+    net = Net()
+    first = torch.nn.Sequential(net)
+    first(ROWS)
+    seen.roots.searched_a_step([torch.optim.SGD(first.parameters(), lr=0.1)])
+    second = torch.nn.Sequential(net)
+    second(ROWS)
+    assert seen.roots.all() == [first]
+
+    seen.roots.begin_search()
+    second(ROWS)
+
+    assert seen.roots.all() == [second]
+
+
+def test_roots_are_looked_for_until_all_that_is_trained_belongs_to_one(seen: Seen) -> None:
+    critic, generator = Net(), Net()
+    trained = [torch.optim.SGD(net.parameters(), lr=0.1) for net in (critic, generator)]
+
+    critic(ROWS)
+    seen.roots.searched_a_step(trained)
+    generator(ROWS)
+    seen.roots.searched_a_step(trained)
+
+    assert seen.roots.all() == [critic, generator]
+    assert not seen.roots.is_searching
+
+
+def test_a_parameter_of_no_module_is_not_looked_for_for_ever(seen: Seen) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+
+    for _ in range(SEARCH_STEPS_MAX):
+        assert seen.roots.is_searching
+        seen.roots.searched_a_step([optimizer])
+
+    assert not seen.roots.is_searching
+
+
+def test_inputs_within_transforms_of_torch_func_are_read(seen: Seen) -> None:
+    net, window = Net(), InputWindow()
+    weights = {name: own.detach() for name, own in net.named_parameters()}
+
+    def loss(weights: Any, rows: Any) -> Any:
+        window.called((rows,), {})
+        return torch.func.functional_call(net, weights, (rows,)).sum()
+
+    found = torch.func.grad(loss)(weights, ROWS)
+    torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(weights, ROWS)
+
+    inputs = window.close().read()
+    assert inputs is not None
+    assert inputs == given(((ROWS,), {}), ((ROWS,), {}))
+    plain = net(ROWS).sum()
+    assert torch.equal(found["inner.weight"], torch.autograd.grad(plain, net.inner.weight)[0])

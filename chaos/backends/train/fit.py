@@ -9,6 +9,7 @@ from chaos.backends.train import compat
 from chaos.backends.train.bucket import Way, below, leave_way, without_keys
 from chaos.backends.train.observer import plain_value
 from chaos.backends.train.preimport import marks
+from chaos.backends.train.reduction import keeps_first_buckets
 from chaos.backends.train.room import refuse_what_does_not_fit
 from chaos.backends.train.trainer import on_the_cpu, without_nccl
 from chaos.declared import TOKEN_ENV
@@ -97,6 +98,8 @@ class Fit:
         self.run = part = self._begin()
         self._configure(trainer, part)
         run, scaling = trainer.run_config, trainer.scaling_config
+        if "Torch" in type(trainer).__name__ and keeps_first_buckets(scaling.max_workers):
+            self._replaced["ddp_rebuilds_buckets"] = True
         part.journal.add(
             FitCalled(
                 trainer=type(trainer).__name__,

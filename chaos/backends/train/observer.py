@@ -39,6 +39,7 @@ class Observer:
         self._controller = controller
         self._attempts = 0
         self._next_epoch = 0
+        self._reports = 0  # of this attempt
         self._may_move = False
         self._epochs: dict[str, int] = {}
         self._state = self._folder = ""
@@ -86,6 +87,7 @@ class Observer:
         workers = compat.workers_of(worker_group)
         HERE.attempt = attempt = self._attempts
         self._attempts += 1
+        self._reports = 0
         handed = compat.checkpoint_handed_to(worker_group)
         self._next_epoch = 0 if handed is None else self._epochs.get(handed, -1) + 1
         self._may_move = handed is None and attempt > 0
@@ -112,16 +114,21 @@ class Observer:
         """Record a commit and let waiting ops know of it."""
         name = compat.checkpoint_name(checkpoint, self._folder)
         self._follow_workers()
+        attempt = self._attempts - 1
+        early = self._saves.is_early(attempt, self._reports)
+        self._reports += 1
+        epoch = self._next_epoch - early
         event = Committed(
-            attempt=self._attempts - 1,
-            epoch=self._next_epoch,
+            attempt=attempt,
+            epoch=epoch,
             checkpoint=name,
             metrics=tuple(_plain(record) for record in metrics),
+            early=early,
         )
         self._journal.add(event)
         if name is not None:
-            self._epochs[name] = self._next_epoch
-        self._next_epoch += 1
+            self._epochs[name] = epoch
+        self._next_epoch = epoch + 1
         self._controller.committed(event)
 
     def checkpoint_deleted(self, checkpoint: str) -> None:

@@ -17,6 +17,9 @@ from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.here import HERE
 from chaos.backends.train.obedience import Obedience
+from chaos.backends.train.places import Places, is_in_load
+from chaos.backends.train.reduction import keep_first_buckets
+from chaos.backends.train.saves import Saves
 from chaos.backends.train.steps import Losses, StepHook
 from chaos.backends.train.watchers import Watchers
 from chaos.errors import InjectedError
@@ -33,8 +36,8 @@ from chaos.model.event import (
     UploadEnded,
     WorkerStarted,
 )
-from chaos.model.plan import Op, Plan
-from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, Moment, Stage
+from chaos.model.plan import Plan
+from chaos.model.trigger import Moment
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
@@ -60,14 +63,11 @@ class Probe:
         self._watchers = Watchers(plan.watch, Record(self._cursor, journal.add, self.failed))
         self._obedience = Obedience(controller.obeyed, SystemClock())
         self._reporting = 0
-        self._holds: set[int] = set()
-        self._armed_stages: dict[Stage, list[int]] = {}
-        self._follows_loads = any(_is_in_load(op) for op in plan.ops)
-        self._armed_launches: list[int] = []
-        self._armed_steps: dict[tuple[int, int], list[int]] = {}
-        self._armed_moments: dict[tuple[int, Moment], list[int]] = {}
-        for op in plan.ops:
-            self._arm(op)
+        self._early = 0
+        self._is_early = False
+        self._failures: set[tuple[str, str]] = set()
+        self._follows_loads = any(map(is_in_load, plan.ops))
+        self._places = Places.of(plan.ops, victim)
 
     @classmethod
     def start(cls, address: RunAddress, lineage: dict[str, Any]) -> "Probe":
@@ -105,12 +105,12 @@ class Probe:
 
     def install(self, directory: RunDirectory, *, ranks: int, was_handed_none: bool) -> None:
         """Watch what torch does from now on, as one of so many ranks."""
-        strikes = any(moment == "saving" for _, moment in self._armed_moments)
+        self._saves = Saves(directory.saves)
         self._watchers.install(
             directory.saves,
             ranks=ranks,
             was_handed_none=was_handed_none,
-            strikes_in_save=self._strike_in_save if strikes else None,
+            strikes_in_save=self._strike_in_save if self._places.strikes_in_save else None,
             strike_in_load=self._strike_in_load if self._follows_loads else None,
         )
         self._steps = StepHook(
@@ -119,8 +119,10 @@ class Probe:
             self.failed,
             step_begins=self.step_begins,
             given=self._watchers.given,
+            gradients_due=self._watchers.gradients_due,
         )
         self._steps.install()
+        keep_first_buckets(ranks)
 
     def checkpoint_read(self, checkpoint: str | None) -> None:
         """Record that the train function asked for its checkpoint; it has imported all by now."""
@@ -130,7 +132,7 @@ class Probe:
 
     def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
         """Stop where an op waits for this attempt's first step; look at what a step begins with."""
-        for index in self._armed_stages.pop("first_step", ()):
+        for index in self._places.stages.pop("first_step", ()):
             self._look(partial(self._arrive, index))
         self._watchers.step_begins(optimizer)
 
@@ -143,7 +145,7 @@ class Probe:
             self._journal.add(StepDone(**cursor.place(), losses=losses, inputs=inputs))
             self._watchers.step_done()
         self._obedience.step_done()
-        for index in self._armed_steps.get(place, ()):
+        for index in self._places.steps.get(place, ()):
             self._arrive(index)
         return place
 
@@ -156,20 +158,33 @@ class Probe:
         )
 
     def report_begun(self) -> None:
-        """Record that `report()` was entered; arm the hold that `reported` needs."""
+        """Record that `report()` was entered; arm the hold that `reported` needs.
+
+        One that comes before its attempt trains anything, such as a validation at
+        every start, ends no epoch: it has no place, and the observer is told of it.
+        """
         with self._watchers.cost.watching:
             StepHook.settle()
-            self._reporting = threading.get_ident()
             self._watchers.report_begins()
+            self._is_early = self._watchers.is_to_train and not self._steps.has_trained
+            if self._is_early:
+                self._reporting = 0
+                self._saves.mark_early(self._cursor.attempt, self._early)
+                self._early += 1
+                return
+            self._reporting = threading.get_ident()
             self._journal.add(ReportBegun(**self._cursor.who(), epoch=self._cursor.epoch))
         self._look(self._watchers.report_begun)
-        for index in self._armed_moments.get((self._cursor.epoch, "reported"), ()):
-            if index in self._holds:  # of ranks that raise together, one asks for the hold
+        for index in self._places.moments.get((self._cursor.epoch, "reported"), ()):
+            if index in self._places.leads:  # of ranks that raise together, one asks for the hold
                 self._controller.await_hold(index)
 
     def report_returned(self, error: BaseException | None) -> None:
         """Record that `report()` returned, which is not a commit, and count an epoch."""
         cursor = self._cursor
+        if self._is_early:
+            StepHook.forget_open_window()
+            return
         self._journal.add(ReportReturned(**cursor.who(), epoch=cursor.epoch, error=_named(error)))
         if error is not None:
             return
@@ -209,13 +224,13 @@ class Probe:
 
     def train_fn_launched(self) -> None:
         """Stop where an op waits for Ray's controller to wait for this worker."""
-        for index in self._armed_launches:
+        for index in self._places.launches:
             self._look(partial(self._arrive, index))
 
     def train_fn_begins(self) -> None:
         """Watch a job that boosts trees; stop where an op waits for this attempt to begin."""
         self._look(self._steps.install_libraries)
-        for index in self._armed_stages.get("start", ()):
+        for index in self._places.stages.get("start", ()):
             self._look(partial(self._arrive, index))
 
     def train_fn_ended(self, error: BaseException | None) -> None:
@@ -223,36 +238,18 @@ class Probe:
         self._look(lambda: self._watchers.train_fn_ended(error))
 
     def failed(self, where: str, error: Exception) -> None:
-        """Record that something was not seen."""
+        """Record that something was not seen; what fails at every call is told once."""
         with contextlib.suppress(Exception):  # nothing more can be done from inside a worker
             text = f"{type(error).__name__}: {error}"
+            if (where, text) in self._failures:
+                return
+            self._failures.add((where, text))
             self._journal.add(ProbeFailed(**self._cursor.who(), where=where, error=text))
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _arm(self, op: Op) -> None:
-        index, place = op.index, op.at
-        leads = place.rank == self._victim.rank
-        if not (leads or op.orders_all) or not op.may_strike(self._victim.attempt):
-            return
-        if leads:
-            self._holds.add(index)
-        match place:
-            case AtStart(at_launch=True):
-                self._armed_launches.append(index)
-            case AtRecovery():
-                self._armed_stages.setdefault(place.stage, []).append(index)
-            case AtStart():
-                self._armed_stages.setdefault("start", []).append(index)
-            case AtStep():
-                self._armed_steps.setdefault((place.epoch, place.step), []).append(index)
-            case AtMoment():
-                self._armed_moments.setdefault((place.epoch, place.moment), []).append(index)
-            case _:  # a state or a time holds no worker
-                pass
-
     def _at(self, epoch: int, moment: Moment) -> None:
-        for index in self._armed_moments.get((epoch, moment), ()):
+        for index in self._places.moments.get((epoch, moment), ()):
             self._arrive(index)
 
     def _arrive(self, index: int) -> None:
@@ -269,7 +266,7 @@ class Probe:
 
     def _strike_in_save(self, epoch: int) -> Callable[[], None] | None:
         """Give the arrival in the middle of an epoch's first save, where an op waits there."""
-        indexes = self._armed_moments.pop((epoch, "saving"), None)
+        indexes = self._places.moments.pop((epoch, "saving"), None)
         if indexes is None:
             return None
 
@@ -280,12 +277,8 @@ class Probe:
         return lambda: self._look(arrive)
 
     def _strike_in_load(self) -> None:
-        for index in self._armed_stages.get("loading", ()):
+        for index in self._places.stages.get("loading", ()):
             self._look(partial(self._arrive, index))
-
-
-def _is_in_load(op: Op) -> bool:
-    return isinstance(op.at, AtRecovery) and op.at.stage == "loading"
 
 
 def _named(error: BaseException | None) -> str | None:

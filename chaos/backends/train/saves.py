@@ -5,7 +5,8 @@
 go on, and `saves/position-<attempt>-<rank>.json` where it went on.
 `saves/fresh-<rank>.json` holds the model that a rank's first attempt began with.
 `place-<attempt>-<epoch>-<step>` is there where a rank of an attempt has saved
-a file after that step.
+a file after that step, `early-<attempt>-<number>` where a report of an attempt came
+before it trained anything.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,6 +83,14 @@ class Saves:
     def has_place(self, attempt: int, epoch: int, step: int) -> bool:
         """Say whether a rank of an attempt has saved a file here."""
         return (self._folder / f"place-{attempt}-{epoch}-{step}").exists()
+
+    def mark_early(self, attempt: int, number: int) -> None:
+        """Write down that a report of an attempt, by its number, comes before any training."""
+        (self._folder / f"early-{attempt}-{number}").touch()
+
+    def is_early(self, attempt: int, number: int) -> bool:
+        """Say whether a report of an attempt came before any training."""
+        return (self._folder / f"early-{attempt}-{number}").exists()
 
     def keep_reads(self, attempt: int, rank: int, reads: Sequence[Position]) -> None:
         """Write down all that a rank has read so far of this run's files."""

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from chaos.backends.train.batches import watch_batches
 from chaos.backends.train.rounds import watch_rounds
+from chaos.backends.train.state.gradients import is_empty_step
 from chaos.errors import InjectedError
 from chaos.model.event import Inputs
 
@@ -34,7 +35,11 @@ class GivenInputs(Protocol):
 
 
 class StepHook:
-    """Hooks into torch once per worker process."""
+    """Hooks into torch once per worker process.
+
+    `gradients_due` is called before the first `backward()` of an attempt, and before
+    the next one after a report that came when gradients were gathered for a step.
+    """
 
     _installed: ClassVar["StepHook | None"] = None
 
@@ -46,12 +51,17 @@ class StepHook:
         *,
         step_begins: Callable[[Any], None] | None = None,
         given: Callable[[], GivenInputs] | None = None,
+        gradients_due: Callable[[], None] | None = None,
     ) -> None:
         self._step_done = step_done
         self._resolved = resolved
         self._failed = failed
         self._step_begins = step_begins
         self._given = given
+        self._gradients_due = gradients_due
+        self._may_wait = gradients_due is not None
+        self._is_empty = False
+        self.has_trained = False
         self._since_step: list[Any] = []
         self._pending: list[tuple[int, int, tuple[Any, ...], GivenInputs | None]] = []
         self._pid = os.getpid()
@@ -69,6 +79,8 @@ class StepHook:
         original = torch.Tensor.backward
 
         def backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if self._may_wait:
+                self._backward_begins()
             result = original(tensor, *args, **kwargs)
             self._backward_called(tensor)
             return result
@@ -105,19 +117,34 @@ class StepHook:
     # -- inside ------------------------------------------------------------------------------
 
     def _forget(self) -> None:
+        if self._since_step:
+            self._may_wait = self._gradients_due is not None
         self._since_step.clear()
         if self._given is not None:
             self._given()
 
+    def _backward_begins(self) -> None:
+        """Look at the gradients that are there: none are yet of what begins now."""
+        if os.getpid() != self._pid or self._gradients_due is None:
+            return
+        self._may_wait = False
+        try:
+            self._gradients_due()
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
+            self._failed("gradients", error)
+
     def _backward_called(self, tensor: Any) -> None:  # noqa: ANN401 - a torch.Tensor
         if os.getpid() == self._pid and tensor.numel() == 1:
+            self.has_trained = True
             self._since_step.append(tensor.detach())
 
     def _begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
-        if os.getpid() != self._pid or self._step_begins is None:
+        if os.getpid() != self._pid:
             return
         try:
-            self._step_begins(optimizer)
+            self._is_empty = not self._since_step and is_empty_step(optimizer)
+            if self._step_begins is not None and not self._is_empty:
+                self._step_begins(optimizer)
         except InjectedError:
             raise  # the harm that was ordered is meant for the user's step
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
@@ -126,6 +153,10 @@ class StepHook:
     def _stepped(self) -> None:
         if os.getpid() != self._pid:
             return  # a forked child, such as a data loader's, is not this rank
+        if self._is_empty:
+            self._is_empty = False
+            return
+        self.has_trained = True
         try:
             self._record_step()
         except InjectedError:

@@ -81,7 +81,18 @@ class Watchers:
         """What closes the window of inputs, where they are watched."""
         return None if self._inputs is None else self._inputs.close
 
+    @property
+    def is_to_train(self) -> bool:
+        """Whether the job has made an optimizer, so far as that is watched."""
+        return self._state is not None and bool(self._state.found.all("optimizer"))
+
     # -- told by the probe -----------------------------------------------------------------------
+
+    def gradients_due(self) -> None:
+        """Look at the gradients that wait to be added to."""
+        if self._state is not None:
+            with self.cost.watching:
+                self._state.gradients_due()
 
     def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
         """Look at what an optimizer step begins with."""
@@ -99,7 +110,7 @@ class Watchers:
             self._files.step_done()
         if self._state is not None:
             self._state.step_done()
-        if self._roots is not None and self._roots.is_searching:
+        if self._state is None and self._roots is not None:
             self._roots.end_search()
 
     def report_begins(self) -> None:
@@ -162,7 +173,7 @@ class Watchers:
         if self._state is not None:
             self._state.install(self._roots)
         state = self._state
-        self._roots.begin_search(lambda: [] if state is None else state.found.all("ema"))
+        self._roots.watch(lambda: [] if state is None else state.found.all("ema"))
 
     def _install_files(
         self, saves: Saves, *, ranks: int, may_move: bool, is_kept: bool

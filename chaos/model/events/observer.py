@@ -35,13 +35,16 @@ class Committed(Event, frozen=True, kw_only=True):
 
     `epoch` is the report's number in the surviving lineage. `checkpoint` is
     the checkpoint directory's name, None where the report carried none.
-    `metrics` holds one record per reporting rank, in rank order.
+    `metrics` holds one record per reporting rank, in rank order. `early`: it came
+    before its attempt trained anything, such as a validation at every start, and ends
+    no epoch; `epoch` is the last one that was ended.
     """
 
     attempt: int
     epoch: int
     checkpoint: str | None
     metrics: tuple[dict[str, Any], ...]
+    early: bool = False
 
 
 class FailureDecided(Event, frozen=True, kw_only=True):

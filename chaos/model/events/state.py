@@ -19,7 +19,10 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     stepped). `size` is the L2 norm of tensors or the value of a single number,
     None where neither has a meaning (a generator's state). `count`: tensors,
     or entries, in it. `pending`: it will be there after the first step only,
-    restored or new, and cannot be compared before.
+    restored or new, and cannot be compared before. `structure` is a digest of
+    what it belongs to, whatever it holds: the shapes of an optimizer's
+    parameters, of a module's buffers. The number in a name is that of the
+    moment; two parts are the same one if their structures are.
     """
 
     name: str
@@ -27,6 +30,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     size: float | str | None = None
     count: int = 1
     pending: bool = False
+    structure: str = ""
 
 
 class StateSeen(Event, frozen=True, kw_only=True):

@@ -103,6 +103,38 @@ class Encoding:
         self.add(inner, depth + 1)
 
 
+class Unordered:
+    """Tensors in whatever order: equal where each of one is one of the other."""
+
+    def __init__(self, tensors: Iterable[Any]) -> None:
+        self._own = []
+        for tensor in tensors:
+            encoding = Encoding()
+            encoding.add_tensor(tensor)
+            self._own.append(encoding)
+
+    @property
+    def tensors(self) -> list[Any]:
+        """The tensors, as they can be read."""
+        return [tensor for own in self._own for tensor in own.tensors]
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a part of it still is on an accelerator."""
+        return any(own.is_late for own in self._own)
+
+    def digest(self) -> str:
+        """Give 16 hexadecimal digits; waits for what is on an accelerator."""
+        joined = b"".join(sorted(own.joined() for own in self._own))
+        return hashlib.blake2b(joined, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def structure_of(tensors: Iterable[Any], kind: str = "") -> str:
+    """Give a digest of dtypes and shapes, in whatever order; of tensors of some kind."""
+    headings = b"".join(sorted(_heading(tensor.dtype, tensor.shape) for tensor in tensors))
+    return hashlib.blake2b(kind.encode() + headings, digest_size=_DIGEST_BYTES).hexdigest()
+
+
 def encoded(value: Any) -> bytes:  # noqa: ANN401 - any value on the host
     """Give a value's canonical bytes."""
     encoding = Encoding()

@@ -1,21 +1,31 @@
 """The components of a job's state, read from the objects that hold it.
 
-`model`, `model.1` … are the modules that training calls, in the order of their
-first call; parameters that an optimizer has and no such module are `model`
-where none was found, else `model.unowned`. `optimizer.<name>` is one entry of
-the state over all parameters, `optimizer.state` which parameter has which, and
-`optimizer.<setting>` one number of the parameter groups. `model.trees` is
-what a job that boosts trees has instead.
+`model`, `model.1` … are the parameters of one optimizer each, in the order in which
+the optimizers were made: whichever modules are called, and whoever owns them. What
+the modules that training calls have besides, `model.rest` are parameters that no
+optimizer has (frozen ones, such as a DeepSpeed model's own), and `model.buffers` what
+`state_dict` has of their buffers; a buffer that is not persistent is no state.
+`gradients` are those that were there before the first backward pass.
+`optimizer.<name>` is one entry of the state over all parameters, `optimizer.state` which
+parameter has which, and `optimizer.<setting>` one number of the parameter groups.
+`model.trees` is what a job that boosts trees has instead.
+
+Names are numbered by what is there at the moment. Another attempt may have more of it, or
+less (an optimizer of an earlier phase, a copy that was tried out): each part carries the
+structure of its owner, by which it is found again (see `check.sightings`).
 """
 
 import random
 import sys
+import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
+from chaos.backends.train.state.canonical import structure_of
+from chaos.backends.train.state.gradients import waiting
 from chaos.backends.train.state.part import Part
 
 _WRAPPERS = ("module.", "_orig_mod.")
@@ -31,6 +41,8 @@ _FIRST_STATE = {
     "AdamW": ("exp_avg", "exp_avg_sq", "step"),
 }
 
+_structures: weakref.WeakKeyDictionary[Any, tuple[int, str]] = weakref.WeakKeyDictionary()
+
 
 def numbered(base: str, index: int) -> str:
     """Give the name of the first, second, … of a kind: `schedule`, `schedule.1`."""
@@ -38,25 +50,54 @@ def numbered(base: str, index: int) -> str:
 
 
 def model_parts(roots: Sequence[Any], optimizers: Sequence[Any], *, full: bool) -> Iterator[Part]:
-    """Take the modules that are trained, and the parameters that belong to none of them."""
-    owned: set[int] = set()
+    """Take what is trained, and the parameters that called modules have besides."""
+    known: set[int] = set()
+    for index, parameters in enumerate(_largest(optimizers)):
+        known.update(map(id, parameters))
+        yield Part.of_tensors(numbered("model", index), parameters, with_size=full)
     for index, root in enumerate(roots):
-        tensors = _tensors_of(root)
-        owned.update(id(tensor) for _, tensor in tensors)
-        yield Part.of_entries(numbered("model", index), tensors, with_size=full)
-    yield from unowned_part(optimizers, owned, full=full)
+        rest = [p for p in root.parameters() if id(p) not in known]
+        if rest:
+            name = numbered("model.rest" if optimizers else "model", index)
+            yield Part.of_tensors(name, rest, with_size=full)
 
 
-def unowned_part(optimizers: Sequence[Any], owned: set[int], *, full: bool) -> Iterator[Part]:
-    """Take the parameters that no known module owns, by their numbers."""
-    left = [
-        (f"{index:04}.{number:06}", parameter)
-        for index, optimizer in enumerate(optimizers)
-        for number, parameter in enumerate(_parameters(optimizer))
-        if id(parameter) not in owned
-    ]
-    if left:
-        yield Part.of_entries("model.unowned" if owned else "model", left, with_size=full)
+def buffer_parts(roots: Sequence[Any], *, full: bool) -> Iterator[Part]:
+    """Take what `state_dict` has of the buffers of modules."""
+    for index, root in enumerate(roots):
+        tensors = _persistent(root)
+        if tensors:
+            yield Part.of_tensors(numbered("model.buffers", index), tensors, with_size=full)
+
+
+def _largest(optimizers: Sequence[Any]) -> list[list[Any]]:
+    """Give each optimizer's parameters, but for those that are all another's as well."""
+    every = [list(_parameters(optimizer)) for optimizer in optimizers]
+    ids = [frozenset(map(id, parameters)) for parameters in every]
+
+    def is_within(index: int) -> bool:
+        own = ids[index]
+        return any(own < other or (own == other and at < index) for at, other in enumerate(ids))
+
+    return [own for index, own in enumerate(every) if own and not is_within(index)]
+
+
+def _persistent(module: Any) -> list[Any]:  # noqa: ANN401 - a torch.nn.Module
+    """Give the buffers that are in a module's `state_dict`."""
+    found = {
+        id(buffer): buffer
+        for part in module.modules()
+        for name, buffer in part._buffers.items()  # noqa: SLF001 - torch 2.13 has no public way
+        if buffer is not None and name not in part._non_persistent_buffers_set  # noqa: SLF001
+    }
+    return list(found.values())
+
+
+def gradient_part(optimizers: Sequence[Any]) -> Part | None:
+    """Take the gradients that wait to be added to, None where there are none."""
+    found = [gradient for _, gradient in waiting(optimizers)]
+    part = Part.of_tensors("gradients", found, with_size=True)
+    return replace(part, structure="") if found else None  # without them they are lost
 
 
 def booster_parts(boosters: Sequence[Any]) -> Iterator[Part]:
@@ -76,11 +117,29 @@ def booster_parts(boosters: Sequence[Any]) -> Iterator[Part]:
 def averaged_parts(averaged: Sequence[Any]) -> Iterator[Part]:
     """Take the averaged models: `ema`, `ema.1` …."""
     for index, module in enumerate(averaged):
-        yield Part.of_entries(numbered("ema", index), _tensors_of(module), with_size=True)
+        named = [*module.named_parameters(), *module.named_buffers()]
+        tensors = sorted(((_unwrapped(name), own) for name, own in named), key=itemgetter(0))
+        yield Part.of_entries(numbered("ema", index), tensors, with_size=True)
 
 
 def optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:  # noqa: ANN401
     """Take an optimizer's state, name by name, and the numbers it is set to."""
+    structure = optimizer_structure(optimizer)
+    for part in _optimizer_parts(base, optimizer, full=full):
+        yield replace(part, structure=structure)
+
+
+def optimizer_structure(optimizer: Any) -> str:  # noqa: ANN401
+    """Give a digest of an optimizer's kind and the shapes that it steps."""
+    count = sum(len(group["params"]) for group in optimizer.param_groups)
+    known = _structures.get(optimizer)
+    if known is None or known[0] != count:
+        known = count, structure_of(_parameters(optimizer), type(optimizer).__name__)
+        _structures[optimizer] = known
+    return known[1]
+
+
+def _optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:  # noqa: ANN401
     names: dict[str, list[tuple[str, Any]]] = {name: [] for name in _first_state(optimizer)}
     shape: list[tuple[str, Any]] = []
     for number, parameter in enumerate(_parameters(optimizer)):
@@ -147,7 +206,11 @@ def schedule_part(name: str, schedule: Any) -> Part:  # noqa: ANN401
     part = Part.of(name, _without(schedule.state_dict(), _FOR_WARNINGS), with_size=False)
     last = getattr(schedule, "last_epoch", None)
     size = float(last) if isinstance(last, int | float) else None
-    return Part(name, part.encoding, part.count, lambda: size)
+    optimizer = getattr(schedule, "optimizer", None)
+    structure = type(schedule).__name__
+    if optimizer is not None:
+        structure += optimizer_structure(optimizer)
+    return Part(name, part.encoding, part.count, lambda: size, structure=structure)
 
 
 def rng_parts() -> Iterator[Part]:
@@ -182,12 +245,6 @@ def _without(value: Any, keys: frozenset[str]) -> Any:  # noqa: ANN401
     if isinstance(value, list | tuple):
         return [_without(item, keys) for item in value]
     return value
-
-
-def _tensors_of(module: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - a torch.nn.Module
-    """Give a module's parameters and buffers in the order of their names."""
-    named = chain(module.named_parameters(), module.named_buffers())
-    return sorted(((_unwrapped(name), tensor) for name, tensor in named), key=itemgetter(0))
 
 
 def _unwrapped(name: str) -> str:

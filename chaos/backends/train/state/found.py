@@ -20,7 +20,9 @@ def kind_of(stepped: Any) -> str:  # noqa: ANN401 - whatever begins a step
 class Found:
     """Optimizers, schedules, scalers and averaged models of this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, optimizer_made: Callable[[], None] = lambda: None) -> None:
+        self._optimizer_made = optimizer_made
+        self._stepped: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._seen: dict[str, list[weakref.ref[Any]]] = {}
 
     def watch(self) -> None:
@@ -39,10 +41,24 @@ class Found:
         """Remember an object; again: nothing new."""
         if not any(known is found for known in self.all(kind)):
             self._seen.setdefault(kind, []).append(weakref.ref(found))
+            if kind == "optimizer":
+                self._optimizer_made()
 
     def all(self, kind: str) -> list[Any]:
         """Give those of a kind that are still there."""
         return [o for ref in self._seen.get(kind, ()) if (o := ref()) is not None]
+
+    def stepped(self, optimizer: Any, epoch: int) -> None:  # noqa: ANN401
+        """Remember when an optimizer made its last step."""
+        self._stepped[optimizer] = epoch
+
+    def optimizers(self, epoch: int) -> list[Any]:
+        """Give the optimizers that train, in the order of their making.
+
+        One that made steps, and none in the last epoch, trains no more: it is of an
+        earlier phase, or of something that was tried out. Another attempt may not have it.
+        """
+        return [o for o in self.all("optimizer") if self._stepped.get(o, epoch) >= epoch - 1]
 
     def _watch_making(self, kind: str, cls: Any) -> None:  # noqa: ANN401 - a class
         original: Callable[..., None] = cls.__init__

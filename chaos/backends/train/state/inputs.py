@@ -2,11 +2,13 @@
 
 A tensor that is the result of trainable computation (`requires_grad`) is no
 input: in a job of several models, one is often called with what another gave.
+Within `torch.func` a tensor is wrapped, once for each transform; what it holds is read.
 """
 
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple
 
@@ -70,6 +72,15 @@ class InputWindow:
 
     def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Take what a root module is called with, now: the caller may overwrite it later."""
+        with _outside_of_transforms():
+            self._take(args, kwargs)
+
+    def close(self) -> Given:
+        """Give what was gathered, and begin anew."""
+        calls, self._calls = self._calls, []
+        return Given(calls)
+
+    def _take(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensors = _of_one(args) if len(args) == 1 and not kwargs else None
         if tensors is None:
             tensors = list(_tensors((args, kwargs), ()))
@@ -82,11 +93,6 @@ class InputWindow:
         else:
             rows = [(path, tensor.detach().reshape(1, -1)) for path, tensor in tensors]
         self._calls.append(_Call([self._column(*column) for column in rows], has_samples))
-
-    def close(self) -> Given:
-        """Give what was gathered, and begin anew."""
-        calls, self._calls = self._calls, []
-        return Given(calls)
 
     def _column(self, path: tuple[Any, ...], tensor: Any) -> tuple[np.uint64, Any]:  # noqa: ANN401
         key = (path, tensor.dtype, tensor.shape[1:])
@@ -110,7 +116,7 @@ def _joined(call: _Call) -> Sums:
 
 def _of_one(args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]] | None:
     """Give what `_tensors` gives where the call has one argument, a tensor: the usual case."""
-    (value,) = args
+    value = _unwrapped(args[0])
     torch = sys.modules["torch"]
     is_input = isinstance(value, torch.Tensor) and not value.requires_grad
     return [((0, 0), value)] if is_input and value.layout is torch.strided else None
@@ -119,11 +125,36 @@ def _of_one(args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]] | None:
 def _tensors(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:  # noqa: ANN401
     torch = sys.modules["torch"]
     if isinstance(value, torch.Tensor):
+        value = _unwrapped(value)
         if not value.requires_grad and value.layout is torch.strided:
             yield path, value
     elif len(path) <= _NESTED_MAX:
         for key, inner in _members(value):
             yield from _tensors(inner, (*path, key))
+
+
+def _outside_of_transforms() -> AbstractContextManager[Any]:
+    """Leave the transforms of `torch.func`, within which a tensor's bytes cannot be read."""
+    functorch = sys.modules["torch"]._C._functorch  # noqa: SLF001 - there is no public name
+    if functorch.peek_interpreter_stack() is None:
+        return nullcontext()
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    outside: AbstractContextManager[Any] = temporarily_clear_interpreter_stack()
+    return outside
+
+
+def _unwrapped(value: Any) -> Any:  # noqa: ANN401
+    """Give the tensor within those of `torch.func` (torch 2.13), which have no bytes of their own.
+
+    One that is differentiated stays as it is: it is no input.
+    """
+    functorch = sys.modules["torch"]._C._functorch  # noqa: SLF001 - there is no public name
+    while isinstance(value, sys.modules["torch"].Tensor) and (
+        functorch.is_functorch_wrapped_tensor(value) and not value.requires_grad
+    ):
+        value = functorch.get_unwrapped(value)
+    return value
 
 
 def _members(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401

@@ -1,10 +1,10 @@
 """One part of a state as it was taken: a component whose digest may still be on an accelerator."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from chaos.backends.train.state.canonical import Encoding, norm_of
+from chaos.backends.train.state.canonical import Encoding, Unordered, norm_of, structure_of
 from chaos.backends.train.steps import spell
 from chaos.model.event import Component
 
@@ -14,10 +14,11 @@ class Part:
     """What will be a `Component` once it is read."""
 
     name: str
-    encoding: Encoding
+    encoding: Encoding | Unordered
     count: int
     size: Callable[[], float | None]
     pending: bool = False
+    structure: str = ""
 
     @classmethod
     def of(cls, name: str, value: Any, *, with_size: bool) -> Self:  # noqa: ANN401 - any value
@@ -35,6 +36,18 @@ class Part:
             encoding.pieces.append(own.encode() + b"=")
             encoding.add(value)
         return cls(name, encoding, len(entries), _size(encoding) if with_size else _nothing)
+
+    @classmethod
+    def of_tensors(cls, name: str, tensors: Iterable[Any], *, with_size: bool) -> Self:
+        """Take tensors whose names and order do not matter."""
+        encoding = Unordered(tensors)
+        return cls(
+            name=name,
+            encoding=encoding,
+            count=len(encoding.tensors),
+            size=norm_of(encoding.tensors) if with_size else _nothing,
+            structure=structure_of(encoding.tensors),
+        )
 
     @classmethod
     def of_numbers(cls, name: str, values: Sequence[Any]) -> Self:
@@ -55,6 +68,7 @@ class Part:
             size=None if size is None else spell(float(size)),
             count=self.count,
             pending=self.pending,
+            structure=self.structure,
         )
 
 

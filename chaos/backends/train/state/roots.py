@@ -1,17 +1,19 @@
 """The modules that training calls from outside of any other: where its inputs go in.
 
-They are found while the first optimizer step is made, by a hook that sees
-every call of every module and is then taken away. What is called in training
-mode, has trainable parameters and is no part of another such module is a root.
+They are found by a hook that sees every call of every module, in the first steps of an
+attempt and of each epoch, and after an optimizer was made; it is taken away once all that
+is trained belongs to one of them. What is called in training mode, has trainable
+parameters and is no part of another such module is a root.
 """
 
 import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+SEARCH_STEPS_MAX = 16
 Call = Callable[[tuple[Any, ...], dict[str, Any]], None]
 
 
@@ -31,20 +33,36 @@ class Roots:
         self._inside: set[int] = set()
         self._averaged: Callable[[], list[Any]] = list
         self._search: Any = None
+        self._searched = 0
         self._handles: list[tuple[weakref.ref[Any], Any]] = []
         self._pid = os.getpid()
 
-    def begin_search(self, averaged: Callable[[], list[Any]]) -> None:
-        """Look for roots until `end_search`; averaged models are none."""
-        from torch.nn.modules.module import register_module_forward_pre_hook
-
+    def watch(self, averaged: Callable[[], list[Any]]) -> None:
+        """Look for roots; averaged models are none."""
         # torch 2.13: a compiled module says so of global hooks; ours does not mind, and goes soon.
         warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are")
         self._averaged = averaged
-        self._search = register_module_forward_pre_hook(self._seen)
+        self.begin_search()
+
+    def begin_search(self) -> None:
+        """Look for roots, until all that is trained belongs to one."""
+        from torch.nn.modules.module import register_module_forward_pre_hook
+
+        self._searched = 0
+        self._inside = {id(part) for root in self.all() for part in root.modules()}
+        if self._search is None:
+            self._search = register_module_forward_pre_hook(self._seen)
+
+    def searched_a_step(self, optimizers: Iterable[Any]) -> None:
+        """End the search where nothing is missing, or is not found in many steps."""
+        self._searched += 1
+        owned = {id(parameter) for root in self.all() for parameter in root.parameters()}
+        trained = (p for o in optimizers for group in o.param_groups for p in group["params"])
+        if self._searched >= SEARCH_STEPS_MAX or all(id(p) in owned for p in trained):
+            self.end_search()
 
     def end_search(self) -> None:
-        """Look no more: every attempt must know the same roots as it enters an epoch."""
+        """Look no more."""
         if self._search is not None:
             self._search.remove()
             self._search = None
@@ -96,7 +114,13 @@ class Roots:
             if id(ref()) in within:
                 handle.remove()
         self._handles = [pair for pair in self._handles if id(pair[0]()) not in within]
-        self._roots = [ref for ref in self._roots if id(ref()) not in within]
+        # A module that wraps the same parameters anew takes the place of the one before.
+        own = {id(parameter) for parameter in module.parameters()}
+        self._roots = [
+            weakref.ref(root)
+            for root in self.all()
+            if id(root) not in within and not own.issuperset(map(id, root.parameters()))
+        ]
         self._inside |= within
         self._roots.append(weakref.ref(module))
         if len(self._roots) == 1:

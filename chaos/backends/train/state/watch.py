@@ -28,8 +28,9 @@ PENDING_MAX = 64
 
 
 def model_digests(parts: Iterable[Component]) -> dict[str, str]:
-    """Give the digests of those parts of a state that are the model."""
-    return {part.name: part.digest for part in parts if part.name.partition(".")[0] == "model"}
+    """Give the digests of those parts of a state that are the model's parameters."""
+    models = (part for part in parts if part.name.partition(".")[0] == "model")
+    return {m.name: m.digest for m in models if not m.name.startswith("model.buffers")}
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,14 @@ class StateWatch:
         *,
         every: int,
     ) -> None:
-        self.found = Found()
+        self.found = Found(self._optimizer_made)
         self._cursor, self._cost = record.cursor, record.cost
         self._write, self._failed = record.write, record.failed
         self._every = every
         self._roots: Roots | None = None
         self._entered: int | None = None
         self._waiting: _Taken | None = None
+        self._gradients: Part | None = None
         self._pending: list[_Taken] = []
         self._told: set[str] = set()
 
@@ -81,16 +83,25 @@ class StateWatch:
 
         `may_be_entered`: what was saved lets a resumed rank enter it with this step too.
         """
-        self.found.add(kind_of(optimizer), optimizer)
+        kind = kind_of(optimizer)
+        self.found.add(kind, optimizer)
+        if kind == "optimizer":
+            self.found.stepped(optimizer, self._cursor.epoch)
         if self._entered == self._cursor.epoch and not may_be_entered:
             return
         self._entered = self._cursor.epoch
         with self._cost.watching, self._cost.on_state:
             taken = self._take("entered")
+            self._gradients = None
             if self._roots is not None and self._roots.is_searching and not self._roots.all():
                 self._waiting = taken  # a step with a closure: its forward call is still to come
             else:
                 self._keep(taken)
+
+    def gradients_due(self) -> None:
+        """Take the gradients that are there before any is computed; the next entry tells them."""
+        with self._cost.on_state:
+            self._gradients = components.gradient_part(self._optimizers())
 
     def model(self) -> dict[str, str]:
         """Give the digests of the model as it is now, by part; empty where none is known."""
@@ -102,16 +113,20 @@ class StateWatch:
     def root_found(self) -> None:
         """Take the model that was not known when the epoch was entered, before it is called."""
         waiting, self._waiting = self._waiting, None
-        if waiting is None or self._roots is None:
+        if waiting is None:
             return
-        self._roots.end_search()  # the parts of every later entry must be those of this one
         with self._cost.watching, self._cost.on_state:
             others = tuple(p for p in waiting.parts if not p.name.startswith("model"))
-            models = tuple(self._guarded("model", self._models(full=True)))
+            models = self._guarded("model", self._models(full=True))
+            models += self._guarded(
+                "buffers", components.buffer_parts(self._known_roots(), full=True)
+            )
             self._keep(_Taken(waiting.place, waiting.moment, (*models, *others)))
 
     def step_done(self) -> None:
         """Take a sample, where it is time for one."""
+        if self._roots is not None and self._roots.is_searching:
+            self._roots.searched_a_step(self._optimizers())
         if self._waiting is not None:  # no module was called in the step
             waiting, self._waiting = self._waiting, None
             self._keep(waiting)
@@ -125,6 +140,7 @@ class StateWatch:
             self._keep(self._take("left"))
             self.settle()
         self._entered = None
+        self._optimizer_made()  # so that every epoch, of whichever attempt, knows the same modules
 
     def settle(self) -> None:
         """Read what was left on an accelerator, and write it down."""
@@ -133,6 +149,13 @@ class StateWatch:
             self._write(taken.event())
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _optimizer_made(self) -> None:
+        if self._roots is not None:
+            self._roots.begin_search()
+
+    def _optimizers(self) -> list[Any]:
+        return self.found.optimizers(self._cursor.epoch)
 
     def _keep(self, taken: _Taken) -> None:
         if not taken.is_late:
@@ -146,14 +169,17 @@ class StateWatch:
         full = moment != "step"
         groups: list[tuple[str, Iterator[Part]]] = [
             ("model", self._models(full=full)),
+            ("buffers", components.buffer_parts(self._known_roots(), full=full)),
             ("keras", keras_parts(self.found.all("keras"), full=full)),
         ]
-        for index, optimizer in enumerate(self.found.all("optimizer")):
+        for index, optimizer in enumerate(self._optimizers()):
             name = components.numbered("optimizer", index)
             groups.append((name, components.optimizer_parts(name, optimizer, full=full)))
         if full:
             groups += self._more_groups()
         parts = [part for name, group in groups for part in self._guarded(name, group)]
+        if moment == "entered" and self._gradients is not None:
+            parts.append(self._gradients)
         return _Taken(self._cursor.place(), moment, tuple(parts))
 
     def _more_groups(self) -> list[tuple[str, Iterator[Part]]]:
@@ -182,8 +208,10 @@ class StateWatch:
         return taken
 
     def _models(self, *, full: bool) -> Iterator[Part]:
-        roots = self._roots.all() if self._roots is not None else []
-        return components.model_parts(roots, self.found.all("optimizer"), full=full)
+        return components.model_parts(self._known_roots(), self._optimizers(), full=full)
+
+    def _known_roots(self) -> list[Any]:
+        return self._roots.all() if self._roots is not None else []
 
     def _schedules(self) -> Iterator[Part]:
         for index, schedule in enumerate(self.found.all("schedule")):

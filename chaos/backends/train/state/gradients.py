@@ -1,0 +1,41 @@
+"""Gradients that are there before anything is computed: those that wait to be added to.
+
+A step without any, at a learning rate of nothing, is none of training: with one
+`torch.distributed.checkpoint.state_dict` makes an optimizer's state before it
+loads or saves it (torch 2.13, `_init_optim_state`).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+
+def waiting(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Give the gradients that are not zero, each with the number of its optimizer and its own."""
+    for index, optimizer in enumerate(optimizers):
+        parameters = (p for group in optimizer.param_groups for p in group["params"])
+        for number, parameter in enumerate(parameters):
+            gradient = getattr(parameter, "grad", None)
+            if gradient is not None and _is_any(gradient):
+                yield f"{index:04}.{number:06}", gradient
+
+
+def is_empty_step(optimizer: Any) -> bool:  # noqa: ANN401 - see `kind_of`
+    """Say whether a step cannot move a parameter: no learning rate, and no gradient."""
+    groups = getattr(optimizer, "param_groups", ())
+    rates = [group.get("lr") for group in groups]
+    return bool(rates) and all(map(_is_nothing, rates)) and not any(waiting([optimizer]))
+
+
+def _is_nothing(rate: Any) -> bool:  # noqa: ANN401
+    """Say whether a learning rate is 0; one on an accelerator is not waited for."""
+    if rate is None or getattr(getattr(rate, "device", None), "type", "cpu") != "cpu":
+        return False
+    return float(rate) == 0.0
+
+
+def _is_any(gradient: Any) -> bool:  # noqa: ANN401 - a torch.Tensor
+    """Say whether a part of it is not zero; of a shard, whether its own part is."""
+    local = getattr(gradient, "to_local", None)
+    own = gradient if local is None else local()
+    own = own.detach()
+    return bool((own.coalesce().values() if own.is_sparse else own).any())
