@@ -54,6 +54,12 @@ def reasons(card: "Card") -> Iterator[str]:
     """Say why the answer is not pass, where nothing wrong was found."""
     if card.ended == "interrupted":
         yield "the audit was interrupted"
+    if card.repetition.reports_apart is not None:
+        yield (
+            "the job reports at other steps from run to run, as one that saves by the clock "
+            f"({card.repetition.reports_apart}), so that no restart can be held against a clean run"
+        )
+        return
     if not card.runs:
         yield "no fault was injected, so nothing is known"
         return

@@ -51,6 +51,11 @@ def _tell_nobody(notes: Sequence[Note]) -> None:
     del notes
 
 
+def _none(extent: Extent) -> tuple[Strike, ...]:
+    del extent
+    return ()
+
+
 def _one_lane(workers: int) -> int:
     del workers
     return 1
@@ -91,7 +96,9 @@ class Audit:
         clean = CleanRuns(self.backend, self.folder, self.clock, self.show).run(
             self.plan, follows_script=self.follows_script
         )
-        queue = Queue(clean.extent, self._strikes, self.choice.question, self.choice.seed)
+        # No place of one run is one of another where reports come by the clock.
+        places = self._strikes if clean.repetition.reports_apart is None else _none
+        queue = Queue(clean.extent, places, self.choice.question, self.choice.seed)
         minimum = Minimum(
             runs=queue.needed,
             spent_s=seconds_since(start, self.clock),

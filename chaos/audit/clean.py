@@ -114,7 +114,7 @@ class CleanRuns:
         seen.number += 1
         with self.backend.afresh() as same:
             third, _ = self._start_again(same, seen.plan, seen.number, of=CLEAN_RUNS + 2)
-        where = apart.first or apart.inputs_apart or ""
+        where = apart.first or apart.inputs_apart or apart.reports_apart or ""
         if third is not None and not repetition(seen.first.history, third).differs:
             seen.hashes_apart = where
             seen.remarks.append(hashes_apart(where))
@@ -208,7 +208,6 @@ def cannot_start_again(problem: str) -> Note:
 
 def starts_apart(where: str) -> Note:
     """Give the note on a script of which two starts differ, and two runs of one start do not."""
-    where = apart.first or apart.inputs_apart or apart.reports_apart
     return Note(
         kind="warning",
         text=(

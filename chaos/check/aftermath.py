@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from chaos.check.components import Row, group_of, is_buffers
+from chaos.check.components import Row, group_of
 from chaos.check.feeds import Apart
 from chaos.check.restarts import Restart
 from chaos.check.saved import Saved
@@ -76,7 +76,7 @@ class Later:
         seen = list(self._shipped(row.rank))
         if not all(same for _, _, same in seen):
             return False
-        if row.group == "model" and not is_buffers(row.component):
+        if row.group == "model":
             # What it is called with makes the loss: it is there, as another part of the state.
             return holds_nothing(row.ours) and self._has_equal_losses(row)
         if row.group in SHIPPED:

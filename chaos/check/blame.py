@@ -215,7 +215,7 @@ def _reason(row: Row, rows: Sequence[Row]) -> str:
     if row.group == "rng":
         return "rng"
     if is_buffers(row.component):
-        whole = any(r.group == "model" and not is_buffers(r.component) for r in rows)
+        whole = any(r.group == "model" for r in rows)
         return head if whole else row.component
     return row.component if row.group != "schedule" else "schedule"
 

@@ -90,9 +90,7 @@ def group_of(name: str) -> str:
 
 def is_buffers(component: str) -> bool:
     """Say whether a part is a model's buffers, such as running statistics."""
-    return "buffers" in component.split(".") and component.split(".", maxsplit=1)[0].startswith(
-        "model"
-    )
+    return group_of(component) == "buffers"
 
 
 def severity(row: Row) -> tuple[int, int, str, int]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from chaos.check import metrics, sample_order, samples, trajectory
 from chaos.check.blame import blamed, follows_a_first_forward
-from chaos.check.components import Row, is_buffers
+from chaos.check.components import Row
 from chaos.check.parting import left_before
 from chaos.check.restarts import Restart
 from chaos.check.sightings import is_rng, parts_of
@@ -108,11 +108,7 @@ def _came_back(trial: Trial, restart: Restart) -> bool:
     """Say whether a rank's every part but its generators was seen to be what it must be."""
     rows = [row for row in trial.components if row.attempt == restart.attempt.index]
     solid = [row for row in rows if not is_rng(row.component)]
-    models = {
-        row.rank
-        for row in solid
-        if row.group == "model" and not is_buffers(row.component) and _is_right(trial, restart, row)
-    }
+    models = {row.rank for row in solid if row.group == "model" and _is_right(trial, restart, row)}
     return models >= set(restart.attempt.first_steps) and all(
         _is_right(trial, restart, row) for row in solid
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from chaos.check.components import Row, is_buffers
+from chaos.check.components import Row
 from chaos.check.result import ranks
 from chaos.check.sightings import holds_nothing
 from chaos.model.event import Component
@@ -17,7 +17,7 @@ _VERBS = {
 _FIXES = {
     "model": "`model.load_state_dict` was not called, matched no name (`strict=False`, a `module.` "
     "prefix), or came before the model was built anew",
-    "model.buffers": "its parameters came back, and its buffers did not, such as the running "
+    "buffers": "its parameters came back, and its buffers did not, such as the running "
     "statistics of batch normalisation: `state_dict()` has them, `parameters()` has not, and "
     "`strict=False` leaves them out where names do not match",
     "gradients": "gradients of an accumulation that was not finished are lost with the process: "
@@ -26,10 +26,6 @@ _FIXES = {
     "(LightGBM: `init_model`)",
     "model.weights": "the checkpoint was not read, or holds no weights under the model's name in "
     "`tf.train.Checkpoint`; or the model was built anew after it",
-    "buffers": "running statistics and other buffers are in a module's `state_dict`, and not among "
-    "its `parameters()`; what was saved or loaded left them out, or they were set anew after it",
-    "gradients": "a report came within an accumulation window: step before it, or save the "
-    "gradients as well",
     "optimizer": "`optimizer.load_state_dict` was not called, or came before the optimizer was "
     "given its parameters",
     **dict.fromkeys(
@@ -58,16 +54,10 @@ def sentence(rows: Sequence[Row]) -> str:
     where = f"the resume at epoch {row.epoch}" + (f", step {row.step}" if row.step else "")
     who = ranks([of.rank for of in alike])
     verb = _VERBS[row.standing]
-    fix = _FIXES.get(_kind(row.component), _FIXES.get(row.group, _FIXES["declared"]))
+    kind = row.component.rstrip(".0123456789")  # of several models' weights, whichever
+    fix = _FIXES.get(kind, _FIXES.get(row.group, _FIXES["declared"]))
     told = f"{who}: {row.component} {verb} after {where}: {values(row)}"
     return f"{told}; with it {', '.join(others)}; {fix}" if others else f"{told}; {fix}"
-
-
-def _kind(component: str) -> str:
-    """Give what a part is of whichever of several models, optimizers or schedules."""
-    if is_buffers(component):
-        return "model.buffers"
-    return component.rstrip(".0123456789")
 
 
 def values(row: Row) -> str:

@@ -26,7 +26,7 @@ NAME = "trajectory"
 
 # What a person takes away from a run, and what was named as its state. Other parts (an
 # optimizer's) are means to it: where they differ and this does not, nothing followed.
-SHIPPED = ("model", "averaged model", "declared")
+SHIPPED = ("model", "buffers", "averaged model", "declared")
 
 _TEXT_MAX = 40
 

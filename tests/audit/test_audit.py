@@ -449,3 +449,18 @@ def test_a_job_that_does_not_repeat_itself_is_judged_by_the_band_of_five_clean_r
     assert "five clean runs" in str(card.repetition)
     assert card.repetition.hidden_part is not None
     assert (card.exit_code == 2) == (card.repetition.hidden_part > HIDDEN_MAX)
+
+
+def test_a_job_that_reports_by_the_clock_is_inconclusive_and_not_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def apart(first: History, second: History) -> Repetition:
+        told = repetition(first, second)
+        return told.model_copy(update={"reports_apart": "9 reports in one, 11 in the other"})
+
+    monkeypatch.setattr("chaos.audit.clean.repetition", apart)
+    card = audit_of(tmp_path, FakeBackend(defect=loses_momentum), choice=FEW).run()
+
+    assert card.exit_code == 2
+    assert not card.runs
+    assert "as one that saves by the clock (9 reports in one, 11 in the other)" in card.sentence
