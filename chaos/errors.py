@@ -6,6 +6,10 @@
     │   ├── JobError          the job cannot run even without a fault
     │   │   └── UnmetNeedError    its environment lacks what it says it needs
     │   │       └── MissingExtraError   a package that an extra of ours installs
+    │   ├── RefusalError      chaos cannot strike the job as it is; it may be all right
+    │   │   ├── NeedsClusterError     it asks Ray for what the embedded backend has not
+    │   │   ├── ComputedEarlyError    it has begun what no forked process could go on with
+    │   │   └── ForeignFileError      it is about to overwrite what was there before
     │   ├── HistoryError      a run directory or one of its files cannot be read
     │   └── ClusterError      the cluster cannot hold the job
     └── HarnessError      ours, or the machine's: exit code 4
@@ -15,6 +19,7 @@ What the tested system does wrong is never an exception here: it is an event.
 """
 
 from pathlib import Path
+from typing import Self
 
 
 class ChaosError(Exception):
@@ -56,6 +61,51 @@ class MissingExtraError(UnmetNeedError):
     """The job needs a package that an extra of chaos installs, and that is not there."""
 
 
+class RefusalError(UsageError):
+    """Chaos cannot strike the job as it is, and says nothing of whether the job is right."""
+
+
+class NeedsClusterError(RefusalError):
+    """The job asks Ray's core for something that only a cluster has."""
+
+    @classmethod
+    def of(cls, what: str) -> Self:
+        """Give the error for one thing, as code names it, with the line that asks for it."""
+        return cls(
+            f"the job uses {what}, which the embedded backend does not have",
+            "Strike it on a local Ray cluster: `chaos init` writes a scenario for the script, and "
+            "`chaos run --backend ray` runs it.",
+        )
+
+
+class ComputedEarlyError(RefusalError):
+    """The script has begun, before its `fit()`, what does not survive a fork."""
+
+    @classmethod
+    def of(cls, what: str) -> Self:
+        """Give the error for one library."""
+        return cls(
+            f"the job computes with {what} before its fit(), and in the processes that the "
+            "embedded backend forks there it would hang",
+            "Compute within the train function, or strike it on a local Ray cluster: `chaos run "
+            "--backend ray`.",
+        )
+
+
+class ForeignFileError(RefusalError):
+    """A job that is audited was about to overwrite or remove a file that is not its own."""
+
+    @classmethod
+    def of(cls, path: str, act: str) -> Self:
+        """Give the error for one file; `act` is "overwrite" or "remove"."""
+        return cls(
+            f"the job was about to {act} {path}, which was there before the audit; nothing was "
+            "done to it",
+            "Have the job write elsewhere, by an option of its own after --, or move the file "
+            f"away; or let the audit do it: --allow-writes {path}",
+        )
+
+
 class HistoryError(UsageError):
     """A run directory, a plan or a history cannot be read."""
 
@@ -70,3 +120,11 @@ class HarnessError(ChaosError):
 
 class InjectedError(RuntimeError):
     """What `raise_in_worker` raises in a train function; no part of chaos may catch it."""
+
+
+def refusal_in(words: str) -> str | None:
+    """Give what a refusal says, where a text is one: `SomeError: …`, with or without a module."""
+    name, colon, rest = words.strip().partition(": ")
+    kinds: list[type[RefusalError]] = [RefusalError, *RefusalError.__subclasses__()]
+    is_one = colon and name.rpartition(".")[2] in {kind.__name__ for kind in kinds}
+    return rest.strip() if is_one else None

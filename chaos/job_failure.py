@@ -4,13 +4,18 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from chaos.errors import JobError, MissingExtraError, UnmetNeedError
+from chaos.check.ending import ending
+from chaos.errors import ForeignFileError, JobError, MissingExtraError, UnmetNeedError, refusal_in
 from chaos.model.event import (
+    NO_FIT,
     DeadlinePassed,
-    DriverExited,
     FailureDecided,
+    FileLoaded,
+    FitCalled,
     FitRaised,
-    ScriptRaised,
+    FitReturned,
+    StepDone,
+    WroteOutside,
 )
 from chaos.model.history import History
 from chaos.model.plan import Plan
@@ -31,6 +36,11 @@ EXTRAS = {
 }
 # Of a package that is there and lacks a part, the name has a dot: that is no missing extra.
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)'")
+_OF_GPU = re.compile(r"\b(cuda|nccl|gpus?)\b|nvidia|\bHIP\b", re.IGNORECASE)
+_NO_GPU = (
+    "Have the script take the device it is given (`ray.train.torch.get_device()`), or strike it on "
+    "a machine with GPUs: `chaos init` writes a scenario, `chaos run --backend ray` runs it."
+)
 # Ray 2.60's own words, where its part for a framework is imported before the framework.
 _ISNT_INSTALLED = {"PyTorch Lightning": "lightning", "TensorFlow": "tensorflow"}
 
@@ -47,11 +57,59 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
             f"pip install 'ray-train-chaos[{EXTRAS[missing]}]'",
             place=_place(plan),
         )
+    refusal = _refusal(run.history)
+    if refusal is not None:
+        return JobError(refusal.removesuffix("."), place=_place(plan))
     log = log if log.exists() else log.with_name("zygote.log")
     source = plan.job.source
     reason = _reason(run).removesuffix(".")  # what follows is a sentence of its own
-    problem = f"the job {Path(source).name} fails without any fault: {reason}"
+    if plan.backend == "fork" and (asks := _asks_for_gpu(run.history, reason)) is not None:
+        return JobError(f"{asks}: {reason}", _NO_GPU, place=_place(plan))
+    how = "fails without any fault"
+    if (own := _own_retry(run.history)) is not None:
+        how, reason = "fails and retries by itself without any fault", own
+    problem = f"the job {Path(source).name} {how}: {reason}"
     return JobError(problem, f"Its output is in {log}", place=_place(plan))
+
+
+def _refusal(history: History) -> str | None:
+    """Give what chaos itself says where it cannot strike the job, in driver or worker."""
+    lines = [f"{event.error}: {event.message}" for _, event in history.of(FitRaised)]
+    lines += [line for text in lines for line in text.splitlines()]
+    told = (refusal_in(words) for words in (*lines, *_raised(history)))
+    return next(filter(None, told), None)
+
+
+def refuse_harm(run: FinishedRun) -> None:
+    """Raise `JobError` where a job was kept from harming a file, whatever it made of the error."""
+    for _, wrote in run.history.of(WroteOutside):
+        if wrote.how == "refused" and not wrote.after_fit:
+            refusal = ForeignFileError.of(wrote.path, "overwrite")
+            raise JobError(refusal.problem, refusal.hint, place=_place(run.plan))
+
+
+def _asks_for_gpu(history: History, reason: str) -> str | None:
+    """Say so where what failed on the embedded backend is that a GPU is not there."""
+    if not _OF_GPU.search(reason):
+        return None
+    replaced = [name for _, e in history.of(FitCalled) for name in e.replaced if name == "use_gpu"]
+    took = ", in place of `use_gpu=True`" if replaced else ""
+    return f"the job asks for a GPU by itself; the embedded backend trains on the CPU{took}"
+
+
+def _own_retry(history: History) -> str | None:
+    """Give the failure that a job came through by its own retries, with nothing done to it."""
+    if not any(history.of(FitReturned)):
+        return None
+    for _, decided in history.of(FailureDecided):
+        if decided.decision == "RETRY":
+            first = next(iter(sorted(decided.errors.items())), None)
+            what = decided.error if first is None else f"rank {first[0]}: {first[1]}"
+            return (
+                f"{what} in attempt {decided.attempt}. A struck run is compared with one in which "
+                "nothing fails; switch that failure off by the script's own arguments"
+            )
+    return None
 
 
 def missing_module(history: History) -> str | None:
@@ -70,8 +128,8 @@ def missing_module(history: History) -> str | None:
 
 
 def _raised(history: History) -> Iterator[str]:
-    for _, script in history.of(ScriptRaised):
-        yield f"{script.error}: {script.message}"
+    if (script := ending(history).script_raised) is not None:
+        yield f"{script[1].error}: {script[1].message}"
     for _, decided in history.of(FailureDecided):
         yield from decided.errors.values()
 
@@ -103,18 +161,31 @@ def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
 
 
 def _reason(run: FinishedRun) -> str:
-    for _, raised in run.history.of(ScriptRaised):
-        if raised.error == "NoFit":
-            return "it ended without calling trainer.fit()"
+    end = ending(run.history)
+    if end.script_raised is not None:
+        raised = end.script_raised[1]
+        if raised.error == NO_FIT:
+            times = "" if run.plan.job.fit == 1 else f" {run.plan.job.fit} times"
+            return f"it ended without calling trainer.fit(){times}"
         return f"{raised.error}: {_last_line(raised.message)}"
     for _, failed in run.history.of(FitRaised):
         return f"fit() raised {failed.error}: {_last_line(failed.message)}"
     for _, late in run.history.of(DeadlinePassed):
         return f"it was still running after limits.run_s = {late.limit_s:g} s"
-    for _, ended in run.history.of(DriverExited):
-        if ended.code != 0:
-            return f"its process ended with code {ended.code}"
-    return run.verdict.headline
+    if end.exited is not None and end.exited[1].code != 0 and end.returned is None:
+        return f"its process ended with code {end.exited[1].code}"
+    return _found_its_own(run.history) or run.verdict.headline
+
+
+def _found_its_own(history: History) -> str | None:
+    """Say so where nothing was left to train, because of files that were there before."""
+    loaded = sorted({e.path for _, e in history.of(FileLoaded) if e.saved_attempt is None})
+    if not loaded or history.count(StepDone):
+        return None
+    return (
+        f"not one step was trained, and {loaded[0]} was loaded, which is of an earlier training: "
+        "move it away, or have the job save elsewhere by its own arguments"
+    )
 
 
 def _last_line(message: str) -> str:

@@ -116,7 +116,7 @@ class Audit:
             self._runs.sort(key=lambda row: row.number)
             limit = self.budget.named(seconds=seconds, runs=queue.taken)
             card = conclusion.card(self._runs, ended=ended, seconds=seconds, limit=limit)
-        return self._confirmed(card, conclusion)
+        return self._confirmed(card, conclusion) if clean.stays_inside else card
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class Audit:
             return self._strike(backend, clean, job[1], job[0])
 
         with ExitStack() as opened:
-            count = self.lanes(clean.plan.job.workers)
+            count = 1 if clean.shares_files else self.lanes(clean.plan.job.workers)
             more = [opened.enter_context(self.backend.beside()) for _ in range(count - 1)]
             backends: list[Backend] = [self.backend, *more]
             for lanes in (backends, backends[:1]):  # the last runs may have shown places of theirs

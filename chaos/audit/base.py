@@ -18,7 +18,13 @@ RANGE = 2
 
 
 def base_plan(
-    script: Path, words: Sequence[str], *, cwd: Path, seed: int, workers: int | None = None
+    script: Path,
+    words: Sequence[str],
+    *,
+    cwd: Path,
+    seed: int,
+    workers: int | None = None,
+    fit: int = 1,
 ) -> Plan:
     """Give the plan of `python script words…` with nothing done to it.
 
@@ -37,7 +43,7 @@ def base_plan(
         file=str(path),
         seed=seed,
         cwd=normpath(cwd),
-        job=Job(script=str(path), args=args_of(words), workers=count),
+        job=Job(script=str(path), args=args_of(words), workers=count, fit=fit),
         shape=Shape(nodes=count + 1, cpus_per_node=1),
         ops=(),
         expect=Expect(),

@@ -1,5 +1,6 @@
 """The runs in which nothing is done to the job: what all strikes are planned from and judged by."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,14 +8,15 @@ from chaos.audit.base import with_own_workers
 from chaos.audit.budget import Progress, ShowProgress
 from chaos.audit.extent import Extent, extent
 from chaos.audit.folder import AuditFolder
-from chaos.audit.note import Note, notes, saved_outside
+from chaos.audit.note import Note, notes
 from chaos.audit.repetition import Repetition, hidden_part, repetition
 from chaos.check.band import RUNS_MIN
+from chaos.check.ending import ending
 from chaos.check.habits import habits
 from chaos.check.trial import Course
 from chaos.errors import JobError
 from chaos.job_failure import why_the_job_failed
-from chaos.model.event import DeadlinePassed, FitCalled
+from chaos.model.event import DeadlinePassed, FitCalled, WroteOutside
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 from chaos.model.scenario import Profile
@@ -25,6 +27,7 @@ from chaos.run.ports import Backend, ScriptBackend
 
 CLEAN_RUNS = 2
 STAGE = "fault-free runs"
+SHOWN = 3
 BAND: Profile = "standard"
 
 
@@ -44,6 +47,19 @@ class Clean:
     notes: tuple[Note, ...]
     work_s: float = 0.0
     hashes_apart: str | None = None
+
+    @property
+    def stays_inside(self) -> bool:
+        """Whether the job, on a cluster as well, writes to its run's folder alone."""
+        confined, stored = self.plan.confined, str(self.extent.replaced.get("storage_path"))
+        is_elsewhere = "://" in stored or self.extent.replaced.get("storage_filesystem") is not None
+        is_allowed = confined is None or confined.keeps_storage
+        return not self.shares_files and (is_allowed or not is_elsewhere)
+
+    @property
+    def shares_files(self) -> bool:
+        """Whether runs side by side would see each other's files, by their absolute paths."""
+        return any(wrote.removed for _, wrote in self.baseline.of(WroteOutside))
 
 
 @dataclass(frozen=True)
@@ -129,10 +145,10 @@ class CleanRuns:
                 shown,
                 names=[name for run in runs if (name := _own(run, "name"))],
                 paths=[path for run in runs if (path := _own(run, "storage_path"))],
-                outside=saved_outside(runs),
                 habits=habits(Course(seen.first.history).lineage),
             ),
             *seen.remarks,
+            *_in_passing(seen.first.history),
             *apart,
         )
 
@@ -226,6 +242,35 @@ def too_long(plan: Plan) -> JobError:
         "Audit it with fewer epochs or less data: the script's own arguments follow after --.",
         place=plan.file,
     )
+
+
+def _in_passing(history: History) -> list[Note]:
+    """Note what the job did outside its training and its folder."""
+    late = ending(history).after_fit
+    after = [] if late is None else [Note(kind="note", text=late)]
+    return [*after, *wrote_outside(history)]
+
+
+def wrote_outside(history: History) -> list[Note]:
+    """Note what the job wrote outside the audit's folder."""
+    wrote = [event for _, event in history.of(WroteOutside) if event.how != "refused"]
+    own, kept = [w.path for w in wrote if w.removed], [w.path for w in wrote if not w.removed]
+    found: list[Note] = []
+    if own:
+        text = (
+            f"the job saves by absolute paths: {_some(own)}. What it made there was removed after "
+            "each run, and places are tried one after the other; give it a path of the run's, or "
+            "two trainings overwrite each other's files"
+        )
+        found.append(Note(kind="warning", text=text))
+    if kept:
+        found.append(Note(kind="note", text=f"the job also wrote, and it was left: {_some(kept)}"))
+    return found
+
+
+def _some(paths: Sequence[str]) -> str:
+    more = len(paths) - SHOWN
+    return ", ".join(paths[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _own(history: History, setting: str) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from chaos.check.judge import NO_OTHERS, judge
 from chaos.extensions import other_checks
+from chaos.job_failure import refuse_harm
 from chaos.model.history import Entry, History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
@@ -68,7 +69,9 @@ class AuditFolder:
         except BaseException:
             directory.save_history(read_history(directory.journals))
             raise
-        return self._settle(directory, plan, baseline, seconds=seconds_since(start, clock))
+        run = self._settle(directory, plan, baseline, seconds=seconds_since(start, clock))
+        refuse_harm(run)
+        return run
 
     def _settle(
         self, directory: RunDirectory, plan: Plan, baseline: History | None, *, seconds: float

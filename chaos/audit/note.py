@@ -2,13 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Literal
 
 from chaos.audit.extent import Extent
 from chaos.check.result import plural
-from chaos.model.event import FileSaveBegun
-from chaos.model.history import History
 from chaos.record import Record
 
 # 2026-11-21, 20261121, 1763690000 (seconds since 1970), or the head of a UUID
@@ -29,35 +26,16 @@ def notes(
     *,
     names: Sequence[str],
     paths: Sequence[str] = (),
-    outside: Sequence[str] = (),
     habits: Iterable[str] = (),
 ) -> tuple[Note, ...]:
     """Give what the extent and the settings show.
 
-    `names` and `paths` are the clean runs' own run names and storage paths, `outside` the
-    files that both saved at the same place; `habits` what they do with their data.
+    `names` and `paths` are the clean runs' own run names and storage paths; `habits` what
+    they do with their data.
     """
     warnings = (Note(kind="warning", text=text) for text in _warnings(extent))
-    remarks = (*_remarks(extent, names, paths), *_saved_elsewhere(outside), *habits)
+    remarks = (*_remarks(extent, names, paths), *habits)
     return (*warnings, *(Note(kind="note", text=text) for text in remarks))
-
-
-def saved_outside(runs: Sequence[History]) -> tuple[str, ...]:
-    """Give the files that two clean runs both saved, at one and the same absolute path."""
-    if len(runs) < TWO:
-        return ()
-    written = [dict.fromkeys(event.path for _, event in run.of(FileSaveBegun)) for run in runs]
-    return tuple(path for path in written[0] if Path(path).is_absolute() and path in written[1])
-
-
-def _saved_elsewhere(outside: Sequence[str]) -> Iterator[str]:
-    if outside:
-        more = f" and {plural(len(outside) - 1, 'other file')}" if len(outside) > 1 else ""
-        yield (
-            f"the job saves at an absolute path (`{outside[0]}`{more}): every run of an audit "
-            "finds what the run before it has saved, and writes over it; let the path follow "
-            "from an argument"
-        )
 
 
 def _warnings(extent: Extent) -> Iterator[str]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from chaos.model.event import (
+    LATER_FIT,
     DeadlinePassed,
     DriverExited,
     Event,
@@ -27,6 +28,7 @@ class Ending:
     exited: tuple[int, DriverExited] | None
     deadline: tuple[int, DeadlinePassed] | None
     ended: tuple[int, RunEnded] | None
+    late: ScriptRaised | None = None
 
     @property
     def is_over(self) -> bool:
@@ -38,17 +40,56 @@ class Ending:
         """Whether `fit()` returned."""
         return self.returned is not None
 
+    @property
+    def after_fit(self) -> str | None:
+        """What the script did after its `fit()`, which nobody judges; None where it ended well."""
+        if self.late is not None and self.late.error == LATER_FIT:
+            return (
+                f"{self.late.message}: the script was ended there, and that training is not "
+                "watched; --fit chooses which call is (`job.fit` in a scenario)"
+            )
+        how = None if self.late is None else f"raised {self.late.error}: {_last_line(self.late)}"
+        if how is None and self.exited is not None and self.exited[1].code != 0:
+            how = f"ended with code {self.exited[1].code}"
+        if how is None or self.returned is None:
+            return None
+        return f"after fit(), which is no part of the training, the script {how}"
+
 
 def ending(history: History) -> Ending:
-    """Find how the run ended."""
+    """Find how the run ended.
+
+    What a script raises after its `fit()` has returned is none of the training's
+    end: it is `late`, and not `script_raised`.
+    """
+    returned, raised = _last(history, FitReturned), _last(history, ScriptRaised)
+    is_after = raised is not None and _is_after_fit(history, returned, raised)
     return Ending(
-        returned=_last(history, FitReturned),
+        returned=returned,
         raised=_last(history, FitRaised),
-        script_raised=_last(history, ScriptRaised),
+        script_raised=None if is_after else raised,
         exited=_last(history, DriverExited),
         deadline=_last(history, DeadlinePassed),
         ended=_last(history, RunEnded),
+        late=raised[1] if raised is not None and is_after else None,
     )
+
+
+def _is_after_fit(
+    history: History, returned: tuple[int, FitReturned] | None, raised: tuple[int, ScriptRaised]
+) -> bool:
+    """Say whether a script raised after its `fit()`, and not when it was started once more."""
+    if raised[1].error == LATER_FIT:
+        return True
+    if returned is None:
+        return False
+    exits = (number for number, _ in history.of(DriverExited))
+    return returned[0] < raised[0] and not any(returned[0] < n < raised[0] for n in exits)
+
+
+def _last_line(raised: ScriptRaised) -> str:
+    lines = [line.strip() for line in raised.message.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "no message"
 
 
 def _last(history: History, kind: type[E]) -> tuple[int, E] | None:

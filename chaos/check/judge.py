@@ -143,7 +143,9 @@ def _noted(trial: Trial) -> tuple[str, ...]:
     course = trial.reference
     if course is None and not trial.plan.ops and trial.run.ending.is_finished:
         course = trial.run
-    return () if course is None else tuple(habits(course.lineage))
+    found = [] if course is None else list(habits(course.lineage))
+    late = trial.run.ending.after_fit
+    return (*found, *([] if late is None else [late]))
 
 
 def _diagnosed(trial: Trial, results: tuple[CheckResult, ...]) -> tuple[Resume, ...]:

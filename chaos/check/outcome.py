@@ -16,11 +16,12 @@ _Found = tuple[list[Anomaly], list[str]]
 
 
 def check(trial: Trial) -> CheckResult:
-    """Require that `fit()` returns and the script ends with code 0, or that it raises as expected.
+    """Require that `fit()` returns, or that it raises as expected.
 
-    The promise of honest completion. A run that finished without a step or a
-    commit is its own kind of failure: a run name that was used before resumes
-    a finished run (ray-project/ray#35812). A driver that is started again
+    The promise of honest completion of the training; what the script does with
+    its result, and whether that succeeds, is told as a note. A run that finished
+    without a step or a commit is its own kind of failure: a run name that was
+    used before resumes a finished run (ray-project/ray#35812). A driver that is started again
     when all was trained is an outcome of its own. What `fit()` returns are the
     last report's metrics and the newest checkpoint, where they are so in the
     baseline. An error that is expected is a struck rank's, or one that the
@@ -67,10 +68,9 @@ def _finished(trial: Trial) -> _Found:
         number, raised = ending.raised
         message = f"fit() raised {raised.error}: {gist(raised.message)}"
         return [Anomaly(message=message, events=(number,))], []
-    if ending.exited is not None and (ending.exited[1].code != 0 or ending.returned is None):
+    if ending.exited is not None and ending.returned is None:
         number, exited = ending.exited
-        when = "before fit() returned" if ending.returned is None else "after fit() had returned"
-        message = f"the script ended with code {exited.code} {when}"
+        message = f"the script ended with code {exited.code} before fit() returned"
         return [Anomaly(message=message, events=(number,))], []
     if ending.returned is not None and not _has_trained(trial):
         message = "fit() returned, and not one step was trained"

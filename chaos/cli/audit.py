@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +28,7 @@ from chaos.backends.open import open_backend, open_scripts
 from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.model.leeway import Tolerance
-from chaos.model.plan import Plan
+from chaos.model.plan import Confined, Plan
 from chaos.model.verdict import Verdict
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import SystemClock, stamp
@@ -36,7 +37,7 @@ from chaos.run.environment import environment
 
 BUDGET_S = 60.0
 REPORTS = Path("reports")
-RAY = "ray"
+RAY, OWN = "ray", "own"
 
 
 Script = Annotated[
@@ -65,6 +66,24 @@ Exhaustive = Annotated[
 Places = Annotated[
     list[str] | None,
     typer.Option("--places", help="Only groups whose names contain this; may be repeated."),
+]
+Fit = Annotated[
+    int, typer.Option("--fit", min=1, help="Which of the script's calls of fit() is struck.")
+]
+StorageOn = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        metavar="own",
+        help="Keep the script's own bucket; left out, checkpoints go to the run's folder.",
+    ),
+]
+AllowWrites = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--allow-writes",
+        help="A file or folder, there before the audit, that the job may overwrite. Repeatable.",
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Draws the covering sample.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the whole result for machines.")]
@@ -115,6 +134,9 @@ def audit(  # noqa: PLR0913 - one parameter per option
     places: Places = None,
     accept: Accept = None,
     tolerance: Within = None,
+    fit: Fit = 1,
+    storage: StorageOn = None,
+    allow_writes: AllowWrites = None,
     seed: Seed = 0,
     reports: Annotated[Path, typer.Option("--reports")] = REPORTS,
     as_json: AsJson = False,
@@ -129,16 +151,18 @@ def audit(  # noqa: PLR0913 - one parameter per option
     Example: chaos audit train.py --budget 60 -- --epochs 4
     """
     confirms, groups = _confirms(confirm, no=no_confirm), chosen_groups(places or (), question)
+    kept = _kept(storage, allow_writes)
     console = Console(stderr=as_json, highlight=False)
-    plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers)
+    plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     plan = _expecting(plan, accept or (), tolerance)
+    folder = _folder(reports, plan)
     with ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
         backend = opened.enter_context(open_scripts(console))
         work = Audit(
-            plan.model_copy(update={"backend": "fork"}),
+            plan.model_copy(update={"backend": "fork", "confined": kept.confined(folder)}),
             backend,
-            _folder(reports, plan),
+            folder,
             SystemClock(),
             Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question),
             _budget(budget, runs, exhaustive=exhaustive),
@@ -185,6 +209,30 @@ def _confirms(where: str | None, *, no: bool) -> bool:
     if where is not None and no:
         raise UsageError("--confirm and --no-confirm exclude each other", "Keep one.")
     return not no
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What of a job's own an audit leaves it."""
+
+    storage: bool
+    writes: tuple[Path, ...]
+
+    def confined(self, folder: AuditFolder) -> Confined:
+        """Give what the job may do outside the audit's folder."""
+        paths = tuple(str(Path.cwd() / path.expanduser()) for path in self.writes)
+        return Confined(folder=str(folder.path), may_write=paths, keeps_storage=self.storage)
+
+
+def _kept(storage: str | None, allowed: Sequence[Path] | None) -> _Kept:
+    """Give what the job keeps, as the options have it."""
+    if storage not in (None, OWN):
+        raise UsageError(
+            f"storage is {OWN} or the run's; got '{storage}'",
+            f"Write --storage {OWN} to keep the script's bucket, or leave it out.",
+            place="--storage",
+        )
+    return _Kept(storage == OWN, tuple(allowed or ()))
 
 
 def _folder(reports: Path, plan: Plan) -> AuditFolder:

@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 from chaos.model.events.base import Event
 from chaos.model.events.driver import (
+    LATER_FIT,
+    NO_FIT,
     ExperimentEnded,
     FitCalled,
     FitRaised,
@@ -28,6 +30,7 @@ from chaos.model.events.harness import (
     RunStarted,
     StackTaken,
     WorkersPrestarted,
+    WroteOutside,
 )
 from chaos.model.events.observer import (
     Committed,
@@ -86,6 +89,7 @@ AnyEvent: TypeAlias = (
     | Leftover
     | BystanderSeen
     | JournalCut
+    | WroteOutside
     | RunEnded
     | FitCalled
     | FitReturned
@@ -127,6 +131,8 @@ AnyEvent: TypeAlias = (
 )
 
 __all__ = [
+    "LATER_FIT",
+    "NO_FIT",
     "AnyEvent",
     "BystanderSeen",
     "CheckpointDeleted",
@@ -182,4 +188,5 @@ __all__ = [
     "WorkerPlace",
     "WorkerStarted",
     "WorkersPrestarted",
+    "WroteOutside",
 ]

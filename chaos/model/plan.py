@@ -53,10 +53,19 @@ class Shape(Record):
     storage: str | None = None
 
 
+class Confined(Record):
+    """What the job of an audit may do outside the audit's `folder`, by absolute paths."""
+
+    folder: str
+    may_write: tuple[str, ...] = ()
+    keeps_storage: bool = Field(default=False, description="a bucket of its own stays its storage")
+
+
 class Plan(Record):
     """Everything that decides a run. Paths are absolute, ranks are drawn.
 
     `slug` names the run's folder under reports/; `cwd` is where the job runs.
+    `confined`: nothing but the audit's own folder is written to.
     """
 
     version: Literal[1] = PLAN_VERSION
@@ -72,6 +81,7 @@ class Plan(Record):
     expect: Expect
     watch: Watch = Watch()
     limits: Limits
+    confined: Confined | None = None
 
     def baseline(self) -> "Plan":
         """Give the same job and seed with nothing done to it and nothing special expected."""

@@ -62,24 +62,25 @@ class Job(Record):
     env: dict[str, str] = Field(default_factory=dict)
     needs_env: tuple[str, ...] = Field(
         default=(),
-        description="environment variables that the job cannot do without, such as the address "
-        "of a service; where one is unset, the scenario is not run, and pytest skips it",
+        description="environment variables that the job needs; where one is unset, it is skipped",
     )
     needs_backend: Literal["ray", "fork"] | None = Field(
         default=None,
-        description="the one backend that has what the scenario is about, such as Ray's own "
-        "processes; on the other one it is not run, and pytest skips it",
+        description="the one backend that has what it is about; on the other one it is skipped",
     )
     inputs: tuple[str, ...] = Field(
         default=(),
-        description="further files that the job's outcome depends on; they are part of the "
-        "digest under which a baseline is cached",
+        description="further files that the job's outcome depends on, and so a cached baseline's",
     )
     trial: NonNegativeInt | None = Field(
         default=None,
         description="the script is an experiment of Ray Tune, each trial of which calls "
         "`trainer.fit()`: the one that faults strike, counted from 0 in the order in which grid "
         "and random search make them; the others must not notice",
+    )
+    fit: PositiveInt = Field(
+        default=1,
+        description="which call of `trainer.fit()` is struck; those before it are left alone",
     )
     epoch_metric: str | None = Field(
         default=None,
@@ -201,7 +202,6 @@ class Expect(Record):
         "nested ones (`val.seconds`), and a name stands for all that is below it; likewise what "
         "is counted in files that the job saves",
     )
-
     sampling: Literal["exactly_once", "at_least_once"] = Field(
         default="exactly_once",
         description="what a restart may do to an epoch's samples; `at_least_once`: it leaves none "

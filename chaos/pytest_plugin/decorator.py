@@ -42,6 +42,7 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     needs_backend: BackendName | None = None,
     inputs: Sequence[str | os.PathLike[str]] | None = None,
     trial: int | None = None,
+    fit: int | None = None,
     epoch_metric: str | None = None,
     cluster: ClusterShape | Keys | None = None,
     watch: Watch | Keys | None = None,

@@ -17,10 +17,16 @@ Watched: TypeAlias = (
     | ev.Leftover
     | ev.BystanderSeen
     | ev.JournalCut
+    | ev.WroteOutside
     | ev.RunEnded
 )
 Ended: TypeAlias = (
-    ev.LeftoversSearched | ev.Leftover | ev.BystanderSeen | ev.JournalCut | ev.RunEnded
+    ev.LeftoversSearched
+    | ev.Leftover
+    | ev.BystanderSeen
+    | ev.JournalCut
+    | ev.WroteOutside
+    | ev.RunEnded
 )
 Driven: TypeAlias = (
     ev.FitCalled | ev.FitReturned | ev.ExperimentEnded | ev.FitRaised | ev.ScriptRaised
@@ -114,6 +120,9 @@ def _of_the_end(event: Ended) -> str:
             text = f"left behind: {event.kind.replace('_', ' ')} {event.what}"
         case ev.JournalCut():
             text = f"what {event.source} wrote last was lost with node {event.node_id[:8]}"
+        case ev.WroteOutside():
+            then = "; it is removed" if event.removed else ""
+            text = f"the job wrote outside the audit's folder: {event.path} ({event.how}){then}"
         case ev.RunEnded():
             text = "run interrupted" if event.interrupted else "run ended"
         case _:
@@ -131,6 +140,8 @@ def _of_the_driver(event: Driven) -> str:
             text = f"Ray Tune's experiment ended; trials that it made: {event.trials}"
         case ev.FitRaised():
             text = f"fit() raised {event.error}: {event.message}"
+        case ev.ScriptRaised(error=ev.LATER_FIT):
+            text = event.message
         case ev.ScriptRaised():
             text = f"the script failed outside fit(): {event.error}: {event.message}"
         case _:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from chaos.check.ending import ending
 from chaos.check.judge import judge
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.model import event as ev
@@ -123,10 +124,26 @@ def test_a_script_that_dies_before_fit_is_over_is_invalid(expected: str) -> None
     )
 
 
-def test_a_script_that_fails_after_fit_is_invalid() -> None:
+def test_what_a_script_does_with_the_result_is_no_part_of_the_training() -> None:
     history = changed(KILLED.history(), ev.DriverExited, code=1)
 
-    assert "code 1 after fit() had returned" in result_on("outcome", KILLED, history).summary
+    assert result_on("outcome", KILLED, history).validity == "valid"
+    assert ending(history).after_fit is not None
+
+
+def test_what_a_script_raises_after_fit_is_told_and_not_judged() -> None:
+    raised = ev.ScriptRaised(error="NeedsClusterError", message="the job uses `ray.remote`")
+    history = told(KILLED.history(), raised, before=ev.DriverExited)
+
+    assert result_on("outcome", KILLED, history).validity == "valid"
+    assert "raised NeedsClusterError: the job uses" in (ending(history).after_fit or "")
+
+
+def test_a_script_that_raises_when_it_is_started_once_more_is_invalid() -> None:
+    raised = ev.ScriptRaised(error="FileExistsError", message="out")
+    history = told(told(KILLED.history(), ev.DriverExited(code=-9)), raised)
+
+    assert result_on("outcome", KILLED, history).validity == "invalid"
 
 
 def test_a_run_that_finished_without_a_step_is_not_a_success() -> None:

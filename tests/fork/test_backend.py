@@ -136,7 +136,8 @@ def test_a_script_that_does_not_import_is_told_so(run: RunJob) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("import ray\n@ray.remote\ndef f(): pass\n", "`ray.remote` (__main__.f)"),
+        ("import ray\n@ray.remote\ndef f(): pass\nf.remote()\n", "`ray.remote` (`f.remote()`, "),
+        ("import ray\nf = ray.remote(print)\nf.remote()\n", "`ray.remote` (`print.remote()`, "),
         (
             (
                 "from ray.train.torch import TorchTrainer\n"

@@ -15,7 +15,8 @@ import pytest
 from rich.console import Console
 
 from chaos.backends.fork.backend import ForkBackend
-from chaos.backends.fork.compat import ComputedEarlyError, refuse_to_fork_tensorflow
+from chaos.backends.fork.needs import refuse_to_fork_tensorflow
+from chaos.errors import ComputedEarlyError
 from chaos.harness import Harness
 from chaos.run.clock import SystemClock
 from tests.called import chaos
@@ -94,7 +95,7 @@ def test_a_right_job_of_a_framework_survives_an_audit(job: str, tmp_path: Path) 
     ("job", "words"),
     [
         ("tunes", "runs trials of Ray Tune"),
-        ("streams", "Ray Data, which the embedded backend"),
+        ("streams", "the job uses Ray Data (`ray.data.from_items`, streams.py:"),
         ("tensorflow_early", "computes with TensorFlow before its fit()"),
     ],
 )

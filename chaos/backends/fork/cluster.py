@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -10,7 +11,8 @@ from ray.exceptions import OutOfMemoryError, RayError
 
 from chaos.backends.fork import compat, core
 from chaos.backends.fork.messages import Spawn
-from chaos.backends.fork.port import SocketController
+from chaos.backends.fork.node_disk import NodeDisk
+from chaos.backends.fork.port import NobodysController, SocketController
 from chaos.backends.fork.wire import Wire, listen
 from chaos.run.clock import SystemClock, seconds_since
 
@@ -22,10 +24,17 @@ class ForkCluster:
     """One per run, in its driver."""
 
     def __init__(
-        self, zygote: Wire, port: SocketController, *, cpus_per_node: int, log: str
+        self,
+        zygote: Wire,
+        port: SocketController | NobodysController,
+        disk_of: Callable[[str], NodeDisk],
+        *,
+        cpus_per_node: int,
+        log: str,
     ) -> None:
         self._zygote = zygote
         self._port = port
+        self._disk_of = disk_of
         self._cpus_per_node = cpus_per_node
         self._log = log
         self._clock = SystemClock()
@@ -43,7 +52,7 @@ class ForkCluster:
         arrival: Future[tuple[int, Wire]] = Future()
         self._awaited[key] = arrival
         session = compat.Context.session
-        spawn = Spawn(self._name, key, node_id, env, self._log, session)
+        spawn = Spawn(self._name, key, self._disk_of(node_id), env, self._log, session)
         self._zygote.send(spawn)
         pid, wire = arrival.result(FORK_S)
         return core.ProcessActor(pid, wire, lambda: self._death_of(pid, node_id))

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
-import traceback
 from typing import TYPE_CHECKING, Any
 
 import ray
-import ray.exceptions
 
-from chaos.backends.fork import core
+from chaos.backends.fork import core, needs
+from chaos.backends.fork.node_disk import HEAD
+from chaos.backends.fork.reports import UnderWay
 from chaos.backends.train.address import CALLBACK
-from chaos.errors import UsageError
+from chaos.errors import NeedsClusterError
+from chaos.run.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,63 +26,9 @@ if TYPE_CHECKING:
     from chaos.backends.fork.cluster import ForkCluster
 
 
-class NeedsClusterError(UsageError):
-    """The job asks Ray's core for something that only a cluster has."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"the job uses {what}, which the embedded backend does not have",
-            "Run it on a cluster: `chaos run` with the ray backend.",
-        )
-
-
-class ComputedEarlyError(UsageError):
-    """The script has begun, before its `fit()`, what does not survive a fork."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"the job computes with {what} before its fit(), and in the processes that the "
-            "embedded backend forks there it would hang",
-            "Compute within the train function, or run it on a cluster: `chaos run` with the ray "
-            "backend.",
-        )
-
-
-def refuse_to_fork_tensorflow() -> None:
-    """Raise `ComputedEarlyError` where TensorFlow has computed in this process.
-
-    Its threads are not in a child, whose first operation waits for them for ever
-    (tensorflow 2.21). An import starts none of them.
-    """
-    module = sys.modules.get("tensorflow.python.eager.context")
-    context = getattr(module, "_context", None)
-    if getattr(context, "_initialized", False):
-        raise ComputedEarlyError("TensorFlow")
-
-
-_HOOKS = ("ray._private.auto_init_hook", "ray._private.client_mode_hook")
-
-
-def named(error: BaseException) -> BaseException:
-    """Give an error that says what of Ray the job uses, where Ray complains that it is not there.
-
-    Ray Data, for one, asks Ray's core before it comes to a part that is replaced here.
-    """
-    if not isinstance(error, ray.exceptions.RaySystemError) or "not been started" not in str(error):
-        return error
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    names = ((frame, frame.f_globals.get("__name__", "")) for frame in frames)
-    frame, module = next(((f, name) for f, name in names if name.startswith("ray.")), (None, "ray"))
-    if frame is not None and module in _HOOKS:  # around all of Ray's own functions
-        function = getattr(frame.f_locals.get("fn") or frame.f_locals.get("func"), "__name__", None)
-        module = f"ray.{function}()" if function else "ray"
-    return NeedsClusterError("Ray Data" if module.startswith("ray.data") else f"`{module}`")
-
-
 class Context:
     """As much of `ray.get_runtime_context()` as Ray Train reads."""
 
-    HEAD = "head"
     node_id = HEAD
     session = ""
     resources: dict[str, float] = {}  # noqa: RUF012 - the process's, as the two above
@@ -177,14 +123,14 @@ def use_cluster(cluster: ForkCluster) -> None:
 
 def _the_cluster() -> ForkCluster:
     if not _cluster:
-        raise NeedsClusterError("an actor of Ray outside of `trainer.fit()`")
+        raise NeedsClusterError.of("an actor of Ray outside of `trainer.fit()`")
     return _cluster[0]
 
 
 def _cluster_resources() -> dict[str, float]:
     """Give the CPUs of the nodes that are alive: before `fit()`, of all that the plan has."""
-    if Context.node_id != Context.HEAD:
-        raise NeedsClusterError("`ray.cluster_resources()` in a worker")
+    if Context.node_id != HEAD:
+        raise NeedsClusterError.of("`ray.cluster_resources()` in a worker")
     if not _cluster:
         return Context.resources
     nodes = _cluster[0].room().values()
@@ -193,8 +139,8 @@ def _cluster_resources() -> dict[str, float]:
 
 def _available_resources() -> dict[str, float]:
     """Give the CPUs of the plan's nodes: before `fit()` nothing uses them."""
-    if _cluster or Context.node_id != Context.HEAD:
-        raise NeedsClusterError("`ray.available_resources()` once fit() was called")
+    if _cluster or Context.node_id != HEAD:
+        raise NeedsClusterError.of("`ray.available_resources()` once fit() was called")
     return Context.resources
 
 
@@ -214,7 +160,7 @@ def replace_core() -> None:
     context = Context()
     ray._private.worker._global_node = Session()  # noqa: SLF001
     ray.get, ray.put, ray.wait = core.get, core.Stored, core.wait
-    ray.remote = _remote
+    ray.remote = needs.remote(ActorClass)
     ray.kill = lambda actor, **_: actor.end()
     ray.nodes = list
     ray.init = lambda *_, **__: context
@@ -231,6 +177,22 @@ def replace_core() -> None:
     placement_group_handle.remove_placement_group = lambda _: None
     preemption._get_draining_nodes = lambda: _the_cluster().draining()  # noqa: SLF001
     _replace_autoscaling()
+    _take_reports_before_errors(worker_group.WorkerGroup)
+
+
+def _take_reports_before_errors(group_class: Any) -> None:  # noqa: ANN401
+    poll, clock = group_class._poll_workers_and_collect_errors, SystemClock()  # noqa: SLF001
+
+    def poll_again(group: Any, timeout: float | None) -> list[Any]:  # noqa: ANN401
+        statuses: list[Any] = poll(group, timeout)
+        under_way = vars(group).setdefault("_chaos_reports", UnderWay())
+        if under_way.hides_errors(dict(enumerate(statuses)), clock.now_ns()):
+            for status in statuses:
+                status.running = status.running or status.error is not None
+                status.error = None
+        return statuses
+
+    group_class._poll_workers_and_collect_errors = poll_again  # noqa: SLF001
 
 
 def _replace_autoscaling() -> None:
@@ -250,7 +212,7 @@ def run_controllers_here(run: Callable[[Any, dict[str, Any]], Any]) -> None:
 
     def start(trainer: Any, **arguments: Any) -> Any:  # noqa: ANN401
         if trainer.datasets:
-            raise NeedsClusterError("Ray Data (`datasets=` of the trainer)")
+            raise NeedsClusterError.of("Ray Data (`datasets=` of the trainer)")
         arguments["callbacks"] = [c for c in arguments["callbacks"] if not _needs_cluster(c)]
         return run(controller_class(), arguments)
 
@@ -288,13 +250,3 @@ def warm_up() -> None:
 def _needs_cluster(callback: Any) -> bool:  # noqa: ANN401
     """Leave out what cleans up placement groups and feeds Ray Data: neither is here."""
     return type(callback).__name__ in ("PlacementGroupCleanerCallback", "DatasetsCallback")
-
-
-def _remote(*args: Any, **options: Any) -> Any:  # noqa: ANN401
-    def make(target: Any) -> ActorClass:  # noqa: ANN401
-        module = getattr(target, "__module__", "")
-        if not module.startswith("ray."):
-            raise NeedsClusterError(f"`ray.remote` ({module}.{getattr(target, '__name__', '')})")
-        return ActorClass(target, options)
-
-    return make(args[0]) if args else make

@@ -12,6 +12,8 @@ from chaos.backends.fork.ending import kill
 from chaos.backends.fork.exhaustion import Exhaustion
 from chaos.backends.fork.lane_handle import LaneHandle
 from chaos.backends.fork.messages import Failed, StartRun
+from chaos.backends.fork.node_disk import confines_of, remove_disks
+from chaos.backends.fork.outside import settle
 from chaos.backends.fork.server import GateServer
 from chaos.backends.fork.world import ForkWorld
 from chaos.backends.fork.zygote_handle import ZygoteHandle
@@ -155,9 +157,13 @@ class Run(RunWatch[int]):
             closing.callback(self.end, interrupted=interrupted)
             for zygote in self._begun_again:
                 closing.callback(zygote.end)
+            closing.callback(remove_disks, self.address)
             for lane in self._lanes[1:]:  # the first one is its backend's
                 closing.callback(lane.end)
             self._search_leftovers()
+            confines = confines_of(self.plan)
+            if confines is not None:  # nobody writes any more
+                settle(self.address, confines, self.journal)
 
     def _search_leftovers(self) -> None:
         """Wait a little for the run's processes to end, record those that do not, end them."""

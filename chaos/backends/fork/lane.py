@@ -15,7 +15,8 @@ from chaos.backends.fork import compat
 from chaos.backends.fork.cluster import ForkCluster
 from chaos.backends.fork.groups import ProcessGroups
 from chaos.backends.fork.messages import Exited, Spawn, Started, StartRun
-from chaos.backends.fork.port import SocketController
+from chaos.backends.fork.node_disk import HEAD, NodeDisk, confines_of
+from chaos.backends.fork.port import port_of
 from chaos.backends.fork.printed import write_to
 from chaos.backends.fork.wire import Wire
 from chaos.backends.fork.worker import live_as_worker
@@ -83,7 +84,8 @@ class Lane:
             os.setpgid(0, 0)
             die_with_parent(lane)
             write_to(Path(spawn.log))
-            compat.Context.node_id = spawn.node_id
+            spawn.disk.use()
+            compat.Context.node_id = spawn.disk.node_id
             compat.Context.session = spawn.session
             live_as_worker(spawn, compat.worker_class()())
         finally:
@@ -119,13 +121,16 @@ def _begin_run(request: StartRun, lane: Wire) -> RunPart:
     os.environ.update(request.address.as_env())
     os.environ.update(request.env)
     write_to(log)
-    answer_with_stacks(directory.logs / DRIVER_STACKS)
     plan = directory.load_plan()
+    confines = confines_of(plan)
+    NodeDisk(request.address, HEAD, confines).use()
+    answer_with_stacks(directory.logs / DRIVER_STACKS)
     journal = driver_journal(directory.journals, SystemClock())
     compat.Context.session = str(directory.storage / ".session")
     cluster = ForkCluster(
         lane,
-        SocketController(request.address.controller.partition(":")[2]),
+        port_of(request.address, plan.shape.nodes),
+        lambda node_id: NodeDisk(request.address, node_id, confines),
         cpus_per_node=plan.shape.cpus_per_node,
         log=str(log),
     )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from chaos.backends.fork.node_disk import NodeDisk
 from chaos.backends.train.address import RunAddress
 
 
@@ -47,7 +48,7 @@ class Spawn:
 
     address: str
     key: int
-    node_id: str
+    disk: NodeDisk
     env: dict[str, str]
     log: str
     session: str

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chaos.backends.fork.wire import connect
+from chaos.backends.train.address import RunAddress, Unattended
 from chaos.faults.order import Order
 from chaos.faults.world import Victim
 from chaos.model.event import Committed, FailureDecided
@@ -74,3 +75,32 @@ class SocketController:
         with self._lock:
             self._wire.send((method, arguments))
             return self._wire.receive()
+
+
+class NobodysController(Unattended):
+    """The controller of an earlier training, to which nothing is done: all its nodes live."""
+
+    def __init__(self, nodes: int) -> None:
+        self._nodes = nodes
+
+    def live_nodes(self) -> list[str]:
+        """Give all nodes."""
+        return [f"node-{number}" for number in range(self._nodes)]
+
+    def draining(self) -> dict[str, int]:
+        """Give none."""
+        return {}
+
+    def preempted(self) -> list[str]:
+        """Give none."""
+        return []
+
+    def exhausted(self) -> list[int]:
+        """Give none."""
+        return []
+
+
+def port_of(address: RunAddress, nodes: int) -> SocketController | NobodysController:
+    """Give the way to a run's chaos controller, where it has one."""
+    kind, _, name = address.controller.partition(":")
+    return NobodysController(nodes) if kind == "none" else SocketController(name)

@@ -10,7 +10,7 @@ import socket
 import sys
 from pathlib import Path
 
-from chaos.backends.fork import compat
+from chaos.backends.fork import compat, needs
 from chaos.backends.fork.forks import fork_for_each
 from chaos.backends.fork.messages import ForkZygote
 from chaos.backends.fork.printed import write_to
@@ -23,6 +23,7 @@ def main(fd: int) -> None:
     harness = Wire(socket.socket(fileno=fd))
     compat.warm_up()
     compat.replace_core()
+    needs.refuse_ray_data()
     request = fork_for_each(harness)
     try:
         _become_zygote(request)

@@ -11,10 +11,13 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from chaos.backends.fork import compat
+from chaos.backends.fork import compat, needs
+from chaos.backends.fork.earlier import earlier_fits
 from chaos.backends.fork.forks import fork_for_each
 from chaos.backends.fork.lane import Lane
+from chaos.backends.fork.look import refuse_by_its_text
 from chaos.backends.fork.messages import Failed, ForkLane, ForkZygote, Ready
+from chaos.backends.fork.node_disk import record_start
 from chaos.backends.fork.wire import Wire, connect
 from chaos.backends.fork.worker import draw_fresh_randomness
 from chaos.backends.train.fit import Fit, RunPart
@@ -28,14 +31,16 @@ def live_as_zygote(request: ForkZygote) -> NoReturn:
     """Run the script up to its `fit()`, and fork from there, in a process forked from the root."""
     adopt_orphans()  # what the script starts before its `fit()` ends with this process
     draw_fresh_randomness()
-    plan = RunDirectory(Path(request.run_directory)).load_plan()
-    shape = plan.shape
-    compat.Context.resources = {"CPU": float(shape.nodes * shape.cpus_per_node)}
+    directory = RunDirectory(Path(request.run_directory))
+    plan = directory.load_plan()
+    record_start(directory, plan)
+    compat.Context.resources = {"CPU": float(plan.shape.nodes * plan.shape.cpus_per_node)}
     harness = connect(request.address)
-    fit = Fit(lambda: _serve(harness))
+    fit = Fit(lambda: _serve(harness), number=plan.job.fit, earlier=earlier_fits(plan, directory))
     fit.intercept()
     code = 0
     try:
+        refuse_by_its_text(plan.job.source)
         run_job(plan)
     except BaseException as error:  # noqa: BLE001 - the script's, whatever it is
         if not is_clean_exit(error):
@@ -50,7 +55,7 @@ def live_as_zygote(request: ForkZygote) -> NoReturn:
 
 def _serve(harness: Wire) -> RunPart:
     """Fork lanes for ever; returns in each driver, with the run that it is to carry out."""
-    compat.refuse_to_fork_tensorflow()
+    needs.refuse_to_fork_tensorflow()
     # Nothing that exists by now is ever garbage, and a collector that looked at it in a
     # child would copy its pages.
     gc.collect()
@@ -70,7 +75,7 @@ def _tell(harness: Wire, fit: Fit, error: BaseException) -> None:
     # Printed first: a harness that is told of it may end this process.
     sys.excepthook(type(error), error, error.__traceback__)
     sys.stderr.flush()
-    known = compat.named(error)
+    known = needs.named(error)
     name, message = type(known).__name__, str(known)[:2000]
     if fit.run is None:
         harness.send(Failed(name, message))

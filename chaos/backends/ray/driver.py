@@ -35,7 +35,7 @@ def main(run_directory: str, harness: int) -> int:
     answer_with_stacks(directory.logs / DRIVER_STACKS)
     part = RunPart(plan, directory, journal, gpus=visible_gpus(), gpu_type=gpu_type())
     is_experiment = plan.job.trial is not None
-    fit = Fit(_refuse_own_fit if is_experiment else lambda: part)
+    fit = Fit(_refuse_own_fit if is_experiment else lambda: part, number=plan.job.fit)
     fit.intercept(in_trials=is_experiment)
     experiment = intercept_tuner(plan, directory, journal) if is_experiment else None
     _keep_to_our_cluster()

@@ -3,19 +3,21 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from chaos.backends.train import compat
 from chaos.backends.train.bucket import Way, below, leave_way, without_keys
+from chaos.backends.train.job import line_of_script
 from chaos.backends.train.observer import plain_value
 from chaos.backends.train.preimport import marks
 from chaos.backends.train.reduction import keeps_first_buckets
 from chaos.backends.train.room import refuse_what_does_not_fit
-from chaos.backends.train.trainer import on_the_cpu, without_nccl
+from chaos.backends.train.trainer import as_there_is_room, on_the_cpu, without_nccl
+from chaos.backends.train.written import training_has_begun
 from chaos.declared import TOKEN_ENV
-from chaos.errors import UsageError
+from chaos.errors import RefusalError
 from chaos.faults.armed import STORAGE_FAULTS
-from chaos.model.event import FitCalled, FitRaised, FitReturned
+from chaos.model.event import LATER_FIT, FitCalled, FitRaised, FitReturned, ScriptRaised
 from chaos.model.plan import Op, Plan
 from chaos.registered import EXTENSIONS_ENV, OFF
 from chaos.run.directory import RunDirectory
@@ -37,15 +39,46 @@ class RunPart:
     gpu_type: str | None = None
 
 
+class LaterFit(SystemExit):
+    """The script called `fit()` once more after the one that is watched: it is ended there.
+
+    A further training is neither struck nor judged, and may take as long as the first.
+    """
+
+
+_NAMED_BY_RAY = "ray_train_run-"
+Train: TypeAlias = Callable[[Any], Any]  # a trainer's own `fit`
+Configure: TypeAlias = Callable[[Any, RunPart], None]
+
+
+EarlierFit: TypeAlias = Callable[[Any, Train, Configure], Any]
+
+
+def left_alone(trainer: Any, fit: Train, configure: Configure) -> Any:  # noqa: ANN401
+    """Train as the script has it."""
+    del configure
+    return fit(trainer)
+
+
 class Fit:
     """Stands in for the `fit()` of the class that all trainers share.
 
-    `begin` is called when the script calls `fit()`, and gives the run that
-    this call belongs to: a driver has one; a zygote forks here, once per run.
+    `begin` is called when the script calls `fit()` for the `number`-th time, and
+    gives the run that this call belongs to: a driver has one; a zygote forks
+    here, once per run. `earlier` carries out the calls before.
     """
 
-    def __init__(self, begin: Callable[[], RunPart]) -> None:
+    def __init__(
+        self,
+        begin: Callable[[], RunPart],
+        *,
+        number: int = 1,
+        earlier: EarlierFit = left_alone,
+    ) -> None:
         self._begin = begin
+        self._earlier = earlier
+        self._earlier_runs: list[Any] = []
+        self._ahead = number - 1
         self._replaced: dict[str, Any] = {}
         self._storage = ""
         self._original: Callable[[Any], Any] | None = None
@@ -73,29 +106,53 @@ class Fit:
         if job.checkpoint is not None:
             for name, value in job.checkpoint.model_dump().items():
                 self._replace(run.checkpoint_config, name, value)
+        if stays_here(run, part.plan):
+            self._replace(run, "storage_filesystem", None)
         self._replace(run, "storage_path", _storage_path(run, part))
         self._replace(run, "name", f"{part.plan.slug}-{os.environ[TOKEN_ENV]}")
         self._storage = _settle_storage(run, part)
         vars(run).pop("storage_context", None)  # cached from the path before ours (Ray 2.60)
         _mark_workers(run, {**marks(trainer), **job.env})
+        self._settle_resources(trainer, part)
+
+    def _settle_resources(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
+        """Have workers train on the CPU, and ask for what is there; or refuse what is not."""
+        scaling = trainer.scaling_config
         if part.gpus is None:
             for name, value in on_the_cpu(scaling).items():
                 self._replace(scaling, name, value)
             for name, value in without_nccl(trainer.backend_config).items():
                 self._replace(trainer.backend_config, name, value)
-        refuse_what_does_not_fit(scaling, part.plan, part.gpus or (), part.gpu_type)
+            wants = compat.resources_per_worker(scaling)
+            for name, value in as_there_is_room(scaling, wants, part.plan.shape).items():
+                self._replace(scaling, name, value)
+        else:
+            refuse_what_does_not_fit(scaling, part.plan, part.gpus, part.gpu_type)
 
     def _replace(self, config: Any, name: str, value: Any) -> None:  # noqa: ANN401
         before = getattr(config, name)
         if before != value:
             kept = plain_value(before)
-            self._replaced[name] = without_keys(kept) if isinstance(kept, str) else kept
+            self._replaced.setdefault(name, without_keys(kept) if isinstance(kept, str) else kept)
             setattr(config, name, value)
 
     def _fit(self, trainer: Any, fit: Callable[[Any], Any]) -> Any:  # noqa: ANN401
         if self.run is not None:
-            raise RuntimeError("the script calls fit() a second time; chaos watches one per script")
+            message = f"fit() was called once more{line_of_script()}"
+            self.run.journal.add(ScriptRaised(error=LATER_FIT, message=message))
+            raise LaterFit
+        if self._ahead:
+            self._ahead -= 1
+            self._earlier_runs.append(trainer.run_config)
+            return self._earlier(trainer, fit, self._configure)
+        if any(_goes_on(trainer.run_config, before) for before in self._earlier_runs):
+            raise RefusalError(
+                "the fit() that is watched goes on with an earlier one, by its run name "
+                f"{trainer.run_config.name}; each run of chaos has a name of its own",
+                "Have the script pass the earlier result's checkpoint on, or watch that one.",
+            )
         self.run = part = self._begin()
+        training_has_begun()
         self._configure(trainer, part)
         run, scaling = trainer.run_config, trainer.scaling_config
         if "Torch" in type(trainer).__name__ and keeps_first_buckets(scaling.max_workers):
@@ -129,7 +186,7 @@ def _refuse_tune(*, but_a_tuner: bool) -> None:
     from ray import tune
 
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise UsageError(
+        raise RefusalError(
             "the script runs trials of Ray Tune, which call fit() in actors; chaos strikes one of "
             "them where the scenario names it, on a cluster",
             "Set job.trial (0 is the first one) and use the backend `ray`, or strike one trial's "
@@ -141,9 +198,29 @@ def _refuse_tune(*, but_a_tuner: bool) -> None:
         tune.Tuner.fit = refuse
 
 
+def _goes_on(run: Any, earlier: Any) -> bool:  # noqa: ANN401 - two RunConfigs
+    """Say whether a run finds what an earlier one has stored.
+
+    Ray 2.60 names a run by the second where the script does not: two that have
+    one such name are two, unless they have one configuration.
+    """
+    if run is earlier:
+        return True
+    is_one = (str(run.storage_path), run.name) == (str(earlier.storage_path), earlier.name)
+    return is_one and not str(run.name).startswith(_NAMED_BY_RAY)
+
+
+def stays_here(run: Any, plan: Plan) -> bool:  # noqa: ANN401
+    """Say whether storage elsewhere gives way to a folder of the run's: an audit writes to none."""
+    is_elsewhere = run.storage_filesystem is not None or "://" in str(run.storage_path)
+    return is_elsewhere and plan.confined is not None and not plan.confined.keeps_storage
+
+
 def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401
     """Keep remote storage where it is, or where the scenario wants it, in a folder of the run's."""
     wanted, own = part.plan.shape.storage or "", f"chaos-{os.environ[TOKEN_ENV]}"
+    if stays_here(run, part.plan):
+        return str(part.directory.storage.resolve())
     if "://" in wanted:
         return below(wanted, own)
     if run.storage_filesystem is not None:
@@ -152,10 +229,10 @@ def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401
         return below(str(run.storage_path), own)
     apart = part.directory.path / "storage-apart"
     if apart.exists():
-        raise ValueError(
+        raise RefusalError(
             f"the job keeps its checkpoints on a local disk ({run.storage_path}), and not all "
-            f"nodes ({apart.read_text(encoding='utf-8')}) see the run's directory. "
-            "Give cluster.storage, a folder or URI that every node reaches"
+            f"nodes ({apart.read_text(encoding='utf-8')}) see the run's directory",
+            "Give cluster.storage, a folder or URI that every node reaches.",
         )
     return str(part.directory.storage.resolve())
 

@@ -1,18 +1,29 @@
 """Runs the user's script as it is, or builds a trainer for a train loop."""
 
 import importlib
+import os
 import runpy
 import sys
-from collections.abc import Callable
+import sysconfig
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+from chaos.errors import RefusalError
 from chaos.model.arguments import Arguments, command_line
 from chaos.model.plan import Plan
+
+V2_ENV = "RAY_TRAIN_V2_ENABLED"
+_PATHS = sysconfig.get_paths()
+_INSTALLED = (_PATHS["stdlib"], _PATHS["purelib"], str(Path(__file__).parents[2]), "<")
 
 
 def run_job(plan: Plan) -> None:
     """Run the plan's job up to its end; whatever it raises passes through."""
+    if os.environ.get(V2_ENV, "1").lower() in ("0", "false"):
+        raise refused_v1(f", by {V2_ENV}={os.environ[V2_ENV]} in the environment")
     if plan.job.script is not None:
         _run_script(plan.job.script, plan.job.args)
     else:
@@ -57,3 +68,27 @@ def _find(source: str) -> Callable[..., Any]:
         raise TypeError(f"{source} is not a function but {type(found).__name__}")
     train_loop: Callable[..., Any] = found
     return train_loop
+
+
+def refused_v1(how: str) -> RefusalError:
+    """Give the error for a script of Ray Train V1; `how` it is seen to be one."""
+    return RefusalError(
+        f"the script is written for Ray Train V1{how}; chaos strikes Ray Train V2",
+        "V2 has no `Trainer.restore`: a run that is started again under its name and storage path "
+        "goes on by itself. See Ray's migration guide.",
+    )
+
+
+def line_of_script(frames: Sequence[FrameType] | None = None) -> str:
+    """Give `, train.py:12` for the innermost frame of the job's own code; empty where none is.
+
+    `frames` are from the outermost to the innermost; left out, those of the caller.
+    """
+    if frames is None:
+        frames = [frame for frame, _ in traceback.walk_stack(None)][::-1]
+    for frame in reversed(frames):
+        file = frame.f_code.co_filename
+        if not file.startswith(_INSTALLED):
+            near = file.removeprefix(str(Path.cwd()) + os.sep)
+            return f", {near}:{frame.f_lineno}"
+    return ""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chaos.backends.train import compat
+from chaos.errors import RefusalError
 from chaos.model.plan import Plan
 from chaos.plan.gpus import room, shares, times
 
@@ -16,7 +17,7 @@ def refuse_what_does_not_fit(
     gpus: Sequence[str],
     gpu_type: str | None = None,
 ) -> None:
-    """Raise `ValueError` for workers that would wait for ever.
+    """Raise `RefusalError` for workers that would wait for ever.
 
     `gpus`: those of this machine; `gpu_type`: their type as Ray calls it, such as H100.
     """
@@ -27,16 +28,18 @@ def refuse_what_does_not_fit(
     there = ("CPU", "GPU", "memory", f"{_OF_TYPE}{gpu_type}")
     unheld = [name for name, n in wants.items() if n and name not in there]
     if unheld:
-        raise ValueError(
-            f"a worker asks for {wants}; the nodes of a local cluster have no {unheld[0]}"
+        raise RefusalError(
+            f"a worker asks for {wants}; the nodes of a local cluster have no {unheld[0]}",
+            "With the backend `fork` nothing is reserved.",
         )
     workers = scaling.max_workers
     per_node = times(shape.cpus_per_node, wants["CPU"]) if wants.get("CPU") else workers
     if per_node * shape.nodes < workers:
-        raise ValueError(
+        raise RefusalError(
             f"{workers} workers ask for {wants} each; {shape.nodes} nodes of "
-            f"{shape.cpus_per_node} CPU cannot hold them. "
-            "Set cluster.cpus_per_node or cluster.nodes"
+            f"{shape.cpus_per_node} CPU cannot hold them",
+            "Set cluster.cpus_per_node or cluster.nodes; with the backend `fork` nothing is "
+            "reserved.",
         )
     if wants.get("GPU"):
         _refuse_too_few_gpus(wants, plan, gpus, workers=workers)
@@ -49,10 +52,11 @@ def _refuse_too_few_gpus(
     held = room(gpus, nodes, each=wants["GPU"])
     if held < workers:
         has = f"{len(gpus)} GPU{'s' if len(gpus) != 1 else ''}"
-        raise ValueError(
+        raise RefusalError(
             f"{workers} workers ask for {wants} each; {nodes} nodes of this machine, which has "
-            f"{has}, hold {held} of them. With the backend `fork` they train on the CPU; with "
-            "--address, on a cluster that has the GPUs"
+            f"{has}, hold {held} of them",
+            "With the backend `fork` they train on the CPU; with --address, on a cluster that has "
+            "the GPUs.",
         )
     if len(gpus) == 1 or plan.job.min_workers is not None:
         return  # every node has the one, or fewer workers go on
@@ -61,8 +65,8 @@ def _refuse_too_few_gpus(
     of_a_node = max(times(len(share), wants["GPU"]) for share in shares(gpus, nodes))
     left = held - max(0, lost - back) * of_a_node
     if left < workers:
-        raise ValueError(
+        raise RefusalError(
             f"{lost} of {nodes} nodes are lost, and the others' GPUs hold {max(0, left)} of "
-            f"{workers} workers: the job would wait for ever. Add return_capacity (the new nodes "
-            "have the GPUs of those lost)"
+            f"{workers} workers: the job would wait for ever",
+            "Add return_capacity (the new nodes have the GPUs of those lost).",
         )

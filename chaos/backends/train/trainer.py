@@ -1,6 +1,10 @@
 """What a trainer of Ray Train is set to, by names that Ray makes public."""
 
+import math
 from typing import Any
+
+from chaos.model.plan import Shape
+from chaos.plan.gpus import times
 
 
 def on_the_cpu(scaling_config: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -10,6 +14,19 @@ def on_the_cpu(scaling_config: Any) -> dict[str, Any]:  # noqa: ANN401
     asked = scaling_config.resources_per_worker
     left = asked and {name: n for name, n in asked.items() if name != "GPU"}
     return {"use_gpu": False, "accelerator_type": None, "resources_per_worker": left or None}
+
+
+def as_there_is_room(scaling_config: Any, wants: dict[str, float], shape: Shape) -> dict[str, Any]:  # noqa: ANN401
+    """Give the settings of workers that no node of the plan would hold; empty where they fit.
+
+    The embedded backend reserves nothing: a worker is a process with one thread,
+    whatever it asks for. `wants` is what one asks for, defaults filled in.
+    """
+    room = times(shape.cpus_per_node, wants["CPU"]) if wants.get("CPU") else math.inf
+    of_nodes = {name for name, count in wants.items() if count} <= {"CPU", "memory"}
+    if of_nodes and room * shape.nodes >= scaling_config.max_workers:
+        return {}
+    return {"resources_per_worker": None, "accelerator_type": None}
 
 
 def without_nccl(backend_config: Any) -> dict[str, Any]:  # noqa: ANN401

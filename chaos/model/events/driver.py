@@ -36,8 +36,14 @@ class FitRaised(Event, frozen=True, kw_only=True):
     message: str
 
 
+NO_FIT, LATER_FIT = "NoFit", "LaterFit"
+
+
 class ScriptRaised(Event, frozen=True, kw_only=True):
-    """The script failed outside `fit()`, or never called it (`error: NoFit`)."""
+    """The script failed outside `fit()`, or never called it (`error: NoFit`).
+
+    `LaterFit`: it was ended where it called `fit()` once more after the one that is watched.
+    """
 
     error: str
     message: str

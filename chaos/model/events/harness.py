@@ -109,6 +109,20 @@ class JournalCut(Event, frozen=True, kw_only=True):
     node_id: str
 
 
+class WroteOutside(Event, frozen=True, kw_only=True):
+    """A process of an audited job wrote outside the audit's folder, by an absolute path.
+
+    `refused`: it would have harmed what was there before, and was kept from it.
+    `removed`: what it had made as training's output, when the run was over.
+    `after_fit`: it was the script itself, and not a worker.
+    """
+
+    path: str
+    how: Literal["created", "replaced", "extended", "opened", "refused"]
+    removed: bool
+    after_fit: bool
+
+
 class RunEnded(Event, frozen=True, kw_only=True):
     """The harness has stopped watching; nothing of the run is recorded after this."""
 

@@ -1,0 +1,93 @@
+"""The calls of `fit()` before the one that is watched: carried out here as well, and left alone.
+
+A lane is forked for each, with a driver and workers of its own; the script
+goes on with the result. Nothing is struck or recorded there. Its storage is a
+folder beside the runs', and stays, for the watched training may begin with it.
+"""
+
+import os
+import select
+import socket
+from pathlib import Path
+from typing import Any, NoReturn
+
+from chaos.backends.fork import core
+from chaos.backends.fork.ending import end_all
+from chaos.backends.fork.lane import Lane
+from chaos.backends.fork.messages import Exited, StartRun
+from chaos.backends.fork.wire import Wire
+from chaos.backends.train.address import CALLBACK, RunAddress
+from chaos.backends.train.compat import CALLBACKS_ENV
+from chaos.backends.train.fit import Configure, EarlierFit, Train
+from chaos.backends.train.lifeline import adopt_orphans, die_with_parent
+from chaos.errors import RefusalError
+from chaos.model.plan import Plan
+from chaos.run.directory import RunDirectory, create
+
+POLL_S = 0.01
+
+
+def earlier_fits(plan: Plan, directory: RunDirectory) -> EarlierFit:
+    """Give what carries out earlier trainings of a start of the script, made for a run."""
+    held = directory.path if plan.confined is None else Path(plan.confined.folder)
+
+    def train(trainer: Any, fit: Train, configure: Configure) -> Any:  # noqa: ANN401
+        place = create(held / "earlier", str(os.getpid()), plan.baseline(), {})
+        address = RunAddress(place.path, os.urandom(4).hex(), "none:")
+        start = StartRun(address, {**plan.job.env, CALLBACKS_ENV: _theirs()})
+        (ours, orders), (told, tells) = socket.socketpair(), socket.socketpair()
+        zygote, pid = os.getpid(), os.fork()
+        if pid == 0:
+            for end in (ours, told):
+                end.close()
+            die_with_parent(zygote)
+            _live(trainer, fit, configure, Wire(orders), Wire(tells, core.dumps))
+        for end in (orders, tells):
+            end.close()
+        with ours, told:
+            Wire(ours).send(start)
+            try:
+                return _result(Wire(told), Wire(ours))
+            finally:
+                end_all(pid)
+                os.waitpid(pid, 0)
+
+    return train
+
+
+def _result(told: Wire, lane: Wire) -> Any:  # noqa: ANN401 - Ray Train's Result
+    """Wait for what the driver tells; its lane tells when it has ended without a word."""
+    while not select.select([told.end], [], [], POLL_S)[0]:
+        if select.select([lane.end], [], [], 0)[0] and isinstance(lane.receive(), Exited):
+            raise RefusalError("an earlier fit() of the script ended its process")
+    succeeded, value = told.receive()
+    if not succeeded:
+        raise value
+    return value
+
+
+def _live(
+    trainer: Any,  # noqa: ANN401
+    fit: Train,
+    configure: Configure,
+    orders: Wire,
+    tells: Wire,
+) -> NoReturn:
+    """Become the lane, and in the driver that it forks, train."""
+    try:
+        adopt_orphans()
+        part = Lane(orders).serve()
+        try:
+            configure(trainer, part)
+            message = (True, fit(trainer))
+        except BaseException as error:  # noqa: BLE001 - the script's to deal with
+            message = (False, core.picklable(error))
+        tells.send(message)
+    finally:
+        os._exit(0)
+
+
+def _theirs() -> str:
+    """Give the callbacks that are not ours."""
+    names = os.environ.get(CALLBACKS_ENV, "").split(",")
+    return ",".join(name for name in names if name != CALLBACK)

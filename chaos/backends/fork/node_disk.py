@@ -1,0 +1,104 @@
+"""What an emulated node keeps for itself of a run: its temporary folder, and a list of its writes.
+
+    <run>/nodes/<node>/tmp            TMPDIR of its workers, and of all that they start
+    <run>/nodes/<node>/written.jsonl  which files they have written, wherever (see `written`)
+
+Where the run's folder lies so deep that no socket could be bound in that
+folder (a socket's path has 107 bytes), TMPDIR is `/tmp/chaos-<token>/<node>`. A lost node
+takes both along; the rest is removed at the end of the run.
+"""
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from multiprocessing import process
+from pathlib import Path
+
+from chaos.backends.train.address import RunAddress
+from chaos.backends.train.written import Confines, Ledger, Written, read_ledger, record
+from chaos.model.plan import Plan
+from chaos.run.directory import RunDirectory
+
+HEAD, START, LEDGER = "head", "start", "written.jsonl"
+SOCKET_PATH_MAX = 107
+IN_TMP = len("/torch-shm-dir-XXXXXX/manager.sock") + 10  # the longest that torch and Python bind
+INDUCTOR_ENV = "TORCHINDUCTOR_CACHE_DIR"
+OURS = ("journals", "logs", "saves", "storage-faults", "trials", "nodes")
+
+
+@dataclass(frozen=True)
+class NodeDisk:
+    """One node of one run; `confines` are those of the run's processes, None for none."""
+
+    run: RunAddress
+    node_id: str
+    confines: Confines | None = None
+
+    @property
+    def tmp(self) -> Path:
+        """The temporary folder of the node's processes."""
+        inside = self._folder / "tmp"
+        if len(os.fsencode(inside)) + IN_TMP <= SOCKET_PATH_MAX:
+            return inside
+        return _short(self.run) / self.node_id
+
+    def written(self) -> list[Written]:
+        """Read what the node's processes have written so far."""
+        return read_ledger(self._ledger)
+
+    def use(self) -> None:
+        """Have this process, and what is forked from it, live on this node's disk."""
+        before = tempfile.gettempdir()
+        self.tmp.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # What torch compiles is nobody's state, and would be compiled anew in each run.
+        os.environ.setdefault(INDUCTOR_ENV, f"{before}/torchinductor_{os.getuid()}")
+        os.environ["TMPDIR"] = str(self.tmp)
+        tempfile.tempdir = None
+        process.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # noqa: SLF001
+        ours = [self.run.directory / name for name in OURS]
+        record(Ledger(self._ledger, [*ours, self.tmp], self.confines))
+
+    def lose(self) -> None:
+        """Remove the node's temporary files."""
+        shutil.rmtree(self.tmp, ignore_errors=True)
+
+    @property
+    def _folder(self) -> Path:
+        return self.run.directory / "nodes" / self.node_id
+
+    @property
+    def _ledger(self) -> Path:
+        return self._folder / LEDGER
+
+
+def confines_of(plan: Plan) -> Confines | None:
+    """Give what the processes of a plan's run may not harm, None where nothing is forbidden."""
+    if plan.confined is None:
+        return None
+    allowed = tuple(Path(path) for path in plan.confined.may_write)
+    return Confines(Path(plan.confined.folder), allowed)
+
+
+def record_start(directory: RunDirectory, plan: Plan) -> None:
+    """Write down what the script writes up to its `fit()`, beside what this run's nodes do."""
+    ledger = directory.path / "nodes" / START / LEDGER
+    ledger.parent.mkdir(parents=True, exist_ok=True)  # a killed driver's script starts once more
+    record(Ledger(ledger, [directory.path / name for name in OURS], confines_of(plan)))
+
+
+def disks(run: RunAddress) -> list[NodeDisk]:
+    """Give the disks of all nodes that a process of a run has lived on, its start's too."""
+    folders = sorted((run.directory / "nodes").glob(f"*/{LEDGER}"))
+    return [NodeDisk(run, folder.parent.name) for folder in folders]
+
+
+def remove_disks(run: RunAddress) -> None:
+    """Remove the disks of a run's nodes."""
+    shutil.rmtree(run.directory / "nodes", ignore_errors=True)
+    shutil.rmtree(_short(run), ignore_errors=True)
+
+
+def _short(run: RunAddress) -> Path:
+    return Path("/tmp") / f"chaos-{run.token}"  # noqa: S108 - the token is the run's own

@@ -1,0 +1,62 @@
+"""What an audited job wrote outside the audit's folder: recorded, and cleared before the next run.
+
+A run that found the files of the one before would go on where that one ended.
+What was made as training's output is removed; data that a job has fetched or
+prepared stays, and so does everything that was there before.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from chaos.backends.fork.node_disk import HEAD, NodeDisk, disks
+from chaos.backends.train.address import RunAddress
+from chaos.backends.train.written import Confines, Written, is_below, is_spared
+from chaos.model.event import WroteOutside
+from chaos.run.journal import Journal
+
+TEMPORARY = tempfile.gettempdir()
+_Told: TypeAlias = Literal["refused", "created", "replaced", "extended", "opened"]
+_TOLD: tuple[_Told, ...] = ("refused", "created", "replaced", "extended", "opened")  # worst first
+
+
+def settle(run: RunAddress, confines: Confines, journal: Journal) -> None:
+    """Record what a run's processes wrote outside, and remove their output."""
+    lines = [line for disk in disks(run) for line in disk.written()]
+    heads = NodeDisk(run, HEAD).written()
+    for event in outside(lines, confines.folder, after_fit={line.path for line in heads}):
+        journal.add(event)
+        if event.removed:
+            with contextlib.suppress(OSError):  # gone, or no longer ours to remove
+                Path(event.path).unlink()
+    for folder in _folders(lines, confines.folder):
+        with contextlib.suppress(OSError):  # something else is in it
+            Path(folder).rmdir()
+
+
+def outside(
+    lines: Iterable[Written], folder: Path, *, after_fit: Collection[str] = ()
+) -> Iterator[WroteOutside]:
+    """Give one event for each file outside a folder that was written, by what was done to it.
+
+    `after_fit`: what the script's own process has written.
+    """
+    by_path: dict[str, list[Written]] = {}
+    for line in lines:
+        if line.how in _TOLD and not is_below(line.path, str(folder)) and not is_spared(line.path):
+            by_path.setdefault(line.path, []).append(line)
+    for path, of_path in sorted(by_path.items()):
+        worst = next(how for how in _TOLD if any(line.how == how for line in of_path))
+        made = any(line.how == "created" for line in of_path)
+        is_output = any(line.is_output for line in of_path)
+        yield WroteOutside(
+            path=path, how=worst, removed=made and is_output, after_fit=path in after_fit
+        )
+
+
+def _folders(lines: Iterable[Written], folder: Path) -> list[str]:
+    """Give the folders outside that were made, the deepest first."""
+    made = {line.path for line in lines if line.how == "folder" and line.is_output}
+    return sorted((path for path in made if not is_below(path, str(folder))), reverse=True)

@@ -1,0 +1,297 @@
+"""Which files this process writes and removes: recorded, and refused where they are not the job's.
+
+Python tells of `open`, `os.rename`, `os.remove` and the like by audit events
+(PEP 578), before it does them; an error raised there keeps them from being
+done. Libraries that write in native code tell nothing, so the few by which
+models are saved (`NATIVE`) are wrapped. What a process started by `exec`
+writes, and any other native code, is not seen.
+
+`record(Ledger(...))` begins, in a process and in all that are forked from it;
+another call goes on with another ledger. `read_ledger(path)` gives what was
+written down, by any process:
+
+    created   a file that was not there         folder    a directory likewise
+    replaced  emptied, or another put there     extended  opened to append to
+    opened    for reading and writing           removed   deleted or renamed
+    refused   would have been replaced or removed, and is the person's own
+
+Every path is absolute; a process writes down each (path, how) once.
+"""
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from chaos.backends.train.native import wrap_native
+from chaos.errors import ForeignFileError
+
+How: TypeAlias = Literal[
+    "created", "folder", "replaced", "extended", "opened", "removed", "refused"
+]
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_NO_FILES = ("/dev/", "/proc/", "/sys/")  # what is opened there is a device or a pipe
+_HERE = -1  # the dir_fd of a path that is relative to the working directory
+
+
+@dataclass(frozen=True)
+class Written:
+    """One line of a ledger. `is_output`: after the job's first step, or as models are saved."""
+
+    path: str
+    how: How
+    pid: int
+    is_output: bool
+
+
+@dataclass(frozen=True)
+class Confines:
+    """What a process may not harm: files that were there before `folder`, an audit's own, was.
+
+    `allowed` are files and folders that may be written all the same.
+    """
+
+    folder: Path
+    allowed: tuple[Path, ...] = ()
+
+    @property
+    def created(self) -> Path:
+        """The list of files outside that processes of the audit have made, one path a line."""
+        return self.folder / "created.txt"
+
+    def holds(self, path: str) -> bool:
+        """Say whether a path is the audit's own, allowed, or was made by one of its processes."""
+        real = os.path.realpath(path)
+        if any(is_below(real, os.path.realpath(own)) for own in (self.folder, *self.allowed)):
+            return True
+        try:
+            return path in self.created.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return False
+
+
+@dataclass
+class Ledger:
+    """Where a process writes down what it writes; `left_out` are folders that nobody asks about."""
+
+    file: Path
+    left_out: Sequence[Path] = ()
+    confines: Confines | None = None
+    is_training: bool = False
+    _fd: int = field(default=-1, init=False)
+    _seen: set[tuple[str, How]] = field(default_factory=set, init=False)
+    outputs: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        left_out = [*self.left_out, *([self.confines.created] if self.confines else [])]
+        self._left_out = tuple(str(path) for path in left_out)
+
+    def open(self) -> None:
+        """Be ready to write down."""
+        self._fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def refuse(self, path: str, how: How) -> None:
+        """Raise `ForeignFileError` where this harms what was there before."""
+        confines = self.confines
+        if confines is None or self._is_left_out(path) or is_spared(path) or confines.holds(path):
+            return
+        self._write(path, "refused", is_output=False)
+        raise ForeignFileError.of(path, "remove" if how == "removed" else "overwrite")
+
+    def note(self, path: str, how: How, *, is_output: bool) -> None:
+        """Write down one thing that is about to be done."""
+        if self._is_left_out(path) or (path, how) in self._seen:
+            return
+        if how in ("created", "folder") and self.confines is not None:
+            _append(self.confines.created, f"{path}\n")
+        self._write(path, how, is_output=is_output or self.is_training)
+        if is_output or self.is_training:
+            self.outputs.add(path)
+
+    def close(self) -> None:
+        """Write nothing down any more."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _write(self, path: str, how: How, *, is_output: bool) -> None:
+        if self._fd < 0:
+            return
+        self._seen.add((path, how))
+        fields = {"path": path, "how": how, "pid": os.getpid(), "is_output": is_output}
+        # One write to O_APPEND: the lines of several processes stay whole.
+        os.write(self._fd, f"{json.dumps(fields)}\n".encode())
+
+    def _is_left_out(self, path: str) -> bool:
+        return path.startswith(_NO_FILES) or any(is_below(path, own) for own in self._left_out)
+
+
+_ledger: Ledger | None = None
+_is_hooked = False
+
+
+def record(ledger: Ledger | None) -> None:
+    """Write down from now on, in this process and those forked from it, what they write."""
+    global _ledger, _is_hooked  # noqa: PLW0603 - an audit hook is the process's, and stays
+    before, _ledger = _ledger, None
+    if before is not None:
+        before.close()
+    if ledger is not None:
+        ledger.open()
+    _ledger = ledger
+    if not _is_hooked:
+        _is_hooked = True
+        sys.addaudithook(_told)
+        wrap_native(_told_by_native)
+
+
+def training_has_begun() -> None:
+    """Take what is written from now on for the job's output, not for its data."""
+    if _ledger is not None:
+        _ledger.is_training = True
+
+
+def read_ledger(path: Path) -> list[Written]:
+    """Read what processes have written down; nothing where there is no such file."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    return [Written(**json.loads(line)) for line in lines if line.endswith("}")]
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Say whether a path is a folder's own, or of something in it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def is_spared(path: str) -> bool:
+    """Say whether a file is none of a person's: a cache, a setting, a lock, an installed module."""
+    if path.endswith((".lock", ".pyc")) or "/__pycache__/" in path:
+        return True
+    home = os.path.expanduser("~") + "/."  # noqa: PTH111 - called within audit events
+    caches = (os.environ.get(name) for name in ("XDG_CACHE_HOME", "HF_HOME", "TORCH_HOME"))
+    folders = [sys.prefix, *filter(None, caches)]
+    return path.startswith(home) or any(is_below(path, folder) for folder in folders)
+
+
+# -- told by Python ----------------------------------------------------------------------------
+
+_Touched: TypeAlias = Iterator[tuple[str, How, bool]]  # path, how, whether content is lost
+
+
+def _opened(path: Any, _: Any, flags: int) -> _Touched:  # noqa: ANN401 - an event's arguments
+    if not flags & _WRITES or isinstance(path, int):
+        return
+    target = _absolute(path)
+    found = _stat(target)
+    if found is None:
+        if flags & os.O_CREAT:
+            yield target, "created", False
+    elif stat.S_ISREG(found.st_mode) and not flags & os.O_EXCL:
+        how: How = "extended" if flags & os.O_APPEND else "opened"
+        if flags & os.O_TRUNC:
+            how = "replaced"
+        yield target, how, how == "replaced" and found.st_size > 0
+
+
+def _renamed(source: Any, target: Any, source_fd: int = _HERE, target_fd: int = _HERE) -> _Touched:  # noqa: ANN401
+    yield from _removed(source, source_fd)
+    yield from _linked(None, target, None, target_fd)
+
+
+def _linked(_: Any, target: Any, __: Any = None, target_fd: int = _HERE) -> _Touched:  # noqa: ANN401
+    path = _absolute(target, target_fd)
+    found = _stat(path, follow=False)
+    yield path, "replaced" if found else "created", _has_content(found)
+
+
+def _removed(path: Any, dir_fd: int = _HERE) -> _Touched:  # noqa: ANN401
+    target = _absolute(path, dir_fd)
+    found = _stat(target, follow=False)
+    if found is not None:
+        yield target, "removed", _has_content(found)
+
+
+def _truncated(path: Any, _: int) -> _Touched:  # noqa: ANN401
+    if not isinstance(path, int):
+        yield _absolute(path), "replaced", _has_content(_stat(_absolute(path)))
+
+
+def _made(path: Any, _: int, dir_fd: int = _HERE) -> _Touched:  # noqa: ANN401
+    target = _absolute(path, dir_fd)
+    if _stat(target) is None:
+        yield target, "folder", False
+
+
+def _connected(database: Any) -> _Touched:  # noqa: ANN401
+    if isinstance(database, str | bytes | os.PathLike) and os.fspath(database) != ":memory:":
+        target = _absolute(database)
+        yield target, "opened" if _stat(target) else "created", False
+
+
+_EVENTS: dict[str, Callable[..., _Touched]] = {
+    "open": _opened,
+    "os.rename": _renamed,
+    "os.link": _linked,
+    "os.symlink": lambda source, target, fd=_HERE: _linked(source, target, None, fd),
+    "os.remove": _removed,
+    "os.truncate": _truncated,
+    "os.mkdir": _made,
+    "sqlite3.connect": _connected,
+}
+
+
+def _told(event: str, arguments: tuple[Any, ...], *, is_output: bool = False) -> None:
+    """Note what is about to be done; only a refusal may be raised here."""
+    ledger, touching = _ledger, _EVENTS.get(event)
+    if ledger is None or touching is None:
+        return
+    try:
+        touched = list(touching(*arguments))
+        for path, how, is_harm in touched:
+            if is_harm:
+                ledger.refuse(path, how)
+        is_output = is_output or (event == "os.rename" and touched[0][0] in ledger.outputs)
+        for path, how, _ in touched:
+            ledger.note(path, how, is_output=is_output)
+    except ForeignFileError:
+        raise
+    except Exception:  # noqa: BLE001 - the job's own call is to fail by itself, if it does
+        return
+
+
+def _told_by_native(path: Any) -> None:  # noqa: ANN401 - whatever a library is given
+    if isinstance(path, str | bytes | os.PathLike):
+        _told("open", (path, None, _NEW_FILE), is_output=True)
+
+
+# -- paths -------------------------------------------------------------------------------------
+
+
+def _absolute(path: Any, dir_fd: int = _HERE) -> str:  # noqa: ANN401
+    name = os.fsdecode(path)
+    if dir_fd not in (_HERE, None) and not name.startswith("/"):
+        name = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), name)  # noqa: PTH115, PTH118
+    return os.path.abspath(name)  # noqa: PTH100 - links stay links
+
+
+def _stat(path: str, *, follow: bool = True) -> os.stat_result | None:
+    try:
+        return os.stat(path, follow_symlinks=follow)  # noqa: PTH116
+    except OSError:
+        return None
+
+
+def _has_content(found: os.stat_result | None) -> bool:
+    return found is not None and stat.S_ISREG(found.st_mode) and found.st_size > 0
+
+
+def _append(path: Path, line: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line)
