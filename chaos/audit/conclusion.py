@@ -64,7 +64,7 @@ class Conclusion:
             accept=clean.plan.expect.accept,
             has_tolerance=clean.plan.expect.loss_tolerance is not None,
             replaced=replaced(extent, strikes),
-            columns=columns(extent.epoch_last + 1),
+            columns=columns(extent.epochs_seen),
         )
         self.write(card)
         self.folder.write("junit.xml", self._junit(runs))
@@ -99,7 +99,7 @@ class Conclusion:
                 places=row.places,
                 why_none=row.why_none,
                 resumes=row.resumes,
-                by_column=by_column(row.by_epoch, self.queue.extent.epoch_last + 1),
+                by_column=by_column(row.by_epoch, self.queue.extent.epochs_seen),
             )
             for row in coverage(self.queue.extent, self.queue.strikes, seed=self.seed)
         )

@@ -79,8 +79,14 @@ class Extent:
 
     @property
     def epoch_last(self) -> int:
-        """The last epoch in which anything was seen."""
+        """The last epoch in which anything was trained or reported."""
         return max((*self.epochs, *(epoch for epoch, _ in self.steps)), default=0)
+
+    @property
+    def epochs_seen(self) -> int:
+        """How many epochs there are to show: a file may be saved after the last report."""
+        after = (epoch for epoch, _ in (*self.saves, *self.uploads))
+        return 1 + max((self.epoch_last, *after))
 
     @property
     def has_checkpoints(self) -> bool:

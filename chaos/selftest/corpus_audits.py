@@ -14,6 +14,7 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.lanes import lanes_for
 from chaos.backends.open import open_scripts
 from chaos.errors import ChaosError
+from chaos.model.plan import Confined
 from chaos.run.clock import Clock
 from chaos.run.cpus import usable_cpus
 from chaos.selftest.corpus import Answer, CorpusJob, answer_of
@@ -21,7 +22,7 @@ from chaos.selftest.corpus import Answer, CorpusJob, answer_of
 
 @dataclass(frozen=True)
 class CorpusAudits:
-    """How each job of the corpus in `folder` is audited: with so many `runs`, as a user would."""
+    """How each job of the corpus in `folder` is audited: as a user would, or with so many `runs`."""
 
     folder: Path
     reports: Path
@@ -30,6 +31,7 @@ class CorpusAudits:
     clock: Clock
     seed: int = 0
     runs: int | None = None
+    seconds: float | None = 60.0
     lanes: int | None = None
 
     def answers(self, jobs: Sequence[CorpusJob]) -> Iterator[Answer]:
@@ -39,8 +41,9 @@ class CorpusAudits:
     def _answer(self, job: CorpusJob) -> Answer:
         script = job.script(self.folder)
         plan = base_plan(script, job.args, cwd=script.parent, seed=self.seed)
-        plan = plan.model_copy(update={"backend": "fork"})
         folder = AuditFolder.create(self.reports, job.name, plan, self.env)
+        confined = Confined(folder=str(folder.path))
+        plan = plan.model_copy(update={"backend": "fork", "confined": confined})
         try:
             with open_scripts(self.console) as backend:
                 card = Audit(
@@ -49,11 +52,14 @@ class CorpusAudits:
                     folder,
                     self.clock,
                     Choice(self.seed),
-                    Budget(None, self.runs),
+                    Budget(self.seconds, self.runs),
                     lanes=self._lanes,
                 ).run()
         except ChaosError as error:
             return Answer(job=job.name, verdict="refused", sentence=str(error))
+        except Exception as error:  # noqa: BLE001 - an answer like any other; the rest is audited
+            failed = f"chaos itself failed: {type(error).__name__}: {error}"
+            return Answer(job=job.name, verdict="refused", sentence=failed)
         return answer_of(job, card)
 
     def _lanes(self, workers: int) -> int:

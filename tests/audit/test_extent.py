@@ -172,3 +172,9 @@ def test_without_losses_nothing_is_said_to_repeat() -> None:
     silent = changed(QUIET, ev.StepDone, losses=None)
 
     assert not is_deterministic(silent, silent)
+
+
+def test_a_file_saved_after_the_last_report_has_a_column_of_its_own() -> None:
+    seen = replace(extent(QUIET), saves=((3, 0),))
+
+    assert (seen.epoch_last, seen.epochs_seen) == (2, 4)
