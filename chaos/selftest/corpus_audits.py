@@ -22,7 +22,7 @@ from chaos.selftest.corpus import Answer, CorpusJob, answer_of
 
 @dataclass(frozen=True)
 class CorpusAudits:
-    """How each job of the corpus in `folder` is audited: as a user would, or with so many `runs`."""
+    """How each job of the corpus in `folder` is audited, as a user would."""
 
     folder: Path
     reports: Path
