@@ -17,6 +17,7 @@ from chaos.model.events.driver import (
     FitReturned,
     ScriptRaised,
 )
+from chaos.model.events.files import FileRenamed, FileWritten, SavedPart
 from chaos.model.events.harness import (
     BystanderSeen,
     DeadlinePassed,
@@ -120,8 +121,10 @@ AnyEvent: TypeAlias = (
     | CheckpointDeleted
     | Declared
     | FileLoaded
+    | FileRenamed
     | FileSaveBegun
     | FileSaved
+    | FileWritten
     | PartUploaded
     | Repositioned
     | StateSeen
@@ -150,8 +153,10 @@ __all__ = [
     "FaultHealed",
     "FaultInvoked",
     "FileLoaded",
+    "FileRenamed",
     "FileSaveBegun",
     "FileSaved",
+    "FileWritten",
     "FitCalled",
     "FitRaised",
     "FitReturned",
@@ -174,6 +179,7 @@ __all__ = [
     "RunEnded",
     "RunStarted",
     "ScriptRaised",
+    "SavedPart",
     "StackTaken",
     "StateSeen",
     "StepDone",

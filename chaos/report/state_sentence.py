@@ -4,7 +4,8 @@ from typing import TypeAlias, assert_never
 
 from chaos.model import event as ev
 
-Loaded: TypeAlias = ev.FileSaveBegun | ev.FileSaved | ev.FileLoaded | ev.Repositioned
+Written: TypeAlias = ev.FileSaveBegun | ev.FileSaved | ev.FileWritten | ev.FileRenamed
+Loaded: TypeAlias = Written | ev.FileLoaded | ev.Repositioned
 Stored: TypeAlias = ev.PartUploaded | ev.StorageSeen | ev.CheckpointDeleted
 Looked: TypeAlias = ev.StateSeen | ev.Declared | ev.TrainFnEnded | ev.WatchCost
 OfState: TypeAlias = Loaded | Stored | Looked
@@ -28,6 +29,10 @@ def _of_a_file(event: Loaded) -> str:
             text = f"{who}: began to save {event.path}"
         case ev.FileSaved():
             text = f"{who}: saved {event.path}, {event.bytes} bytes"
+        case ev.FileWritten():
+            text = f"{who}: wrote {event.path}, {event.bytes} bytes"
+        case ev.FileRenamed():
+            text = f"{who}: renamed {event.path} to {event.to}"
         case ev.FileLoaded():
             text = f"{who}: loaded {event.path}{_origin(event)}"
         case ev.Repositioned():

@@ -7,12 +7,14 @@ from typing import Any
 
 from chaos.backends.train.cursor import Record
 from chaos.backends.train.saves import Position, Save, Saves
+from chaos.backends.train.state.content import parts_of
 from chaos.backends.train.state.counts import counts_of
 from chaos.model.event import (
     FileLoaded,
     FileSaveBegun,
     FileSaved,
     Repositioned,
+    SavedPart,
 )
 from chaos.run.file_digest import file_digest
 
@@ -64,7 +66,7 @@ class JobFiles:
 
     def saved(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever `torch.save` is given
         """Record a file's bytes and what it counts, and leave word of it for later attempts."""
-        self._guarded("save", lambda: self._saved(path, counts_of(what)))
+        self._guarded("save", lambda: self._saved(path, counts_of(what), parts_of(what)))
 
     def halfway(self) -> Callable[[], None] | None:
         """Give the arrival at an op that strikes in the middle of a save of this epoch."""
@@ -144,11 +146,15 @@ class JobFiles:
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save or load
             self._failed(where, error)
 
-    def _saved(self, path: Path, counts: dict[str, int]) -> None:
+    def _saved(self, path: Path, counts: dict[str, int], parts: tuple[SavedPart, ...]) -> None:
         digest = file_digest(path)
         place = self._cursor.place()
         size = path.stat().st_size
-        self._write(FileSaved(**place, path=str(path), digest=digest, bytes=size, counts=counts))
+        self._write(
+            FileSaved(
+                **place, path=str(path), digest=digest, bytes=size, counts=counts, parts=parts
+            )
+        )
         cursor = self._cursor
         save = Save(digest, cursor.attempt, cursor.rank, cursor.epoch, cursor.step, str(path))
         self._saves.keep(save)

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from chaos.model.events.base import Event
+from chaos.model.events.files import SavedPart
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +79,7 @@ class FileSaved(Event, frozen=True, kw_only=True):
     """The file is written; `digest` covers its bytes.
 
     `counts` are whole numbers in what was saved, such as `epoch`, by dotted
-    name: the shallowest first, and at most 64.
+    name: the shallowest first, and at most 64. `parts`: what it holds.
     """
 
     attempt: int
@@ -89,6 +90,7 @@ class FileSaved(Event, frozen=True, kw_only=True):
     digest: str
     bytes: int
     counts: dict[str, int] = msgspec.field(default_factory=dict)
+    parts: tuple[SavedPart, ...] = ()
 
 
 class FileLoaded(Event, frozen=True, kw_only=True):

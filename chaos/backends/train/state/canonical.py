@@ -25,12 +25,17 @@ _DIGEST_BYTES = 8
 
 
 class Encoding:
-    """What a component consists of, as pieces that are joined when its digest is asked for."""
+    """What a component consists of, as pieces that are joined when its digest is asked for.
+
+    `leaves` are the kinds of values that are in it, by the first letter of a piece: `f` and `c` for
+    numbers with a point, `i` for whole ones, tensors and arrays counted as what they hold.
+    """
 
     def __init__(self) -> None:
         self.pieces: list[Piece] = []
         self.tensors: list[Any] = []
         self.numbers: list[float] = []
+        self.leaves: set[bytes] = set()
 
     @property
     def is_late(self) -> bool:
@@ -57,6 +62,7 @@ class Encoding:
         plain = _plain(value)
         if plain is not None:
             self.pieces.append(plain)
+            self.leaves.add(plain[:1])
             self._remember(value)
         elif isinstance(value, Mapping):
             self._add_mapping(value, depth)
@@ -71,6 +77,7 @@ class Encoding:
         """Append a tensor: dtype, shape and bytes."""
         tensor = _readable(tensor)
         self.tensors.append(tensor)
+        self.leaves.add(b"f" if tensor.is_floating_point() or tensor.is_complex() else b"i")
         self.pieces.append(_heading(tensor.dtype, tensor.shape))
         if tensor.device.type != "cpu":
             self.pieces.append(device_sums(tensor))
@@ -99,6 +106,7 @@ class Encoding:
 
     def _add_object(self, value: Any, depth: int) -> None:  # noqa: ANN401
         kind, inner = _opened(value)
+        self.leaves.add(_leaf_of(value))
         self.pieces.append(b"o" + _text(kind))
         self.add(inner, depth + 1)
 
@@ -224,6 +232,12 @@ def _said(value: Any) -> Any:  # noqa: ANN401
         return value.bit_generator.state
     text = repr(value)
     return None if " at 0x" in text else text
+
+
+def _leaf_of(value: Any) -> bytes:  # noqa: ANN401
+    """Give the kind of value that an array holds; of any other object, none of its own."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    return b"f" if kind in ("f", "c") else b"i" if kind in ("i", "u") else b"o"
 
 
 def _array(value: Any) -> Any:  # noqa: ANN401 - a numpy array

@@ -1,0 +1,112 @@
+"""What a job saves, entry by entry: a digest of each, and what kind of thing it is."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from chaos.backends.train.state.canonical import Encoding
+from chaos.backends.train.state.part import Part
+from chaos.model.event import SavedPart
+
+PARTS_MAX = 64
+BYTES_MAX = 1 << 30
+_DEPTH_MAX = 3
+# Torch's on the host and on CUDA; Python's and numpy's as tuples.
+_TORCH_STATES = (5056, 16)
+_PYTHON_STATE = 625
+_GENERATORS = ("random", "numpy.random", "torch")
+
+Kind: TypeAlias = Literal["numbers", "counts", "words", "random"]
+
+
+def parts_of(saved: Any) -> tuple[SavedPart, ...]:  # noqa: ANN401 - whatever is saved
+    """Return the entries of what is saved, the shallowest first; at most `PARTS_MAX`.
+
+    A mapping of names is opened, three deep at most, unless it lies in another and holds
+    nothing but tensors, as the state of a module does. What begins with an underscore is a
+    library's own business. Beyond `BYTES_MAX` of tensors in all the rest has no digest.
+    """
+    found, room = [], BYTES_MAX
+    for name, value in _entries(saved):
+        room -= _bytes_in(value)
+        found.append(_part(name, value, is_read=room >= 0))
+    return tuple(found)
+
+
+def _entries(saved: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    waiting = deque([("", saved, 0)])
+    given = 0
+    while waiting:
+        name, value, depth = waiting.popleft()
+        if _is_opened(value, depth) and given + len(waiting) + len(value) <= PARTS_MAX:
+            for key, below in value.items():
+                if not key.startswith("_"):
+                    waiting.append((f"{name}.{key}" if name else key, below, depth + 1))
+        else:
+            given += 1
+            yield name, value
+
+
+def _is_opened(value: Any, depth: int) -> bool:  # noqa: ANN401
+    return (
+        isinstance(value, Mapping)
+        and bool(value)
+        and depth < _DEPTH_MAX
+        and all(isinstance(key, str) for key in value)
+        and not (depth and (all(map(_is_tensor, value.values())) or _is_random(value)))
+    )
+
+
+def _part(name: str, value: Any, *, is_read: bool) -> SavedPart:  # noqa: ANN401
+    if not is_read:
+        return SavedPart(name=name, kind="numbers", digest="", count=_count(value))
+    part = Part.of(name, value, with_size=True)
+    seen = part.component()
+    kind: Kind = "random" if _is_random(value) else _kind(part.encoding)
+    return SavedPart(
+        name=name, kind=kind, digest=part.encoding.digest(), size=seen.size, count=_count(value)
+    )
+
+
+def _kind(encoding: Encoding) -> Kind:
+    if encoding.leaves & {b"f", b"c"}:
+        return "numbers"
+    return "counts" if b"i" in encoding.leaves else "words"
+
+
+def _is_random(value: Any) -> bool:  # noqa: ANN401
+    """Return whether a value is a generator, its state, or a collection of nothing else."""
+    if _is_tensor(value):
+        return str(value.dtype) == "torch.uint8" and value.shape in [(n,) for n in _TORCH_STATES]
+    if isinstance(value, Mapping):
+        return "bit_generator" in value or (bool(value) and all(map(_is_random, value.values())))
+    if isinstance(value, list | tuple) and value:
+        of_python = len(value) == 3 and _length(value[1]) == _PYTHON_STATE  # noqa: PLR2004
+        of_numpy = isinstance(value[0], str) and value[0] == "MT19937"
+        return of_python or of_numpy or all(map(_is_random, value))
+    module, name = type(value).__module__, type(value).__name__
+    return name in ("Generator", "Random", "RandomState") and module.startswith(_GENERATORS)
+
+
+def _bytes_in(value: Any, depth: int = 0) -> int:  # noqa: ANN401
+    if hasattr(value, "nbytes") and isinstance(value.nbytes, int):
+        return value.nbytes
+    if depth > _DEPTH_MAX:
+        return 0
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return sum(_bytes_in(below, depth + 1) for below in value)
+    return 0
+
+
+def _count(value: Any) -> int:  # noqa: ANN401
+    return len(value) if isinstance(value, Mapping | list | tuple) else 1
+
+
+def _length(value: Any) -> int:  # noqa: ANN401
+    return len(value) if isinstance(value, Sequence) else 0
+
+
+def _is_tensor(value: Any) -> bool:  # noqa: ANN401
+    return hasattr(value, "is_floating_point") and hasattr(value, "numel")
