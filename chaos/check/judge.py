@@ -6,6 +6,7 @@ from typing import Protocol
 from chaos.check import (
     ack,
     agreement,
+    artifacts,
     attempts,
     batch,
     bystanders,
@@ -84,6 +85,7 @@ CHECKS: tuple[Check, ...] = (
     metrics,
     retention,
     checkpoints,
+    artifacts,
     single_writer,
     bystanders,
     leftovers,
@@ -143,7 +145,7 @@ def _noted(trial: Trial) -> tuple[str, ...]:
     course = trial.reference
     if course is None and not trial.plan.ops and trial.run.ending.is_finished:
         course = trial.run
-    found = [] if course is None else list(habits(course.lineage))
+    found = [] if course is None else [*habits(course.lineage), *artifacts.notes(trial)]
     late = trial.run.ending.after_fit
     return (*found, *([] if late is None else [late]))
 

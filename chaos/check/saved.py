@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import TypeAlias
 
-from chaos.check.attempt import Attempt
+from chaos.check.contents import is_redone
 from chaos.check.files import series_of
 from chaos.check.stored import stored
 from chaos.check.trial import Course
@@ -137,16 +137,8 @@ def _surviving(course: Course) -> Iterator[tuple[int, FileSaved]]:
     starts = [a for a in course.attempts if a.place is not None]
     for number, saved in course.history.of(FileSaved):
         later = (a for a in starts if a.index > saved.attempt)
-        if not any(_is_redone(saved, attempt) for attempt in later):
+        if not any(is_redone(saved, attempt) for attempt in later):
             yield number, saved
-
-
-def _is_redone(saved: FileSaved, attempt: Attempt) -> bool:
-    start = attempt.starts.get(saved.rank)
-    place = start.place if start is not None and start.settled else attempt.place
-    assert place is not None
-    at = (saved.epoch, saved.step)
-    return at > place or (at == place and saved.step == 0)
 
 
 def _told(course: Course) -> _Told:

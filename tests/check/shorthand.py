@@ -9,7 +9,7 @@
     c  c-  c,n=3      the report is committed: with its checkpoint, without, with a metric
     d:c0              Ray removes a checkpoint
     L:c0,c1~  L       what storage holds: `~` is damaged; when the run is over
-    w:f  v:f          a file is written; its writing begins and does not end
+    w:f  w:f=3  v:f   a file is written; `ship` in it is 3; its writing begins and does not end
     l:f  l:f!  l:f/   a file is read; it cannot be; rank 0 alone reads it
     x  y  i           rank 1 is killed; Ray does not decide; what came of it is not seen
     z                 rank 1 of the attempt before makes a step
@@ -164,11 +164,14 @@ class _Telling(Scribe):
         self.say("harness", ev.StorageSeen(op=None, checkpoints=found))
 
     def on_w(self, word: str) -> None:
-        path = word.partition(":")[2]
-        self.on_v(word)
+        path, _, ship = word.partition(":")[2].partition("=")
+        self.on_v(f"v:{path}")
         for rank in RANKS:
             self.saves[path, rank] = (self.attempt, self.epoch, self.step)
-        saved = {"digest": digest(path, self.epoch, self.step), "bytes": 10}
+        saved: dict[str, Any] = {"digest": digest(path, self.epoch, self.step), "bytes": 10}
+        if ship:
+            part = ev.SavedPart(name="ship", kind="numbers", digest=ship, size=float(ship))
+            saved["parts"] = ((part,), (part,))
         self.ranks(ev.FileSaved, **self.place, path=path, **saved)
 
     def on_v(self, word: str) -> None:

@@ -125,6 +125,13 @@ ROWS: dict[str, tuple[str, str, str, str, str | None]] = {
         "c0 of epoch 0 was committed, and when the run was over it has another 0.pt",
         "g s u r c s x g<c0 s u r c .",
     ),
+    "artifacts": (
+        "g s w:f=1 r c s w:f=2 r c s w:f=3 r c .",
+        "g s w:f=1 r c s w:f=2 x g<c0 s w:f=2 r c s w:f=3 r c .",
+        "g s w:f=1 r c s w:f=2 x g<c0 s w:f=1 r c s w:f=2 r c .",
+        "from epoch 1, step 1 on `ship` in f differs (rank 0): 1 instead of 2",
+        "g s w:f=1 r c s x g<c0 s r c s r c .",
+    ),
     "retention": (
         "g s r c s d:c0 r c L:c1 .",
         "g s r c s x g<c0 s r d:c0 c L:c1 .",

@@ -1,0 +1,232 @@
+"""Is what the job leaves, file by file and entry by entry, what it would have left?"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from chaos.check.contents import Contents, Kept, Pair
+from chaos.check.parting import Moment, parting
+from chaos.check.repeats import repeats
+from chaos.check.result import conclude, nothing_due, plural, unknown
+from chaos.check.trial import Course, Trial
+from chaos.check.values import is_below
+from chaos.model.event import FileSaved, SavedPart
+from chaos.model.history import Baseline
+from chaos.model.severity import Severity
+from chaos.model.verdict import Anomaly, CheckResult
+
+NAME = "artifacts"
+
+_CHOSEN = re.compile(r"best|top|highest|lowest|champion", re.IGNORECASE)
+_CLOCKS = re.compile(
+    r"time|elapsed|duration|second|minute|hour|stamp|throughput|per_s|speed|uptime|_m?s$",
+    re.IGNORECASE,
+)
+
+
+def check(trial: Trial) -> CheckResult:
+    """Require that the files which surviving work wrote hold the baseline's numbers.
+
+    The promise of what is shipped: an average that is kept by hand, a best
+    value, the weights that are exported are read by nobody before training is
+    over, so that no loss and no metric shows them. Each entry of each file that
+    was saved with torch, pickle, numpy or safetensors, or written as JSON, is
+    compared with the same file's at the same place; of a file that keeps the
+    best, and of one that the run wrote last elsewhere, the last version. To be
+    blamed, an entry must hold numbers with a point, must move in the baseline,
+    and must be known to repeat itself: in the second clean run, or before the
+    fault. Up to there every loss, metric and input must be the baseline's:
+    where they part, files part too. A list that grows from save to save, as a
+    history does, is cosmetic. Texts, flags, whole numbers, generators, and what
+    is named after a clock may differ in a right job, and are only told: it may
+    say that it was resumed, and count its starts.
+    """
+    if not trial.plan.ops:
+        return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
+    if trial.reference is None:
+        return unknown(NAME, f"{trial.no_reference} to compare with")
+    if not trial.leeway.is_exact:
+        return nothing_due(NAME, "what the job saves need not be equal to the last bit")
+    return _judged(_Beside.of(trial, trial.reference))
+
+
+def notes(trial: Trial) -> tuple[str, ...]:
+    """Return what differs in files and is no finding, one sentence per file."""
+    if trial.reference is None or not trial.plan.ops or not trial.leeway.is_exact:
+        return ()
+    harmless = [p for p in _Beside.of(trial, trial.reference).apart if _severity(p) is None]
+    return tuple(
+        f"{_named(pairs)} in {name} {_differ(pairs)} from the baseline's after the fault, "
+        "which a right job may do"
+        for name, pairs in _by_file(harmless).items()
+    )
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """What was compared: all pairs, and the files that are missing."""
+
+    trial: Trial
+    pairs: Sequence[Pair]
+    missing: Sequence[Kept]
+    was_seen: bool
+
+    @classmethod
+    def of(cls, trial: Trial, reference: Course) -> "_Beside":
+        """Compare what was written up to where the run leaves its baseline."""
+        baseline = trial.baseline
+        others = baseline.repeats if isinstance(baseline, Baseline) else ()
+        whole = [course for course in map(Course, others) if course.ending.is_finished]
+        contents = Contents(trial.run, reference, trial.began, whole, trial.resized)
+        until = min((again.since for again in repeats(trial)), default=len(trial.history))
+        parted = _parted(trial)
+        pairs = [
+            pair
+            for pair in contents.pairs()
+            if pair.mine.number < until and not _explains(parted, pair.mine)
+        ]
+        missing: list[Kept] = []
+        if parted is None and until == len(trial.history) and _ran_alike(trial.run, reference):
+            chosen = (pair for pair in contents.last() if _CHOSEN.search(pair.mine.name))
+            pairs += chosen
+            missing = [kept for kept in contents.missing() if _holds_numbers(kept)]
+        was_seen = bool(pairs) or parted is not None or not _lacks_saves(trial, reference)
+        return cls(trial, pairs, missing, was_seen)
+
+    @property
+    def apart(self) -> list[Pair]:
+        """The pairs that differ, and are not to be ignored."""
+        ignored = self.trial.plan.expect.ignore_metrics
+        return [p for p in self.pairs if p.differ and not is_below(p.ours.name, ignored)]
+
+
+def _judged(beside: _Beside) -> CheckResult:
+    blamed = [pair for pair in beside.apart if _severity(pair) is not None]
+    anomalies = [_anomaly(pairs) for pairs in _by_file(blamed).values()]
+    anomalies += [
+        Anomaly(
+            message=f"{kept.name} was never written; the baseline's rank {kept.what.rank} leaves "
+            f"one at {_where(kept)}",
+            events=(len(beside.trial.history) - 1,),
+        )
+        for kept in beside.missing
+    ]
+    if not beside.was_seen:
+        return unknown(NAME, "nothing was seen of what the job saved")
+    if not beside.pairs and not anomalies:
+        return nothing_due(NAME, "nothing was saved after the fault that can be compared")
+    others = len(beside.apart) - len(blamed)
+    but = f"; {plural(others, 'entry', 'entries')} differ as a right job's may" if others else ""
+    return conclude(
+        NAME,
+        anomalies=sorted(anomalies, key=lambda a: a.severity == "cosmetic"),
+        evidence=len(beside.pairs),
+        summary=f"{plural(len(beside.pairs), 'entry', 'entries')} of what was saved after the "
+        f"fault, each as in the baseline{but}",
+        measures={"entries_compared": len(beside.pairs), "entries_differing": len(beside.apart)},
+    )
+
+
+def _parted(trial: Trial) -> Moment | None:
+    """Return where the run first leaves its baseline, by however little: rounding included."""
+    losses: list[Moment] = [
+        (step.epoch, step.step)
+        for aligned in trial.aligned
+        if not aligned.has_equal_losses
+        for step, due in aligned.pairs()
+        if due is None or step.losses != due.losses
+    ]
+    where = parting(trial)
+    return min([*losses, *([where] if where is not None else [])], default=None)
+
+
+def _explains(parted: Moment | None, kept: Kept) -> bool:
+    """Return whether a file was written where the run had left its baseline: one step early."""
+    epoch, step = kept.place
+    return parted is not None and (epoch, step + 1) >= parted
+
+
+def _ran_alike(run: Course, reference: Course) -> bool:
+    mine, due = ([c.epoch for c in course.lineage.commits] for course in (run, reference))
+    return run.ending.is_finished and mine == due
+
+
+def _lacks_saves(trial: Trial, reference: Course) -> bool:
+    """Return whether the baseline saved where a restart trained, and no save was seen there."""
+    saves = trial.history.of(FileSaved)
+    if trial.resized or any(number >= trial.began and saved.parts for number, saved in saves):
+        return False
+    since = [r.attempt.place for r in trial.restarts if r.attempt.steps and r.attempt.place]
+    due = [(saved.epoch, saved.step) for _, saved in reference.history.of(FileSaved) if saved.parts]
+    return trial.run.ending.is_finished and any(place > at for place in due for at in since)
+
+
+def _holds_numbers(kept: Kept) -> bool:
+    return any(part.kind == "numbers" for part in kept.what.parts)
+
+
+def _severity(pair: Pair) -> Severity | None:
+    """Return how bad a difference is, None where a right job may show it."""
+    ours, due = pair.ours, pair.theirs
+    if (ours.kind, due.kind) != ("numbers", "numbers"):
+        return None
+    if due.size == 0 or _CLOCKS.search(due.name.rpartition(".")[2]):
+        return None
+    if not pair.grows:
+        return "wrong result"
+    return None if ours.count > due.count else "cosmetic"
+
+
+def _by_file(pairs: Sequence[Pair]) -> Mapping[str, list[Pair]]:
+    found: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        found.setdefault(pair.due.file[1], []).append(pair)
+    return found
+
+
+def _anomaly(pairs: Sequence[Pair]) -> Anomaly:
+    """Tell of one file: its first entry that differs, worst first."""
+    worst = [pair for pair in pairs if _severity(pair) == "wrong result"] or list(pairs)
+    first = min(worst, key=lambda pair: (pair.is_last, pair.mine.place))
+    severity = _severity(first)
+    assert severity is not None
+    mine, name = first.mine, first.theirs.name
+    others = sorted({pair.theirs.name for pair in pairs} - {name})
+    more = f", and so do {', '.join(f'`{other}`' for other in others)}" if others else ""
+    what = f"`{name}` in {mine.name}" if name else mine.name
+    text = f"from {_where(mine)} on {what} differs"
+    if first.is_last:
+        text = f"{what} was written last at {_where(mine)}, in the baseline at {_where(first.due)}"
+    text += f" (rank {mine.file[0]}): {_difference(first)}{more}"
+    return Anomaly(
+        message=f"{text}; every loss and metric before it is the baseline's",
+        events=(mine.number,),
+        severity=severity,
+    )
+
+
+def _difference(pair: Pair) -> str:
+    ours, due = pair.ours, pair.theirs
+    if pair.grows and ours.count != due.count:
+        return f"{ours.count} entries instead of {due.count}"
+    if ours.size == due.size:
+        return "it is not the same to the last bit"
+    return f"{_size(ours)} instead of {_size(due)}"
+
+
+def _size(part: SavedPart) -> str:
+    return f"{part.size:.4g}" if isinstance(part.size, int | float) else str(part.size)
+
+
+def _named(pairs: Sequence[Pair]) -> str:
+    names = sorted({f"`{p.theirs.name}`" if p.theirs.name else "the content" for p in pairs})
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004
+
+
+def _differ(pairs: Sequence[Pair]) -> str:
+    return "differ" if len({pair.theirs.name for pair in pairs}) > 1 else "differs"
+
+
+def _where(kept: Kept) -> str:
+    epoch, step = kept.place
+    return f"epoch {epoch}" + (f", step {step}" if step else "")

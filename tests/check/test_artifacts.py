@@ -1,0 +1,217 @@
+"""What the job leaves, beside what the baseline leaves."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from chaos.check.judge import judge
+from chaos.model import event as ev
+from chaos.model.history import Baseline, Entry, History
+from chaos.model.verdict import Verdict
+from tests.check.shorthand import plan_of, told_in
+from tests.check.tamper import changed, without
+
+EPOCH = "s s w:m.pt u r c"
+PLAIN = f"g {EPOCH} {EPOCH} {EPOCH} {EPOCH} L:c0,c1,c2,c3 ."
+STRUCK = f"g {EPOCH} {EPOCH} s x g<c1 {EPOCH} {EPOCH} L:c0,c1,c2,c3 ."
+EARLY = f"g s x g {EPOCH} {EPOCH} {EPOCH} {EPOCH} L:c0,c1,c2,c3 ."
+PARTED = f"g {EPOCH} {EPOCH} s x g<c1 s s! w:m.pt u r c {EPOCH} L:c0,c1,c2,c3 ."
+BEST = "g s w:best.pt r c s r c s w:log.pt r c ."
+ANOTHER_BEST = "g s w:best.pt r c s x g<c0 s w:best.pt r c s w:log.pt r c ."
+
+Kind = Literal["numbers", "counts", "words", "random"]
+Holding = Callable[[ev.FileSaved], Sequence[ev.SavedPart]]
+
+
+def part(value: object, kind: Kind = "numbers", *, name: str = "ship", count: int = 1) -> Any:
+    size = float(value) if isinstance(value, int | float) and kind != "words" else None
+    return ev.SavedPart(name=name, kind=kind, digest=repr(value), size=size, count=count)
+
+
+def holding(history: History, holds: Holding) -> History:
+    return changed(history, ev.FileSaved, parts=lambda saved: tuple(holds(saved)))
+
+
+def right(saved: ev.FileSaved) -> list[ev.SavedPart]:
+    return [part(saved.epoch + 1)]
+
+
+def of(
+    ours: Holding, line: str = STRUCK, due: Holding = right, *more: Holding, plain: str = PLAIN
+) -> Verdict:
+    """Judge a run; `more` hold what other clean runs save."""
+    clean = [holding(told_in(plain), holds) for holds in (due, *more)]
+    return judge(plan_of(line), holding(told_in(line), ours), Baseline(clean))
+
+
+def result(verdict: Verdict) -> Any:
+    return next(result for result in verdict.results if result.check == "artifacts")
+
+
+def since_the_fault(value: Callable[[ev.FileSaved], Any], **other: Any) -> Holding:
+    """Hold the baseline's before the fault, and another value in the attempt after it."""
+
+    def holds(saved: ev.FileSaved) -> Sequence[ev.SavedPart]:
+        return [part(value(saved), **other)] if saved.attempt else due(other)(saved)
+
+    return holds
+
+
+def due(other: dict[str, Any]) -> Holding:
+    return lambda saved: [part(saved.epoch + 1, **other)]
+
+
+def test_an_entry_that_began_anew_is_named_with_its_file_and_its_place() -> None:
+    found = result(of(since_the_fault(lambda saved: saved.epoch - 1)))
+
+    assert found.validity == "invalid"
+    assert found.severity == "wrong result"
+    assert found.summary == (
+        "from epoch 2, step 2 on `ship` in m.pt differs (rank 0): 1 instead of 3; every loss and "
+        "metric before it is the baseline's"
+    )
+
+
+def test_an_entry_that_comes_back_is_right_on_evidence() -> None:
+    found = result(of(right))
+
+    assert (found.validity, found.evidence) == ("valid", 4)
+
+
+@pytest.mark.parametrize("kind", ["counts", "words", "random"])
+def test_what_a_right_job_may_write_differently_is_a_note(kind: Kind) -> None:
+    verdict = of(since_the_fault(lambda _: 9, kind=kind), STRUCK, due({"kind": kind}))
+
+    assert result(verdict).validity == "valid"
+    assert verdict.notes == (
+        "`ship` in m.pt differs from the baseline's after the fault, which a right job may do",
+    )
+
+
+@pytest.mark.parametrize("name", ["elapsed_s", "loop.wall_time", "samples_per_second"])
+def test_what_is_named_after_a_clock_is_a_note(name: str) -> None:
+    verdict = of(since_the_fault(lambda _: 9, name=name), STRUCK, due({"name": name}))
+
+    assert result(verdict).validity == "valid"
+    assert verdict.notes
+
+
+def test_what_stood_at_nought_or_never_moved_in_the_baseline_is_not_blamed() -> None:
+    def nought(saved: ev.FileSaved) -> list[ev.SavedPart]:
+        return [part(0.0 if saved.epoch < 3 else 1.0)]
+
+    def halves(_: ev.FileSaved) -> list[ev.SavedPart]:
+        return [part(0.5)]
+
+    def wrong(due: Holding) -> Holding:
+        return lambda saved: [part(7)] if saved.attempt and saved.epoch < 3 else due(saved)
+
+    assert result(of(wrong(nought), STRUCK, nought)).validity == "valid"
+    assert result(of(wrong(halves), STRUCK, halves)).validity == "valid"
+
+
+def test_what_differs_between_clean_runs_is_not_compared() -> None:
+    def clocked(run: int) -> Holding:
+        return lambda saved: [part(100 * run + saved.epoch)]
+
+    assert result(of(clocked(1), STRUCK, clocked(1), clocked(2))).validity == "valid"
+    assert result(of(clocked(3), STRUCK, clocked(1), clocked(2))).validity == "valid"
+
+
+def test_what_nothing_shows_to_repeat_itself_is_not_blamed_and_a_second_clean_run_shows_it() -> (
+    None
+):
+    def wrong(_: ev.FileSaved) -> list[ev.SavedPart]:
+        return [part(9)]
+
+    assert result(of(wrong, EARLY)).validity == "valid"
+    assert result(of(wrong, EARLY, right, right)).validity == "invalid"
+
+
+def test_where_losses_part_the_files_follow() -> None:
+    verdict = of(since_the_fault(lambda saved: saved.epoch - 1), PARTED)
+
+    assert result(verdict).validity == "valid"
+    assert "trajectory" in [broken.check for broken in verdict.broken]
+
+
+def test_a_history_that_lost_its_head_is_cosmetic_and_one_that_repeats_itself_a_note() -> None:
+    def listed(count: Callable[[ev.FileSaved], int]) -> Holding:
+        return lambda saved: [part(f"{count(saved)}", count=count(saved))]
+
+    def lengths(after: int) -> Holding:
+        return listed(lambda saved: saved.epoch + 1 + (after if saved.attempt else 0))
+
+    shorter = result(of(lengths(-2), STRUCK, lengths(0)))
+    longer = result(of(lengths(2), STRUCK, lengths(0)))
+
+    assert (shorter.validity, shorter.severity) == ("invalid", "cosmetic")
+    assert "1 entries instead of 3" in shorter.summary
+    assert longer.validity == "valid"
+
+
+def test_the_last_version_of_a_file_that_keeps_the_best_is_the_baselines() -> None:
+    found = result(of(right, ANOTHER_BEST, right, right, plain=BEST))
+
+    assert found.validity == "invalid"
+    assert (
+        "`ship` in best.pt was written last at epoch 1, step 1, in the baseline at epoch 0, step 1"
+        in found.summary
+    )
+
+
+def test_a_file_that_is_saved_by_the_clock_may_be_of_another_place() -> None:
+    line, plain = ANOTHER_BEST.replace("best", "latest"), BEST.replace("best", "latest")
+
+    assert result(of(right, line, right, right, plain=plain)).validity == "valid"
+
+
+def test_a_file_that_every_clean_run_leaves_must_be_left() -> None:
+    run = told_in(STRUCK.replace("m.pt", "other.pt"))
+    clean = Baseline([holding(told_in(PLAIN), right)] * 2)
+
+    found = result(judge(plan_of(STRUCK), holding(run, right), clean))
+
+    assert found.validity == "invalid"
+    assert "m.pt was never written; the baseline's rank 0 leaves one at epoch 3" in found.summary
+
+
+def test_where_no_save_was_seen_nothing_is_known_of_files() -> None:
+    run = without(without(told_in(STRUCK), ev.FileSaved), ev.FileSaveBegun)
+    clean = Baseline([holding(told_in(PLAIN), right)] * 2)
+
+    assert result(judge(plan_of(STRUCK), run, clean)).validity == "unknown"
+
+
+def renamed(history: History, name: str) -> History:
+    """Tell that each file was written under a name of its own, then put into its place."""
+    found: list[Entry] = []
+    for entry in changed(history, ev.FileSaved, path=f"/x/{name}"):
+        found.append(entry)
+        if isinstance(entry.what, ev.FileSaved):
+            who = {"attempt": entry.what.attempt, "rank": entry.what.rank}
+            where = {"epoch": entry.what.epoch, "step": entry.what.step}
+            moved = ev.FileRenamed(**who, **where, path=f"/x/{name}", to="/x/m.pt")
+            found.append(msgspec.structs.replace(entry, what=moved))
+    return History(found)
+
+
+def test_a_file_counts_under_the_name_that_it_is_given_in_the_end() -> None:
+    clean = renamed(holding(told_in(PLAIN), right), "tmpabxycd_q")
+    wrong = renamed(
+        holding(told_in(STRUCK), since_the_fault(lambda saved: saved.epoch - 1)), "other.new"
+    )
+
+    assert "`ship` in m.pt differs" in result(judge(plan_of(STRUCK), wrong, clean)).summary
+
+
+def test_with_a_band_or_a_tolerance_files_need_not_be_equal() -> None:
+    line = STRUCK
+    run = holding(told_in(line), since_the_fault(lambda saved: saved.epoch - 1))
+    verdict = judge(
+        plan_of(line, loss_tolerance={"relative": 0.1}), run, holding(told_in(PLAIN), right)
+    )
+
+    assert result(verdict).summary == "what the job saves need not be equal to the last bit"
