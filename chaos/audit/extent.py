@@ -29,7 +29,8 @@ class Extent:
     `steps` counts optimizer steps by (epoch, rank), those after the last report
     included; `epochs` are the reports that were committed, `saved` those of
     them that carried a checkpoint, `uploads` the (epoch, rank) of each upload,
-    `saves` those in which a file was written with `torch.save`.
+    `saves` those in which a file was written, `halves` those of them in which `torch.save` did,
+    whose writing can be stopped in its middle.
     `left_s` says how long training went on after an epoch's last step, or after
     its report where no step is seen.
     `settings` were in force at `fit()`, `replaced` holds what the script had
@@ -51,6 +52,7 @@ class Extent:
     settings: Mapping[str, Any]
     replaced: Mapping[str, Any]
     loads: tuple[int, ...] = ()
+    halves: tuple[tuple[int, int], ...] = ()
     own_saves: tuple[Point, ...] = ()
     asks: bool = True
     sees: tuple[str, ...] = ("losses", "state", "metrics")
@@ -124,6 +126,7 @@ def extent(history: History, *, ignore: tuple[str, ...] = ()) -> Extent:
     commits = [event for _, event in history.of(Committed)]
     uploads = {(e.epoch, e.rank) for _, e in history.of(UploadBegun)}
     uploads |= {(e.epoch, e.rank) for _, e in history.of(UploadEnded)}
+    saves = [event for _, event in history.of(FileSaveBegun)]
     over_ns = _training_over_ns(history)
     called = next((event for _, event in history.of(FitCalled)), None)
     return Extent(
@@ -131,7 +134,8 @@ def extent(history: History, *, ignore: tuple[str, ...] = ()) -> Extent:
         epochs=tuple(sorted({commit.epoch for commit in commits if not commit.early})),
         saved=tuple(sorted({c.epoch for c in commits if c.checkpoint is not None and not c.early})),
         uploads=tuple(sorted(uploads)),
-        saves=tuple(sorted({(e.epoch, e.rank) for _, e in history.of(FileSaveBegun)})),
+        saves=tuple(sorted({(e.epoch, e.rank) for e in saves})),
+        halves=tuple(sorted({(e.epoch, e.rank) for e in saves if e.saver == "torch"})),
         steps=dict(sorted(steps.items())),
         left_s={epoch: (over_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,

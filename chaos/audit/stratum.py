@@ -83,7 +83,7 @@ def _killer(epoch: int, first: int, rank: int) -> Callable[[int], tuple[Op, ...]
 def _moments(extent: Extent) -> Iterator[Stratum]:
     reports = [(epoch, rank) for epoch in extent.epochs for rank in extent.ranks]
     for moment, group in _MOMENTS.items():
-        places = {"saving": extent.saves, "upload_begin": extent.uploads}
+        places = {"saving": extent.halves, "upload_begin": extent.uploads}
         places["upload_end"] = extent.uploads
         for epoch, rank in places.get(moment, reports):
             at = AtMoment(epoch=epoch, moment=moment, rank=rank)

@@ -190,12 +190,12 @@ def _final(
     what: FileSaved | FileWritten,
     renames: Sequence[tuple[int, FileRenamed]],
 ) -> str:
-    path = what.path
+    """Give the name that a file was renamed to once it was written; what follows is another's."""
     for when, moved in renames:
         is_one = (moved.attempt, moved.rank) == (what.attempt, what.rank)
-        if is_one and when > number and _is_below(path, moved.path):
-            path = moved.to + path.removeprefix(moved.path)
-    return path
+        if is_one and when > number and _is_below(what.path, moved.path):
+            return moved.to + what.path.removeprefix(moved.path)
+    return what.path
 
 
 def _is_below(path: str, folder: str) -> bool:

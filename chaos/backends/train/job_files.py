@@ -1,22 +1,32 @@
 """What a rank saves and loads: recorded, traced to the save it came from, and followed."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from chaos.backends.train.cursor import Record
+from chaos.backends.train.handed import HandedWork, Place
+from chaos.backends.train.opened import Opened, Opening
 from chaos.backends.train.saves import Position, Save, Saves
 from chaos.backends.train.state.content import parts_of
 from chaos.backends.train.state.counts import counts_of
+from chaos.backends.train.state.readable import read
 from chaos.model.event import (
     FileLoaded,
+    FileRenamed,
     FileSaveBegun,
     FileSaved,
+    FileWritten,
     Repositioned,
     SavedPart,
 )
 from chaos.run.file_digest import file_digest
+
+_Content = tuple[tuple[SavedPart, ...], dict[str, int]]
+# What is written as text may hold a job's place, and mostly is a log of it.
+_TEXTS = frozenset({"", ".json", ".jsonl", ".csv", ".tsv", ".txt", ".log", ".yaml", ".yml", ".md"})
 
 
 class JobFiles:
@@ -30,7 +40,7 @@ class JobFiles:
     a log. Where one rank reads for all, or they do not agree, each goes by
     what it read, the others by the furthest; unless `is_fresh` says that the
     model is the one that the first attempt began with, so that nothing of
-    what was read has become part of it.
+    what was read has become part of it. Text counts only where nothing else was read.
     """
 
     def __init__(
@@ -50,23 +60,45 @@ class JobFiles:
         self._ranks = ranks
         self._reads: list[Position] = []
         self._since_step: list[Save] = []
+        self._ended: dict[int, int] = {}  # the steps of each epoch that was reported
+        self._handed = HandedWork(lambda: (self._cursor.epoch, self._cursor.step))
+        self._opened = Opened(saves.run, self._handed.place, self._reading)
+        self._opened.is_reading = is_kept and record.cursor.attempt > 0
+        self._read_since: list[tuple[Path, str]] = []
+        self._told_loads: set[tuple[str, str]] = set()
+        self._contents: dict[str, _Content] = {}  # by path, or by the digest of the bytes
+        self._texts: dict[str, FileWritten] = {}
         self.is_fresh: Callable[[], bool] = lambda: False
         self.settle: Callable[[], object] | None = None
         self.halfway_of: Callable[[int], Callable[[], None] | None] = lambda _: None
         self.strike_in_load: Callable[[], None] | None = None
         self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
 
-    # -- told by torch.save and torch.load -----------------------------------------------------
+    def watch_opened(self) -> None:
+        """Follow, from now on, what is written and read by other means than torch's."""
+        if self._records:
+            self._opened.watch()
+            self._handed.watch()
+
+    # -- told by torch.save and torch.load, and by pickle ----------------------------------------
 
     def save_begun(self, path: Path) -> None:
         """Record that a file begins to be written."""
-        self._guarded(
-            "save", lambda: self._write(FileSaveBegun(**self._cursor.place(), path=str(path)))
-        )
+        self._guarded("save", lambda: self._begun(path, self._handed.place(), "torch"))
 
     def saved(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever `torch.save` is given
         """Record a file's bytes and what it counts, and leave word of it for later attempts."""
-        self._guarded("save", lambda: self._saved(path, counts_of(what), parts_of(what)))
+        self._opened.forget(path)
+        place = self._handed.place()
+        self._guarded("save", lambda: self._saved(path, place, _content(what)))
+
+    def holds(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever is pickled
+        """Remember what a file will hold that is not closed yet."""
+        self._guarded("save", lambda: self._contents.update({str(path): _content(what)}))
+
+    def holds_bytes(self, digest: str, what: Any) -> None:  # noqa: ANN401
+        """Remember what some bytes hold that may be written to a file."""
+        self._guarded("save", lambda: self._contents.update({digest: _content(what)}))
 
     def halfway(self) -> Callable[[], None] | None:
         """Give the arrival at an op that strikes in the middle of a save of this epoch."""
@@ -77,7 +109,7 @@ class JobFiles:
         if not self._records or not path.is_file():
             return None
         try:
-            with self._cost.watching:
+            with self._cost.watching, self._opened.quietly():
                 return file_digest(path)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's load
             self._failed("load", error)
@@ -92,6 +124,10 @@ class JobFiles:
         if save is not None and save.attempt < self._cursor.attempt:
             self.strike_in_load = None
             strike()
+
+    def quietly(self) -> contextlib.AbstractContextManager[None]:
+        """Give a context in which what is opened is told of otherwise."""
+        return self._opened.quietly()
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
         """Record that a file was read, and where training may go on by it."""
@@ -113,11 +149,20 @@ class JobFiles:
 
     # -- told by the probe -----------------------------------------------------------------------
 
+    def look(self, *, at_rest: bool = False) -> None:
+        """Record what was written and closed, or read, since the last look.
+
+        `at_rest`: no file that is still written to would be missed for long.
+        """
+        self._guarded("files", lambda: self._look(at_rest=at_rest))
+
     def step_begins(self) -> None:
         """Go on from where the files say that this attempt was read from.
 
         A step's gradients are shared: by now every rank has read its files.
         """
+        self._handed.trains_here()
+        self.look()
         if not self._may_move:
             return
         self._may_move = False
@@ -125,15 +170,24 @@ class JobFiles:
 
     def step_done(self) -> None:
         """Remember that what was saved so far lies in the middle of an epoch."""
+        self._opened.is_reading = False
         self._since_step.clear()
 
     def report_begun(self) -> None:
         """Mark what was saved since the last step as the end of its epoch."""
+        self.look(at_rest=True)
         self.step_begins()
+        self._ended[self._cursor.epoch] = self._cursor.step
         for save in self._since_step:
             if save.epoch == self._cursor.epoch and save.step > 0:
                 self._saves.mark_end(save)
         self._since_step.clear()
+        self._tell_texts()
+
+    def train_fn_ended(self) -> None:
+        """Record what the job leaves when its train function is over."""
+        self.look(at_rest=True)
+        self._tell_texts()
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -141,31 +195,100 @@ class JobFiles:
         if not self._records:
             return
         try:
-            with self._cost.watching:
+            with self._cost.watching, self._opened.quietly():
                 act()
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save or load
             self._failed(where, error)
 
-    def _saved(self, path: Path, counts: dict[str, int], parts: tuple[SavedPart, ...]) -> None:
-        digest = file_digest(path)
-        place = self._cursor.place()
-        size = path.stat().st_size
+    def _at(self, place: Place) -> dict[str, int]:
+        return {**self._cursor.who(), "epoch": place[0], "step": place[1]}
+
+    def _begun(self, path: Path, place: Place, saver: str) -> None:
+        self._write(FileSaveBegun(**self._at(place), path=str(path), saver=saver))
+
+    def _saved(self, path: Path, place: Place, content: _Content) -> None:
+        digest, size = file_digest(path), path.stat().st_size
+        parts, counts = content
         self._write(
             FileSaved(
-                **place, path=str(path), digest=digest, bytes=size, counts=counts, parts=parts
+                **self._at(place),
+                path=str(path),
+                digest=digest,
+                bytes=size,
+                counts=counts,
+                parts=parts,
             )
         )
-        cursor = self._cursor
-        save = Save(digest, cursor.attempt, cursor.rank, cursor.epoch, cursor.step, str(path))
-        self._saves.keep(save)
-        self._saves.mark_place(cursor.attempt, cursor.epoch, cursor.step)
-        self._since_step.append(save)
+        self._keep(path, place, digest, size=size)
+        self._saves.mark_place(self._cursor.attempt, *place)
         if self.settle is not None:  # what the next attempt will ask of this one must be there
             self.settle()
             self.settle = None
 
+    def _keep(
+        self, path: Path, place: Place, digest: str, *, size: int, is_log: bool = False
+    ) -> None:
+        cursor, ends = self._cursor, self._ended.get(place[0]) == place[1]
+        save = Save(digest, cursor.attempt, cursor.rank, *place, str(path), ends, is_log)
+        self._saves.keep(save, size=size)
+        self._since_step.append(save)
+
+    def _look(self, *, at_rest: bool) -> None:
+        reads, self._read_since = self._read_since, []
+        for path, digest in reads:
+            if (str(path), digest) not in self._told_loads:
+                self._loaded(path, digest, None)
+        for opening in self._opened.closed(look_again=at_rest):
+            self._written(opening)
+        for moved in self._opened.renamings():
+            self._write(FileRenamed(**self._at(moved.place), path=moved.path, to=moved.to))
+
+    def _written(self, opening: Opening) -> None:
+        """Record a file that was opened and closed: as a save, where it may be one."""
+        path = Path(opening.path)
+        content = self._contents.pop(opening.draft, None)
+        if opening.is_log:  # it grows from run to run, and is no state
+            return
+        digest, size = file_digest(path), path.stat().st_size
+        known = self._saves.find(digest)
+        if known is not None and (known.epoch, known.step) != opening.place:
+            return  # a copy of what was saved elsewhere
+        content = content or self._contents.pop(digest, None) or _content(read(path))
+        if path.suffix not in _TEXTS and not path.name.startswith("events.out."):
+            self._begun(path, opening.place, path.suffix.lstrip("."))
+            self._saved(path, opening.place, content)
+            return
+        self._keep(path, opening.place, digest, size=size, is_log=True)
+        if content[0]:
+            self._texts[opening.path] = FileWritten(
+                **self._at(opening.place),
+                path=opening.path,
+                digest=digest,
+                bytes=size,
+                parts=content[0],
+            )
+
+    def _tell_texts(self) -> None:
+        texts, self._texts = self._texts, {}
+        for text in texts.values():
+            self._guarded("files", lambda text=text: self._write(text))  # type: ignore[misc]
+
+    def _reading(self, path: Path) -> None:
+        """Remember a file of an earlier attempt that is being opened, or strike there."""
+        if not self._saves.has_size(path.stat().st_size):
+            return
+        digest = file_digest(path)
+        save = self._saves.find(digest)
+        if save is None or save.attempt >= self._cursor.attempt:
+            return
+        if not save.is_log or self._may_move:
+            self._read_since.append((path, digest))
+        if not save.is_log:
+            self.within_load(digest)
+
     def _loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
         save = self._saves.find(digest)
+        self._told_loads.add((str(path), digest))
         self._write(
             FileLoaded(
                 **self._cursor.place(),
@@ -185,16 +308,23 @@ class JobFiles:
 
     def _go_on(self) -> None:
         reads = self._saves.reads(self._cursor.attempt)
+        if not all(read.is_log for of in reads.values() for read in of):
+            of_state = {r: tuple(read for read in of if not read.is_log) for r, of in reads.items()}
+            reads = {rank: of for rank, of in of_state.items() if of}
         places = [{read.place for read in of} for of in reads.values()]
         agreed = set.intersection(*places) if len(places) == self._ranks else set()
-        ours = self._reads or [read for of in reads.values() for read in of]
+        ours = reads.get(self._cursor.rank, ()) or [read for of in reads.values() for read in of]
         may = [read for read in ours if read.place in agreed or not agreed]
         to = max(may, key=lambda read: read.place, default=None)
         cursor = self._cursor
         if to is None or to.place <= (cursor.epoch, cursor.step):
             return
-        if not agreed and self.is_fresh():
+        if (not agreed or to.is_log) and self.is_fresh():
             return
         cursor.epoch, cursor.step = to.place
         self._saves.take_position(replace(to, rank=cursor.rank))
         self._write(Repositioned(**cursor.place(), path=to.path))
+
+
+def _content(what: Any) -> _Content:  # noqa: ANN401 - whatever is saved
+    return (parts_of(what), counts_of(what)) if what is not None else ((), {})

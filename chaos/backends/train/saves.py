@@ -19,7 +19,10 @@ from chaos.run.whole_file import read_fields, write_fields
 
 @dataclass(frozen=True)
 class Save:
-    """One file as it was saved. `ends_epoch`: the epoch's report began with no step after it."""
+    """One file as it was saved. `ends_epoch`: the epoch's report began with no step after it.
+
+    `is_log`: it is text that is written as logs are, and no state unless nothing else is.
+    """
 
     digest: str
     attempt: int
@@ -28,6 +31,7 @@ class Save:
     step: int
     path: str
     ends_epoch: bool = False
+    is_log: bool = False
 
     def goes_on_at(self) -> tuple[int, int]:
         """Give (epoch, step) that a job goes on from when it loads the file."""
@@ -36,13 +40,14 @@ class Save:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a rank went on: `step` steps of `epoch` are done."""
+    """Where a rank went on: `step` steps of `epoch` are done. `is_log` as in `Save`."""
 
     attempt: int
     rank: int
     epoch: int
     step: int
     path: str
+    is_log: bool = False
 
     @property
     def place(self) -> tuple[int, int]:
@@ -53,7 +58,7 @@ class Position:
     def of(cls, save: Save, *, attempt: int, rank: int) -> Self:
         """Give where a rank goes on that has loaded a file."""
         epoch, step = save.goes_on_at()
-        return cls(attempt, rank, epoch, step, save.path)
+        return cls(attempt, rank, epoch, step, save.path, save.is_log)
 
 
 class Saves:
@@ -62,9 +67,20 @@ class Saves:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def keep(self, save: Save) -> None:
-        """Write down a save; the latest of equal bytes stands."""
+    @property
+    def run(self) -> Path:
+        """The run's own folder."""
+        return self._folder.parent
+
+    def keep(self, save: Save, *, size: int | None = None) -> None:
+        """Write down a save of so many bytes; the latest of equal bytes stands."""
         write_fields(self._folder / f"{save.digest}.json", asdict(save))
+        if size is not None:
+            (self._folder / f"size-{size}").touch()
+
+    def has_size(self, size: int) -> bool:
+        """Say whether a file of so many bytes was saved in this run."""
+        return (self._folder / f"size-{size}").exists()
 
     def find(self, digest: str) -> Save | None:
         """Give when a file of these bytes was saved in this run, if it was."""

@@ -150,6 +150,8 @@ class Watchers:
 
     def train_fn_ended(self, error: BaseException | None) -> None:
         """Record that the train function is over."""
+        if self._files is not None:
+            self._files.train_fn_ended()
         text = None if error is None else f"{type(error).__name__}: {error}"[:300]
         self._write(TrainFnEnded(**self._cursor.place(), error=text))
 
@@ -186,6 +188,7 @@ class Watchers:
             files.is_fresh = self._is_fresh
             files.settle = self._state.settle if self._cursor.attempt == 0 else None
         watch_files(files)
+        files.watch_opened()
         self._files = files
         return files
 
@@ -205,6 +208,8 @@ class Watchers:
         return bool(fresh) and fresh == self._state.model()
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._files is not None:  # before ranks wait for each other in the backward pass
+            self._files.look()
         if self._inputs is not None:
             with self.cost.watching:
                 self._inputs.called(args, kwargs)

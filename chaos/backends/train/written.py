@@ -131,19 +131,33 @@ class Ledger:
         return path.startswith(_NO_FILES) or any(is_below(path, own) for own in self._left_out)
 
 
+Listener: TypeAlias = Callable[[str, tuple[Any, ...]], None]
+
 _ledger: Ledger | None = None
+_listeners: list[Listener] = []
 _is_hooked = False
 
 
 def record(ledger: Ledger | None) -> None:
     """Write down from now on, in this process and those forked from it, what they write."""
-    global _ledger, _is_hooked  # noqa: PLW0603 - an audit hook is the process's, and stays
+    global _ledger  # noqa: PLW0603 - what a process writes is written to one ledger
     before, _ledger = _ledger, None
     if before is not None:
         before.close()
     if ledger is not None:
         ledger.open()
     _ledger = ledger
+    _hook()
+
+
+def listen(tell: Listener) -> None:
+    """Have somebody else told of these events as well, who may raise nothing; one at a time."""
+    _listeners[:] = [tell]
+    _hook()
+
+
+def _hook() -> None:
+    global _is_hooked  # noqa: PLW0603 - an audit hook is the process's, and stays
     if not _is_hooked:
         _is_hooked = True
         sys.addaudithook(_told)
@@ -249,11 +263,17 @@ _EVENTS: dict[str, Callable[..., _Touched]] = {
 
 def _told(event: str, arguments: tuple[Any, ...], *, is_output: bool = False) -> None:
     """Note what is about to be done; only a refusal may be raised here."""
-    ledger, touching = _ledger, _EVENTS.get(event)
-    if ledger is None or touching is None:
+    if event not in _EVENTS:
         return
+    for tell in _listeners:
+        tell(event, arguments)
+    if _ledger is not None:
+        _write_down(_ledger, event, arguments, is_output=is_output)
+
+
+def _write_down(ledger: Ledger, event: str, arguments: tuple[Any, ...], *, is_output: bool) -> None:
     try:
-        touched = list(touching(*arguments))
+        touched = list(_EVENTS[event](*arguments))
         for path, how, is_harm in touched:
             if is_harm:
                 ledger.refuse(path, how)

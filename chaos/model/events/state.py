@@ -66,13 +66,18 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileSaveBegun(Event, frozen=True, kw_only=True):
-    """The train function began to write a file with `torch.save`."""
+    """The train function began to write a file.
+
+    `saver`: `torch` for `torch.save`, else the suffix of a file that it opened itself,
+    which is told of when it is closed.
+    """
 
     attempt: int
     rank: int
     epoch: int
     step: int
     path: str
+    saver: str = "torch"
 
 
 class FileSaved(Event, frozen=True, kw_only=True):
@@ -94,7 +99,7 @@ class FileSaved(Event, frozen=True, kw_only=True):
 
 
 class FileLoaded(Event, frozen=True, kw_only=True):
-    """The train function read a file with `torch.load`.
+    """The train function read a file: with `torch.load`, or one that this run has written.
 
     `saved_*` tell when a file of these bytes was saved in this run, by which
     rank; None where it was not. `error`: loading raised.

@@ -1,16 +1,20 @@
-"""Files that the train function writes with `torch.save` and reads with `torch.load`.
+"""Files that the train function writes with `torch.save` or pickle, and reads with `torch.load`.
 
-Both do and give what torch's own do. What is no file with a path, such as a
-buffer, passes through; so does a call in a process that is not the rank's, a
-data loader's for one.
+All do and give what torch's own and Python's do. What is no file with a path, such as a
+buffer, passes through, remembered by its bytes; so does a call in a process that is not the
+rank's, a data loader's for one.
 """
 
 import functools
 import io
 import os
+import pickle
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
+
+from chaos.run.file_digest import WHOLE_MAX, stream_digest
 
 
 class Listener(Protocol):
@@ -21,6 +25,15 @@ class Listener(Protocol):
 
     def saved(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever `torch.save` is given
         """Tell that a file is written, and what it was that is in it."""
+
+    def holds(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever is pickled
+        """Tell what an open file will hold."""
+
+    def holds_bytes(self, digest: str, what: Any) -> None:  # noqa: ANN401 - likewise
+        """Tell what some bytes hold."""
+
+    def quietly(self) -> AbstractContextManager[None]:
+        """Give a context in which what is opened is told of otherwise."""
 
     def halfway(self) -> Callable[[], None] | None:
         """Give what is to happen when half of the file is written, where something is."""
@@ -45,6 +58,21 @@ def watch_files(listener: Listener) -> None:
     torch.save = _saving(torch.save, listener)
     torch.load = _loading(torch.load, listener)
     torch.serialization.save, torch.serialization.load = torch.save, torch.load
+    pickle.dump = _dumping(pickle.dump, listener)
+
+
+def _dumping(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+    pid = os.getpid()
+
+    @functools.wraps(original)
+    def dump(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        result = original(*args, **kwargs)
+        path = _path_of(_argument(args, kwargs, 1, "file")) if os.getpid() == pid else None
+        if path is not None:
+            listener.holds(path, _argument(args, kwargs, 0, "obj"))
+        return result
+
+    return dump
 
 
 def _saving(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
@@ -57,7 +85,11 @@ def _saving(original: Callable[..., Any], listener: Listener) -> Callable[..., A
         target = _argument(args, kwargs, 1, "f")
         path = _path_of(target, at_start=True)
         if path is None:
-            return listener.unhooked(lambda: original(*args, **kwargs))
+            result = listener.unhooked(lambda: original(*args, **kwargs))
+            if isinstance(target, io.BytesIO) and target.tell() <= WHOLE_MAX:
+                digest = stream_digest(io.BytesIO(target.getvalue()))
+                listener.holds_bytes(digest, _argument(args, kwargs, 0, "obj"))
+            return result
         listener.save_begun(path)
         then = listener.halfway() if isinstance(target, str | os.PathLike) else None
         if then is None:
@@ -107,7 +139,8 @@ def _loading(original: Callable[..., Any], listener: Listener) -> Callable[..., 
             return original(*args, **kwargs)
         listener.within_load(digest)
         try:
-            result = original(*args, **kwargs)
+            with listener.quietly():
+                result = original(*args, **kwargs)
         except BaseException as error:
             listener.loaded(path, digest, error)
             raise

@@ -1,0 +1,84 @@
+"""Where training was when a thread was given its work: a file that it writes is of that place.
+
+Checkpoints are often written beside training, in a thread that is started for one of them, or
+in an executor's. By the time that it comes to write, training may be anywhere.
+"""
+
+import functools
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+Place: TypeAlias = tuple[int, int]  # epoch, finished steps of it
+_MARK = "_chaos_given_at"
+
+
+class HandedWork:
+    """Follows work from the training thread, which `trains_here` names, to others."""
+
+    def __init__(self, now: Callable[[], Place]) -> None:
+        self._now = now
+        self._trainer: int | None = None
+        self._here = threading.local()
+
+    def trains_here(self) -> None:
+        """Take this thread for the one that trains."""
+        self._trainer = threading.get_ident()
+
+    def place(self) -> Place:
+        """Give where training was when this thread was given what it does; else, where it is.
+
+        A thread that lives on and is given more later, in a way that is not seen, is believed
+        for the first of it.
+        """
+        now = self._now()
+        given = getattr(self._here, "place", None)
+        if given is not None:
+            return given  # type: ignore[no-any-return]
+        thread = threading.current_thread()
+        given = vars(thread).get(_MARK)
+        if given is None:
+            return now
+        first = vars(thread).setdefault(f"{_MARK}_used", now[0])
+        return given if first == now[0] else now
+
+    def watch(self) -> None:
+        """Mark threads as they are started, and work as it is submitted."""
+        thread_class: Any = threading.Thread
+        executor_class: Any = ThreadPoolExecutor
+        start, submit = thread_class.start, executor_class.submit
+
+        @functools.wraps(start)
+        def started(thread: threading.Thread) -> None:
+            if self._is_training():
+                vars(thread)[_MARK] = self._now()
+            start(thread)
+
+        @functools.wraps(submit)
+        def submitted(
+            executor: ThreadPoolExecutor,
+            work: Callable[..., Any],
+            /,
+            *args: Any,  # noqa: ANN401 - as the executor's own
+            **kwargs: Any,  # noqa: ANN401
+        ) -> Any:  # noqa: ANN401
+            if not self._is_training():
+                return submit(executor, work, *args, **kwargs)
+            return submit(executor, self._given(work, self._now()), *args, **kwargs)
+
+        thread_class.start, executor_class.submit = started, submitted
+
+    def _is_training(self) -> bool:
+        return threading.get_ident() == self._trainer
+
+    def _given(self, work: Callable[..., Any], place: Place) -> Callable[..., Any]:
+        @functools.wraps(work)
+        def done(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            self._here.place = place
+            try:
+                return work(*args, **kwargs)
+            finally:
+                self._here.place = None
+
+        return done

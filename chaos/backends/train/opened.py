@@ -1,0 +1,170 @@
+"""Files that a rank opens itself, by whatever library: known by what Python tells of `open`.
+
+What is opened for writing is looked at once it is closed: when the model is next called, a
+step or a report begins, another file is put into its place, or the train function ends. It
+belongs to where training was when it was opened. What is opened for reading is told of at once,
+if it is as long as a file that this run has written.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from chaos.backends.train.handed import Place
+from chaos.backends.train.written import is_below, is_spared, listen
+from chaos.errors import InjectedError
+
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_OF_A_RUN = ("storage", "nodes")  # what of a run's folder is the job's
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A file that was opened for writing. `is_log`: to append to it; `draft`: its name then."""
+
+    path: str
+    place: Place
+    is_log: bool
+    draft: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renaming:
+    """A file or folder that was put into its place."""
+
+    path: str
+    to: str
+    place: Place
+
+
+class Opened:
+    """What one rank has opened; `is_read` is told of a path that it reads.
+
+    Told of files by Python in whichever thread opens them: nothing may be raised there, and
+    what is opened while it is told is ours.
+    """
+
+    def __init__(
+        self, run: Path, place: Callable[[], Place], is_read: Callable[[Path], None]
+    ) -> None:
+        self._run = str(run)
+        self._place = place
+        self._is_read = is_read
+        self._pid = os.getpid()
+        self._within = threading.local()
+        self._written: dict[str, Opening] = {}
+        self._kept_open: dict[str, Opening] = {}
+        self._renamed: list[Renaming] = []
+        self.is_reading = False
+
+    def watch(self) -> None:
+        """Be told from now on."""
+        listen(self._told)
+
+    def forget(self, path: Path) -> None:
+        """Leave out a file that somebody else has told of."""
+        self._written.pop(str(path), None)
+
+    def closed(self, *, look_again: bool) -> Iterator[Opening]:
+        """Give what was written and closed since; `look_again` at what was open for longer, too."""
+        if look_again:
+            self._written = {**self._kept_open, **self._written}
+            self._kept_open = {}
+        if not self._written:
+            return
+        waiting, self._written = self._written, {}
+        are_open = _open_files()
+        for path, opening in waiting.items():
+            if path in are_open:
+                self._kept_open[path] = opening
+            elif os.path.isfile(path):  # noqa: PTH113 - may be gone, or a pipe
+                yield opening
+
+    def renamings(self) -> list[Renaming]:
+        """Give what was renamed since."""
+        found, self._renamed = self._renamed, []
+        return found
+
+    def quietly(self) -> AbstractContextManager[None]:
+        """Give a context in which this thread's files are ours, or told of otherwise."""
+        return _Quiet(self._within)
+
+    # -- told by Python ------------------------------------------------------------------------
+
+    def _told(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if os.getpid() != self._pid or getattr(self._within, "is_ours", False):
+            return
+        with self.quietly():
+            try:
+                if event == "open":
+                    self._opens(*arguments)
+                elif event == "os.rename":
+                    self._renames(*arguments[:2])
+            except InjectedError:
+                raise  # the harm that was ordered is meant for the job
+            except Exception:  # noqa: BLE001, S110 - the job's own call is to fail by itself
+                pass
+
+    def _opens(self, path: Any, _: Any, flags: int) -> None:  # noqa: ANN401 - of an event
+        if isinstance(path, int):
+            return
+        if not flags & _WRITES:
+            if self.is_reading and os.path.isfile(path):  # noqa: PTH113 - may be anything
+                self._is_read(Path(_absolute(path)))
+            return
+        target = _absolute(path)
+        if self._is_the_jobs(target):
+            self._written[target] = Opening(
+                target, self._place(), bool(flags & os.O_APPEND), target
+            )
+
+    def _renames(self, source: Any, to: Any) -> None:  # noqa: ANN401
+        path, target = _absolute(source), _absolute(to)
+        if self._is_the_jobs(path):
+            self._renamed.append(Renaming(path, target, self._place()))
+            for name in [name for name in self._written if is_below(name, path)]:
+                was = self._written.pop(name)
+                moved = target + name.removeprefix(path)
+                self._written[moved] = replace(was, path=moved)
+
+    def _is_the_jobs(self, path: str) -> bool:
+        if path.startswith(("/dev/", "/proc/", "/sys/")) or is_spared(path):
+            return False
+        if not is_below(path, self._run):
+            return True
+        inside = path[len(self._run) :].lstrip("/").split("/")
+        return inside[0] in _OF_A_RUN and inside[-1] != "written.jsonl"
+
+
+class _Quiet(AbstractContextManager[None]):
+    def __init__(self, within: threading.local) -> None:
+        self._within = within
+
+    def __enter__(self) -> None:
+        self._before = getattr(self._within, "is_ours", False)
+        self._within.is_ours = True
+
+    def __exit__(self, *_: object) -> None:
+        self._within.is_ours = self._before
+
+
+def _open_files() -> frozenset[str]:
+    """Give the files that this process holds open; none where that cannot be told."""
+    found = set()
+    try:
+        for fd in os.listdir("/proc/self/fd"):  # noqa: PTH208 - faster than paths
+            try:
+                found.add(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115
+            except OSError:
+                continue
+    except OSError:
+        return frozenset()
+    return frozenset(found)
+
+
+def _absolute(path: Any) -> str:  # noqa: ANN401
+    return os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - links stay links

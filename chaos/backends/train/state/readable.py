@@ -1,0 +1,82 @@
+"""What a file holds, where that can be read without running anything of it."""
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+READ_MAX = 64 << 20
+_PREFIX = 8  # of a file of safetensors: the length of its heading
+
+
+def read(path: Path) -> Any:  # noqa: ANN401 - whatever is in it
+    """Return what a file of JSON, numpy or safetensors holds; None of another, or a large one."""
+    reader = _READERS.get(path.suffix)
+    if reader is None or path.stat().st_size > READ_MAX:
+        return None
+    try:
+        return reader(path)
+    except (ValueError, KeyError, EOFError, struct.error):  # not what its name says, or cut off
+        return None
+
+
+def _json(path: Path) -> Any:  # noqa: ANN401
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _numpy(path: Path) -> Any:  # noqa: ANN401
+    import numpy as np
+
+    with path.open("rb") as file:
+        held = np.load(file, allow_pickle=False)
+        if isinstance(held, np.ndarray):
+            return _plain(held)
+        return {name: _plain(held[name]) for name in held.files}
+
+
+def _safetensors(path: Path) -> Any:  # noqa: ANN401
+    import numpy as np
+
+    raw = path.read_bytes()
+    (length,) = struct.unpack("<Q", raw[:_PREFIX])
+    heading = json.loads(raw[_PREFIX : _PREFIX + length])
+    data = raw[_PREFIX + length :]
+    found: dict[str, Any] = {"metadata": heading.pop("__metadata__", None)}
+    for name, told in heading.items():
+        start, end = told["data_offsets"]
+        array = np.frombuffer(data[start:end], dtype=_DTYPES.get(told["dtype"], "u1"))
+        if told["dtype"] == "BF16":  # the upper half of a float
+            array = (array.astype("u4") << 16).view("f4")
+        found[name] = _plain(array)
+    return found
+
+
+def _plain(array: Any) -> Any:  # noqa: ANN401 - a numpy array
+    """Return a number as itself, and an array as a tensor, which has a norm."""
+    if array.ndim == 0:
+        return array.item()
+    if array.dtype.kind not in "fi":
+        return array
+    import torch
+
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=True))
+
+
+_DTYPES = {
+    "F64": "f8",
+    "F32": "f4",
+    "F16": "f2",
+    "BF16": "u2",
+    "I64": "i8",
+    "I32": "i4",
+    "I16": "i2",
+    "I8": "i1",
+}
+
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".json": _json,
+    ".npy": _numpy,
+    ".npz": _numpy,
+    ".safetensors": _safetensors,
+}
