@@ -145,6 +145,7 @@ class Harness:
         """Execute and judge; whatever breaks on the way, what was seen is written down."""
         start = self.clock.now_ns()
         epochs, steps = extent(baseline)
+        directory.save_lengths(baseline)
         display = Display(
             self.console, title=plan.scenario, total_epochs=epochs, steps_per_epoch=steps
         )

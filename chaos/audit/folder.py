@@ -64,6 +64,7 @@ class AuditFolder:
     ) -> FinishedRun:
         """Carry out a plan in its folder and settle it; broken off, it leaves what was seen."""
         start = clock.now_ns()
+        directory.save_lengths(baseline)
         try:
             backend.execute(plan, directory, unseen)
         except BaseException:

@@ -54,7 +54,7 @@ def _done(trial: Trial) -> list[tuple[int, int]]:
     """Give the epochs that were done, each with an event.
 
     A job that keeps files of its own goes on after an epoch whose report a
-    fault cut off: that it was trained is enough.
+    fault cut off, or kept from beginning: that it was trained is enough.
     """
     ours = trial.run.lineage
     done = [(commit.epoch, commit.number) for commit in ours.commits]
@@ -62,6 +62,8 @@ def _done(trial: Trial) -> list[tuple[int, int]]:
         committed = {epoch for epoch, _ in done}
         trained = {e: steps[-1].number for (_, e), steps in ours.steps.items() if steps}
         reported = {epoch for a in trial.run.attempts for _, epoch in a.reported}
+        starts = [start for a in trial.run.attempts for start in a.starts.values() if start.path]
+        reported |= {start.epoch - 1 for start in starts if start.step == 0}
         done += [i for i in trained.items() if i[0] not in committed and i[0] in reported]
         done.sort()
     return done

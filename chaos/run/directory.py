@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from chaos.errors import HistoryError, UsageError
 from chaos.model.absent import with_absent
+from chaos.model.event import ReportBegun, StepDone
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Op, Plan
 from chaos.model.verdict import Verdict
@@ -28,6 +29,7 @@ from chaos.run.journal import load_history, write_history
 from chaos.run.whole_file import write_text
 
 HISTORY, BASELINE = "history.jsonl", "baseline.jsonl"
+LENGTHS = "lengths.json"
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,21 @@ class RunDirectory:
             runs.append(self.load_history(_repeat(number)))
             number += 1
         return Baseline(runs)
+
+    def save_lengths(self, baseline: History | None) -> None:
+        """Leave word of how many steps rank 0 makes in each epoch that the baseline reports.
+
+        A rank that is struck between a save and the report after it cannot know it.
+        """
+        if baseline is None:
+            return
+        ended = {begun.epoch for _, begun in baseline.of(ReportBegun)}
+        lengths: dict[str, int] = {}
+        for _, done in baseline.of(StepDone):
+            if done.rank == 0 and done.epoch in ended:
+                lengths[str(done.epoch)] = done.step
+        self.saves.mkdir(exist_ok=True)
+        self.write(f"saves/{LENGTHS}", json.dumps(lengths))
 
     def save_verdict(self, verdict: Verdict) -> None:
         """Write the verdict."""

@@ -1,6 +1,7 @@
 """What a rank saves and loads: recorded, traced to the save it came from, and followed."""
 
 import contextlib
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from chaos.backends.train.opened import Opened, Opening
 from chaos.backends.train.saves import Position, Save, Saves
 from chaos.backends.train.state.content import parts_of
 from chaos.backends.train.state.counts import counts_of
-from chaos.backends.train.state.readable import read
+from chaos.backends.train.state.readable import is_text, read
 from chaos.model.event import (
     FileLoaded,
     FileRenamed,
@@ -25,8 +26,7 @@ from chaos.model.event import (
 from chaos.run.file_digest import file_digest
 
 _Content = tuple[tuple[SavedPart, ...], dict[str, int]]
-# What is written as text may hold a job's place, and mostly is a log of it.
-_TEXTS = frozenset({"", ".json", ".jsonl", ".csv", ".tsv", ".txt", ".log", ".yaml", ".yml", ".md"})
+_EVENTS = "events.out."  # how TensorBoard's files of events begin
 
 
 class JobFiles:
@@ -60,14 +60,23 @@ class JobFiles:
         self._ranks = ranks
         self._reads: list[Position] = []
         self._since_step: list[Save] = []
+        self._due = saves.lengths()
         self._ended: dict[int, int] = {}  # the steps of each epoch that was reported
         self._handed = HandedWork(lambda: (self._cursor.epoch, self._cursor.step))
-        self._opened = Opened(saves.run, self._handed.place, self._reading)
+        self._lock = threading.RLock()
+        self._opened = Opened(
+            saves.run,
+            self._handed.place,
+            is_read=self._reading,
+            look=self._look_beside,
+            failed=record.failed,
+        )
         self._opened.is_reading = is_kept and record.cursor.attempt > 0
         self._read_since: list[tuple[Path, str]] = []
         self._told_loads: set[tuple[str, str]] = set()
         self._contents: dict[str, _Content] = {}  # by path, or by the digest of the bytes
         self._texts: dict[str, FileWritten] = {}
+        self._has_saved = False
         self.is_fresh: Callable[[], bool] = lambda: False
         self.settle: Callable[[], object] | None = None
         self.halfway_of: Callable[[int], Callable[[], None] | None] = lambda _: None
@@ -195,10 +204,21 @@ class JobFiles:
         if not self._records:
             return
         try:
-            with self._cost.watching, self._opened.quietly():
+            with self._cost.watching, self._opened.quietly(), self._lock:
                 act()
+                if self._has_saved and self.settle is not None:
+                    self.settle()  # what the next attempt will ask of this one must be there
+                    self.settle = None
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save or load
             self._failed(where, error)
+
+    def _look_beside(self) -> None:
+        """Look in whichever thread has closed a file; what that takes is no part of a step."""
+        try:
+            with self._opened.quietly(), self._lock:
+                self._look(at_rest=False)
+        except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save
+            self._failed("files", error)
 
     def _at(self, place: Place) -> dict[str, int]:
         return {**self._cursor.who(), "epoch": place[0], "step": place[1]}
@@ -221,17 +241,25 @@ class JobFiles:
         )
         self._keep(path, place, digest, size=size)
         self._saves.mark_place(self._cursor.attempt, *place)
-        if self.settle is not None:  # what the next attempt will ask of this one must be there
-            self.settle()
-            self.settle = None
+        self._has_saved = True
 
     def _keep(
         self, path: Path, place: Place, digest: str, *, size: int, is_log: bool = False
     ) -> None:
-        cursor, ends = self._cursor, self._ended.get(place[0]) == place[1]
+        cursor, ends = self._cursor, self._ends_epoch(place)
         save = Save(digest, cursor.attempt, cursor.rank, *place, str(path), ends, is_log)
         self._saves.keep(save, size=size)
         self._since_step.append(save)
+
+    def _ends_epoch(self, place: Place) -> bool:
+        """Say whether an epoch ended there: it was reported, or has as many in the baseline.
+
+        A report that was to follow a save may never begin.
+        """
+        epoch, step = place
+        if epoch in self._ended:
+            return self._ended[epoch] == step
+        return step > 0 and self._due.get(epoch) == step
 
     def _look(self, *, at_rest: bool) -> None:
         reads, self._read_since = self._read_since, []
@@ -244,17 +272,20 @@ class JobFiles:
             self._write(FileRenamed(**self._at(moved.place), path=moved.path, to=moved.to))
 
     def _written(self, opening: Opening) -> None:
-        """Record a file that was opened and closed: as a save, where it may be one."""
+        """Record a file that was opened and closed: as a save, where it may be one.
+
+        What is written as text may hold a job's place, and mostly is a log of it.
+        """
         path = Path(opening.path)
-        content = self._contents.pop(opening.draft, None)
-        if opening.is_log:  # it grows from run to run, and is no state
+        content = self._contents.pop(opening.path, None)
+        if opening.appends or path.name.startswith(_EVENTS):  # a log, and no state
             return
         digest, size = file_digest(path), path.stat().st_size
         known = self._saves.find(digest)
         if known is not None and (known.epoch, known.step) != opening.place:
             return  # a copy of what was saved elsewhere
         content = content or self._contents.pop(digest, None) or _content(read(path))
-        if path.suffix not in _TEXTS and not path.name.startswith("events.out."):
+        if not is_text(path):
             self._begun(path, opening.place, path.suffix.lstrip("."))
             self._saved(path, opening.place, content)
             return

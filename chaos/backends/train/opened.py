@@ -1,9 +1,9 @@
 """Files that a rank opens itself, by whatever library: known by what Python tells of `open`.
 
-What is opened for writing is looked at once it is closed: when the model is next called, a
-step or a report begins, another file is put into its place, or the train function ends. It
-belongs to where training was when it was opened. What is opened for reading is told of at once,
-if it is as long as a file that this run has written.
+What is opened for writing is looked at once it is closed: by a thread that waits for that, for
+training may stand still behind it in a barrier, and be struck there; at the latest when the model
+is next called, a step or a report begins, it is put into its place, or the train function ends.
+It belongs to where training was when it was opened. What is opened for reading is told of at once.
 """
 
 import os
@@ -17,6 +17,10 @@ from typing import Any
 from chaos.backends.train.handed import Place
 from chaos.backends.train.written import is_below, is_spared, listen
 from chaos.errors import InjectedError
+from chaos.run.clock import SystemClock
+
+LOOK_S = 0.005
+LOOKS_MAX = 20
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _OF_A_RUN = ("storage", "nodes")  # what of a run's folder is the job's
@@ -24,12 +28,11 @@ _OF_A_RUN = ("storage", "nodes")  # what of a run's folder is the job's
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A file that was opened for writing. `is_log`: to append to it; `draft`: its name then."""
+    """A file that was opened for writing; `appends`: at its end, as to a log."""
 
     path: str
     place: Place
-    is_log: bool
-    draft: str
+    appends: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +45,29 @@ class Renaming:
 
 
 class Opened:
-    """What one rank has opened; `is_read` is told of a path that it reads.
+    """What one rank has opened.
+
+    `is_read` is told of a path that it reads, `look` is to look at what was closed.
 
     Told of files by Python in whichever thread opens them: nothing may be raised there, and
     what is opened while it is told is ours.
     """
 
     def __init__(
-        self, run: Path, place: Callable[[], Place], is_read: Callable[[Path], None]
+        self,
+        run: Path,
+        place: Callable[[], Place],
+        *,
+        is_read: Callable[[Path], None],
+        look: Callable[[], None],
+        failed: Callable[[str, Exception], None],
     ) -> None:
         self._run = str(run)
         self._place = place
         self._is_read = is_read
+        self._look = look
+        self._failed = failed
+        self._something = threading.Event()
         self._pid = os.getpid()
         self._within = threading.local()
         self._written: dict[str, Opening] = {}
@@ -63,7 +77,23 @@ class Opened:
 
     def watch(self) -> None:
         """Be told from now on."""
+        threading.Thread(target=self._wait, daemon=True, name="files").start()
         listen(self._told)
+
+    def _wait(self) -> None:
+        """Look at each file soon after it is closed, in a thread of our own."""
+        clock = SystemClock()
+        while True:
+            self._something.wait()
+            self._something.clear()
+            for _ in range(LOOKS_MAX):
+                clock.sleep(LOOK_S)
+                if self._written:
+                    self._look()
+                if not self._kept_open:
+                    break
+                self._written = {**self._kept_open, **self._written}
+                self._kept_open = {}
 
     def forget(self, path: Path) -> None:
         """Leave out a file that somebody else has told of."""
@@ -106,8 +136,8 @@ class Opened:
                     self._renames(*arguments[:2])
             except InjectedError:
                 raise  # the harm that was ordered is meant for the job
-            except Exception:  # noqa: BLE001, S110 - the job's own call is to fail by itself
-                pass
+            except Exception as error:  # noqa: BLE001 - recorded; must not fail the job's call
+                self._failed("files", error)
 
     def _opens(self, path: Any, _: Any, flags: int) -> None:  # noqa: ANN401 - of an event
         if isinstance(path, int):
@@ -118,18 +148,20 @@ class Opened:
             return
         target = _absolute(path)
         if self._is_the_jobs(target):
+            self._something.set()
             self._written[target] = Opening(
-                target, self._place(), bool(flags & os.O_APPEND), target
+                target, self._place(), appends=bool(flags & os.O_APPEND)
             )
 
     def _renames(self, source: Any, to: Any) -> None:  # noqa: ANN401
         path, target = _absolute(source), _absolute(to)
         if self._is_the_jobs(path):
+            self._look()  # what lies there is whole now, and training may be struck right after
             self._renamed.append(Renaming(path, target, self._place()))
-            for name in [name for name in self._written if is_below(name, path)]:
-                was = self._written.pop(name)
+            for name in [name for name in self._kept_open if is_below(name, path)]:
+                was = self._kept_open.pop(name)
                 moved = target + name.removeprefix(path)
-                self._written[moved] = replace(was, path=moved)
+                self._kept_open[moved] = replace(was, path=moved)
 
     def _is_the_jobs(self, path: str) -> bool:
         if path.startswith(("/dev/", "/proc/", "/sys/")) or is_spared(path):

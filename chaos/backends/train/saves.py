@@ -4,6 +4,7 @@
 `saves/reads-<attempt>-<rank>.json` from which of them a rank of an attempt may
 go on, and `saves/position-<attempt>-<rank>.json` where it went on.
 `saves/fresh-<rank>.json` holds the model that a rank's first attempt began with.
+`lengths.json` holds the steps of each epoch of the baseline, where there is one.
 `place-<attempt>-<epoch>-<step>` is there where a rank of an attempt has saved
 a file after that step, `early-<attempt>-<number>` where a report of an attempt came
 before it trained anything.
@@ -14,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from chaos.run.directory import LENGTHS
 from chaos.run.whole_file import read_fields, write_fields
 
 
@@ -91,6 +93,11 @@ class Saves:
         """Write down that the report of a save's epoch has begun with no step in between."""
         if self.find(save.digest) == save:
             self.keep(replace(save, ends_epoch=True))
+
+    def lengths(self) -> Mapping[int, int]:
+        """Give how many steps each epoch of the baseline has; empty where that is not known."""
+        found = read_fields(self._folder / LENGTHS) or {}
+        return {int(epoch): steps for epoch, steps in found.items()}
 
     def mark_place(self, attempt: int, epoch: int, step: int) -> None:
         """Write down that a job can go on from here: a rank has saved a file."""

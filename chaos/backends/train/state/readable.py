@@ -1,5 +1,6 @@
 """What a file holds, where that can be read without running anything of it."""
 
+import codecs
 import json
 import struct
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 READ_MAX = 64 << 20
+_START = 4096
 _PREFIX = 8  # of a file of safetensors: the length of its heading
 
 
@@ -19,6 +21,17 @@ def read(path: Path) -> Any:  # noqa: ANN401 - whatever is in it
         return reader(path)
     except (ValueError, KeyError, EOFError, struct.error):  # not what its name says, or cut off
         return None
+
+
+def is_text(path: Path) -> bool:
+    """Return whether a file begins as text does: Python does not tell how it was opened."""
+    with path.open("rb") as file:
+        start = file.read(_START)
+    decoder = codecs.getincrementaldecoder("utf-8")()  # which may be cut within a character
+    try:
+        return "\0" not in decoder.decode(start)
+    except UnicodeDecodeError:
+        return False
 
 
 def _json(path: Path) -> Any:  # noqa: ANN401
