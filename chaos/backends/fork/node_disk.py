@@ -16,7 +16,7 @@ from multiprocessing import process
 from pathlib import Path
 
 from chaos.backends.train.address import RunAddress
-from chaos.backends.train.written import Confines, Ledger, Written, read_ledger, record
+from chaos.backends.train.written import Confines, Ledger, Written, is_below, read_ledger, record
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
 
@@ -24,6 +24,7 @@ HEAD, START, LEDGER = "head", "start", "written.jsonl"
 SOCKET_PATH_MAX = 107
 IN_TMP = len("/torch-shm-dir-XXXXXX/manager.sock") + 10  # the longest that torch and Python bind
 INDUCTOR_ENV = "TORCHINDUCTOR_CACHE_DIR"
+HOSTS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - nothing is made there
 OURS = ("journals", "logs", "saves", "storage-faults", "trials", "nodes")
 
 
@@ -61,8 +62,25 @@ class NodeDisk:
         record(Ledger(self._ledger, [*ours, self.tmp], self.confines))
 
     def lose(self) -> None:
-        """Remove the node's temporary files."""
+        """Remove what was on the node's own disk, as far as that can be told.
+
+        Its temporary folder; and of what its processes have made elsewhere, what they wrote
+        as output below the host's temporary folders, unless another node wrote there as well.
+        A path elsewhere may lie on a disk that all nodes share, and is left.
+        """
         shutil.rmtree(self.tmp, ignore_errors=True)
+        others = [disk for disk in disks(self.run) if disk.node_id != self.node_id]
+        theirs = {line.path for disk in others for line in disk.written()}
+        for line in self.written():
+            is_made = line.how == "created" and line.is_output
+            if is_made and line.path not in theirs and self._is_on_the_nodes_disk(line.path):
+                Path(line.path).unlink(missing_ok=True)
+
+    def _is_on_the_nodes_disk(self, path: str) -> bool:
+        real = os.path.realpath(path)
+        if is_below(real, str(self.run.directory.resolve())):
+            return False
+        return any(is_below(real, folder) for folder in HOSTS)
 
     @property
     def _folder(self) -> Path:

@@ -8,19 +8,28 @@ from collections.abc import Callable
 import psutil
 
 from chaos.backends.fork.ending import is_running
+from chaos.backends.fork.node_disk import NodeDisk
 from chaos.faults.world import RefusedError, Victim
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.world import RunWorld
 
 POLL_S = 0.002
+END_S = 2.0
 
 
 class ForkWorld(RunWorld):
     """A node is a name that some workers were started under; losing it ends them at once."""
 
-    def __init__(self, clock: Clock, nodes: int, armed: ArmedFaults) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        nodes: int,
+        armed: ArmedFaults,
+        disk_of: Callable[[str], NodeDisk] | None = None,
+    ) -> None:
         super().__init__(clock, armed)
+        self._disk_of = disk_of
         self._lock = threading.Lock()
         self._live = [f"node-{number}" for number in range(nodes)]
         self._deadlines: dict[str, int] = {}
@@ -83,7 +92,10 @@ class ForkWorld(RunWorld):
         return self._clock.now_ns() + int(notice_s * 1e9)
 
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
-        """End every worker of the node, and place none there again; there is no raylet here."""
+        """End every worker of the node, and place none there again; there is no raylet here.
+
+        Its disk goes along: its temporary folder, and what it has written to the host's.
+        """
         del raylet_only
         with self._lock:
             if node_id not in self._live:
@@ -93,6 +105,9 @@ class ForkWorld(RunWorld):
         for pid in struck:
             if is_running(pid):
                 os.kill(pid, signal.SIGKILL)
+        if self._disk_of is not None:  # what is still there of a dying process writes no more
+            self._until(lambda: not any(map(is_running, struck)), END_S)
+            self._disk_of(node_id).lose()
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         """Stop every worker of the node."""
