@@ -43,7 +43,8 @@ class Commit:
     """A report that Ray's controller recorded.
 
     `of_survivors`: it did not wait for the ranks of a node that was to go
-    (`relax_collectives_on_preemption`). Only rank 0's metrics are then kept:
+    (`relax_collectives_on_preemption`). `older`: where what is in the checkpoint was saved, if
+    that was not at the report. Only rank 0's metrics are then kept:
     Ray 2.60 does not say whose the others are, and always waits for rank 0.
     """
 
@@ -53,6 +54,12 @@ class Commit:
     checkpoint: str | None
     metrics: tuple[dict[str, object], ...]
     of_survivors: bool = False
+    older: tuple[int, int] | None = None
+
+    @property
+    def goes_on(self) -> tuple[int, int]:
+        """Where a restart from its checkpoint goes on."""
+        return self.older or (self.epoch + 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +244,9 @@ def _add_controllers(history: History, rows: dict[int, _Rows]) -> None:
         doomed = any(notices.get(place.node_id, number) < number for place in row.places)
         fewer = doomed and 0 < len(done.metrics) < len(row.places)
         metrics = done.metrics[:1] if fewer else done.metrics
-        commit = Commit(number, done.attempt, done.epoch, done.checkpoint, metrics, fewer)
+        commit = Commit(
+            number, done.attempt, done.epoch, done.checkpoint, metrics, fewer, done.goes_on
+        )
         (row.early if done.early else row.commits).append(commit)
     for number, decided in history.of(FailureDecided):
         rows.setdefault(decided.attempt, _Rows()).decisions.append(Decision(number, decided))
@@ -245,7 +254,7 @@ def _add_controllers(history: History, rows: dict[int, _Rows]) -> None:
 
 def _add_workers(history: History, rows: dict[int, _Rows]) -> None:
     for number, e in history.of(WorkerStarted):
-        start = Start(number, e.rank, e.checkpoint, e.epoch)
+        start = Start(number, e.rank, e.checkpoint, e.epoch, e.step)
         rows.setdefault(e.attempt, _Rows()).starts[e.rank] = start
     for _, moved in history.of(Repositioned):
         starts = rows.setdefault(moved.attempt, _Rows()).starts

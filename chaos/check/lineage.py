@@ -68,20 +68,22 @@ class Lineage:
         The start of training counts as a checkpoint, and so does its end:
         what is trained after the last checkpoint can be lost as well.
         """
-        saved = {commit.epoch for commit in self.commits if commit.checkpoint is not None}
+        saved = [commit for commit in self.commits if commit.checkpoint is not None]
         return max((self._longest_way(rank, saved) for rank in self.ranks), default=0)
 
     def _steps_of(self, rank: int) -> int:
         return sum(self.count(rank, epoch) for epoch in self.epochs[rank])
 
-    def _longest_way(self, rank: int, saved: set[int]) -> int:
-        way = longest = 0
-        for epoch in self.epochs[rank]:
-            way += self.count(rank, epoch)
-            longest = max(longest, way)
-            if epoch in saved:
-                way = 0
-        return longest
+    def _longest_way(self, rank: int, saved: Sequence[Commit]) -> int:
+        """From where a checkpoint goes on to where the next one is there, which may be later."""
+        since = [0, *(self._done_before(rank, commit.goes_on) for commit in saved)]
+        until = [self._done_before(rank, (commit.epoch + 1, 0)) for commit in saved]
+        ways = zip(since, [*until, self._steps_of(rank)], strict=True)
+        return max(end - begin for begin, end in ways)
+
+    def _done_before(self, rank: int, place: tuple[int, int]) -> int:
+        """Give how many steps of a rank lie before a place."""
+        return place[1] + sum(self.count(rank, e) for e in self.epochs[rank] if e < place[0])
 
 
 def lineage(attempts: Sequence[Attempt]) -> Lineage:

@@ -27,7 +27,7 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
         self._address = RunAddress.from_env()
         self._observer: Observer | None = None
         self._probe: Probe | None = None
-        self._lineage: dict[str, Any] = {"attempt": 0, "epochs": {}}
+        self._lineage: dict[str, Any] = {"attempt": 0, "epochs": {}, "places": {}}
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel with the address and the lineage; files stay where they are open."""

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,6 +142,11 @@ class JobFiles:
         """Record that a file was read, and where training may go on by it."""
         self._guarded("load", lambda: self._loaded(path, digest, error))
 
+    def part_uploaded(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:
+        """Leave word of where a restart goes on from this rank's part of a checkpoint."""
+        self.look(at_rest=True)
+        self._guarded("upload", lambda: self._part(checkpoint, folder, files))
+
     def is_saved_here(self) -> bool:
         """Say whether any rank has saved a file since the last step of an epoch.
 
@@ -250,6 +255,17 @@ class JobFiles:
         save = Save(digest, cursor.attempt, cursor.rank, *place, str(path), ends, is_log)
         self._saves.keep(save, size=size)
         self._since_step.append(save)
+
+    def _part(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:
+        """Go by the youngest file in it, if this run is known to have saved every one of them."""
+        digests = [
+            file_digest(folder / name) if digest.startswith("size:") else digest
+            for name, digest in files.items()
+        ]
+        found = [save for save in map(self._saves.find, digests) if save is not None]
+        places = [save.goes_on_at() for save in found if not save.is_log]
+        is_known = bool(places) and len(found) == len(digests)
+        self._saves.keep_part(checkpoint, self._cursor.rank, max(places) if is_known else None)
 
     def _ends_epoch(self, place: Place) -> bool:
         """Say whether an epoch ended there: it was reported, or has as many in the baseline.

@@ -5,7 +5,7 @@ import math
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from chaos.backends.train import compat
 from chaos.backends.train.address import ControllerPort, RunAddress
@@ -42,6 +42,7 @@ class Observer:
         self._reports = 0  # of this attempt
         self._may_move = False
         self._epochs: dict[str, int] = {}
+        self._places: dict[str, tuple[int, int]] = {}
         self._state = self._folder = ""
         self._polls_matter = any(holds_polls(op) for op in plan.ops)
         self._visits: Counter[str] = Counter()
@@ -54,19 +55,24 @@ class Observer:
     def start(cls, address: RunAddress, folder: str) -> "Observer":
         """Open the journal and find the chaos controller; `folder` is the run's in its storage."""
         directory = address.run_directory()
-        attempts, epochs = numbered_before(directory.journals)
+        attempts, epochs, places = numbered_before(directory.journals)
         journal = Journal(
             directory.journals, f"controller-{os.getpid()}", role="controller", clock=SystemClock()
         )
         saves = Saves(directory.saves)
         observer = cls(directory.load_plan(), journal, address.connect(), saves)
         observer._attempts, observer._epochs, observer._folder = attempts, epochs, folder
+        observer._places = places
         compat.on_checkpoint_deleted(observer.checkpoint_deleted, folder, HERE.removing)
         return observer
 
     def lineage(self) -> dict[str, Any]:
-        """Give what a probe must know: its attempt, and which epoch each checkpoint ended."""
-        return {"attempt": self._attempts, "epochs": dict(self._epochs)}
+        """Give what a probe must know: its attempt, and which epoch each checkpoint ended.
+
+        And where a restart goes on from a checkpoint that is older than the report it came with.
+        """
+        places = dict(self._places)
+        return {"attempt": self._attempts, "epochs": dict(self._epochs), "places": places}
 
     def state_changed(self, previous: Any, current: Any) -> None:  # noqa: ANN401
         """Record a new state; Ray calls this at every poll, changed or not."""
@@ -89,7 +95,7 @@ class Observer:
         self._attempts += 1
         self._reports = 0
         handed = compat.checkpoint_handed_to(worker_group)
-        self._next_epoch = 0 if handed is None else self._epochs.get(handed, -1) + 1
+        self._next_epoch = went_on(self.lineage(), handed)[0]
         self._may_move = handed is None and attempt > 0
         self._journal.add(
             WorkerGroupStarted(
@@ -118,16 +124,20 @@ class Observer:
         early = self._saves.is_early(attempt, self._reports)
         self._reports += 1
         epoch = self._next_epoch - early
+        goes_on = self._older(name)
         event = Committed(
             attempt=attempt,
             epoch=epoch,
             checkpoint=name,
             metrics=tuple(_plain(record) for record in metrics),
             early=early,
+            goes_on=goes_on,
         )
         self._journal.add(event)
         if name is not None:
             self._epochs[name] = epoch
+            if goes_on is not None:
+                self._places[name] = goes_on
         self._next_epoch = epoch + 1
         self._controller.committed(event)
 
@@ -148,6 +158,11 @@ class Observer:
         """Record that something was not seen."""
         with contextlib.suppress(Exception):  # nothing more can be done; RunEnded will be missed
             self._journal.add(ObserverFailed(where=where, error=f"{type(error).__name__}: {error}"))
+
+    def _older(self, checkpoint: str | None) -> tuple[int, int] | None:
+        """Give where a restart goes on from what was saved earlier than its report."""
+        place = None if checkpoint is None else self._saves.goes_on_at(checkpoint)
+        return place if place is not None and place < (self._next_epoch + 1, 0) else None
 
     def _follow_workers(self) -> None:
         """Count from where the workers went on, where they have found that in files of their own.
@@ -174,19 +189,34 @@ class Observer:
         self._controller.failure_decided(event)
 
 
-def numbered_before(journals: Path) -> tuple[int, dict[str, int]]:
-    """Give how many attempts a run has had under earlier drivers, and each checkpoint's epoch."""
-    attempts, epochs = 0, {}
+def went_on(lineage: dict[str, Any], checkpoint: str | None) -> tuple[int, int]:
+    """Give where an attempt goes on that was handed a checkpoint, or none."""
+    after = (lineage["epochs"].get(checkpoint, -1) + 1, 0)
+    place: tuple[int, int] = lineage["places"].get(checkpoint, after)
+    return place
+
+
+Numbered: TypeAlias = tuple[int, dict[str, int], dict[str, tuple[int, int]]]
+
+
+def numbered_before(journals: Path) -> Numbered:
+    """Give how many attempts a run has had under earlier drivers, and what is known of checkpoints.
+
+    The epoch that each ended, and where a restart goes on from those that are older.
+    """
+    attempts, epochs, places = 0, dict[str, int](), dict[str, tuple[int, int]]()
     for path in journals.glob("controller-*.jsonl"):
         for entry in read_journal(path)[0]:
             match entry.what:
                 case WorkerGroupStarted(attempt=attempt):
                     attempts = max(attempts, attempt + 1)
-                case Committed(checkpoint=str(checkpoint), epoch=epoch):
+                case Committed(checkpoint=str(checkpoint), epoch=epoch, goes_on=goes_on):
                     epochs[checkpoint] = epoch
+                    if goes_on is not None:
+                        places[checkpoint] = goes_on
                 case _:
                     pass
-    return attempts, epochs
+    return attempts, epochs, places
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.here import HERE
 from chaos.backends.train.obedience import Obedience
+from chaos.backends.train.observer import went_on
 from chaos.backends.train.places import Places, is_in_load
 from chaos.backends.train.reduction import keep_first_buckets
 from chaos.backends.train.saves import Saves
@@ -54,12 +55,12 @@ class Probe:
         controller: ControllerPort,
         *,
         victim: Victim,
-        epoch: int,
+        place: tuple[int, int],
     ) -> None:
         self._journal = journal
         self._controller = controller
         self._victim = victim
-        self._cursor = Cursor(victim.attempt, victim.rank, epoch)
+        self._cursor = Cursor(victim.attempt, victim.rank, *place)
         self._watchers = Watchers(plan.watch, Record(self._cursor, journal.add, self.failed))
         self._obedience = Obedience(controller.obeyed, SystemClock())
         self._reporting = 0
@@ -79,11 +80,11 @@ class Probe:
         node_id = compat.own_node_id()
         rank = context.get_world_rank()
         checkpoint = compat.handed_checkpoint()
-        epoch = lineage["epochs"].get(checkpoint, -1) + 1
+        place = went_on(lineage, checkpoint)
         victim = Victim(attempt=lineage["attempt"], rank=rank, pid=pid, node_id=node_id)
         HERE.attempt, HERE.rank = victim.attempt, rank
         plan, controller = directory.load_plan(), address.connect()
-        probe = cls(plan, journal, controller, victim=victim, epoch=epoch)
+        probe = cls(plan, journal, controller, victim=victim, place=place)
         journal.add(
             WorkerStarted(
                 attempt=victim.attempt,
@@ -92,7 +93,8 @@ class Probe:
                 pid=pid,
                 node_id=node_id,
                 checkpoint=checkpoint,
-                epoch=epoch,
+                epoch=place[0],
+                step=place[1],
                 accelerators=compat.own_accelerators(),
             )
         )

@@ -3,6 +3,8 @@
 `saves/<digest>.json` says where in training a file with these bytes was saved,
 `saves/reads-<attempt>-<rank>.json` from which of them a rank of an attempt may
 go on, and `saves/position-<attempt>-<rank>.json` where it went on.
+`saves/part-<checkpoint>-<rank>.json` says where a restart goes on from a rank's part of a
+checkpoint that Ray was given, where all files of it were saved in this run.
 `saves/fresh-<rank>.json` holds the model that a rank's first attempt began with.
 `lengths.json` holds the steps of each epoch of the baseline, where there is one.
 `place-<attempt>-<epoch>-<step>` is there where a rank of an attempt has saved
@@ -10,6 +12,7 @@ a file after that step, `early-<attempt>-<number>` where a report of an attempt 
 before it trained anything.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -138,6 +141,18 @@ class Saves:
         """Give those digests, None where they were not seen."""
         return read_fields(self._folder / f"fresh-{rank}.json")
 
+    def keep_part(self, checkpoint: str, rank: int, place: tuple[int, int] | None) -> None:
+        """Write down where a restart goes on from a rank's part of a checkpoint; None: unknown."""
+        path = self._folder / f"part-{_name_of(checkpoint)}-{rank}.json"
+        write_fields(path, {"place": place})
+
+    def goes_on_at(self, checkpoint: str) -> tuple[int, int] | None:
+        """Give where a restart from a checkpoint goes on, None where that is not known."""
+        paths = self._folder.glob(f"part-{_name_of(checkpoint)}-*.json")
+        places = [(read_fields(path) or {}).get("place") for path in paths]
+        found = [(epoch, step) for epoch, step in filter(None, places)]
+        return max(found) if found and len(found) == len(places) else None
+
     def take_position(self, position: Position) -> None:
         """Write down where a rank goes on; the last word of a rank stands."""
         write_fields(
@@ -154,3 +169,7 @@ class Saves:
             fields = read_fields(path)
             if fields is not None:
                 yield Position(**fields)
+
+
+def _name_of(checkpoint: str) -> str:
+    return hashlib.blake2b(checkpoint.encode(), digest_size=8).hexdigest()

@@ -144,6 +144,8 @@ class Watchers:
             return
         with self.cost.watching if is_placed else contextlib.nullcontext():
             files = folder_digests(folder)
+        if self._files is not None and files:
+            self._files.part_uploaded(checkpoint, folder, files)
         epoch = self._cursor.epoch if is_placed else None
         part = PartUploaded(**self._cursor.who(), epoch=epoch, checkpoint=checkpoint, files=files)
         self._write(part)

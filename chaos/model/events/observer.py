@@ -37,7 +37,9 @@ class Committed(Event, frozen=True, kw_only=True):
     the checkpoint directory's name, None where the report carried none.
     `metrics` holds one record per reporting rank, in rank order. `early`: it came
     before its attempt trained anything, such as a validation at every start, and ends
-    no epoch; `epoch` is the last one that was ended.
+    no epoch; `epoch` is the last one that was ended. `goes_on` is where a restart from
+    the checkpoint goes on (epoch, finished steps of it), where that is not after its
+    report: what is in it was saved earlier.
     """
 
     attempt: int
@@ -45,6 +47,7 @@ class Committed(Event, frozen=True, kw_only=True):
     checkpoint: str | None
     metrics: tuple[dict[str, Any], ...]
     early: bool = False
+    goes_on: tuple[int, int] | None = None
 
 
 class FailureDecided(Event, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ class WorkerStarted(Event, frozen=True, kw_only=True):
     """A worker is ready to train.
 
     `checkpoint` is the one that Ray hands it; `epoch` is where training must
-    go on if it is loaded: one past the report that carried it, else 0.
+    go on if it is loaded: one past the report that carried it, else 0; and `step`
+    steps of it are done, if what is in it was saved within an epoch.
     `accelerators` are those that Ray gave it, such as `GPU 0`; none: the CPU.
     """
 
@@ -20,6 +21,7 @@ class WorkerStarted(Event, frozen=True, kw_only=True):
     checkpoint: str | None
     epoch: int
     accelerators: tuple[str, ...] = ()
+    step: int = 0
 
 
 class CheckpointRead(Event, frozen=True, kw_only=True):
