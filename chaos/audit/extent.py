@@ -29,8 +29,8 @@ class Extent:
     `steps` counts optimizer steps by (epoch, rank), those after the last report
     included; `epochs` are the reports that were committed, `saved` those of
     them that carried a checkpoint, `uploads` the (epoch, rank) of each upload,
-    `saves` those in which a file was written, `halves` those of them in which `torch.save` did,
-    whose writing can be stopped in its middle.
+    `saves` those in which a file was written, `whole` those of them in which `torch.save`
+    wrote none, so that no writing can be stopped in its middle.
     `left_s` says how long training went on after an epoch's last step, or after
     its report where no step is seen.
     `settings` were in force at `fit()`, `replaced` holds what the script had
@@ -52,7 +52,7 @@ class Extent:
     settings: Mapping[str, Any]
     replaced: Mapping[str, Any]
     loads: tuple[int, ...] = ()
-    halves: tuple[tuple[int, int], ...] = ()
+    whole: tuple[tuple[int, int], ...] = ()
     own_saves: tuple[Point, ...] = ()
     asks: bool = True
     sees: tuple[str, ...] = ("losses", "state", "metrics")
@@ -91,6 +91,11 @@ class Extent:
         return 1 + max((self.epoch_last, *after))
 
     @property
+    def halves(self) -> tuple[tuple[int, int], ...]:
+        """The (epoch, rank) in which the writing of a file can be stopped in its middle."""
+        return tuple(place for place in self.saves if place not in self.whole)
+
+    @property
     def has_checkpoints(self) -> bool:
         """Whether any report carried a checkpoint."""
         return bool(self.saved)
@@ -127,6 +132,7 @@ def extent(history: History, *, ignore: tuple[str, ...] = ()) -> Extent:
     uploads = {(e.epoch, e.rank) for _, e in history.of(UploadBegun)}
     uploads |= {(e.epoch, e.rank) for _, e in history.of(UploadEnded)}
     saves = [event for _, event in history.of(FileSaveBegun)]
+    halves = {(e.epoch, e.rank) for e in saves if e.saver == "torch"}
     over_ns = _training_over_ns(history)
     called = next((event for _, event in history.of(FitCalled)), None)
     return Extent(
@@ -135,7 +141,7 @@ def extent(history: History, *, ignore: tuple[str, ...] = ()) -> Extent:
         saved=tuple(sorted({c.epoch for c in commits if c.checkpoint is not None and not c.early})),
         uploads=tuple(sorted(uploads)),
         saves=tuple(sorted({(e.epoch, e.rank) for e in saves})),
-        halves=tuple(sorted({(e.epoch, e.rank) for e in saves if e.saver == "torch"})),
+        whole=tuple(sorted({(e.epoch, e.rank) for e in saves} - halves)),
         steps=dict(sorted(steps.items())),
         left_s={epoch: (over_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,

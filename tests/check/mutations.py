@@ -58,6 +58,7 @@ BROKEN: dict[str, tuple[Mutation, str]] = {
     "a batch is trained twice": (mutate.fed_a_batch_twice, "samples"),
     "a counter begins anew": (mutate.counted_anew, "metrics"),
     "the newest checkpoint is removed": (mutate.retired, "retention"),
+    "an average in a file begins anew": (mutate.averaged_anew, "artifacts"),
     "a checkpoint rots": (mutate.damaged, "checkpoints"),
     "an attempt comes back": (mutate.zombie, "single-writer"),
     "a result from elsewhere": (

@@ -42,7 +42,7 @@ def at_moment(moment: Moment, epoch: int, history: History) -> str:
 @pytest.mark.parametrize(
     ("moment", "words"),
     [
-        ("saving", "never came to the middle of a save of epoch 7; none was seen"),
+        ("saving", "came to the middle of a save of epoch 7; the last one seen was of epoch 3"),
         ("upload_begin", "never came to the beginning of its upload of epoch 7; none was seen"),
         ("upload_end", "to the end of its upload of epoch 7; the last one seen was of epoch 3"),
         ("reported", "to the return of its report() of epoch 7; the last one seen was of epoch 3"),

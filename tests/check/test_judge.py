@@ -38,6 +38,7 @@ def test_checks_go_from_the_most_specific_to_the_one_that_everything_breaks() ->
         "metrics",
         "retention",
         "checkpoints",
+        "artifacts",
         "single-writer",
         "bystanders",
         "leftovers",

@@ -93,7 +93,7 @@ def test_the_first_load_of_what_an_earlier_attempt_saved_is_struck_inside(new: N
     torch.save({"a": 1}, first.path)
     second = new(attempt=1)
     struck: list[int] = []
-    second.files.strike_in_load = lambda: struck.append(len(second.of(FileLoaded)))
+    second.files.loads.strike = lambda: struck.append(len(second.of(FileLoaded)))
 
     torch.load(first.path)
     torch.load(first.path)
@@ -104,7 +104,7 @@ def test_the_first_load_of_what_an_earlier_attempt_saved_is_struck_inside(new: N
 def test_a_load_of_what_this_attempt_or_nobody_saved_is_not_struck(new: New) -> None:
     rank = new(attempt=1)
     struck: list[str] = []
-    rank.files.strike_in_load = lambda: struck.append("struck")
+    rank.files.loads.strike = lambda: struck.append("struck")
     torch.save({"a": 1}, rank.path)
     (rank.folder / "data.pt").write_bytes(saved_by_torch({"b": 2}))
 
@@ -286,7 +286,7 @@ def side_by_side(new: New, *, logs: bool, state: bool, is_fresh: bool = False) -
     found = []
     for number, log in enumerate(written):
         rank = new(attempt=1, rank=number, ranks=2)
-        rank.files.is_fresh = lambda: is_fresh
+        rank.files.going_on.is_fresh = lambda: is_fresh
         if state:
             torch.load(own)
         if logs:
@@ -329,7 +329,7 @@ def test_a_log_that_rank_0_alone_reads_moves_nobody_who_begins_with_a_fresh_mode
     ranks = [new(attempt=1, rank=number, ranks=2) for number in (1, 0)]
     torch.load(ranks[0].path)
     for rank in ranks:
-        rank.files.is_fresh = lambda: True
+        rank.files.going_on.is_fresh = lambda: True
         rank.files.step_begins()
 
     assert [place(rank) for rank in ranks] == [(0, 0), (0, 0)]

@@ -3,19 +3,19 @@
 import contextlib
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from chaos.backends.train.cursor import Record
+from chaos.backends.train.going_on import GoingOn
 from chaos.backends.train.handed import HandedWork, Place
+from chaos.backends.train.loads import Loads
 from chaos.backends.train.opened import Opened, Opening
-from chaos.backends.train.saves import Position, Save, Saves
+from chaos.backends.train.saves import Save, Saves
 from chaos.backends.train.state.content import parts_of
 from chaos.backends.train.state.counts import counts_of
 from chaos.backends.train.state.readable import is_text, read
 from chaos.model.event import (
-    FileLoaded,
     FileRenamed,
     FileSaveBegun,
     FileSaved,
@@ -30,18 +30,7 @@ _EVENTS = "events.out."  # how TensorBoard's files of events begin
 
 
 class JobFiles:
-    """Told of one rank's saves and loads.
-
-    A rank that Ray handed no checkpoint begins at epoch 0 in the probe's
-    counting. Where it loads, before its first step, a file that an earlier
-    attempt of this run has saved, it may keep its files itself: with its first
-    step its cursor moves to where that was. Of several files the furthest one
-    counts that all `ranks` read at one age: what is saved at another pace is
-    a log. Where one rank reads for all, or they do not agree, each goes by
-    what it read, the others by the furthest; unless `is_fresh` says that the
-    model is the one that the first attempt began with, so that nothing of
-    what was read has become part of it. Text counts only where nothing else was read.
-    """
+    """Told of one rank's saves and loads; its cursor moves to where they say (see `GoingOn`)."""
 
     def __init__(
         self,
@@ -56,9 +45,8 @@ class JobFiles:
         self._write, self._failed = record.write, record.failed
         self._saves = saves
         self._records = is_kept
-        self._may_move = may_move
-        self._ranks = ranks
-        self._reads: list[Position] = []
+        self.going_on = GoingOn(record.cursor, saves, ranks=ranks, may_move=may_move)
+        self.loads = Loads(record, saves, self.going_on)
         self._since_step: list[Save] = []
         self._due = saves.lengths()
         self._ended: dict[int, int] = {}  # the steps of each epoch that was reported
@@ -67,20 +55,16 @@ class JobFiles:
         self._opened = Opened(
             saves.run,
             self._handed.place,
-            is_read=self._reading,
+            is_read=self.loads.reading,
             look=self._look_beside,
             failed=record.failed,
         )
         self._opened.is_reading = is_kept and record.cursor.attempt > 0
-        self._read_since: list[tuple[Path, str]] = []
-        self._told_loads: set[tuple[str, str]] = set()
         self._contents: dict[str, _Content] = {}  # by path, or by the digest of the bytes
         self._texts: dict[str, FileWritten] = {}
         self._has_saved = False
-        self.is_fresh: Callable[[], bool] = lambda: False
         self.settle: Callable[[], object] | None = None
         self.halfway_of: Callable[[int], Callable[[], None] | None] = lambda _: None
-        self.strike_in_load: Callable[[], None] | None = None
         self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
 
     def watch_opened(self) -> None:
@@ -126,13 +110,7 @@ class JobFiles:
 
     def within_load(self, digest: str) -> None:
         """Stop at an op that strikes inside the first load of what an earlier attempt saved."""
-        strike = self.strike_in_load
-        if strike is None:
-            return
-        save = self._saves.find(digest)
-        if save is not None and save.attempt < self._cursor.attempt:
-            self.strike_in_load = None
-            strike()
+        self.loads.within(digest)
 
     def quietly(self) -> contextlib.AbstractContextManager[None]:
         """Give a context in which what is opened is told of otherwise."""
@@ -140,7 +118,7 @@ class JobFiles:
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
         """Record that a file was read, and where training may go on by it."""
-        self._guarded("load", lambda: self._loaded(path, digest, error))
+        self._guarded("load", lambda: self.loads.loaded(path, digest, error))
 
     def part_uploaded(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:
         """Leave word of where a restart goes on from this rank's part of a checkpoint."""
@@ -177,10 +155,8 @@ class JobFiles:
         """
         self._handed.trains_here()
         self.look()
-        if not self._may_move:
-            return
-        self._may_move = False
-        self._guarded("load", self._go_on)
+        if self.going_on.may_move:
+            self._guarded("load", self._go_on)
 
     def step_done(self) -> None:
         """Remember that what was saved so far lies in the middle of an epoch."""
@@ -191,11 +167,7 @@ class JobFiles:
         """Mark what was saved since the last step as the end of its epoch."""
         self.look(at_rest=True)
         self.step_begins()
-        self._ended[self._cursor.epoch] = self._cursor.step
-        for save in self._since_step:
-            if save.epoch == self._cursor.epoch and save.step > 0:
-                self._saves.mark_end(save)
-        self._since_step.clear()
+        self._guarded("report", self._mark_ends)
         self._tell_texts()
 
     def train_fn_ended(self) -> None:
@@ -225,7 +197,7 @@ class JobFiles:
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save
             self._failed("files", error)
 
-    def _at(self, place: Place) -> dict[str, int]:
+    def _at(self, place: Place) -> dict[str, Any]:
         return {**self._cursor.who(), "epoch": place[0], "step": place[1]}
 
     def _begun(self, path: Path, place: Place, saver: str) -> None:
@@ -233,17 +205,8 @@ class JobFiles:
 
     def _saved(self, path: Path, place: Place, content: _Content) -> None:
         digest, size = file_digest(path), path.stat().st_size
-        parts, counts = content
-        self._write(
-            FileSaved(
-                **self._at(place),
-                path=str(path),
-                digest=digest,
-                bytes=size,
-                counts=counts,
-                parts=parts,
-            )
-        )
+        what: dict[str, Any] = {"path": str(path), "digest": digest, "bytes": size}
+        self._write(FileSaved(**self._at(place), **what, parts=content[0], counts=content[1]))
         self._keep(path, place, digest, size=size)
         self._saves.mark_place(self._cursor.attempt, *place)
         self._has_saved = True
@@ -264,7 +227,8 @@ class JobFiles:
         ]
         found = [save for save in map(self._saves.find, digests) if save is not None]
         places = [save.goes_on_at() for save in found if not save.is_log]
-        is_known = bool(places) and len(found) == len(digests)
+        # Of an epoch without a step it cannot be told whether a save is of its end.
+        is_known = bool(places) and len(found) == len(digests) and self._cursor.step > 0
         self._saves.keep_part(checkpoint, self._cursor.rank, max(places) if is_known else None)
 
     def _ends_epoch(self, place: Place) -> bool:
@@ -277,11 +241,15 @@ class JobFiles:
             return self._ended[epoch] == step
         return step > 0 and self._due.get(epoch) == step
 
+    def _mark_ends(self) -> None:
+        self._ended[self._cursor.epoch] = self._cursor.step
+        for save in self._since_step:
+            if save.epoch == self._cursor.epoch and save.step > 0:
+                self._saves.mark_end(save)
+        self._since_step.clear()
+
     def _look(self, *, at_rest: bool) -> None:
-        reads, self._read_since = self._read_since, []
-        for path, digest in reads:
-            if (str(path), digest) not in self._told_loads:
-                self._loaded(path, digest, None)
+        self.loads.look()
         for opening in self._opened.closed(look_again=at_rest):
             self._written(opening)
         for moved in self._opened.renamings():
@@ -307,70 +275,19 @@ class JobFiles:
             return
         self._keep(path, opening.place, digest, size=size, is_log=True)
         if content[0]:
-            self._texts[opening.path] = FileWritten(
-                **self._at(opening.place),
-                path=opening.path,
-                digest=digest,
-                bytes=size,
-                parts=content[0],
-            )
+            what: dict[str, Any] = {"path": opening.path, "digest": digest, "bytes": size}
+            text = FileWritten(**self._at(opening.place), **what, parts=content[0])
+            self._texts[opening.path] = text
 
     def _tell_texts(self) -> None:
         texts, self._texts = self._texts, {}
         for text in texts.values():
             self._guarded("files", lambda text=text: self._write(text))  # type: ignore[misc]
 
-    def _reading(self, path: Path) -> None:
-        """Remember a file of an earlier attempt that is being opened, or strike there."""
-        if not self._saves.has_size(path.stat().st_size):
-            return
-        digest = file_digest(path)
-        save = self._saves.find(digest)
-        if save is None or save.attempt >= self._cursor.attempt:
-            return
-        if not save.is_log or self._may_move:
-            self._read_since.append((path, digest))
-        if not save.is_log:
-            self.within_load(digest)
-
-    def _loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
-        save = self._saves.find(digest)
-        self._told_loads.add((str(path), digest))
-        self._write(
-            FileLoaded(
-                **self._cursor.place(),
-                path=str(path),
-                digest=digest,
-                saved_attempt=None if save is None else save.attempt,
-                saved_rank=None if save is None else save.rank,
-                saved_epoch=None if save is None else save.epoch,
-                saved_step=None if save is None else save.step,
-                error=None if error is None else f"{type(error).__name__}: {error}"[:300],
-            )
-        )
-        if self._may_move and error is None and save and save.attempt < self._cursor.attempt:
-            attempt, rank = self._cursor.attempt, self._cursor.rank
-            self._reads.append(Position.of(save, attempt=attempt, rank=rank))
-            self._saves.keep_reads(attempt, rank, self._reads)
-
     def _go_on(self) -> None:
-        reads = self._saves.reads(self._cursor.attempt)
-        if not all(read.is_log for of in reads.values() for read in of):
-            of_state = {r: tuple(read for read in of if not read.is_log) for r, of in reads.items()}
-            reads = {rank: of for rank, of in of_state.items() if of}
-        places = [{read.place for read in of} for of in reads.values()]
-        agreed = set.intersection(*places) if len(places) == self._ranks else set()
-        ours = reads.get(self._cursor.rank, ()) or [read for of in reads.values() for read in of]
-        may = [read for read in ours if read.place in agreed or not agreed]
-        to = max(may, key=lambda read: read.place, default=None)
-        cursor = self._cursor
-        if to is None or to.place <= (cursor.epoch, cursor.step):
-            return
-        if (not agreed or to.is_log) and self.is_fresh():
-            return
-        cursor.epoch, cursor.step = to.place
-        self._saves.take_position(replace(to, rank=cursor.rank))
-        self._write(Repositioned(**cursor.place(), path=to.path))
+        to = self.going_on.settle()
+        if to is not None:
+            self._write(Repositioned(**self._cursor.place(), path=to.path))
 
 
 def _content(what: Any) -> _Content:  # noqa: ANN401 - whatever is saved

@@ -72,7 +72,7 @@ class Watchers:
             files = self._install_files(
                 Saves(saves), ranks=ranks, may_move=may_move, is_kept=is_kept
             )
-            files.strike_in_load = strike_in_load
+            files.loads.strike = strike_in_load
             if strikes_in_save is not None:
                 files.halfway_of = strikes_in_save
 
@@ -187,7 +187,7 @@ class Watchers:
         if self._roots is not None:
             files.unhook = self._roots.without_hooks
         if self._state is not None:
-            files.is_fresh = self._is_fresh
+            files.going_on.is_fresh = self._is_fresh
             files.settle = self._state.settle if self._cursor.attempt == 0 else None
         watch_files(files)
         files.watch_opened()
