@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.check.contents import Contents, Kept, Pair
+from chaos.check.files import outside_storage
 from chaos.check.parting import Moment, parting
 from chaos.check.repeats import repeats
 from chaos.check.result import conclude, nothing_due, plural, unknown
@@ -51,15 +52,23 @@ def check(trial: Trial) -> CheckResult:
 
 
 def notes(trial: Trial) -> tuple[str, ...]:
-    """Return what differs in files and is no finding, one sentence per file."""
+    """Return what is no finding and worth knowing of the job's files, one sentence per file."""
+    outside = sorted(outside_storage(trial.history, trial.run.attempts))
+    more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
+    lies = (
+        f"a restart went on from {outside[0]}{more}, outside the run's storage: on a cluster it "
+        "must lie on a disk that all nodes share, for a lost node takes its own along"
+        for _ in outside[:1]
+    )
     if trial.reference is None or not trial.plan.ops or not trial.leeway.is_exact:
-        return ()
+        return tuple(lies)
     harmless = [p for p in _Beside.of(trial, trial.reference).apart if _severity(p) is None]
-    return tuple(
+    differ = (
         f"{_named(pairs)} in {name} {_differ(pairs)} from the baseline's after the fault, "
         "which a right job may do"
         for name, pairs in _by_file(harmless).items()
     )
+    return (*lies, *differ)
 
 
 @dataclass(frozen=True)

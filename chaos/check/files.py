@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from chaos.check.attempt import Attempt
-from chaos.model.event import FileLoaded, FileSaveBegun, FileSaved, ReportBegun
+from chaos.model.event import (
+    FileLoaded,
+    FileRenamed,
+    FileSaveBegun,
+    FileSaved,
+    FitCalled,
+    ReportBegun,
+)
 from chaos.model.history import History
 
 
@@ -129,6 +136,29 @@ class Files:
             ):
                 found[series] = number, load
         return found
+
+
+def outside_storage(course: History, attempts: Sequence[Attempt]) -> Iterator[str]:
+    """Give the files that a later attempt went on from where an earlier one had put them outside.
+
+    The working directory is a session's, and every node has one of its own (Ray 2.60).
+    """
+    storage = next((called.storage_path for _, called in course.of(FitCalled)), None)
+    written = {saved.path for _, saved in course.of(FileSaved)}
+    written |= {moved.to for _, moved in course.of(FileRenamed)}
+    told = set[str]()
+    for loads in Files(course, attempts).loads.values():
+        for _, load in loads:
+            is_one = load.saved_attempt is not None and load.saved_attempt < load.attempt
+            if is_one and load.path in written - told and not _is_stored(load.path, storage):
+                told.add(load.path)
+                yield load.path
+
+
+def _is_stored(path: str, storage: str | None) -> bool:
+    if storage is None or not path.startswith(f"{storage}/"):
+        return storage is None
+    return not path.startswith(f"{storage}/.session/")
 
 
 def series_of(path: str) -> str:

@@ -141,13 +141,13 @@ def _idle(trial: Trial) -> Iterator[str]:
 
 
 def _noted(trial: Trial) -> tuple[str, ...]:
-    """Give what is worth knowing of a clean run of the job: the baseline, or this one."""
+    """Give what is worth knowing of a clean run, and of the files of this one."""
     course = trial.reference
     if course is None and not trial.plan.ops and trial.run.ending.is_finished:
         course = trial.run
-    found = [] if course is None else [*habits(course.lineage), *artifacts.notes(trial)]
+    known = () if course is None else habits(course.lineage)
     late = trial.run.ending.after_fit
-    return (*found, *([] if late is None else [late]))
+    return (*known, *artifacts.notes(trial), *([] if late is None else [late]))
 
 
 def _diagnosed(trial: Trial, results: tuple[CheckResult, ...]) -> tuple[Resume, ...]:

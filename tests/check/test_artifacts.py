@@ -11,7 +11,7 @@ from chaos.model import event as ev
 from chaos.model.history import Baseline, Entry, History
 from chaos.model.verdict import Verdict
 from tests.check.shorthand import plan_of, told_in
-from tests.check.tamper import changed, without
+from tests.check.tamper import changed, told, without
 
 EPOCH = "s s w:m.pt u r c"
 PLAIN = f"g {EPOCH} {EPOCH} {EPOCH} {EPOCH} L:c0,c1,c2,c3 ."
@@ -215,3 +215,18 @@ def test_with_a_band_or_a_tolerance_files_need_not_be_equal() -> None:
     )
 
     assert result(verdict).summary == "what the job saves need not be equal to the last bit"
+
+
+def test_a_file_outside_storage_that_a_restart_went_on_from_is_a_note() -> None:
+    line = "g s w:/s/.session/a/f_1 r c- s x g l:/s/.session/a/f_1 s r c- ."
+    called = ev.FitCalled(
+        trainer="T", workers=2, run_name="r", storage_path="/s", settings={}, replaced={}
+    )
+    within = told_in(line.replace("/.session", ""))
+
+    history = told(told_in(line), called, before=ev.WorkerStarted)
+    (note,) = judge(plan_of(line), history).notes
+    none = judge(plan_of(line), told(within, called, before=ev.WorkerStarted)).notes
+
+    assert note.startswith("a restart went on from /s/.session/a/f_1, outside the run's storage")
+    assert none == ()

@@ -1,6 +1,8 @@
 """A node's temporary folder is its own, short enough to bind sockets in, and gone with it."""
 
+import json
 import os
+import tempfile
 from pathlib import Path
 
 from chaos.backends.fork.node_disk import SOCKET_PATH_MAX, NodeDisk
@@ -36,3 +38,33 @@ def test_each_node_has_a_temporary_folder_of_its_own_and_none_is_left(
     assert len(set(places)) == 2, judged.verdict.headline
     assert not any(Path(place).exists() for place in places)
     assert not (judged.directory.path / "nodes").exists()
+
+
+def test_a_lost_node_takes_along_what_it_alone_wrote_below_the_hosts_temporary_folder(
+    tmp_path: Path,
+) -> None:
+    run = address(tmp_path / "run")
+    lost, other = NodeDisk(run, "node-0"), NodeDisk(run, "node-1")
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="chaos-test-") as folder:
+        names = ("its_own", "shared", "data")
+        paths = [Path(folder) / name for name in names]
+        for path in paths:
+            path.touch()
+        wrote(lost, [(str(path), path.name != "data") for path in paths])
+        wrote(other, [(str(paths[1]), True)])
+        lost.tmp.mkdir(parents=True)
+
+        lost.lose()
+
+        assert [path.exists() for path in paths] == [False, True, True]
+        assert not lost.tmp.exists()
+
+
+def wrote(disk: NodeDisk, lines: list[tuple[str, bool]]) -> None:
+    fields = [
+        {"path": path, "how": "created", "pid": 1, "is_output": is_output}
+        for path, is_output in lines
+    ]
+    ledger = disk.run.directory / "nodes" / disk.node_id / "written.jsonl"
+    ledger.parent.mkdir(parents=True)
+    ledger.write_text("".join(f"{json.dumps(line)}\n" for line in fields))

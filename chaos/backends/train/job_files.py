@@ -242,9 +242,10 @@ class JobFiles:
         return step > 0 and self._due.get(epoch) == step
 
     def _mark_ends(self) -> None:
-        self._ended[self._cursor.epoch] = self._cursor.step
+        epoch, step = self._cursor.epoch, self._cursor.step
+        self._ended[epoch] = step
         for save in self._since_step:
-            if save.epoch == self._cursor.epoch and save.step > 0:
+            if (save.epoch, save.step) == (epoch, step) and step > 0:
                 self._saves.mark_end(save)
         self._since_step.clear()
 

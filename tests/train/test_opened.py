@@ -1,0 +1,258 @@
+"""Files of any format: followed from their writing to their reading by a later attempt."""
+
+import json
+import pickle
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+
+from chaos.backends.train import written
+from chaos.backends.train.state.readable import is_text, read
+from chaos.model.event import FileLoaded, FileRenamed, FileSaveBegun, FileSaved, FileWritten
+from chaos.run.file_digest import folder_digests
+from tests.train.test_job_files import New, Rank
+from tests.train.test_job_files import new as new  # noqa: PLC0414 - a fixture
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder of the job's own in its run, and stop listening afterwards."""
+    real = pickle.dump, threading.Thread.start, ThreadPoolExecutor.submit
+    folder = tmp_path / "storage/own"
+    folder.mkdir(parents=True)
+    yield folder
+    written._listeners.clear()
+    pickle.dump, threading.Thread.start, ThreadPoolExecutor.submit = real  # type: ignore[method-assign]
+
+
+def watching(new: New, **given: Any) -> Rank:
+    """Give a rank whose own files are followed."""
+    rank = new(**given)
+    rank.files.watch_opened()
+    rank.files.step_begins()
+    return rank
+
+
+def stepped(rank: Rank, step: int) -> None:
+    rank.cursor.step = step
+    rank.files.step_done()
+
+
+def write_pickle(path: Path, value: Any) -> None:
+    with path.open("wb") as file:
+        pickle.dump(value, file)
+
+
+def write_npz(path: Path, value: Any) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **value)
+
+
+def write_bytes(path: Path, value: Any) -> None:
+    path.write_bytes(pickle.dumps(value))
+
+
+WAYS = {"state.pkl": write_pickle, "state.npz": write_npz, "state.bin": write_bytes}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_later_attempt_goes_on_where_what_it_reads_was_written(
+    new: New, own: Path, name: str
+) -> None:
+    first = watching(new)
+    stepped(first, 3)
+    WAYS[name](own / ".draft", {"epoch": 4, "w": np.ones(3)})
+    (own / ".draft").replace(own / name)
+    first.files.step_begins()
+
+    second = new(attempt=1)
+    second.files.watch_opened()
+    (own / name).read_bytes()
+    second.files.step_begins()
+
+    assert [(e.epoch, e.step) for e in first.of(FileSaved)] == [(0, 3)]
+    assert [e.saver for e in first.of(FileSaveBegun)] == [""]
+    assert [Path(e.to).name for e in first.of(FileRenamed)] == [name]
+    assert [e.saved_step for e in second.of(FileLoaded)] == [3]
+    assert (second.cursor.epoch, second.cursor.step) == (0, 3)
+
+
+def test_what_is_pickled_is_known_by_its_entries(new: New, own: Path) -> None:
+    rank = watching(new)
+    write_pickle(own / "state.pkl", {"epoch": 4, "ship": torch.ones(4)})
+    rank.files.look()
+
+    (saved,) = rank.of(FileSaved)
+    assert saved.counts == {"epoch": 4}
+    assert {part.name: part.size for part in saved.parts} == {"epoch": 4.0, "ship": 2.0}
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is")
+def test_folders_of_distributed_checkpoints_are_resume_points(new: New, own: Path) -> None:
+    first = watching(new)
+    stepped(first, 2)
+    dcp.save({"w": torch.ones(3)}, checkpoint_id=own / "e0", no_dist=True)
+    first.files.step_begins()
+    second = new(attempt=1)
+    second.files.watch_opened()
+
+    held = {"w": torch.zeros(3)}
+    dcp.load(held, checkpoint_id=own / "e0", no_dist=True)
+    second.files.step_begins()
+
+    assert held["w"].tolist() == [1, 1, 1]
+    assert (second.cursor.epoch, second.cursor.step) == (0, 2)
+
+
+def test_text_is_a_place_only_where_nothing_else_was_read(new: New, own: Path) -> None:
+    first = watching(new)
+    stepped(first, 1)
+    write_bytes(own / "w.bin", [1.5] * 50)
+    stepped(first, 3)
+    (own / "log.json").write_text(json.dumps({"loss": 0.5, "epoch": 2}))
+    first.files.report_begun()
+    (text,) = first.of(FileWritten)
+    assert {part.name: part.kind for part in text.parts} == {"loss": "numbers", "epoch": "counts"}
+
+    places = []
+    for attempt, names in enumerate((["log.json", "w.bin"], ["log.json"]), start=1):
+        later = new(attempt=attempt)
+        later.files.watch_opened()
+        for name in names:
+            (own / name).read_bytes()
+        later.files.step_begins()
+        places.append((later.cursor.epoch, later.cursor.step))
+
+    assert places == [(0, 1), (1, 0)]
+
+
+def test_a_log_that_is_read_by_a_job_that_begins_anew_moves_nobody(new: New, own: Path) -> None:
+    first = watching(new)
+    stepped(first, 3)
+    (own / "log.json").write_text("[0.5]")
+    first.files.step_begins()
+
+    second = new(attempt=1)
+    second.files.watch_opened()
+    second.files.going_on.is_fresh = lambda: True
+    (own / "log.json").read_text()
+    second.files.step_begins()
+
+    assert (second.cursor.epoch, second.cursor.step) == (0, 0)
+
+
+def test_what_is_appended_to_and_what_is_ours_is_no_save(new: New, own: Path) -> None:
+    rank = watching(new)
+    with (own / "train.log").open("ab") as file:
+        file.write(b"\x80epoch 0")
+    (rank.folder / "journals").mkdir()
+    (rank.folder / "journals/x.bin").write_bytes(b"\x80")
+
+    rank.files.report_begun()
+
+    assert not rank.of(FileSaved)
+
+
+def test_a_copy_of_a_save_is_none_of_where_it_was_copied(new: New, own: Path) -> None:
+    rank = watching(new)
+    stepped(rank, 1)
+    write_bytes(own / "a.bin", [1])
+    rank.files.step_begins()
+    stepped(rank, 2)
+    (own / "b.bin").write_bytes((own / "a.bin").read_bytes())
+    rank.files.step_begins()
+
+    assert [(e.path.rpartition("/")[2], e.step) for e in rank.of(FileSaved)] == [("a.bin", 1)]
+
+
+def test_a_file_that_is_still_open_is_looked_at_once_it_is_closed(new: New, own: Path) -> None:
+    rank = watching(new)
+    with (own / "a.bin").open("wb") as file:
+        file.write(b"\x80")
+        rank.files.report_begun()
+        assert not rank.of(FileSaved)
+    rank.files.train_fn_ended()
+
+    assert len(rank.of(FileSaved)) == 1
+
+
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_what_is_written_beside_training_is_of_where_it_was_handed_over(
+    new: New, own: Path, is_pooled: bool
+) -> None:
+    rank = watching(new)
+    stepped(rank, 4)
+    may = threading.Event()
+
+    def write() -> None:
+        may.wait()
+        torch.save({"w": torch.ones(2)}, own / "late.pt")
+
+    with ThreadPoolExecutor(1) as pool:
+        thread = threading.Thread(target=write)
+        done = pool.submit(write).result if is_pooled else thread.join
+        if not is_pooled:
+            thread.start()
+        rank.files.report_begun()
+        rank.cursor.epoch, rank.cursor.step = 1, 0
+        stepped(rank, 2)
+        may.set()
+        done()
+
+    (saved,) = rank.of(FileSaved)
+    assert (saved.epoch, saved.step) == (0, 4)
+    rank.files.part_uploaded("c1", own, folder_digests(own))
+    assert rank.saves.goes_on_at("c1") == (1, 0)
+
+
+def test_a_checkpoint_with_a_file_that_nobody_was_seen_to_save_has_no_place(
+    new: New, own: Path
+) -> None:
+    rank = watching(new)
+    stepped(rank, 4)
+    torch.save({"w": torch.ones(2)}, own / "a.pt")
+    foreign = {**folder_digests(own), "b.bin": "0123456789abcdef"}
+
+    rank.files.part_uploaded("c0", own, foreign)
+
+    assert rank.saves.goes_on_at("c0") is None
+
+
+def test_a_save_stands_at_the_end_of_an_epoch_whose_report_never_began(new: New, own: Path) -> None:
+    (own.parent.parent / "saves").mkdir()
+    (own.parent.parent / "saves/lengths.json").write_text('{"0": 4}')
+    first = watching(new)
+    stepped(first, 4)
+    torch.save({"w": torch.ones(2)}, own / "a.pt")
+
+    second = new(attempt=1)
+    torch.load(own / "a.pt")
+    second.files.step_begins()
+
+    assert (second.cursor.epoch, second.cursor.step) == (1, 0)
+
+
+def test_files_are_read_without_running_anything_of_them(tmp_path: Path) -> None:
+    heading = json.dumps({"w": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}).encode()
+    raw = len(heading).to_bytes(8, "little") + heading + b"\x80\x3f\x00\x40"
+    (tmp_path / "m.safetensors").write_bytes(raw)
+    np.save(tmp_path / "a.npy", np.array([1.5, 2.5]))
+    np.savez(tmp_path / "b.npz", epoch=3, w=np.ones(2))
+    (tmp_path / "c.json").write_text('{"epoch": 3}')
+    (tmp_path / "d.pkl").write_bytes(pickle.dumps({"epoch": 3}))
+    (tmp_path / "e.json").write_text("{")
+
+    assert read(tmp_path / "m.safetensors")["w"].tolist() == [1.0, 2.0]
+    assert read(tmp_path / "a.npy").tolist() == [1.5, 2.5]
+    assert read(tmp_path / "b.npz")["epoch"] == 3
+    assert read(tmp_path / "c.json") == {"epoch": 3}
+    assert read(tmp_path / "d.pkl") is None
+    assert read(tmp_path / "e.json") is None
+    assert [is_text(tmp_path / name) for name in ("c.json", "d.pkl")] == [True, False]
