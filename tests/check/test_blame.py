@@ -1,5 +1,7 @@
 """Which of the parts that did not come back is the cause, and which changed nothing."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -248,7 +250,12 @@ def test_a_schedule_that_moved_nothing_yet_and_was_saved_wrong_is_a_finding() ->
         entries = list(history)
         for number, done in reversed(list(history.of(ev.ReportBegun))):
             count = 1 + done.epoch - 2 * (lost and done.attempt > 0)
-            place = {"attempt": done.attempt, "rank": done.rank, "epoch": done.epoch, "step": 6}
+            place: dict[str, Any] = {
+                "attempt": done.attempt,
+                "rank": done.rank,
+                "epoch": done.epoch,
+                "step": 6,
+            }
             begun = ev.FileSaveBegun(**place, path="s.pt")
             saved = ev.FileSaved(
                 **place, path="s.pt", digest=digest(count), bytes=9, counts={"s.last_epoch": count}

@@ -61,6 +61,7 @@ def _part(name: str, value: Any, *, is_read: bool) -> SavedPart:  # noqa: ANN401
     if not is_read:
         return SavedPart(name=name, kind="numbers", digest="", count=_count(value))
     part = Part.of(name, value, with_size=True)
+    assert isinstance(part.encoding, Encoding)
     seen = part.component()
     kind: Kind = "random" if _is_random(value) else _kind(part.encoding)
     return SavedPart(
