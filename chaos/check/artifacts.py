@@ -179,7 +179,7 @@ def _severity(pair: Pair) -> Severity | None:
     ours, due = pair.ours, pair.theirs
     if (ours.kind, due.kind) != ("numbers", "numbers"):
         return None
-    if due.size == 0 or _CLOCKS.search(due.name.rpartition(".")[2]):
+    if due.size == 0 or not pair.moves or _CLOCKS.search(due.name.rpartition(".")[2]):
         return None
     if not pair.grows:
         return "wrong result"

@@ -48,12 +48,17 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An entry of a file, and the baseline's. `is_last`: of the last that was written at all."""
+    """An entry of a file, and the baseline's.
+
+    `moves`, `grows`: it is not one and the same, or of one length, at all of the baseline's
+    saves. `is_last`: of the last version that was written at all.
+    """
 
     mine: Kept
     due: Kept
     ours: SavedPart
     theirs: SavedPart
+    moves: bool
     grows: bool
     is_last: bool = False
 
@@ -113,9 +118,9 @@ class Contents:
         ours = _parts(mine)
         for name, theirs in _parts(due).items():
             entry = due.file, name
-            if entry in self._proven and name in ours and self._has_moved(entry):
-                grows = self._counts[entry] > 1
-                yield Pair(mine, due, ours[name], theirs, grows, is_last)
+            if entry in self._proven and name in ours:
+                moves, grows = self._moves(entry), self._counts[entry] > 1
+                yield Pair(mine, due, ours[name], theirs, moves, grows, is_last)
 
     @cached_property
     def _proven(self) -> frozenset[_Entry]:
@@ -131,8 +136,8 @@ class Contents:
                 (same if is_same else other).add((kept.file, name))
         return frozenset(same - other)
 
-    def _has_moved(self, entry: _Entry) -> bool:
-        """Say whether it is not one and the same at all of the baseline's saves of it."""
+    def _moves(self, entry: _Entry) -> bool:
+        """Say whether it is not one and the same at all of the baseline's saves, if of several."""
         return self._digests[entry] > 1 or self._saves[entry[0]] == 1
 
     @cached_property

@@ -72,6 +72,7 @@ class Opened:
         self._within = threading.local()
         self._written: dict[str, Opening] = {}
         self._kept_open: dict[str, Opening] = {}
+        self._forgotten: set[str] = set()
         self._renamed: list[Renaming] = []
         self.is_reading = False
 
@@ -96,8 +97,8 @@ class Opened:
                 self._kept_open = {}
 
     def forget(self, path: Path) -> None:
-        """Leave out a file that somebody else has told of."""
-        self._written.pop(str(path), None)
+        """Leave out a file, until it is opened again, that somebody else has told of."""
+        self._forgotten.add(str(path))
 
     def closed(self, *, look_again: bool) -> Iterator[Opening]:
         """Give what was written and closed since; `look_again` at what was open for longer, too."""
@@ -109,6 +110,8 @@ class Opened:
         waiting, self._written = self._written, {}
         are_open = _open_files()
         for path, opening in waiting.items():
+            if path in self._forgotten:
+                continue
             if path in are_open:
                 self._kept_open[path] = opening
             elif os.path.isfile(path):  # noqa: PTH113 - may be gone, or a pipe
@@ -148,6 +151,7 @@ class Opened:
             return
         target = _absolute(path)
         if self._is_the_jobs(target):
+            self._forgotten.discard(target)
             self._something.set()
             self._written[target] = Opening(
                 target, self._place(), appends=bool(flags & os.O_APPEND)

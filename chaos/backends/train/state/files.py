@@ -92,12 +92,13 @@ def _saving(original: Callable[..., Any], listener: Listener) -> Callable[..., A
             return result
         listener.save_begun(path)
         then = listener.halfway() if isinstance(target, str | os.PathLike) else None
-        if then is None:
-            result = listener.unhooked(lambda: original(*args, **kwargs))
-        else:
-            result = listener.unhooked(
-                lambda: _save_in_halves(original, args, kwargs, path=path, then=then)
-            )
+        with listener.quietly():
+            if then is None:
+                result = listener.unhooked(lambda: original(*args, **kwargs))
+            else:
+                result = listener.unhooked(
+                    lambda: _save_in_halves(original, args, kwargs, path=path, then=then)
+                )
         listener.saved(path, _argument(args, kwargs, 0, "obj"))
         return result
 
