@@ -151,17 +151,15 @@ def audit(  # noqa: PLR0913 - one parameter per option
     Example: chaos audit train.py --budget 60 -- --epochs 4
     """
     confirms, groups = _confirms(confirm, no=no_confirm), chosen_groups(places or (), question)
-    kept = _kept(storage, allow_writes)
-    console = Console(stderr=as_json, highlight=False)
+    kept, console = _kept(storage, allow_writes), Console(stderr=as_json, highlight=False)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     plan = _expecting(plan, accept or (), tolerance)
     folder = _folder(reports, plan)
     with ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
-        backend = opened.enter_context(open_scripts(console))
-        work = Audit(
+        card = Audit(
             plan.model_copy(update={"backend": "fork", "confined": kept.confined(folder)}),
-            backend,
+            opened.enter_context(open_scripts(console)),
             folder,
             SystemClock(),
             Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question),
@@ -172,9 +170,8 @@ def audit(  # noqa: PLR0913 - one parameter per option
             follows_script=workers is None,
             command=shlex.join(["chaos", *sys.argv[1:]]),
             lanes=lambda count: jobs or lanes_for(usable_cpus(), workers=count),
-        )
-        card = work.run()
-    _tell(card, work.folder, console, as_json=as_json, junit=junit)
+        ).run()
+    _tell(card, folder, console, as_json=as_json, junit=junit)
     raise typer.Exit(card.exit_code)
 
 

@@ -65,7 +65,10 @@ BROKEN: dict[str, tuple[Mutation, str]] = {
         lambda h: changed(h, ev.FitReturned, checkpoint="checkpoint_9_9"),
         "ack",
     ),
-    "the script fails": (lambda h: changed(h, ev.DriverExited, code=1), "outcome"),
+    "the script fails": (
+        lambda h: changed(without(h, ev.FitReturned), ev.DriverExited, code=1),
+        "outcome",
+    ),
     "the start takes too long": (mutate.late_start, "recovery"),
     "training stands still": (mutate.stalled, "progress"),
     "hang": (mutate.hung, "terminates"),
