@@ -153,12 +153,11 @@ def audit(  # noqa: PLR0913 - one parameter per option
     confirms, groups = _confirms(confirm, no=no_confirm), chosen_groups(places or (), question)
     kept, console = _kept(storage, allow_writes), Console(stderr=as_json, highlight=False)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
-    plan = _expecting(plan, accept or (), tolerance)
     folder = _folder(reports, plan)
     with ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
         card = Audit(
-            plan.model_copy(update={"backend": "fork", "confined": kept.confined(folder)}),
+            _expecting(plan, accept or (), tolerance, kept.confined(folder)),
             opened.enter_context(open_scripts(console)),
             folder,
             SystemClock(),
@@ -180,8 +179,10 @@ def _budget(seconds: float | None, runs: int | None, *, exhaustive: bool) -> Bud
     return Budget(BUDGET_S if is_unasked else seconds, runs)
 
 
-def _expecting(plan: Plan, accept: Sequence[str], tolerance: float | None) -> Plan:
-    """Give the plan with what a person accepts."""
+def _expecting(
+    plan: Plan, accept: Sequence[str], tolerance: float | None, confined: Confined
+) -> Plan:
+    """Give the plan on the embedded backend, with what a person accepts and what stays outside."""
     for word in accept:
         if word not in ACCEPTABLE:
             raise UsageError(
@@ -192,7 +193,8 @@ def _expecting(plan: Plan, accept: Sequence[str], tolerance: float | None) -> Pl
     given: dict[str, object] = {"accept": tuple(word for word in ACCEPTABLE if word in accept)}
     if tolerance is not None:
         given["loss_tolerance"] = Tolerance(relative=tolerance)
-    return plan.model_copy(update={"expect": plan.expect.model_copy(update=given)})
+    expect = plan.expect.model_copy(update=given)
+    return plan.model_copy(update={"backend": "fork", "confined": confined, "expect": expect})
 
 
 def _confirms(where: str | None, *, no: bool) -> bool:
