@@ -147,7 +147,6 @@ def audit(  # noqa: PLR0913 - one parameter per option
     """Inject faults into a training script wherever they can matter, without a cluster.
 
     Exit codes: 0 pass, 1 fail, 2 inconclusive.
-
     Example: chaos audit train.py --budget 60 -- --epochs 4
     """
     confirms, groups = _confirms(confirm, no=no_confirm), chosen_groups(places or (), question)
