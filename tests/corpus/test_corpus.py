@@ -1,0 +1,88 @@
+"""The corpus is what its README says, and audits of its jobs say what is true."""
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.selftest.corpus import CorpusJob, load_corpus
+from tests.called import chaos
+
+HERE = Path(__file__).parent
+JOBS = load_corpus(HERE)
+SAMPLE = ("relora", "rank0_tells")  # a bug and a right job, each audited in a quarter of a minute
+
+
+def loop_of(job: CorpusJob) -> str:
+    """Give the longest function of a script that calls `report`, without names and numbers."""
+    tree = ast.parse(job.script(HERE).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        for name in ("id", "attr", "arg", "name", "value"):
+            if isinstance(getattr(node, name, None), str | int | float):
+                setattr(node, name, "x")
+    functions = [ast.dump(node) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return max(functions, key=len, default="")
+
+
+def test_there_are_at_least_thirty_bugs_and_thirty_right_jobs_of_one_to_four_ranks() -> None:
+    wrong = [job for job in JOBS if job.bug is not None]
+
+    assert len(wrong) >= 30
+    assert len(JOBS) - len(wrong) >= 30
+    assert {job.workers for job in JOBS} == {1, 2, 3, 4}
+    assert len({job.name for job in JOBS}) == len(JOBS)
+
+
+def test_every_bug_has_a_severity_and_a_way_to_be_named() -> None:
+    for job in JOBS:
+        is_named = bool(job.checks or job.parts or job.words)
+        assert (job.bug is not None) == is_named == (job.severity is not None), job.name
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_no_script_knows_of_chaos_or_tells_what_is_wrong_with_it(job: CorpusJob) -> None:
+    text = job.script(HERE).read_text(encoding="utf-8").lower()
+
+    assert not any(word in text for word in ("chaos", "bug", "fault injection", "resume defect"))
+
+
+def test_no_two_share_a_loop() -> None:
+    loops = [loop_of(job) for job in JOBS]
+
+    assert len(set(loops)) == len(loops)
+
+
+@pytest.mark.embedded
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", SAMPLE)
+def test_an_audit_says_what_is_true_of_a_sample(name: str, tmp_path: Path) -> None:
+    answers = audited(tmp_path, "--only", name, "--runs", "16")
+
+    [job] = [job for job in JOBS if job.name == name]
+    [answer] = answers["answers"]
+    assert answer["verdict"] != ("pass" if job.bug else "fail"), answer["sentence"]
+    assert answer["named"] == (job.bug is not None)
+    assert not answers["green_without_resume"]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+def test_an_audit_says_what_is_true_of_every_job(tmp_path: Path) -> None:
+    answers = audited(tmp_path)
+
+    assert answers["blamed"]["count"] == 0
+    assert answers["false_alarms"]["count"] == 0
+    assert answers["false_alarms"]["of"] >= 300
+    assert answers["found"]["count"] >= 0.9 * answers["found"]["of"]
+    assert answers["named"]["count"] >= 0.8 * answers["named"]["of"]
+    assert not answers["green_without_resume"]
+
+
+def audited(folder: Path, *options: str) -> dict[str, Any]:
+    """Audit jobs of the corpus and give what was written for machines."""
+    file = folder / "answers.json"
+    chaos("selftest", "--corpus", HERE, "--json", file, *options, folder=folder)
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
