@@ -6,14 +6,21 @@ import string
 from collections.abc import Callable
 from pathlib import Path
 
+REVISION = "0" * 40
 RATINGS, USERS, ITEMS = 2000, 50, 80
 
 
 def tiny_bert(work: Path) -> None:
-    """Write a BERT of one small layer, and its words, where transformers looks for a name first."""
-    folder = work / "bert-base-cased"
+    """Write a BERT of one small layer, and its words, where the hub's client keeps downloads.
+
+    A script is told of that place by HF_HOME.
+    """
+    cache = work / "huggingface/hub/models--bert-base-cased"
+    folder = cache / "snapshots" / REVISION
     if folder.exists():
         return
+    (cache / "refs").mkdir(parents=True)
+    (cache / "refs/main").write_text(REVISION, encoding="utf-8")
     transformers = importlib.import_module("transformers")
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

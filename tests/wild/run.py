@@ -68,9 +68,13 @@ def audit(script: Script, asked: Asked) -> Answer:
         needed.mkdir(parents=True, exist_ok=True)
     for name in script.prepared:
         PREPARED[name](work)
-    paths = [str(STANDINS), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, **script.environment}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    paths = [
+        *(str(STANDINS / name) for name in script.standins),
+        str(ROOT),
+        os.environ.get("PYTHONPATH", ""),
+    ]
+    own = {name: text.replace("{work}", str(work)) for name, text in script.environment.items()}
+    environment = {**os.environ, **own, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     output, began = folder / "output.txt", clock.now_ns()
     with output.open("wb") as file:

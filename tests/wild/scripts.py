@@ -29,6 +29,7 @@ class Script:
     environment: dict[str, str] = field(default_factory=dict)
     prepared: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    standins: tuple[str, ...] = ()
 
 
 def scripts(text: str) -> tuple[Script, ...]:

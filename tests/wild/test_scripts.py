@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.wild.prepared import PREPARED
-from tests.wild.run import Answer, Asked, cell, lines_of, newest_card, table
+from tests.wild.run import STANDINS, Answer, Asked, cell, lines_of, newest_card, table
 from tests.wild.scripts import TABLE, Script, chosen, scripts
 
 ROWS = scripts(TABLE.read_text(encoding="utf-8"))
@@ -52,7 +52,12 @@ def test_every_script_has_its_source_its_truth_and_answers_of_a_known_kind(row: 
     assert row.truth
     assert row.answers
     assert all(re.match("finding|inconclusive|refused|pass", answer) for answer in row.answers)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.number))
+def test_what_a_script_needs_is_made_here(row: Script) -> None:
     assert set(row.prepared) <= PREPARED.keys()
+    assert all((STANDINS / name).is_dir() for name in row.standins)
 
 
 def test_a_field_that_no_script_has_is_refused_with_the_scripts_number() -> None:

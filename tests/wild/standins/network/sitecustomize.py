@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from email.message import Message
 from urllib.response import addinfourl
 
-ROWS_OF_TAXIS = 3000
+ROWS_OF_TAXIS = 2400
 FIRST, HALF_HOUR = datetime(2014, 7, 1, tzinfo=UTC), timedelta(minutes=30)
 
 
