@@ -82,7 +82,8 @@ class CleanRuns:
         Raises `JobError` where the job does not even come through them.
         """
         with self.backend.afresh(other_hashes=plan) as another:
-            first, number = self._run(plan, 1), 2
+            guess = plan.model_copy(update={"follows_script": follows_script})
+            first, number = self._run(guess, 1), 2
             own = with_own_workers(plan, extent(first.history)) if follows_script else plan
             if own != plan:
                 plan, first, number = own, self._run(own, 2), 3

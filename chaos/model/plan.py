@@ -65,7 +65,8 @@ class Plan(Record):
     """Everything that decides a run. Paths are absolute, ranks are drawn.
 
     `slug` names the run's folder under reports/; `cwd` is where the job runs.
-    `confined`: nothing but the audit's own folder is written to.
+    `confined`: nothing but the audit's own folder is written to. `follows_script`:
+    the number of workers is a guess, and the script's own stands.
     """
 
     version: Literal[1] = PLAN_VERSION
@@ -82,6 +83,7 @@ class Plan(Record):
     watch: Watch = Watch()
     limits: Limits
     confined: Confined | None = None
+    follows_script: bool = False
 
     def baseline(self) -> "Plan":
         """Give the same job and seed with nothing done to it and nothing special expected."""

@@ -30,12 +30,14 @@ class ForkCluster:
         disk_of: Callable[[str], NodeDisk],
         *,
         cpus_per_node: int,
+        holds_any: bool = False,
         log: str,
     ) -> None:
         self._zygote = zygote
         self._port = port
         self._disk_of = disk_of
         self._cpus_per_node = cpus_per_node
+        self._holds_any = holds_any
         self._log = log
         self._clock = SystemClock()
         self._keys = itertools.count()
@@ -68,11 +70,17 @@ class ForkCluster:
         return core.ObjectActor(instance, self._loop)
 
     def slots(self, count: int, *, within_s: float) -> list[str]:
-        """Give `count` places on nodes that are alive, or fewer where time runs out."""
+        """Give `count` places on nodes that are alive, or fewer where time runs out.
+
+        Where the number of workers is still to be learnt from the script, nodes hold any.
+        """
         start = self._clock.now_ns()
         while True:
             nodes = self._port.live_nodes()
-            places = [node for node in nodes for _ in range(self._cpus_per_node)][:count]
+            each = self._cpus_per_node
+            if self._holds_any and nodes:
+                each = max(each, -(-count // len(nodes)))
+            places = [node for node in nodes for _ in range(each)][:count]
             if len(places) == count or seconds_since(start, self._clock) > within_s:
                 return places
             self._clock.sleep(POLL_S)

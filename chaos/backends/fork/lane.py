@@ -132,6 +132,7 @@ def _begin_run(request: StartRun, lane: Wire) -> RunPart:
         port_of(request.address, plan.shape.nodes),
         lambda node_id: NodeDisk(request.address, node_id, confines),
         cpus_per_node=plan.shape.cpus_per_node,
+        holds_any=plan.follows_script,
         log=str(log),
     )
     compat.use_cluster(cluster)

@@ -98,7 +98,8 @@ class Fit:
 
     def _configure(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
         run, scaling, job = trainer.run_config, trainer.scaling_config, part.plan.job
-        self._replace(scaling, "num_workers", job.num_workers)
+        if not part.plan.follows_script:
+            self._replace(scaling, "num_workers", job.num_workers)
         if job.failure is not None:
             self._replace(run.failure_config, "max_failures", job.failure.max_failures)
             limit = job.failure.max_preemption_failures
