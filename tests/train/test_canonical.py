@@ -113,3 +113,10 @@ def test_a_sparse_or_conjugate_tensor_is_read_too() -> None:
 
     assert encoding.digest()
     assert encoded(numbers.conj()) == encoded(numbers.conj().resolve_conj())
+
+
+def test_a_tensor_without_numbers_is_told_by_its_type_and_shape() -> None:
+    one, same = torch.empty(3, device="meta"), torch.empty(3, device="meta")
+
+    assert encoded(one) == encoded(same) != encoded(torch.empty(4, device="meta"))
+    assert norm_of(Encoding().tensors)() is None

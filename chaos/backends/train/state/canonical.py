@@ -76,9 +76,11 @@ class Encoding:
     def add_tensor(self, tensor: Any) -> None:  # noqa: ANN401 - a torch.Tensor
         """Append a tensor: dtype, shape and bytes."""
         tensor = _readable(tensor)
-        self.tensors.append(tensor)
         self.leaves.add(b"f" if tensor.is_floating_point() or tensor.is_complex() else b"i")
         self.pieces.append(_heading(tensor.dtype, tensor.shape))
+        if tensor.is_meta:  # a skeleton, such as `functional_call` is given: it has no numbers
+            return
+        self.tensors.append(tensor)
         if tensor.device.type != "cpu":
             self.pieces.append(device_sums(tensor))
             return
