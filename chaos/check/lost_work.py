@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from chaos.check.restarts import Restart
 from chaos.check.result import conclude, nothing_due, plural, unknown, without_restart
 from chaos.check.trial import NO_STEPS, Course, Trial
+from chaos.model.event import UploadEnded
 from chaos.model.verdict import Anomaly, CheckResult
 
 NAME = "lost-work"
@@ -16,9 +17,10 @@ def check(trial: Trial) -> CheckResult:
     The promise of bounded loss. Left out, the bound is the baseline's
     longest way from one checkpoint to the next (or from one save of its
     own, for a job that gives Ray none), and twice that for a preemption,
-    which comes by the clock and may find the last report not yet recorded:
-    in Ray 2.60 a report that returned is no commit until the controller's
-    next poll.
+    which comes by the clock and may find the last report not yet recorded,
+    and for a rank that had reported and trained on: in Ray 2.60 a report that
+    returned is no commit until all ranks have made it and the controller has
+    polled. Ranks that wait for one another at every step cannot come so far.
     """
     if not trial.restarts:
         return without_restart(NAME, trial)
@@ -47,8 +49,8 @@ def _lost(restart: Restart) -> int:
 
 
 def _anomalies(restart: Restart, trial: Trial) -> Iterator[Anomaly]:
-    bound = _bound(restart, trial)
     for rank, lost in sorted(restart.lost_steps.items()):
+        bound = _bound(restart, trial, rank)
         if lost > bound and lost == _lost(restart):
             yield Anomaly(
                 message=f"attempt {restart.attempt.index} threw away "
@@ -82,7 +84,7 @@ def _longest_way(reference: Course, rank: int, saved: set[tuple[int, int]]) -> i
     return longest
 
 
-def _bound(restart: Restart, trial: Trial) -> float:
+def _bound(restart: Restart, trial: Trial, rank: int) -> float:
     if trial.plan.expect.lost_steps is not None:
         return trial.plan.expect.lost_steps.max
     assert trial.reference is not None
@@ -90,5 +92,24 @@ def _bound(restart: Restart, trial: Trial) -> float:
     ended, due = restart.ended, max((a.size for a in trial.reference.attempts), default=0)
     if ended is not None and 0 < ended.size < due:  # fewer workers make more steps of an epoch
         way = -(-way * due // ended.size)
-    # Where no rank was held at its place, the report before may not have been committed yet.
-    return way * (2 if any(not s.is_exact for s in restart.strikes) else 1)
+    # Where no rank was held at its place, the report before may not have been committed yet; nor
+    # has one that this rank had made, and trained on, while another rank still uploads its part.
+    is_by_the_clock = any(not s.is_exact for s in restart.strikes)
+    return way * (2 if is_by_the_clock or _had_reported(restart, trial.run, rank) else 1)
+
+
+def _had_reported(restart: Restart, run: Course, rank: int) -> bool:
+    """Return whether a rank had uploaded its part of a checkpoint of what was thrown away.
+
+    And trained on: the report of which it was a part was never committed.
+    """
+    if restart.ended is None or restart.attempt.place is None:
+        return False
+    first, ended = restart.attempt.place[0], restart.ended
+    came = max((epoch for of, epoch in ended.by_epoch if of == rank), default=first)
+    known = {commit.epoch for commit in ended.commits}
+    return any(
+        (e.attempt, e.rank) == (ended.index, rank) and first <= e.epoch < came
+        for _, e in run.history.of(UploadEnded)
+        if e.epoch not in known
+    )
