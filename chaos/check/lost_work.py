@@ -95,21 +95,24 @@ def _bound(restart: Restart, trial: Trial, rank: int) -> float:
     # Where no rank was held at its place, the report before may not have been committed yet; nor
     # has one that this rank had made, and trained on, while another rank still uploads its part.
     is_by_the_clock = any(not s.is_exact for s in restart.strikes)
-    return way * (2 if is_by_the_clock or _had_reported(restart, trial.run, rank) else 1)
+    return way * max(2 if is_by_the_clock else 1, 1 + _reported(restart, trial.run, rank))
 
 
-def _had_reported(restart: Restart, run: Course, rank: int) -> bool:
-    """Return whether a rank had uploaded its part of a checkpoint of what was thrown away.
+def _reported(restart: Restart, run: Course, rank: int) -> int:
+    """Return how many checkpoints of what was thrown away a rank had uploaded its part of.
 
-    And trained on: the report of which it was a part was never committed.
+    And trained on: the reports of which they were a part were never committed.
     """
     if restart.ended is None or restart.attempt.place is None:
-        return False
+        return 0
     first, ended = restart.attempt.place[0], restart.ended
     came = max((epoch for of, epoch in ended.by_epoch if of == rank), default=first)
     known = {commit.epoch for commit in ended.commits}
-    return any(
-        (e.attempt, e.rank) == (ended.index, rank) and first <= e.epoch < came
-        for _, e in run.history.of(UploadEnded)
-        if e.epoch not in known
+    return len(
+        {
+            e.epoch
+            for _, e in run.history.of(UploadEnded)
+            if (e.attempt, e.rank) == (ended.index, rank)
+            if first <= e.epoch < came and e.epoch not in known
+        }
     )
