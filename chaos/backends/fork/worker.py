@@ -80,7 +80,4 @@ def draw_fresh_randomness() -> None:
 
     random.seed()
     np.random.seed()  # noqa: NPY002 - the global generator is the one that jobs use
-    torch.default_generator.manual_seed(DEFAULT_TORCH_SEED)
-
-
-DEFAULT_TORCH_SEED = 67280421310721  # c10::detail::... default_rng_seed_val, torch 2.13
+    torch.default_generator.seed()  # torch 2.13: of a new process too it is drawn from the machine
