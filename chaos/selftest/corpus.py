@@ -61,7 +61,7 @@ class CorpusJob(Record):
 
     def is_named_by(self, check: str, parts: Sequence[str], text: str) -> bool:
         """Return whether a finding of this check and these parts, with this text, names the bug."""
-        told = " ".join([*parts, text])
+        told = " ".join([check, *parts, text])
         named = any(_says(told, part) for part in self.parts)
         return check in self.checks or named or any(word in text for word in self.words)
 
