@@ -60,6 +60,21 @@ def test_a_lost_node_takes_along_what_it_alone_wrote_below_the_hosts_temporary_f
         assert not lost.tmp.exists()
 
 
+def test_a_lost_node_takes_along_its_workers_working_directory(tmp_path: Path) -> None:
+    run = address(tmp_path / "run")
+    lost, other = NodeDisk(run, "node-0"), NodeDisk(run, "node-1")
+    stored, session = run.directory / "storage/run/state.npz", run.directory / "storage/.session/a"
+    for path in (stored, session):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    wrote(lost, [(str(stored), False), (str(session), False)])
+    wrote(other, [])
+
+    lost.lose()
+
+    assert [path.exists() for path in (stored, session)] == [True, False]
+
+
 def wrote(disk: NodeDisk, lines: list[tuple[str, bool]]) -> None:
     fields = [
         {"path": path, "how": "created", "pid": 1, "is_output": is_output}

@@ -15,7 +15,7 @@ from chaos.backends.fork import compat
 from chaos.backends.fork.cluster import ForkCluster
 from chaos.backends.fork.groups import ProcessGroups
 from chaos.backends.fork.messages import Exited, Spawn, Started, StartRun
-from chaos.backends.fork.node_disk import HEAD, NodeDisk, confines_of
+from chaos.backends.fork.node_disk import HEAD, SESSION, NodeDisk, confines_of
 from chaos.backends.fork.port import port_of
 from chaos.backends.fork.printed import write_to
 from chaos.backends.fork.wire import Wire
@@ -126,7 +126,7 @@ def _begin_run(request: StartRun, lane: Wire) -> RunPart:
     NodeDisk(request.address, HEAD, confines).use()
     answer_with_stacks(directory.logs / DRIVER_STACKS)
     journal = driver_journal(directory.journals, SystemClock())
-    compat.Context.session = str(directory.storage / ".session")
+    compat.Context.session = str(directory.storage / SESSION)
     cluster = ForkCluster(
         lane,
         port_of(request.address, plan.shape.nodes),

@@ -25,6 +25,7 @@ SOCKET_PATH_MAX = 107
 IN_TMP = len("/torch-shm-dir-XXXXXX/manager.sock") + 10  # the longest that torch and Python bind
 INDUCTOR_ENV = "TORCHINDUCTOR_CACHE_DIR"
 HOSTS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - nothing is made there
+SESSION = ".session"
 OURS = ("journals", "logs", "saves", "storage-faults", "trials", "nodes")
 
 
@@ -65,15 +66,17 @@ class NodeDisk:
         """Remove what was on the node's own disk, as far as that can be told.
 
         Its temporary folder; and of what its processes have made elsewhere, what they wrote
-        as output below the host's temporary folders, unless another node wrote there as well.
+        as output below the host's temporary folders, or by a relative path in their working
+        directory, unless another node wrote there as well.
         A path elsewhere may lie on a disk that all nodes share, and is left.
         """
         shutil.rmtree(self.tmp, ignore_errors=True)
         others = [disk for disk in disks(self.run) if disk.node_id != self.node_id]
         theirs = {line.path for disk in others for line in disk.written()}
         for line in self.written():
-            is_made = line.how == "created" and line.is_output
-            if is_made and line.path not in theirs and self._is_on_the_nodes_disk(line.path):
+            is_made = line.how == "created" and line.path not in theirs
+            is_gone = line.is_output and self._is_on_the_nodes_disk(line.path)
+            if is_made and (is_gone or self._is_in_the_working_directory(line.path)):
                 Path(line.path).unlink(missing_ok=True)
 
     def _is_on_the_nodes_disk(self, path: str) -> bool:
@@ -81,6 +84,15 @@ class NodeDisk:
         if is_below(real, str(self.run.directory.resolve())):
             return False
         return any(is_below(real, folder) for folder in HOSTS)
+
+    def _is_in_the_working_directory(self, path: str) -> bool:
+        """Return whether a path is where a worker's relative paths lead.
+
+        Ray Train makes that folder in Ray's session, of which each node has one of its
+        own (2.60: `StorageContext.local_working_directory`).
+        """
+        session = self.run.directory.resolve() / "storage" / SESSION
+        return is_below(os.path.realpath(path), str(session))
 
     @property
     def _folder(self) -> Path:

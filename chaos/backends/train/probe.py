@@ -23,6 +23,7 @@ from chaos.backends.train.reduction import keep_first_buckets
 from chaos.backends.train.saves import Saves
 from chaos.backends.train.steps import Losses, StepHook
 from chaos.backends.train.watchers import Watchers
+from chaos.backends.train.written import training_has_begun
 from chaos.errors import InjectedError
 from chaos.faults.world import Victim
 from chaos.model.event import (
@@ -141,6 +142,7 @@ class Probe:
     def step_done(self, losses: Losses | None, inputs: Inputs | None = None) -> tuple[int, int]:
         """Record an optimizer step, and stop where an op waits for it; gives (epoch, step)."""
         cursor = self._cursor
+        training_has_begun()
         with self._watchers.cost.watching:
             cursor.step += 1
             place = cursor.epoch, cursor.step
