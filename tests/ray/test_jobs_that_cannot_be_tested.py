@@ -23,6 +23,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         ("never_fits", "it ended without calling trainer.fit()"),
         ("does_not_import", "ModuleNotFoundError: No module named 'a_module_that_nobody_has'"),
         ("raises", "ValueError: the data of epoch 1 is missing"),
+        ("insists_on_local", "chaos runs it on a cluster of its own"),
     ],
 )
 def test_the_reason_stands_at_the_line_of_the_job(bad: Ran, file: str, reason: str) -> None:
@@ -31,20 +32,11 @@ def test_the_reason_stands_at_the_line_of_the_job(bad: Ran, file: str, reason: s
     assert re.search(message, bad.output), bad.output
 
 
-@pytest.mark.parametrize(
-    ("file", "reason"),
-    [
-        ("insists_on_local", "chaos runs it on a cluster of its own"),
-        ("asks_for_too_much", "cannot hold them"),
-    ],
-)
-def test_a_refusal_stands_there_and_does_not_say_that_the_job_fails(
-    bad: Ran, file: str, reason: str
-) -> None:
-    [line] = [line for line in bad.output.split("chaos: ") if f"{file}.chaos.yaml:3: " in line]
+def test_a_refusal_stands_there_and_does_not_say_that_the_job_fails(bad: Ran) -> None:
+    found = re.search(r"asks_for_too_much\.chaos\.yaml:3: (.*cannot hold them)", bad.output)
 
-    assert reason in " ".join(line.split())
-    assert "fails without any fault" not in line
+    assert found is not None, bad.output
+    assert "fails without any fault" not in found[1]
 
 
 def test_a_job_that_cannot_be_tested_is_a_usage_error(bad: Ran) -> None:
