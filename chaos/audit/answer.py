@@ -1,4 +1,4 @@
-"""What an audit answers: pass, fail or inconclusive, and why.
+"""The answer of an audit (pass, fail or inconclusive) and its reasons.
 
 Pass is a promise: in every group that the job has, a restart went on from a
 checkpoint, and the job came out the same. What was not tried, or could not have
@@ -42,7 +42,7 @@ def sentence(card: "Card") -> str:
 
 
 def coverage(card: "Card") -> str:
-    """Say how many resumes were right, and how many places were tried of all."""
+    """Return in words how many resumes were right, and how many of all places were tried."""
     tried, places = card.places
     resumes = f"{card.resumed_right} of {plural(card.resumed, 'resume')} right"
     if not card.job.sees:
@@ -51,7 +51,7 @@ def coverage(card: "Card") -> str:
 
 
 def reasons(card: "Card") -> Iterator[str]:
-    """Say why the answer is not pass, where nothing wrong was found."""
+    """Return the reasons for which the answer is not pass, where nothing wrong was found."""
     if card.ended == "interrupted":
         yield "the audit was interrupted"
     if card.repetition.reports_apart is not None:
@@ -76,7 +76,7 @@ def _unjudged(card: "Card") -> Iterator[str]:
 
 
 def _restarts(card: "Card") -> Iterator[str]:
-    """Say which restarts there should have been, and were not."""
+    """Return a reason for each kind of restart that was due and missing."""
     if card.resumed == 0:
         if card.job.saved == 0 and not card.job.keeps_files:
             yield "the job saves no checkpoint, so every restart began anew"
@@ -102,7 +102,7 @@ def _restarts(card: "Card") -> Iterator[str]:
 
 
 def _blind(card: "Card") -> Iterator[str]:
-    """Say what would not have been noticed."""
+    """Return a reason for each kind of defect that could not have been seen."""
     if not card.job.sees:
         yield (
             "no loss, no state and no metric but a counter was seen, so that nothing was compared"
@@ -138,7 +138,7 @@ def _short(text: str) -> str:
 
 
 def _but(card: "Card") -> str:
-    """Say what the job survives only in a way that its owner should know of."""
+    """Return the conditions that a pass depends on, such as retries that the audit added."""
     accepted = [run for run in card.runs if run.accepted]
     told = ""
     if accepted:

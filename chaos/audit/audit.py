@@ -31,7 +31,7 @@ FAULTS, CONFIRMATION = "faults", "confirmation"
 
 @dataclass(frozen=True)
 class Choice:
-    """Which places are struck, and which of them first; see `kill_map` and `in_order`."""
+    """The places to inject faults at, and their order; see `kill_map` and `in_order`."""
 
     seed: int = 0
     exhaustive: bool = False

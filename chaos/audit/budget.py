@@ -89,7 +89,7 @@ class Pace:
     runs_s: float
 
     def total(self, budget: Budget) -> int:
-        """Give how many runs there will be, as far as can be told."""
+        """Return the expected number of runs."""
         most = self.known if budget.runs is None else min(self.known, budget.runs)
         if budget.seconds is None or self.done == 0:
             return most
