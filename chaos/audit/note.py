@@ -11,8 +11,6 @@ from chaos.record import Record
 # 2026-11-21, 20261121, 1763690000 (seconds since 1970), or the head of a UUID
 _STAMP = re.compile(r"20\d\d[-_.]?[01]\d[-_.]?[0-3]\d|\b1[5-9]\d{8}\b|[0-9a-f]{8}-[0-9a-f]{4}-")
 
-TWO = 2
-
 
 class Note(Record):
     """One thing worth knowing; a `warning` will cost somebody work or money."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from chaos.check.aftermath import Aftermath, Later, aftermath
-from chaos.check.components import Row, is_buffers
+from chaos.check.components import Row
 from chaos.check.parting import left_before, parting
 from chaos.check.restarts import Restart
 from chaos.check.sightings import is_rng, parts_of
@@ -163,7 +163,7 @@ def _is_moved_a_little(trial: Trial, row: Row) -> bool:
     statistics: with other inputs or dropout masks, a little. What is lost is
     nearer to what it was at the very beginning than to the baseline's.
     """
-    if not is_buffers(row.component) or row.standing != "different":
+    if row.group != "buffers" or row.standing != "different":
         return False
     fresh = trial.run.sightings.fresh(row.rank).get(row.component)
     ours, due, new = (None if part is None else part.size for part in (row.ours, row.due, fresh))
@@ -214,7 +214,7 @@ def _reason(row: Row, rows: Sequence[Row]) -> str:
         return head
     if row.group == "rng":
         return "rng"
-    if is_buffers(row.component):
+    if row.group == "buffers":
         whole = any(r.group == "model" for r in rows)
         return head if whole else row.component
     return row.component if row.group != "schedule" else "schedule"

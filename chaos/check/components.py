@@ -88,11 +88,6 @@ def group_of(name: str) -> str:
     return group if group in GROUPS else "declared"
 
 
-def is_buffers(component: str) -> bool:
-    """Say whether a part is a model's buffers, such as running statistics."""
-    return group_of(component) == "buffers"
-
-
 def severity(row: Row) -> tuple[int, int, str, int]:
     """Order rows by how near they are to the cause: what is gone first, in the table's order."""
     return _ORDER.index(row.standing), GROUPS.index(row.group), row.component, row.rank

@@ -5,8 +5,7 @@ in `jobs/right` and `jobs/wrong` below it.
 """
 
 import json
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +20,7 @@ from chaos.errors import UsageError
 from chaos.model.severity import Severity
 from chaos.record import Record
 from chaos.selftest.interval import Share
+from chaos.selftest.trial import says
 
 FILE = "corpus.yaml"
 Verdict: TypeAlias = Literal["pass", "fail", "inconclusive", "refused"]
@@ -62,7 +62,7 @@ class CorpusJob(Record):
     def is_named_by(self, check: str, parts: Sequence[str], text: str) -> bool:
         """Return whether a finding of this check and these parts, with this text, names the bug."""
         told = " ".join([check, *parts, text])
-        named = any(_says(told, part) for part in self.parts)
+        named = any(says(told, part) for part in self.parts)
         return check in self.checks or named or any(word in text for word in self.words)
 
 
@@ -142,30 +142,29 @@ class CorpusScore:
             if job.name in by_name and (job.bug is not None) == wrong
         ]
 
+    def _share(self, *, wrong: bool, of: Callable[[Answer], bool]) -> Share:
+        rows = self.rows(wrong=wrong)
+        return Share(sum(of(answer) for _, answer in rows), len(rows))
+
     @property
     def found(self) -> Share:
         """The jobs with a bug in which something was found."""
-        rows = self.rows(wrong=True)
-        return Share(sum(answer.verdict == "fail" for _, answer in rows), len(rows))
+        return self._share(wrong=True, of=lambda answer: answer.verdict == "fail")
 
     @property
     def named(self) -> Share:
         """The jobs with a bug whose first finding names it."""
-        rows = self.rows(wrong=True)
-        return Share(sum(answer.named for _, answer in rows), len(rows))
+        return self._share(wrong=True, of=lambda answer: answer.named)
 
     @property
     def blamed(self) -> Share:
         """The right jobs in which something was found."""
-        rows = self.rows(wrong=False)
-        return Share(sum(answer.verdict == "fail" for _, answer in rows), len(rows))
+        return self._share(wrong=False, of=lambda answer: answer.verdict == "fail")
 
     @property
     def undecided(self) -> Share:
         """The right jobs of which nothing could be said."""
-        rows = self.rows(wrong=False)
-        open_ones = ("inconclusive", "refused")
-        return Share(sum(answer.verdict in open_ones for _, answer in rows), len(rows))
+        return self._share(wrong=False, of=lambda a: a.verdict in ("inconclusive", "refused"))
 
     @property
     def false_alarms(self) -> Share:
@@ -221,7 +220,3 @@ def chosen_jobs(jobs: Sequence[CorpusJob], names: Sequence[str]) -> tuple[Corpus
         if name not in known:
             raise UsageError(f"there is no job '{name}'", "See corpus.yaml.", place="--only")
     return tuple(job for job in jobs if not names or job.name in names)
-
-
-def _says(text: str, part: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(part)}(?!\w)", text) is not None

@@ -82,8 +82,9 @@ def is_named(exhibit: Exhibit, first: CheckResult) -> bool:
     if first.check not in exhibit.first:
         return False
     told = "\n".join(anomaly.message for anomaly in first.anomalies)
-    return not exhibit.parts or any(_says(told, part) for part in exhibit.parts)
+    return not exhibit.parts or any(says(told, part) for part in exhibit.parts)
 
 
-def _says(text: str, part: str) -> bool:
+def says(text: str, part: str) -> bool:
+    """Return whether a text names a part, whole or with what is below it (`ema`, `ema.1`)."""
     return re.search(rf"(?<![\w.]){re.escape(part)}(?!\w)", text) is not None

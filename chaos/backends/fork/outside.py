@@ -6,7 +6,6 @@ prepared stays, and so does everything that was there before.
 """
 
 import contextlib
-import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -17,7 +16,6 @@ from chaos.backends.train.written import Confines, Written, is_below, is_spared
 from chaos.model.event import WroteOutside
 from chaos.run.journal import Journal
 
-TEMPORARY = tempfile.gettempdir()
 _Told: TypeAlias = Literal["refused", "created", "replaced", "extended", "opened"]
 _TOLD: tuple[_Told, ...] = ("refused", "created", "replaced", "extended", "opened")  # worst first
 
