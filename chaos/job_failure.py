@@ -5,10 +5,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from chaos.check.ending import ending
-from chaos.errors import ForeignFileError, JobError, MissingExtraError, UnmetNeedError, refusal_in
+from chaos.errors import (
+    ForeignFileError,
+    HarnessError,
+    JobError,
+    MissingExtraError,
+    UnmetNeedError,
+    refusal_in,
+)
 from chaos.model.event import (
     NO_FIT,
     DeadlinePassed,
+    Disturbed,
     FailureDecided,
     FileLoaded,
     FitCalled,
@@ -49,7 +57,10 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     """Give the error to raise, at the line of the scenario that names the job.
 
     A script that failed before its `fit()` on the embedded backend had no driver yet.
+    Raises `HarnessError` where something else than the job went wrong.
     """
+    for _, disturbed in run.history.of(Disturbed):
+        raise HarnessError(disturbed.why)
     missing = missing_module(run.history)
     if missing is not None:
         return MissingExtraError(

@@ -4,25 +4,24 @@ The answer to a worker's arrival carries it. The worker says when it has begun
 to obey, by the order's token.
 """
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 from uuid import uuid4
+
+import msgspec
 
 
 def _token() -> str:
     return uuid4().hex
 
 
-@dataclass(frozen=True)
-class Raise:
+class Raise(msgspec.Struct, frozen=True, tag=True):
     """Raise `InjectedError` out of the call that stands at the place."""
 
     message: str
-    token: str = field(default_factory=_token)
+    token: str = msgspec.field(default_factory=_token)
 
 
-@dataclass(frozen=True)
-class Slow:
+class Slow(msgspec.Struct, frozen=True, tag=True):
     """Delay each of the next `steps` steps, for ever where that is None.
 
     By `delay_s` seconds, or so that a step takes `factor` times as long.
@@ -31,23 +30,21 @@ class Slow:
     delay_s: float | None
     factor: float | None
     steps: int | None
-    token: str = field(default_factory=_token)
+    token: str = msgspec.field(default_factory=_token)
 
 
-@dataclass(frozen=True)
-class Hang:
+class Hang(msgspec.Struct, frozen=True, tag=True):
     """Go no further: in Python, or in native code that waits for a peer."""
 
     where: Literal["python", "collective"]
-    token: str = field(default_factory=_token)
+    token: str = msgspec.field(default_factory=_token)
 
 
-@dataclass(frozen=True)
-class Exhaust:
+class Exhaust(msgspec.Struct, frozen=True, tag=True):
     """Take so many bytes of memory, and go no further."""
 
     bytes: int
-    token: str = field(default_factory=_token)
+    token: str = msgspec.field(default_factory=_token)
 
 
 Order: TypeAlias = Raise | Slow | Hang | Exhaust

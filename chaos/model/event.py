@@ -21,6 +21,7 @@ from chaos.model.events.files import FileRenamed, FileWritten, SavedPart
 from chaos.model.events.harness import (
     BystanderSeen,
     DeadlinePassed,
+    Disturbed,
     DriverExited,
     JournalCut,
     JournalOpened,
@@ -83,6 +84,7 @@ AnyEvent: TypeAlias = (
     | RunStarted
     | DriverExited
     | DeadlinePassed
+    | Disturbed
     | MemoryExhausted
     | StackTaken
     | WorkersPrestarted
@@ -145,6 +147,7 @@ __all__ = [
     "ControllerState",
     "DeadlinePassed",
     "Declared",
+    "Disturbed",
     "DriverExited",
     "Event",
     "ExperimentEnded",

@@ -10,6 +10,7 @@ Watched: TypeAlias = (
     | ev.RunStarted
     | ev.DriverExited
     | ev.DeadlinePassed
+    | ev.Disturbed
     | ev.MemoryExhausted
     | ev.StackTaken
     | ev.WorkersPrestarted
@@ -21,7 +22,8 @@ Watched: TypeAlias = (
     | ev.RunEnded
 )
 Ended: TypeAlias = (
-    ev.LeftoversSearched
+    ev.Disturbed
+    | ev.LeftoversSearched
     | ev.Leftover
     | ev.BystanderSeen
     | ev.JournalCut
@@ -79,7 +81,10 @@ def _of_the_harness(event: Watched) -> str:
         case ev.JournalOpened():
             text = f"journal of the {event.role} opened: pid {event.pid} on {event.host}"
         case ev.RunStarted():
-            text = f"run started: {event.scenario} (seed {event.seed}, backend {event.backend})"
+            again = f"; once more, after: {event.again_after}" if event.again_after else ""
+            text = (
+                f"run {event.scenario} started (seed {event.seed}, backend {event.backend}){again}"
+            )
         case ev.DriverExited():
             how = f"signal {-event.code}" if event.code < 0 else f"code {event.code}"
             text = f"driver exited with {how}"
@@ -120,6 +125,8 @@ def _of_the_end(event: Ended) -> str:
             text = f"left behind: {event.kind.replace('_', ' ')} {event.what}"
         case ev.JournalCut():
             text = f"what {event.source} wrote last was lost with node {event.node_id[:8]}"
+        case ev.Disturbed():
+            text = f"disturbed: {event.why}"
         case ev.WroteOutside():
             then = "; it is removed" if event.removed else ""
             text = f"the job wrote outside the audit's folder: {event.path} ({event.how}){then}"

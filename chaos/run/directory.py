@@ -76,6 +76,20 @@ class RunDirectory:
         if self.storage.is_symlink():
             self.storage.unlink()
 
+    def set_aside(self) -> None:
+        """Make room for the run to be tried again; `tried-before` keeps what was seen of it."""
+        before = self.path / "tried-before"
+        before.mkdir()
+        self.remove_storage()
+        for folder in (self.storage_faults, self.trials):
+            shutil.rmtree(folder, ignore_errors=True)
+        for folder in (self.journals, self.logs):
+            folder.rename(before / folder.name)
+            folder.mkdir()
+        for file in self.saves.iterdir():
+            if file.name != LENGTHS:
+                file.unlink()
+
     def save_history(self, history: History, *, name: str = HISTORY) -> None:
         """Write a merged history."""
         write_history(self.path / name, history)

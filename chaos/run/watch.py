@@ -41,10 +41,13 @@ class RunWatch(ABC, Generic[Driver]):
         self._seen: list[AnyEvent] = []
         self._trains_since_ns: int | None = None
 
-    def begin(self) -> None:
+    def begin(self, *, again_after: str | None = None) -> None:
         """Write down which plan is carried out, and where."""
         plan = self.plan
-        self.journal.add(RunStarted(scenario=plan.scenario, seed=plan.seed, backend=plan.backend))
+        started = RunStarted(
+            scenario=plan.scenario, seed=plan.seed, backend=plan.backend, again_after=again_after
+        )
+        self.journal.add(started)
 
     def watch(self) -> None:
         """Watch the driver, and its successor where a fault killed it, to the end of the run."""

@@ -121,7 +121,9 @@ def wait_for_ever(wire: Wire) -> None:
 @pytest.mark.parametrize("is_preempted", [True, False])
 def test_a_worker_that_dies_fails_its_open_calls(is_preempted: bool) -> None:
     pid, wire = child_end(wait_for_ever)
-    actor = core.ProcessActor(pid, wire, lambda: core.WorkerDiedError(is_preempted=is_preempted))
+    actor = core.ProcessActor(
+        pid, wire, lambda: core.WorkerDiedError(is_preempted=is_preempted), lambda: os.kill(pid, 9)
+    )
     open_call = actor.poll_status.remote()
 
     actor.end()

@@ -11,6 +11,8 @@ from chaos.backends.fork.lane_handle import LaneHandle
 from chaos.backends.fork.root_handle import end_root, root_for
 from chaos.backends.fork.settings import HASH_SEED, OTHER_HASH_SEED
 from chaos.backends.fork.zygote_handle import ZygoteHandle
+from chaos.errors import HarnessError
+from chaos.model.event import Disturbed
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import Show
@@ -106,13 +108,30 @@ class ForkBackend:
                 self._starts.close()
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
-        """Carry out a plan; everything that was seen is in the directory's journals."""
-        zygote = self._starts.of(plan, directory)
+        """Carry out a plan; everything that was seen is in the directory's journals.
+
+        Once more where something beside chaos and the job went wrong.
+        """
         try:
-            Run(plan, directory, show, zygote, self._lane_of).execute()
+            why = self._execute(plan, directory, show)
+        except HarnessError as error:
+            why = str(error)
+        if why is not None:  # by the machine or by ourselves, which one try more may come through
+            directory.set_aside()
+            self._execute(plan, directory, show, again_after=why)
+
+    def _execute(
+        self, plan: Plan, directory: RunDirectory, show: Show, *, again_after: str | None = None
+    ) -> str | None:
+        """Carry out a plan once, and return what disturbed it, None where nothing did."""
+        zygote = self._starts.of(plan, directory)
+        run = Run(plan, directory, show, zygote, self._lane_of, again_after)
+        try:
+            run.execute()
         except BaseException:  # broken off, perhaps in mid-sentence: the next run has its own lane
             self._end_lane()
             raise
+        return next((e.why for e in run.seen() if isinstance(e, Disturbed)), None)
 
     def _lane_of(self, zygote: ZygoteHandle) -> LaneHandle:
         lane = self._lane

@@ -1,19 +1,23 @@
 """The driver's side of the embedded backend: starts workers, keeps objects, runs the controller."""
 
 import asyncio
-import itertools
+import contextlib
+import os
+import signal
+import socket
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 from ray.exceptions import OutOfMemoryError, RayError
 
 from chaos.backends.fork import compat, core
-from chaos.backends.fork.messages import Spawn
+from chaos.backends.fork.messages import Ending, Spawn
 from chaos.backends.fork.node_disk import NodeDisk
 from chaos.backends.fork.port import NobodysController, SocketController
-from chaos.backends.fork.wire import Wire, listen
+from chaos.backends.fork.wire import Wire
+from chaos.model.event import Disturbed
+from chaos.model.plan import Plan
 from chaos.run.clock import SystemClock, seconds_since
 
 FORK_S = 30.0
@@ -25,39 +29,59 @@ class ForkCluster:
 
     def __init__(
         self,
-        zygote: Wire,
+        lane: Wire,
         port: SocketController | NobodysController,
         disk_of: Callable[[str], NodeDisk],
         *,
-        cpus_per_node: int,
-        holds_any: bool = False,
+        plan: Plan,
         log: str,
+        failed: Callable[[Disturbed], object],
     ) -> None:
-        self._zygote = zygote
+        self._lane = lane
         self._port = port
         self._disk_of = disk_of
-        self._cpus_per_node = cpus_per_node
-        self._holds_any = holds_any
+        self._cpus_per_node = plan.shape.cpus_per_node
+        self._holds_any = plan.follows_script
         self._log = log
+        self._failed = failed
         self._clock = SystemClock()
-        self._keys = itertools.count()
-        self._awaited: dict[int, Future[tuple[int, Wire]]] = {}
-        self._name = f"chaos-driver-{id(self)}-{self._clock.now_ns()}"
-        self._server = listen(self._name)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True, name="objects").start()
-        threading.Thread(target=self._accept, daemon=True, name="workers").start()
 
     def start_worker(self, node_id: str, env: dict[str, str]) -> core.ProcessActor:
-        """Have the zygote fork a worker, and wait until it is there."""
-        key = next(self._keys)
-        arrival: Future[tuple[int, Wire]] = Future()
-        self._awaited[key] = arrival
-        session = compat.Context.session
-        spawn = Spawn(self._name, key, self._disk_of(node_id), env, self._log, session)
-        self._zygote.send(spawn)
-        pid, wire = arrival.result(FORK_S)
-        return core.ProcessActor(pid, wire, lambda: self._death_of(pid, node_id))
+        """Have the lane fork a worker, and wait until it is there.
+
+        Once more where it does not come to its first line: on Ray, too, a start is retried.
+        """
+        spawn = Spawn(self._disk_of(node_id), env, self._log, compat.Context.session)
+        started = self._forked(spawn) or self._forked(spawn)
+        if started is None:  # no defect of the job: what is then seen of it is judged by nobody
+            self._failed(Disturbed(why="a worker did not come to its first line, twice"))
+            raise core.WorkerDiedError(is_preempted=False)
+        pid, wire = started
+        return core.ProcessActor(
+            pid, wire, lambda: self._death_of(pid, node_id), lambda: self._end(pid)
+        )
+
+    def _forked(self, spawn: Spawn) -> tuple[int, Wire] | None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._lane.send(spawn, along=theirs)
+        wire = Wire(ours, core.dumps)
+        ours.settimeout(FORK_S)
+        try:
+            pid = wire.receive()
+        except (EOFError, TimeoutError):
+            wire.close()
+            return None
+        ours.settimeout(None)
+        return pid, wire
+
+    def _end(self, pid: int) -> None:
+        """Kill a worker; the lane is told before, for which it would be another's doing."""
+        with contextlib.suppress(OSError):  # gone already, or the lane, with which it ends
+            self._lane.send(Ending(pid))
+            os.kill(pid, signal.SIGKILL)
 
     def _death_of(self, pid: int, node_id: str) -> RayError:
         """Give what Ray's core says to a call of a worker that has ended."""
@@ -107,10 +131,3 @@ class ForkCluster:
         if result.error:
             raise result.error
         return result
-
-    def _accept(self) -> None:
-        while True:
-            end, _ = self._server.accept()
-            wire = Wire(end, core.dumps)
-            _, key, pid = wire.receive()
-            self._awaited.pop(key).set_result((pid, wire))

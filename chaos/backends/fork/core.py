@@ -8,9 +8,7 @@ references; a process that dies fails its open calls with Ray's own
 
 import asyncio
 import inspect
-import os
 import pickle
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future
@@ -182,8 +180,11 @@ class DriverActor:
 class ProcessActor:
     """The driver's handle to a forked worker."""
 
-    def __init__(self, pid: int, wire: Wire, death: Callable[[], RayError]) -> None:
+    def __init__(
+        self, pid: int, wire: Wire, death: Callable[[], RayError], kill: Callable[[], None]
+    ) -> None:
         self.pid = pid
+        self._kill = kill
         self._wire = wire
         self._death = death
         self._lock = threading.Lock()
@@ -217,11 +218,9 @@ class ProcessActor:
         return Ref(future)
 
     def end(self) -> None:
-        """Kill the process, as `ray.kill` does."""
-        try:
-            os.kill(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
+        """Kill the process, as `ray.kill` does; one that has ended by itself is left alone."""
+        if not self._is_dead:
+            self._kill()
 
     def _listen(self) -> None:
         try:

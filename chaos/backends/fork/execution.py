@@ -20,15 +20,18 @@ from chaos.backends.fork.zygote_handle import ZygoteHandle
 from chaos.backends.train.address import RunAddress
 from chaos.backends.train.storage import look_for, search_storage
 from chaos.model.event import (
+    Disturbed,
     DriverExited,
     Leftover,
     LeftoversSearched,
+    MemoryExhausted,
     ScriptRaised,
 )
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal
+from chaos.run.killed import is_foreign, killed
 from chaos.run.stacks import DRIVER_STACKS, STACK_SIGNAL, rank_stacks
 from chaos.run.watch import RunWatch
 
@@ -41,11 +44,12 @@ STACKS_S = 0.5
 class Run(RunWatch[int]):
     """One execution of one plan; a driver is its pid.
 
-    `lane_of` gives the lane that the run takes place in.
+    `lane_of` gives the lane that the run takes place in. `again_after`: why it is the second try.
     """
 
     zygote: ZygoteHandle
     lane_of: Callable[[ZygoteHandle], LaneHandle]
+    again_after: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,7 +70,7 @@ class Run(RunWatch[int]):
             self._execute()
 
     def _execute(self) -> None:
-        self.begin()
+        self.begin(again_after=self.again_after)
         failed = self._await_fit()
         if failed is not None:
             self.journal.add(ScriptRaised(error=failed.error, message=failed.message))
@@ -126,7 +130,19 @@ class Run(RunWatch[int]):
         """Wait a moment for the driver's end; gives its exit code, None while it runs."""
         if any(zygote.pid == driver for zygote in self._begun_again):
             return 1  # a script that was started again, and did not come to its fit()
-        return self._lanes[-1].exit_code(driver)
+        lane = self._lanes[-1]
+        code = lane.exit_code(driver)
+        for worker in lane.killed():
+            self._tell_foreign(f"a worker (pid {worker.pid})", worker.pid, worker.code)
+        if code is not None and is_foreign(code):
+            self._tell_foreign("the process that calls fit()", driver, code)
+        return code
+
+    def _tell_foreign(self, what: str, pid: int, code: int) -> None:
+        """Write down that a process was ended, unless a fault or this run has ended it."""
+        of_memory = {e.pid for e in self.seen() if isinstance(e, MemoryExhausted)}
+        if pid not in self.world.signalled | of_memory:
+            self.journal.add(Disturbed(why=killed(what, code)))
 
     def end_driver(self, driver: int) -> int:
         """Kill the driver; what it forked goes with the run."""

@@ -1,48 +1,50 @@
 """A process that forks a child for each request: its own side, and the harness's handle to it.
 
 The root forks the start of a script so, and the start of a script its lanes. Such
-a process has one thread and does nothing else; each child has a connection of its own.
+a process has one thread and does nothing else; each child has a connection of its own,
+one end of which comes along with the request.
 """
 
-import itertools
 import os
 import select
 import selectors
+import socket
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from chaos.backends.fork.messages import Exited, Started
-from chaos.backends.fork.wire import Wire, listen
+from chaos.backends.fork.wire import Wire
 from chaos.backends.train.lifeline import die_with_parent, ended_children
 from chaos.errors import HarnessError
 from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.killed import MEMORY, killed
 
-CONNECT_S = 120.0
 POLL_S = 0.01
 
-# From the name that the child is to connect to, the request to have it forked.
-Request: TypeAlias = Callable[[str], object]
 
+def fork_for_each(harness: Wire) -> tuple[Any, Wire]:
+    """Fork for each request, for ever; returns it in the child, with the child's connection.
 
-def fork_for_each(harness: Wire) -> Any:  # noqa: ANN401 - whatever was asked for
-    """Fork for each request, for ever; gives it in the child. Ends when the harness is gone."""
+    Ends when the harness is gone.
+    """
     selector = selectors.DefaultSelector()
     selector.register(harness.end, selectors.EVENT_READ)
     while True:
         if selector.select(POLL_S):
             try:
-                request = harness.receive()
+                request, end = harness.receive_along()
             except EOFError:
                 os._exit(0)  # what was forked here is killed by the kernel with us
+            assert end is not None
             sys.stdout.flush()
             parent, pid = os.getpid(), os.fork()
             if pid == 0:
                 selector.close()
                 harness.close()
                 die_with_parent(parent)
-                return request
+                return request, Wire(end)
+            end.close()  # an open copy would hide the child's end from the harness
             harness.send(Started(pid))
         for pid, code in ended_children():
             harness.send(Exited(pid, code))
@@ -50,8 +52,6 @@ def fork_for_each(harness: Wire) -> Any:  # noqa: ANN401 - whatever was asked fo
 
 class Forks:
     """The harness's handle to such a process; `what` it is stands in its errors."""
-
-    _numbers = itertools.count()
 
     def __init__(self, wire: Wire, what: str) -> None:
         self._wire = wire
@@ -66,27 +66,24 @@ class Forks:
         """Whether nothing was broken off in mid-sentence, and nothing is closed."""
         return not self._is_closed
 
-    def fork(self, request: Request, *, log: str) -> tuple[int, Wire]:
-        """Give the pid of a new child and the connection to it; `log` is where it writes."""
-        name = f"chaos-fork-{os.getpid()}-{next(self._numbers)}-{os.urandom(4).hex()}"
-        server = listen(name)
-        with server:
-            with self._lock:
-                self._wire.send(request(name))
+    def fork(self, request: object) -> tuple[int, Wire]:
+        """Return the pid of a new child and the connection to it, which ends when the child does.
+
+        Raises `HarnessError` where the process that forks is gone.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs, self._lock:
+                self._send(request, theirs)
                 while not isinstance(message := self._receive(), Started):
                     self._exited[message.pid] = message.code
-            server.settimeout(CONNECT_S)
-            try:
-                end, _ = server.accept()
-            except TimeoutError as error:
-                raise HarnessError(f"a process that was forked does not answer; see {log}") from (
-                    error
-                )
-        end.settimeout(None)
-        return message.pid, Wire(end)
+        except BaseException:
+            ours.close()
+            raise
+        return message.pid, Wire(ours)
 
     def exit_code(self, pid: int, *, within_s: float) -> int | None:
-        """Wait for a child's end and give its exit code; None where it does not come.
+        """Wait for a child's end and return its exit code; None where it does not come.
 
         Nor does it where this process itself is gone, and its children with it.
         """
@@ -112,12 +109,24 @@ class Forks:
         self._is_closed = True
         self._wire.close()
 
+    def _send(self, request: object, along: socket.socket) -> None:
+        try:
+            self._wire.send(request, along=along)
+        except OSError as error:
+            raise gone(self._what) from error
+
     def _receive(self) -> Started | Exited:
         try:
             message: Started | Exited = self._wire.receive()
         except EOFError as error:
-            raise HarnessError(f"{self._what} is gone") from error
+            raise gone(self._what) from error
         except BaseException:  # broken off: its answer would be taken for that to the next question
             self.close()
             raise
         return message
+
+
+def gone(what: str, code: int | None = None) -> HarnessError:
+    """Return the error for a process of ours that ended before its time, negative codes signals."""
+    why = f"{what} is gone, and chaos did not end it. {MEMORY}"
+    return HarnessError(why if code is None else killed(what, code))

@@ -27,12 +27,14 @@ class ProcessGroups:
         """Know a child that leads a group of its own."""
         self._leaders.add(pid)
 
-    def ended(self, pid: int) -> None:
-        """Ask the rest of the group to end, where this is a leader that has ended."""
-        if pid in self._leaders:
-            self._leaders.remove(pid)
-            if _signal(pid, signal.SIGTERM):
-                self._asked_ns[pid] = self._clock.now_ns()
+    def ended(self, pid: int) -> bool:
+        """Ask the rest of the group to end where this is a leader, and return whether it is."""
+        if pid not in self._leaders:
+            return False
+        self._leaders.remove(pid)
+        if _signal(pid, signal.SIGTERM):
+            self._asked_ns[pid] = self._clock.now_ns()
+        return True
 
     def kill_the_late(self) -> None:
         """Kill those that were asked and are still there."""

@@ -14,7 +14,14 @@ from pathlib import Path
 from chaos.backends.fork import compat
 from chaos.backends.fork.cluster import ForkCluster
 from chaos.backends.fork.groups import ProcessGroups
-from chaos.backends.fork.messages import Exited, Spawn, Started, StartRun
+from chaos.backends.fork.messages import (
+    Ending,
+    Exited,
+    Spawn,
+    Started,
+    StartRun,
+    WorkerKilled,
+)
 from chaos.backends.fork.node_disk import HEAD, SESSION, NodeDisk, confines_of
 from chaos.backends.fork.port import port_of
 from chaos.backends.fork.printed import write_to
@@ -25,6 +32,7 @@ from chaos.backends.train.lifeline import die_with_parent, ended_children
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import driver_journal
+from chaos.run.killed import is_foreign
 from chaos.run.stacks import DRIVER_STACKS, answer_with_stacks
 
 POLL_S = 0.01
@@ -37,26 +45,42 @@ class Lane:
         self._harness = harness
         self._drivers: dict[int, Wire] = {}
         self._workers = ProcessGroups(SystemClock())
+        self._ending: set[int] = set()
         self._selector = selectors.DefaultSelector()
         self._selector.register(harness.end, selectors.EVENT_READ, harness)
 
     def serve(self) -> RunPart:
         """Serve for ever; returns in each driver, with the run that it is to carry out."""
         while True:
-            for key, _ in self._selector.select(POLL_S):
+            if (part := self._answer(POLL_S)) is not None:
+                return part
+            ended = list(ended_children())
+            # What a driver had said before it ended a worker has come, and is read first.
+            if ended and (part := self._answer(0)) is not None:
+                return part
+            for pid, code in ended:
+                self._ended(pid, code)
+            self._workers.kill_the_late()
+
+    def _answer(self, within_s: float) -> RunPart | None:
+        """Carry out what was asked for; returns a run's part in its driver alone."""
+        while keys := self._selector.select(within_s):
+            within_s = 0
+            for key, _ in keys:
                 wire: Wire = key.data
                 try:
-                    request = wire.receive()
+                    request, end = wire.receive_along()
                 except EOFError:
                     self._lost(wire)
                     continue
-                if isinstance(request, Spawn):
-                    self._fork_worker(request)
-                else:
-                    part = self._fork_driver(request)
-                    if part is not None:
-                        return part
-            self._reap()
+                if isinstance(request, Ending):
+                    self._ending.add(request.pid)
+                elif isinstance(request, Spawn):
+                    assert end is not None
+                    self._fork_worker(request, end)
+                elif (part := self._fork_driver(request)) is not None:
+                    return part
+        return None
 
     def _fork_driver(self, request: StartRun) -> RunPart | None:
         ours, theirs = socket.socketpair()
@@ -74,9 +98,10 @@ class Lane:
         self._harness.send(Started(pid))
         return None
 
-    def _fork_worker(self, spawn: Spawn) -> None:
+    def _fork_worker(self, spawn: Spawn, end: socket.socket) -> None:
         lane, pid = os.getpid(), os.fork()
         if pid != 0:
+            end.close()  # an open copy would hide the worker's end from its driver
             self._workers.add(pid)
             return
         self._shed()
@@ -87,7 +112,7 @@ class Lane:
             spawn.disk.use()
             compat.Context.node_id = spawn.disk.node_id
             compat.Context.session = spawn.session
-            live_as_worker(spawn, compat.worker_class()())
+            live_as_worker(spawn, end, compat.worker_class()())
         finally:
             os._exit(1)
 
@@ -102,16 +127,17 @@ class Lane:
         if wire is self._harness:
             os._exit(0)
 
-    def _reap(self) -> None:
-        for pid, code in ended_children():
-            self._workers.ended(pid)
-            if pid in self._drivers:
-                wire = self._drivers.pop(pid)
-                if wire.end in {key.fileobj for key in self._selector.get_map().values()}:
-                    self._selector.unregister(wire.end)
-                wire.close()
-                self._harness.send(Exited(pid, code))
-        self._workers.kill_the_late()
+    def _ended(self, pid: int, code: int) -> None:
+        is_asked = pid in self._ending
+        self._ending.discard(pid)
+        if self._workers.ended(pid) and is_foreign(code) and not is_asked and self._drivers:
+            self._harness.send(WorkerKilled(pid, code))
+        if pid in self._drivers:
+            wire = self._drivers.pop(pid)
+            if wire.end in {key.fileobj for key in self._selector.get_map().values()}:
+                self._selector.unregister(wire.end)
+            wire.close()
+            self._harness.send(Exited(pid, code))
 
 
 def _begin_run(request: StartRun, lane: Wire) -> RunPart:
@@ -131,9 +157,9 @@ def _begin_run(request: StartRun, lane: Wire) -> RunPart:
         lane,
         port_of(request.address, plan.shape.nodes),
         lambda node_id: NodeDisk(request.address, node_id, confines),
-        cpus_per_node=plan.shape.cpus_per_node,
-        holds_any=plan.follows_script,
+        plan=plan,
         log=str(log),
+        failed=journal.add,
     )
     compat.use_cluster(cluster)
     compat.run_controllers_here(cluster.run_controller)

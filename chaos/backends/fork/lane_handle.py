@@ -5,11 +5,12 @@ import select
 import psutil
 
 from chaos.backends.fork.ending import end_all, is_running, living
-from chaos.backends.fork.messages import Exited, Started, StartRun
+from chaos.backends.fork.forks import gone
+from chaos.backends.fork.messages import Exited, Started, StartRun, WorkerKilled
 from chaos.backends.fork.zygote_handle import END_S, ZygoteHandle
-from chaos.errors import HarnessError
 
 POLL_S = 0.01
+LANE = "the process that a lane's runs are forked from"
 
 
 class LaneHandle:
@@ -19,6 +20,7 @@ class LaneHandle:
         self.zygote = zygote
         self.pid, self._wire = zygote.fork_lane()
         self._exited: dict[int, int] = {}
+        self._killed: list[WorkerKilled] = []
 
     @property
     def can_be_used(self) -> bool:
@@ -27,18 +29,24 @@ class LaneHandle:
 
     def start(self, request: StartRun) -> int:
         """Have a driver forked; gives its pid."""
-        self._wire.send(request)
+        try:
+            self._wire.send(request)
+        except OSError as error:
+            raise gone(LANE) from error
         while not isinstance(message := self._receive(), Started):
-            self._exited[message.pid] = message.code
+            self._note(message)
         return message.pid
 
     def exit_code(self, pid: int) -> int | None:
         """Give a driver's exit code, or None while it runs."""
         if pid not in self._exited and select.select([self._wire.end], [], [], POLL_S)[0]:
-            message = self._receive()
-            assert isinstance(message, Exited)
-            self._exited[message.pid] = message.code
+            self._note(self._receive())
         return self._exited.pop(pid, None)
+
+    def killed(self) -> list[WorkerKilled]:
+        """Return what was told, since the last call, of workers that their driver did not end."""
+        told, self._killed = self._killed, []
+        return told
 
     def descendants(self) -> list[psutil.Process]:
         """Give what the lane and its children have forked; orphans are its children too."""
@@ -50,9 +58,21 @@ class LaneHandle:
         self.zygote.exit_code(self.pid, within_s=END_S)
         self._wire.close()
 
-    def _receive(self) -> Started | Exited:
+    def _note(self, message: Started | Exited | WorkerKilled) -> None:
+        if isinstance(message, WorkerKilled):
+            self._killed.append(message)
+        else:
+            assert isinstance(message, Exited)
+            self._exited[message.pid] = message.code
+
+    def _receive(self) -> Started | Exited | WorkerKilled:
         try:
-            message: Started | Exited = self._wire.receive()
+            message: Started | Exited | WorkerKilled = self._wire.receive()
         except EOFError as error:
-            raise HarnessError("the lane that runs are forked from is gone") from error
+            raise gone(LANE, self._signal()) from error
         return message
+
+    def _signal(self) -> int | None:
+        """Return the signal, negative, that has ended the lane; None where it cannot be told."""
+        code = self.zygote.exit_code(self.pid, within_s=END_S)
+        return code if code is not None and code < 0 else None

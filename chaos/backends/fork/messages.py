@@ -43,11 +43,17 @@ class Exited:
 
 
 @dataclass(frozen=True)
-class Spawn:
-    """What a driver asks its lane to fork."""
+class WorkerKilled:
+    """A worker was ended by a signal that its driver did not send."""
 
-    address: str
-    key: int
+    pid: int
+    code: int
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """What a driver asks its lane to fork; the worker's end of their connection comes along."""
+
     disk: NodeDisk
     env: dict[str, str]
     log: str
@@ -55,10 +61,16 @@ class Spawn:
 
 
 @dataclass(frozen=True)
-class ForkZygote:
-    """The harness asks a root for a zygote; it is to answer at `address` (see `wire`)."""
+class Ending:
+    """A driver tells its lane that it ends a worker now, as `ray.kill` does."""
 
-    address: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class ForkZygote:
+    """The harness asks a root for a zygote; the zygote's end of their connection comes along."""
+
     run_directory: str
     cwd: str
     log: str
@@ -67,6 +79,4 @@ class ForkZygote:
 
 @dataclass(frozen=True)
 class ForkLane:
-    """The harness asks a zygote for a lane; it is to answer at `address`."""
-
-    address: str
+    """The harness asks a zygote for a lane; the lane's end of their connection comes along."""

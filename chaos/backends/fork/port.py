@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from chaos.backends.fork.wire import connect
+from chaos.backends.fork.gates import connect
 from chaos.backends.train.address import RunAddress, Unattended
 from chaos.faults.order import Order
 from chaos.faults.world import Victim
@@ -15,7 +15,7 @@ class SocketController:
     """Calls over a socket, one at a time; each waits for its answer."""
 
     def __init__(self, name: str) -> None:
-        self._wire = connect(name)
+        self._gate = connect(name)
         self._lock = threading.Lock()
 
     def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
@@ -71,10 +71,9 @@ class SocketController:
         """Give the pids whose end is to read as one by Ray's memory monitor."""
         return list(self._ask("exhausted"))
 
-    def _ask(self, method: str, *arguments: Any) -> Any:  # noqa: ANN401 - the method's answer
+    def _ask(self, question: str, *arguments: Any) -> Any:  # noqa: ANN401 - the question's answer
         with self._lock:
-            self._wire.send((method, arguments))
-            return self._wire.receive()
+            return self._gate.ask(question, *arguments)
 
 
 class NobodysController(Unattended):

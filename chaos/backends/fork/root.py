@@ -6,8 +6,12 @@ ends when the harness is gone.
 """
 
 import os
+import select
 import socket
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from chaos.backends.fork import compat, needs
@@ -21,24 +25,54 @@ from chaos.backends.fork.zygote import live_as_zygote
 def main(fd: int) -> None:
     """Serve until the harness is gone; in each zygote, live as one."""
     harness = Wire(socket.socket(fileno=fd))
-    compat.warm_up()
+    with _ended_with(harness.end):
+        compat.warm_up()
     compat.replace_core()
     needs.refuse_ray_data()
-    request = fork_for_each(harness)
+    request, end = fork_for_each(harness)
     try:
-        _become_zygote(request)
+        _become_zygote(request, end)
+    except BaseException as error:  # noqa: BLE001 - ours: nobody sees it but in this log
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.stderr.flush()
     finally:
         os._exit(1)
 
 
-def _become_zygote(request: ForkZygote) -> None:
+@contextmanager
+def _ended_with(harness: socket.socket) -> Iterator[None]:
+    """End this process if the harness ends meanwhile: importing, it reads no socket for seconds.
+
+    The kernel's own signal at the parent's end would come when the thread ends that has
+    started this process. No thread of ours is left: what has threads cannot be forked.
+    """
+    stop, stops = os.pipe()
+    ends = select.poll()
+    ends.register(harness, select.POLLRDHUP)
+    ends.register(stop, select.POLLIN)
+
+    def wait() -> None:
+        if any(fd == harness.fileno() for fd, _ in ends.poll()):
+            os._exit(1)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    try:
+        yield
+    finally:
+        os.close(stops)
+        waiting.join()
+        os.close(stop)
+
+
+def _become_zygote(request: ForkZygote, harness: Wire) -> None:
     os.setsid()
     write_to(Path(request.log))
     os.chdir(request.cwd)
     os.environ.clear()
     os.environ.update(request.env)
     sys.path[0] = request.cwd  # where `python -m` put the folder that the root was started in
-    live_as_zygote(request)
+    live_as_zygote(request, harness)
 
 
 if __name__ == "__main__":

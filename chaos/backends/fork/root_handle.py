@@ -48,9 +48,7 @@ class RootHandle:
     def fork_zygote(self, plan: Plan, directory: RunDirectory) -> tuple[int, Wire]:
         """Give the pid of a new zygote and the connection to it."""
         log, env = str(directory.logs / "zygote.log"), zygote_env(plan, self._hash_seed)
-        return self._forks.fork(
-            lambda name: ForkZygote(name, str(directory.path), plan.cwd, log, env), log=log
-        )
+        return self._forks.fork(ForkZygote(str(directory.path), plan.cwd, log, env))
 
     def exit_code(self, pid: int, *, within_s: float) -> int | None:
         """Wait for a zygote's end and give its exit code; None where it does not come."""

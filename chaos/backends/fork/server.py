@@ -3,12 +3,17 @@
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from chaos.backends.fork.wire import Wire, listen
+import msgspec
+
+from chaos.backends.fork.gates import Gate, StrangerError, listen
 from chaos.backends.fork.world import ForkWorld
 from chaos.faults.world import Victim
 from chaos.run.controller import ChaosController
+
+RETRY_S = 0.05
 
 
 class GateServer:
@@ -17,7 +22,7 @@ class GateServer:
     def __init__(self, name: str, controller: ChaosController, world: ForkWorld) -> None:
         self._controller = controller
         self._world = world
-        self._methods: dict[str, Callable[..., Any]] = {
+        self._answers: dict[str, Callable[..., Any]] = {
             "group_started": self._group_started,
             "group_launched": controller.group_launched,
             "committed": controller.committed,
@@ -32,30 +37,41 @@ class GateServer:
             "preempted": world.preempted,
             "exhausted": world.exhausted,
         }
+        self._closed = threading.Event()
         self._server = listen(name)
         threading.Thread(target=self._accept, daemon=True, name="gates").start()
 
     def close(self) -> None:
         """Stop answering; those who still ask see the end of their connection."""
+        self._closed.set()
         # shutdown, because a thread that waits in accept() would keep a closed socket alive
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
 
     def _accept(self) -> None:
-        while True:
+        """Accept until closed; whatever one connection fails in, the next one is accepted."""
+        while not self._closed.is_set():
             try:
                 end, _ = self._server.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(Wire(end),), daemon=True).start()
+            except OSError:  # closed, or out of file descriptors for a while
+                self._closed.wait(RETRY_S)
+                continue
+            try:
+                gate = Gate(end)
+                threading.Thread(target=self._answer, args=(gate,), daemon=True).start()
+            except StrangerError:
+                continue  # closed unread
+            except RuntimeError:  # no more threads: whoever asks sees the end at once
+                end.close()
 
-    def _answer(self, wire: Wire) -> None:
+    def _answer(self, gate: Gate) -> None:
         try:
-            while True:
-                method, arguments = wire.receive()
-                wire.send(self._methods[method](*arguments))
-        except (EOFError, OSError):
-            wire.close()
+            with suppress(EOFError, OSError, msgspec.DecodeError):
+                while True:
+                    question, arguments = gate.asked()
+                    gate.answer(self._answers[question](*arguments))
+        finally:
+            gate.close()
 
     def _group_started(self, group: dict[int, Victim]) -> None:
         self._world.learn_group(group)

@@ -1,4 +1,9 @@
-"""Messages between the processes of a run: length, then a pickle, over a unix socket."""
+"""Messages between the processes of a run: length, then a pickle, over a unix socket.
+
+Both ends come of one `socketpair`, inherited or handed over by a process that has one: there
+is no name that another user of the machine could connect to. (The gates have a name, and
+exchange no pickles: see `gates`.)
+"""
 
 import pickle
 import socket
@@ -18,23 +23,47 @@ class Wire:
         self._dumps = dumps
         self._lock = threading.Lock()
 
-    def send(self, message: Any) -> None:  # noqa: ANN401 - whatever can be pickled
-        """Send one message, whole; `OSError` where the other end is gone."""
+    def send(self, message: Any, *, along: socket.socket | None = None) -> None:  # noqa: ANN401 - whatever can be pickled
+        """Send one message, whole, and hand over a socket along with it.
+
+        Raises `OSError` where the other end is gone.
+        """
         body = self._dumps(message)
         with self._lock:
-            self.end.sendall(_LENGTH.pack(len(body)) + body)
+            if along is None:
+                self.end.sendall(_LENGTH.pack(len(body)) + body)
+            else:
+                # One byte carries the socket: of a longer part only some bytes might be taken.
+                socket.send_fds(self.end, [_LENGTH.pack(len(body))[:1]], [along.fileno()])
+                self.end.sendall(_LENGTH.pack(len(body))[1:] + body)
 
     def receive(self) -> Any:  # noqa: ANN401 - whatever was sent
-        """Wait for one message; `EOFError` where the other end is gone.
+        """Return the next message; `EOFError` where the other end is gone.
 
         `TimeoutError` where a time-out was set on the socket, and is over.
         """
-        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
-        return pickle.loads(self._exactly(length))  # noqa: S301 - our own processes alone
+        return self._message(self._exactly(_LENGTH.size))
+
+    def receive_along(self) -> tuple[Any, socket.socket | None]:
+        """Return the next message, and the socket that was handed over with it."""
+        try:
+            first, fds, _, _ = socket.recv_fds(self.end, 1, 1)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise EOFError from error
+        if not first:
+            raise EOFError
+        along = socket.socket(fileno=fds[0]) if fds else None
+        return self._message(first + self._exactly(_LENGTH.size - 1)), along
 
     def close(self) -> None:
         """Close this end."""
         self.end.close()
+
+    def _message(self, head: bytes) -> Any:  # noqa: ANN401
+        (length,) = _LENGTH.unpack(head)
+        return pickle.loads(self._exactly(length))  # noqa: S301 - our own processes alone
 
     def _exactly(self, count: int) -> bytes:
         parts = []
@@ -50,18 +79,3 @@ class Wire:
             parts.append(part)
             count -= len(part)
         return b"".join(parts)
-
-
-def listen(name: str) -> socket.socket:
-    """Listen at a name in the abstract namespace, which no file and no port stands for."""
-    server = socket.socket(socket.AF_UNIX)
-    server.bind(f"\0{name}")
-    server.listen(128)
-    return server
-
-
-def connect(name: str, dumps: Callable[[Any], bytes] = pickle.dumps) -> Wire:
-    """Connect to a listener's name."""
-    end = socket.socket(socket.AF_UNIX)
-    end.connect(f"\0{name}")
-    return Wire(end, dumps)

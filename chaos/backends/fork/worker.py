@@ -8,13 +8,14 @@ import itertools
 import os
 import queue
 import random
+import socket
 import threading
 from concurrent.futures import Future
 from typing import Any
 
 from chaos.backends.fork import core
 from chaos.backends.fork.messages import Spawn
-from chaos.backends.fork.wire import Wire, connect
+from chaos.backends.fork.wire import Wire
 
 
 class Worker:
@@ -64,12 +65,12 @@ class Worker:
         return core.Ref(future)
 
 
-def live_as_worker(spawn: Spawn, instance: Any) -> None:  # noqa: ANN401 - a RayTrainWorker
+def live_as_worker(spawn: Spawn, end: socket.socket, instance: Any) -> None:  # noqa: ANN401 - a RayTrainWorker
     """Become a worker, in a process that was forked for it; does not return."""
     os.environ.update(spawn.env)
     draw_fresh_randomness()
-    wire = connect(spawn.address, core.dumps)
-    wire.send(("hello", spawn.key, os.getpid()))
+    wire = Wire(end, core.dumps)
+    wire.send(os.getpid())
     Worker(instance, wire).serve()
 
 

@@ -36,6 +36,7 @@ class ForkWorld(RunWorld):
         self._frozen: dict[str, tuple[int, ...]] = {}
         self._added = 0
         self._exhausted: list[int] = []
+        self.signalled: set[int] = set()  # whoever a fault has sent a signal to
 
     # -- asked by the driver ---------------------------------------------------------------
 
@@ -64,6 +65,7 @@ class ForkWorld(RunWorld):
         """Send a signal to the victim's process."""
         if not is_running(victim.pid):
             raise ProcessLookupError(f"pid {victim.pid}")
+        self.signalled.add(victim.pid)
         os.kill(victim.pid, signal.Signals[f"SIG{signal_name}"])
 
     def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
@@ -102,6 +104,7 @@ class ForkWorld(RunWorld):
                 raise ProcessLookupError(f"{node_id} is lost already")
             self._live.remove(node_id)
             struck = self._workers_on(node_id)
+        self.signalled.update(struck)
         for pid in struck:
             if is_running(pid):
                 os.kill(pid, signal.SIGKILL)
@@ -160,6 +163,7 @@ class ForkWorld(RunWorld):
         pid = self.driver
         if pid is None or not is_running(pid):
             raise ProcessLookupError("there is no driver")
+        self.signalled.add(pid)
         os.kill(pid, signal.SIGKILL)
         while is_running(pid):  # a killed process ends, at the latest when the kernel lets it
             self._clock.sleep(POLL_S)

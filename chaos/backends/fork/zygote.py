@@ -16,9 +16,9 @@ from chaos.backends.fork.earlier import earlier_fits
 from chaos.backends.fork.forks import fork_for_each
 from chaos.backends.fork.lane import Lane
 from chaos.backends.fork.look import refuse_by_its_text
-from chaos.backends.fork.messages import Failed, ForkLane, ForkZygote, Ready
+from chaos.backends.fork.messages import Failed, ForkZygote, Ready
 from chaos.backends.fork.node_disk import record_start
-from chaos.backends.fork.wire import Wire, connect
+from chaos.backends.fork.wire import Wire
 from chaos.backends.fork.worker import draw_fresh_randomness
 from chaos.backends.train.fit import Fit, RunPart
 from chaos.backends.train.job import is_clean_exit, run_job
@@ -27,7 +27,7 @@ from chaos.model.event import ScriptRaised
 from chaos.run.directory import RunDirectory
 
 
-def live_as_zygote(request: ForkZygote) -> NoReturn:
+def live_as_zygote(request: ForkZygote, harness: Wire) -> NoReturn:
     """Run the script up to its `fit()`, and fork from there, in a process forked from the root."""
     adopt_orphans()  # what the script starts before its `fit()` ends with this process
     draw_fresh_randomness()
@@ -35,7 +35,6 @@ def live_as_zygote(request: ForkZygote) -> NoReturn:
     plan = directory.load_plan()
     record_start(directory, plan)
     compat.Context.resources = {"CPU": float(plan.shape.nodes * plan.shape.cpus_per_node)}
-    harness = connect(request.address)
     fit = Fit(lambda: _serve(harness), number=plan.job.fit, earlier=earlier_fits(plan, directory))
     fit.intercept()
     code = 0
@@ -61,10 +60,10 @@ def _serve(harness: Wire) -> RunPart:
     gc.collect()
     gc.freeze()
     harness.send(Ready())
-    request: ForkLane = fork_for_each(harness)
+    _, end = fork_for_each(harness)
     try:
         adopt_orphans()
-        return Lane(connect(request.address)).serve()
+        return Lane(end).serve()
     except Exception as error:  # noqa: BLE001 - it is ours, and the script would take it for its own
         sys.excepthook(type(error), error, error.__traceback__)
         sys.stderr.flush()

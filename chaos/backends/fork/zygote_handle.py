@@ -3,16 +3,18 @@
 import threading
 
 from chaos.backends.fork.ending import end_all, is_running
-from chaos.backends.fork.forks import Forks
+from chaos.backends.fork.forks import Forks, gone
 from chaos.backends.fork.messages import Failed, ForkLane, Ready
 from chaos.backends.fork.root_handle import root_for
 from chaos.backends.fork.settings import HASH_SEED
 from chaos.backends.fork.wire import Wire
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
+from chaos.run.killed import is_foreign
 from chaos.run.watch import START_S
 
 END_S = 5.0
+SCRIPT = "the start of the script that runs are forked from"
 
 
 class ZygoteHandle:
@@ -28,9 +30,8 @@ class ZygoteHandle:
     ) -> None:
         self.job = job
         self._root = root_for(plan, log=directory.logs / "root.log", hash_seed=hash_seed)
-        self._log = str(directory.logs / "zygote.log")
         self.pid, self._wire = self._root.fork_zygote(plan, directory)
-        self._forks = Forks(self._wire, "the start of the script that runs are forked from")
+        self._forks = Forks(self._wire, SCRIPT)
         self._limit_s = plan.limits.run_s + START_S
         self._turn = threading.Lock()
         self._is_ready = False
@@ -57,7 +58,7 @@ class ZygoteHandle:
 
     def fork_lane(self) -> tuple[int, Wire]:
         """Give the pid of a new lane and the connection to it."""
-        return self._forks.fork(ForkLane, log=self._log)
+        return self._forks.fork(ForkLane())
 
     def exit_code(self, pid: int, *, within_s: float) -> int | None:
         """Wait for a lane's end and give its exit code; None where it does not come."""
@@ -81,7 +82,8 @@ class ZygoteHandle:
             )
         except EOFError:
             code = self._root.exit_code(self.pid, within_s=END_S)
-            how = "unasked" if code is None else f"with code {code}"
-            return Failed("Exited", f"the script ended its process {how}")
+            if code is None or is_foreign(code):  # with the root, all that it has forked ends
+                raise gone(SCRIPT, code) from None
+            return Failed("Exited", f"the script ended its process with code {code}")
         self._wire.end.settimeout(None)
         return message

@@ -15,11 +15,15 @@ class JournalOpened(Event, frozen=True, kw_only=True):
 
 
 class RunStarted(Event, frozen=True, kw_only=True):
-    """The harness begins to execute a plan."""
+    """The harness begins to execute a plan.
+
+    `again_after`: why it is the second time. `tried-before/` holds what was seen of the first.
+    """
 
     scenario: str
     seed: int
     backend: str
+    again_after: str | None = None
 
 
 class DriverExited(Event, frozen=True, kw_only=True):
@@ -51,6 +55,15 @@ class MemoryExhausted(Event, frozen=True, kw_only=True):
     pid: int
     rank: int | None
     share: float
+
+
+class Disturbed(Event, frozen=True, kw_only=True):
+    """Something beside chaos and the job went wrong: what the run shows is nobody's defect.
+
+    A process was ended by a signal that chaos did not send, or the backend itself failed.
+    """
+
+    why: str
 
 
 class WorkersPrestarted(Event, frozen=True, kw_only=True):

@@ -1,0 +1,121 @@
+"""What the processes of a run ask its chaos controller, and the socket that they ask by.
+
+A DataLoader's worker asks as well, and anything else that the job has started: the socket
+has a name, which every user of the machine can read. So whoever connects is asked for the user it
+runs as before a byte of it is read (`SO_PEERCRED`, unix(7)), and so is whoever listens; and
+what is sent is a question of this list in MessagePack, of which nothing is ever executed.
+"""
+
+import os
+import socket
+import struct
+from typing import Any, TypeAlias
+
+import msgspec
+
+from chaos.faults.order import Order
+from chaos.faults.world import Victim
+from chaos.model.event import Committed, FailureDecided
+
+_LENGTH = struct.Struct(">I")
+_CREDENTIALS = struct.Struct("3i")  # pid, user, group
+LENGTH_MAX = 64 * 2**20  # the metrics of all ranks are the longest that is told
+
+Types: TypeAlias = tuple[Any, Any]
+# By name: the types of what a question is asked with, and that of its answer.
+QUESTIONS: dict[str, Types] = {
+    "group_started": (tuple[dict[int, Victim]], None),
+    "group_launched": (tuple[int], None),
+    "committed": (tuple[Committed], None),
+    "may_poll": (tuple[()], None),
+    "await_hold": (tuple[int], bool),
+    "enter_state": (tuple[int], None),
+    "arrive": (tuple[int, Victim], Order | None),
+    "obeyed": (tuple[str], None),
+    "failure_decided": (tuple[FailureDecided], None),
+    "live_nodes": (tuple[()], list[str]),
+    "draining": (tuple[()], dict[str, int]),
+    "preempted": (tuple[()], list[str]),
+    "exhausted": (tuple[()], list[int]),
+}
+
+
+class StrangerError(OSError):
+    """The process at the other end runs as another user."""
+
+
+class Gate:
+    """One end of a connection between a process of the job and the harness."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        _, user, _ = _CREDENTIALS.unpack(
+            end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        )
+        if user != os.geteuid():
+            end.close()
+            raise StrangerError(f"a process of user {user} is at the other end")
+
+    def ask(self, question: str, *arguments: Any) -> Any:  # noqa: ANN401 - the question's answer
+        """Return the answer to one of `QUESTIONS`; `EOFError` where the harness is gone."""
+        _, answer = QUESTIONS[question]
+        self._send([question, arguments])
+        return msgspec.msgpack.decode(self._received(), type=answer)
+
+    def asked(self) -> tuple[str, tuple[Any, ...]]:
+        """Return the next question and what it is asked with; `EOFError` at the end.
+
+        Raises `msgspec.DecodeError` for what is none of `QUESTIONS`.
+        """
+        question, raw = msgspec.msgpack.decode(self._received(), type=tuple[str, msgspec.Raw])
+        if question not in QUESTIONS:
+            raise msgspec.DecodeError(f"there is no question {question!r}")
+        arguments, _ = QUESTIONS[question]
+        found: tuple[Any, ...] = msgspec.msgpack.decode(raw, type=arguments)
+        return question, found
+
+    def answer(self, value: Any) -> None:  # noqa: ANN401 - of the type in `QUESTIONS`
+        """Answer the question that was read last."""
+        self._send(value)
+
+    def close(self) -> None:
+        """Close this end."""
+        self._end.close()
+
+    def _send(self, message: Any) -> None:  # noqa: ANN401
+        body = msgspec.msgpack.encode(message)
+        self._end.sendall(_LENGTH.pack(len(body)) + body)
+
+    def _received(self) -> bytes:
+        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+        if length > LENGTH_MAX:
+            raise msgspec.DecodeError(f"{length} bytes are more than any question has")
+        return self._exactly(length)
+
+    def _exactly(self, count: int) -> bytes:
+        parts = []
+        while count:
+            try:
+                part = self._end.recv(count)
+            except OSError as error:
+                raise EOFError from error
+            if not part:
+                raise EOFError
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+
+def listen(name: str) -> socket.socket:
+    """Listen at a name in the abstract namespace, which no file and no port stands for."""
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(f"\0{name}")
+    server.listen(128)
+    return server
+
+
+def connect(name: str) -> Gate:
+    """Connect to a listener's name; raises `OSError` where nobody of this user listens."""
+    end = socket.socket(socket.AF_UNIX)
+    end.connect(f"\0{name}")
+    return Gate(end)
