@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from chaos.check.aligned import Aligned
+from chaos.check.band import HIDDEN_MAX
 from chaos.check.comparison import Comparison, Sides
 from chaos.check.leeway import EXACT, Bands
 from chaos.check.lineage import Lineage
@@ -13,10 +14,6 @@ from chaos.check.trial import Course
 from chaos.model.history import History
 from chaos.model.scenario import Profile
 from chaos.record import Record
-
-# The part of a loss that a band may hide. A defect that moves losses by more is no small one: a
-# lost optimizer's state moves them by a few percent, so that a wider band says nothing of it.
-HIDDEN_MAX = 0.05
 
 
 class Repetition(Record):

@@ -27,6 +27,10 @@ RUNS_MIN = 5
 FALSE_ALARMS = 0.01
 WINDOW = 8  # places before and after
 WIDEST_TIMES = 2.0
+# The part of a loss that a band may hide. A defect that moves losses by more is no small one: a
+# lost optimizer's state moves them by a few percent, so that a wider band says nothing of it. And
+# spreads of that size have tails that five runs do not show: 1 of 18 right runs left such a band.
+HIDDEN_MAX = 0.05
 
 Key: TypeAlias = tuple[object, ...]
 

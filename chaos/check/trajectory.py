@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from chaos.check.band import HIDDEN_MAX
 from chaos.check.comparison import Comparison, Divergence
 from chaos.check.components import group_of
 from chaos.check.remedy import value
@@ -41,7 +42,8 @@ def check(trial: Trial) -> CheckResult:
     is the control: if losses differ there already, the job does not repeat
     here and nothing follows; a metric that differs there is left out by
     name. Unknown where a metric that was not reported there differs, and
-    where nothing of a resumed attempt was compared. An attempt with another
+    where nothing of a resumed attempt was compared, or the band is wide: five
+    runs do not show how far a sixth one may lie. An attempt with another
     number of workers has no counterpart in the baseline. Where all numbers
     are equal, the state that was seen beneath them may still be another: a
     model that was averaged otherwise is used after the last loss. What lasts
@@ -168,6 +170,14 @@ def _doubt(trial: Trial, comparison: Comparison) -> str | None:
             f"step {at.step}, rank {at.rank}: {difference(at)}; {remedy}, or, if the baseline is "
             "out of date, list what the job reads in `job.inputs` or delete the folder "
             "`.baselines` under reports"
+        )
+    bands = trial.leeway.bands
+    if bands is not None and bands.hides[0] > HIDDEN_MAX and comparison.first is not None:
+        at = comparison.first
+        return (
+            f"epoch {at.epoch} has {difference(at)}, and between {bands.runs} clean runs losses "
+            f"lie up to {100 * bands.hides[0]:.2g} % apart: so few runs do not show how far one "
+            "more may lie; seed the job, or state `expect.loss_tolerance`"
         )
     if control.compared == 0 and comparison.losses.first is not None:
         return (
