@@ -172,7 +172,7 @@ class JobFiles:
 
     def train_fn_ended(self) -> None:
         """Record what the job leaves when its train function is over."""
-        self.look(at_rest=True)
+        self._guarded("files", lambda: self._look(at_rest=True, at_end=True))
         self._tell_texts()
 
     # -- inside ------------------------------------------------------------------------------
@@ -249,9 +249,9 @@ class JobFiles:
                 self._saves.mark_end(save)
         self._since_step.clear()
 
-    def _look(self, *, at_rest: bool) -> None:
+    def _look(self, *, at_rest: bool, at_end: bool = False) -> None:
         self.loads.look()
-        for opening in self._opened.closed(look_again=at_rest):
+        for opening in self._opened.closed(look_again=at_rest, at_end=at_end):
             self._written(opening)
         for moved in self._opened.renamings():
             self._write(FileRenamed(**self._at(moved.place), path=moved.path, to=moved.to))

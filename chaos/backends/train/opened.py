@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from chaos.backends.train.handed import Place
+from chaos.backends.train.state.readable import is_text
 from chaos.backends.train.written import is_below, is_spared, listen
 from chaos.errors import InjectedError
 from chaos.run.clock import SystemClock
@@ -23,6 +24,7 @@ LOOK_S = 0.005
 LOOKS_MAX = 20
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_State: TypeAlias = tuple[int, int, int] | None  # inode, size, when it was changed; None: gone
 _OF_A_RUN = ("storage", "nodes")  # what of a run's folder is the job's
 
 
@@ -72,8 +74,10 @@ class Opened:
         self._within = threading.local()
         self._written: dict[str, Opening] = {}
         self._kept_open: dict[str, Opening] = {}
+        self._looked_at: dict[str, tuple[Opening, _State]] = {}
         self._forgotten: set[str] = set()
         self._renamed: list[Renaming] = []
+        self._turn = threading.RLock()
         self.is_reading = False
 
     def watch(self) -> None:
@@ -93,29 +97,49 @@ class Opened:
                     self._look()
                 if not self._kept_open:
                     break
-                self._written = {**self._kept_open, **self._written}
-                self._kept_open = {}
+                with self._turn:
+                    self._open_again()
 
     def forget(self, path: Path) -> None:
         """Leave out a file, until it is opened again, that somebody else has told of."""
         self._forgotten.add(str(path))
 
-    def closed(self, *, look_again: bool) -> Iterator[Opening]:
-        """Give what was written and closed since; `look_again` at what was open for longer, too."""
-        if look_again:
-            self._written = {**self._kept_open, **self._written}
-            self._kept_open = {}
-        if not self._written:
-            return
-        waiting, self._written = self._written, {}
-        are_open = _open_files()
-        for path, opening in waiting.items():
-            if path in self._forgotten:
-                continue
-            if path in are_open:
-                self._kept_open[path] = opening
-            elif os.path.isfile(path):  # noqa: PTH113 - may be gone, or a pipe
-                yield opening
+    def closed(self, *, look_again: bool, at_end: bool = False) -> Iterator[Opening]:
+        """Return what was written and closed since; `look_again` at what was open for longer, too.
+
+        `at_end` of the train function, what is text is returned though it is open: it may never
+        be closed.
+        """
+        with self._turn:  # what one thread has taken out, another would miss
+            if look_again:
+                self._open_again()
+            if not self._written:
+                return
+            waiting, self._written = self._written, {}
+            are_open = _open_files()
+            found = []
+            for path, opening in waiting.items():
+                is_there = path not in self._forgotten and os.path.isfile(path)  # noqa: PTH113
+                if is_there and path in are_open and not (at_end and is_text(Path(path))):
+                    self._kept_open[path] = opening
+                elif is_there:  # else gone, or a pipe
+                    self._looked_at[path] = opening, _state_of(path)
+                    found.append(opening)
+        yield from found
+
+    def _open_again(self) -> None:
+        """Look again at what was open, and at what has changed since it was looked at.
+
+        Python tells of `open` before it opens: a file that seemed to be closed may not have been
+        opened yet.
+        """
+        changed: dict[str, Opening] = {}
+        for path, (opening, before) in list(self._looked_at.items()):
+            if (now := _state_of(path)) != before:
+                del self._looked_at[path]
+                changed |= {} if now is None else {path: opening}
+        self._written = {**changed, **self._kept_open, **self._written}
+        self._kept_open = {}
 
     def renamings(self) -> list[Renaming]:
         """Give what was renamed since."""
@@ -153,9 +177,9 @@ class Opened:
         if self._is_the_jobs(target):
             self._forgotten.discard(target)
             self._something.set()
-            self._written[target] = Opening(
-                target, self._place(), appends=bool(flags & os.O_APPEND)
-            )
+            opening = Opening(target, self._place(), appends=bool(flags & os.O_APPEND))
+            with self._turn:
+                self._written[target] = opening
 
     def _renames(self, source: Any, to: Any) -> None:  # noqa: ANN401
         path, target = _absolute(source), _absolute(to)
@@ -200,6 +224,14 @@ def _open_files() -> frozenset[str]:
     except OSError:
         return frozenset()
     return frozenset(found)
+
+
+def _state_of(path: str) -> _State:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - the path is a string
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _absolute(path: Any) -> str:  # noqa: ANN401
