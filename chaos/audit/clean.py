@@ -16,7 +16,7 @@ from chaos.check.habits import habits
 from chaos.check.trial import Course
 from chaos.errors import JobError
 from chaos.job_failure import why_the_job_failed
-from chaos.model.event import DeadlinePassed, FitCalled, WroteOutside
+from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, WroteOutside
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 from chaos.model.scenario import Profile
@@ -61,7 +61,9 @@ class Clean:
     @property
     def shares_files(self) -> bool:
         """Whether runs side by side would see each other's files, by their absolute paths."""
-        return any(wrote.removed for _, wrote in self.baseline.of(WroteOutside))
+        outside = {wrote.path: wrote.removed for _, wrote in self.baseline.of(WroteOutside)}
+        compared = {file.path for _, file in self.baseline.of(FileWritten)}
+        return any(outside.values()) or not compared.isdisjoint(outside)
 
 
 @dataclass(frozen=True)

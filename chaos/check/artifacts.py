@@ -31,9 +31,9 @@ def check(trial: Trial) -> CheckResult:
     The promise of what is shipped: an average that is kept by hand, a best
     value, the weights that are exported are read by nobody before training is
     over, so that no loss and no metric shows them. Each entry of each file that
-    was saved with torch, pickle, numpy or safetensors, or written as JSON, is
-    compared with the same file's at the same place; of a file that keeps the
-    best, and of one that the run wrote last elsewhere, the last version. To be
+    was saved with torch, pickle, numpy or safetensors, or written as JSON or CSV, is
+    compared with the same file's at the same place; of a table, and of a file
+    that keeps the best and was written last elsewhere, the last version. To be
     blamed, an entry must hold numbers with a point, must move in the baseline,
     and must be known to repeat itself: in the second clean run, or before the
     fault. Up to there every loss, metric and input must be the baseline's:
@@ -96,8 +96,11 @@ class _Beside:
         ]
         missing: list[Kept] = []
         if parted is None and until == len(trial.history) and _ran_alike(trial.run, reference):
-            chosen = (pair for pair in contents.last() if _CHOSEN.search(pair.mine.name))
-            pairs += chosen
+            pairs += (
+                pair
+                for pair in contents.last()
+                if pair.mine.is_table or _CHOSEN.search(pair.mine.name)
+            )
             missing = [kept for kept in contents.missing() if _holds_numbers(kept)]
         was_seen = bool(pairs) or parted is not None or not _lacks_saves(trial, reference)
         return cls(trial, pairs, missing, was_seen)
@@ -204,7 +207,9 @@ def _anomaly(pairs: Sequence[Pair]) -> Anomaly:
     more = f", and so do {', '.join(f'`{other}`' for other in others)}" if others else ""
     what = f"`{name}` in {mine.name}" if name else mine.name
     text = f"from {_where(mine)} on {what} differs"
-    if first.is_last:
+    if first.is_last and first.mine.is_table:
+        text = f"{what}, as it was left at the end, differs"
+    elif first.is_last:
         text = f"{what} was written last at {_where(mine)}, in the baseline at {_where(first.due)}"
     text += f" (rank {mine.file[0]}): {_difference(first)}{more}"
     return Anomaly(

@@ -41,6 +41,16 @@ class Kept:
         return self.what.epoch, self.what.step
 
     @property
+    def folder(self) -> str:
+        """The name of the folder that it lies in: a logger may begin another at each start."""
+        return PurePath(self.what.path).parent.name
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it has a line for each of several moments."""
+        return self.name.endswith(".csv")
+
+    @property
     def key(self) -> tuple[_File, _Place, int]:
         """By what it is found in another run."""
         return self.file, self.place, self.nth
@@ -98,7 +108,9 @@ class Contents:
             if there is None or kept.key == there.key or kept.number < self.began:
                 continue
             places = {other[file].place for other in others if file in other}
-            if kept.what.attempt not in self.resized and places <= {there.place}:
+            if not (kept.is_table and kept.folder != there.folder) and (
+                kept.what.attempt not in self.resized and places <= {there.place}
+            ):
                 yield from self._proven_pairs(kept, there, is_last=True)
 
     def missing(self) -> Iterator[Kept]:
@@ -119,7 +131,8 @@ class Contents:
         for name, theirs in _parts(due).items():
             entry = due.file, name
             if entry in self._proven and name in ours:
-                moves, grows = self._moves(entry), self._counts[entry] > 1
+                moves = self._moves(entry)
+                grows = due.is_table or self._counts[entry] > 1
                 yield Pair(mine, due, ours[name], theirs, moves, grows, is_last)
 
     @cached_property

@@ -168,6 +168,41 @@ def test_a_file_that_is_saved_by_the_clock_may_be_of_another_place() -> None:
     assert result(of(right, line, right, right, plain=plain)).validity == "valid"
 
 
+def table(history: History, rows: int, *, epoch: int, folder: str = "log") -> History:
+    """Tell of a table that the last attempt opened when it began, and left at the end."""
+    last = max(saved.attempt for _, saved in history.of(ev.FileSaved))
+    left = ev.FileWritten(
+        attempt=last,
+        rank=0,
+        epoch=epoch,
+        step=0,
+        path=f"/x/{folder}/history.csv",
+        digest=f"{rows}",
+        bytes=rows,
+        parts=(part(f"{rows}", name="loss", count=rows),),
+    )
+    *events, end = history
+    return History([*events, msgspec.structs.replace(end, what=left), end])
+
+
+@pytest.mark.parametrize(
+    ("folder", "validity"), [("log", "invalid"), ("version_1", "valid")], ids=["same", "its own"]
+)
+def test_a_table_of_which_the_first_lines_are_gone_is_cosmetic_unless_each_start_has_its_own(
+    folder: str, validity: str
+) -> None:
+    clean = Baseline([table(holding(told_in(PLAIN), right), 4, epoch=0)] * 2)
+    run = table(holding(told_in(STRUCK), right), 2, epoch=2, folder=folder)
+
+    found = result(judge(plan_of(STRUCK), run, clean))
+
+    assert found.validity == validity
+    if validity == "invalid":
+        assert found.severity == "cosmetic"
+        assert "`loss` in history.csv" in found.summary
+        assert "2 entries instead of 4" in found.summary
+
+
 def test_a_file_that_every_clean_run_leaves_must_be_left() -> None:
     run = told_in(STRUCK.replace("m.pt", "other.pt"))
     clean = Baseline([holding(told_in(PLAIN), right)] * 2)

@@ -239,6 +239,26 @@ def test_a_save_stands_at_the_end_of_an_epoch_whose_report_never_began(new: New,
     assert (second.cursor.epoch, second.cursor.step) == (1, 0)
 
 
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        (
+            "epoch,loss,who\n1,0.5,a\n2,0.25,b\n",
+            {"epoch": [1, 2], "loss": [0.5, 0.25], "who": ["a", "b"]},
+        ),
+        ("epoch,loss\n", {"epoch": [], "loss": []}),
+        ("1.5,2.5\n1,2\n", None),
+        ("epoch,loss\n1\n", None),
+        ("", None),
+    ],
+    ids=["columns", "no line yet", "no names", "cut off", "empty"],
+)
+def test_a_table_is_read_by_its_columns(text: str, holds: object, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(text)
+
+    assert read(tmp_path / "t.csv") == holds
+
+
 def test_files_are_read_without_running_anything_of_them(tmp_path: Path) -> None:
     heading = json.dumps({"w": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}).encode()
     raw = len(heading).to_bytes(8, "little") + heading + b"\x80\x3f\x00\x40"

@@ -1,6 +1,7 @@
 """What a file holds, where that can be read without running anything of it."""
 
 import codecs
+import csv
 import json
 import struct
 from collections.abc import Callable
@@ -8,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 READ_MAX = 64 << 20
+TABLE_MAX = 4 << 20  # read line by line, each time that it is written
 _START = 4096
 _PREFIX = 8  # of a file of safetensors: the length of its heading
 
 
 def read(path: Path) -> Any:  # noqa: ANN401 - whatever is in it
-    """Return what a file of JSON, numpy or safetensors holds; None of another, or a large one."""
+    """Return what a file of JSON, CSV, numpy or safetensors holds; None of others."""
     reader = _READERS.get(path.suffix)
     if reader is None or path.stat().st_size > READ_MAX:
         return None
     try:
         return reader(path)
-    except (ValueError, KeyError, EOFError, struct.error):  # not what its name says, or cut off
+    except (ValueError, KeyError, EOFError, struct.error, csv.Error):
+        # Not what its name says, or cut off.
         return None
 
 
@@ -36,6 +39,32 @@ def is_text(path: Path) -> bool:
 
 def _json(path: Path) -> Any:  # noqa: ANN401
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _table(path: Path) -> dict[str, list[Any]] | None:
+    """Return the columns of a table with a line of names; numbers as such where all of one are."""
+    if path.stat().st_size > TABLE_MAX:
+        return None
+    with path.open(encoding="utf-8", newline="") as file:
+        names, *rows = csv.reader(file)
+    if not names or len(set(names)) < len(names) or any(map(_is_number, names)):
+        return None
+    columns = zip(*rows, strict=True) if rows else [() for _ in names]  # of one length each
+    return {name: _column(values) for name, values in zip(names, columns, strict=True)}
+
+
+def _column(values: tuple[str, ...]) -> list[Any]:
+    if all(value.lstrip("+-").isdigit() for value in values):
+        return [int(value) for value in values]
+    return [float(value) for value in values] if all(map(_is_number, values)) else list(values)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _numpy(path: Path) -> Any:  # noqa: ANN401
@@ -88,6 +117,7 @@ _DTYPES = {
 }
 
 _READERS: dict[str, Callable[[Path], Any]] = {
+    ".csv": _table,
     ".json": _json,
     ".npy": _numpy,
     ".npz": _numpy,
