@@ -64,14 +64,14 @@ class Confined(Record):
 class Plan(Record):
     """Everything that decides a run. Paths are absolute, ranks are drawn.
 
-    `slug` names the run's folder under reports/; `cwd` is where the job runs.
+    `slug` names the run's folder under reports/, and no other; `cwd` is where the job runs.
     `confined`: nothing but the audit's own folder is written to. `follows_script`:
     the number of workers is a guess, and the script's own stands.
     """
 
     version: Literal[1] = PLAN_VERSION
     scenario: str
-    slug: str
+    slug: str = Field(pattern=r"^[^./\x00-\x1f][^/\x00-\x1f]*$")
     file: str
     seed: int
     backend: BackendName = "ray"
