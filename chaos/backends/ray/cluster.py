@@ -129,6 +129,7 @@ class LocalCluster:
         for name, value in CLUSTER_ENV.items():
             os.environ.setdefault(name, value)
         elsewhere = os.environ.pop("RAY_ADDRESS", None)
+        compat.leave_sigterm_alone()
         # A short path: Ray puts unix sockets below it, and those end at 107 characters.
         self._temp = tempfile.mkdtemp(prefix="chaos-ray-", dir="/tmp")
         try:
@@ -149,6 +150,7 @@ class LocalCluster:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
+            compat.take_sigterm_back()
         finally:
             if elsewhere is not None:
                 os.environ["RAY_ADDRESS"] = elsewhere
