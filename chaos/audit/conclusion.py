@@ -18,6 +18,7 @@ from chaos.audit.repro import repro_text
 from chaos.audit.struck import StruckRun, gist
 from chaos.audit.table import by_column, columns
 from chaos.check.result import plural
+from chaos.model.masked import masked
 from chaos.report.junit import render as render_junit
 from chaos.report.outcome import versions
 
@@ -125,7 +126,7 @@ def _job(clean: Clean) -> Job:
     steps = [sum(n for (_, of), n in seen.steps.items() if of == rank) for rank in seen.ranks]
     return Job(
         script=clean.plan.job.source,
-        args=clean.plan.job.args,
+        args=masked(clean.plan.job.args),
         workers=clean.plan.job.workers,
         epochs=len(seen.epochs),
         steps=max(steps, default=0),

@@ -7,6 +7,7 @@ from typing import Any
 
 from chaos.model.event import FitCalled, WorkersPrestarted, WorkerStarted
 from chaos.model.history import History
+from chaos.model.masked import masked
 from chaos.report.outcome import FinishedRun
 
 
@@ -102,7 +103,7 @@ def _flat(values: Mapping[str, Any], head: str = "") -> Iterator[Setting]:
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{name}.")
         else:
-            yield Setting(name, _text(value))
+            yield Setting(name, _text(masked(value, key)))
 
 
 def _text(value: object) -> str:

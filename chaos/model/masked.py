@@ -1,0 +1,68 @@
+"""What is shown of values that may be secrets.
+
+By a rule, and not by looking at values: a value is masked where a word of its
+name says so (`AWS_SECRET_ACCESS_KEY`, `--hf-token`, `dbPassword`); so are user
+and password in a URI, and those of its parameters whose names say so. All else
+is readable: `EPOCHS=3`, `--max-tokens 512`, `TOKENIZERS_PARALLELISM=false`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+MASK = "***"
+
+_SECRET = re.compile(
+    r".*key|keys|.*token|.*secrets?|.*password|passwords|passw|passwd|passphrase|pass|pwd"
+    r"|.*credentials?|creds|.*auth|authorization|bearer|cookie|sig|signature",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_USER = re.compile(r"(?<=://)[^/?#\s@]*@(?:[^/?#\s@]*@)*")
+_PARAMETER = re.compile(r"(?<=[?&;])([^=&;#\s?]+)=([^&;#\s]+)")
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a name says that its value is a secret."""
+    return name != "PWD" and any(_SECRET.fullmatch(word) for word in _WORD.findall(name))
+
+
+def masked_text(text: str) -> str:
+    """Return a text without what URIs in it carry of users, passwords and keys."""
+    shown = _USER.sub(f"{MASK}@", text) if "://" in text else text
+    return _PARAMETER.sub(_masked_parameter, shown)
+
+
+def masked_words(words: Sequence[object]) -> list[object]:
+    """Return a command line without secrets: `--api-key X`, `--api-key=X` and `token=X`."""
+    return list(_words(words))
+
+
+def masked(value: Any, name: str = "") -> Any:  # noqa: ANN401 - what JSON has
+    """Return a value without secrets; within mappings, names are those of the keys."""
+    if isinstance(value, Mapping):
+        return {key: masked(item, str(key)) for key, item in value.items()}
+    if isinstance(value, str):
+        return MASK if value and is_secret(name) else masked_text(value)
+    if isinstance(value, list | tuple):
+        return [MASK] * len(value) if is_secret(name) else masked_words(value)
+    return value
+
+
+def _words(words: Sequence[object]) -> Iterator[object]:
+    option = ""
+    for word in words:
+        if not isinstance(word, str):
+            yield masked(word, option)
+            option = ""
+            continue
+        name, equals, value = word.partition("=")
+        if equals and is_secret(name) and "://" not in name:
+            yield f"{name}={MASK}" if value else word
+        else:
+            yield masked(word, option)
+        option = word if word.startswith("-") and not equals else ""
+
+
+def _masked_parameter(found: re.Match[str]) -> str:
+    return f"{found[1]}={MASK}" if is_secret(found[1]) else found[0]
