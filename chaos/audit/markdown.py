@@ -5,7 +5,7 @@ import posixpath
 from chaos.audit.card import Card
 from chaos.audit.finding import Finding
 from chaos.audit.page import KIND_HEAD, facts, kind_cells, omissions, title, tone
-from chaos.report.markdown import SIGNS, fitted, plain, table
+from chaos.report.markdown import SIGNS, code, fitted, plain, table
 
 PLACES_SHOWN = 6
 
@@ -28,7 +28,7 @@ def card_in_markdown(card: Card) -> str:
     left = omissions(card)
     if left:
         lines += ["## Not tried", "", *(f"- {o.group}: {plain(o.why)}" for o in left), ""]
-    return fitted("\n".join([*lines, f"`{card.command}`", ""]))
+    return fitted("\n".join([*lines, code(card.command), ""]))
 
 
 def _section(card: Card, finding: Finding) -> list[str]:
@@ -41,6 +41,6 @@ def _section(card: Card, finding: Finding) -> list[str]:
         "",
         places + (f" and {more} more" if more > 0 else ""),
         "",
-        f"`chaos run {card.folder}/{finding.repro}`",
+        code(f"chaos run {card.folder}/{finding.repro}"),
         "",
     ]

@@ -3,8 +3,8 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -25,11 +25,14 @@ from chaos.audit.markdown import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.terminal import print_card
 from chaos.backends.open import open_backend, open_scripts
+from chaos.cli.streams import write_document
 from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.model.leeway import Tolerance
+from chaos.model.masked import masked_words
 from chaos.model.plan import Confined, Plan
 from chaos.model.verdict import Verdict
+from chaos.report.screen import screen
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import SystemClock, stamp
 from chaos.run.cpus import usable_cpus
@@ -37,6 +40,7 @@ from chaos.run.environment import environment
 
 BUDGET_S = 60.0
 REPORTS = Path("reports")
+CARD = "card.html"
 RAY, OWN = "ray", "own"
 
 
@@ -150,10 +154,10 @@ def audit(  # noqa: PLR0913 - one parameter per option
     Example: chaos audit train.py --budget 60 -- --epochs 4
     """
     confirms, groups = _confirms(confirm, no=no_confirm), chosen_groups(places or (), question)
-    kept, console = _kept(storage, allow_writes), Console(stderr=as_json, highlight=False)
+    kept, console = _kept(storage, allow_writes), screen(stderr=as_json)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     folder = _folder(reports, plan)
-    with ExitStack() as opened:
+    with _keeping_junit(folder, junit, console), ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
         card = Audit(
             _expecting(plan, accept or (), tolerance, kept.confined(folder)),
@@ -166,10 +170,10 @@ def audit(  # noqa: PLR0913 - one parameter per option
             display.tell,
             _on_ray(reports, console) if confirms else None,
             follows_script=workers is None,
-            command=shlex.join(["chaos", *sys.argv[1:]]),
+            command=shlex.join(["chaos", *map(str, masked_words(sys.argv[1:]))]),
             lanes=lambda count: jobs or lanes_for(usable_cpus(), workers=count),
         ).run()
-    _tell(card, folder, console, as_json=as_json, junit=junit)
+    _tell(card, console, as_json=as_json)
     raise typer.Exit(card.exit_code)
 
 
@@ -238,14 +242,25 @@ def _folder(reports: Path, plan: Plan) -> AuditFolder:
     return AuditFolder.create(reports, name, plan, environment(Path.cwd()))
 
 
-def _tell(
-    card: Card, folder: AuditFolder, console: Console, *, as_json: bool, junit: Path | None
-) -> None:
-    if junit is not None:
-        junit.parent.mkdir(parents=True, exist_ok=True)
-        junit.write_bytes((folder.path / "junit.xml").read_bytes())
+@contextmanager
+def _keeping_junit(folder: AuditFolder, junit: Path | None, console: Console) -> Iterator[None]:
+    """Have the audit's JUnit file where it was asked for, also if the audit is broken off."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (folder.path / CARD).exists():
+            console.print(f"card: {folder.shown}/{CARD}", soft_wrap=True)
+        raise
+    finally:
+        made = folder.path / "junit.xml"
+        if junit is not None and made.exists():
+            junit.parent.mkdir(parents=True, exist_ok=True)
+            junit.write_bytes(made.read_bytes())
+
+
+def _tell(card: Card, console: Console, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(card.to_json())
+        write_document(f"{card.to_json()}\n")
     else:
         print_card(card, console)
     add_to_step_summary(os.environ, card_in_markdown(card))

@@ -3,7 +3,11 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +15,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.text import Text
+from rich.traceback import Traceback
 
 from chaos import __version__
 from chaos.backends.open import open_backend
+from chaos.cli import signals
 from chaos.cli.audit import audit
 from chaos.cli.cluster import (
     Address,
@@ -26,6 +32,7 @@ from chaos.cli.cluster import (
     show_dry_run,
 )
 from chaos.cli.compare import compare
+from chaos.cli.consent import Yes, ask
 from chaos.cli.doctor import doctor
 from chaos.cli.init import init
 from chaos.cli.listing import explain, list_
@@ -33,6 +40,7 @@ from chaos.cli.preflight import preflight
 from chaos.cli.replay import replay_trace
 from chaos.cli.report import report, trend
 from chaos.cli.selftest import selftest
+from chaos.cli.streams import write_document
 from chaos.errors import ChaosError, HistoryError, UsageError
 from chaos.extensions import refuse_unusable
 from chaos.harness import Harness, check_again, write_suite
@@ -40,7 +48,8 @@ from chaos.model.plan import BackendName
 from chaos.model.summary import SUITE
 from chaos.plan.permitted import Elsewhere, Permissions
 from chaos.report.github import Place, annotations
-from chaos.report.outcome import FinishedRun, SuiteRow, row_of
+from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
+from chaos.report.screen import screen
 from chaos.report.terminal import closing_line, findings, verdict_table
 from chaos.report.terminal import explain as explained
 from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
@@ -48,7 +57,7 @@ from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.index import SuiteIndex
 from chaos.run.shown import shown
-from chaos.scenario_file.load import find_scenarios
+from chaos.scenario_file.load import find_scenarios, load_scenario
 from chaos.scenario_file.schema import json_schema
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_HARNESS = range(5)
@@ -57,7 +66,8 @@ EXIT_INTERRUPTED = 130
 app = typer.Typer(
     name="chaos",
     help="Strikes a Ray Train job at exact places in training and proves whether it came out "
-    "the same.\n\nExit codes: 0 as expected, 1 invalid, 2 unknown, 3 usage, 4 chaos itself failed.",
+    "the same.\n\nExit codes: 0 as expected, 1 invalid, 2 unknown, 3 usage, 4 chaos itself failed; "
+    "ended from outside: 130 by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -113,26 +123,24 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     Example: chaos run scenarios/smoke --seed 7
     """
-    console = Console(highlight=False, quiet=quiet, stderr=as_json)
+    console = screen(quiet=quiet, stderr=as_json)
     refuse_contradictions(address, storage, backend=backend)
     permissions = Permissions(allow_faults_on, allow_node_loss)
     files = find_scenarios(paths)
     console.print(f"chaos {__version__}, seed {seed}, {len(files)} scenario(s)")
     _make_room(junit)
-    rows: list[SuiteRow] = []
+    rows, told = list[SuiteRow](), deque[FinishedRun](maxlen=1)
     there = Elsewhere(address, storage, permissions)
     if dry_run:
         show_dry_run(files, there, console, seed=seed)
         return
-    try:
-        with open_backend(backend, console, permissions, prestart=prestart_workers) as executor:
-            cwd, clock = Path.cwd(), SystemClock()
-            harness = Harness(reports, console, cwd, executor, clock, keep_storage, there)
-            for row in _rows(harness, files, range(seed, seed + (plans or 0)), backend=backend):
-                rows.append(row)  # noqa: PERF402 - what came before an interruption is kept
-    finally:
-        if rows:
-            _write(console, rows, reports, junit, as_json=as_json)
+    write = partial(_write, console, rows, reports, junit, as_json=as_json)
+    opened = open_backend(backend, console, permissions, prestart=prestart_workers)
+    with _concluded(rows, told, files, write), opened as executor:
+        cwd, clock = Path.cwd(), SystemClock()
+        harness = Harness(reports, console, cwd, executor, clock, keep_storage, there, told.append)
+        for row in _rows(harness, files, range(seed, seed + (plans or 0)), backend=backend):
+            rows.append(row)
     raise typer.Exit(exit_code(rows))
 
 
@@ -157,28 +165,32 @@ def check(
 
     Example: chaos check reports/worker_killed_mid_epoch/0-20261121T014500
     """
-    console = Console(highlight=False)
+    console = screen()
     runs = [check_again(path) for path in directories]
     _show(console, runs)
     raise typer.Exit(exit_code([row_of(one) for one in runs]))
 
 
 @app.command()
-def replay(
+def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     directory: Annotated[Path, typer.Argument(help="Directory of a run.")],
     reports: Reports = Path("reports"),
     keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
+    yes: Yes = False,  # noqa: FBT002 - likewise
     allow_faults_on: AllowFaultsOn = None,
     allow_node_loss: AllowNodeLoss = False,  # noqa: FBT002
     prestart_workers: PrestartWorkers = False,  # noqa: FBT002
 ) -> None:
-    """Execute the plan of an old run again, exactly as it was.
+    """Execute the plan of an old run again, exactly as it was: its script is code that runs here.
+
+    It says what it will run and from where, and asks.
 
     Example: chaos replay reports/worker_killed_mid_epoch/0-20261121T014500
     """
-    console = Console(highlight=False)
+    console = screen()
     plan = RunDirectory(directory.resolve()).load_plan()
-    console.print(f"chaos {__version__}, seed {plan.seed}, replay of {directory}")
+    console.print(f"chaos {__version__}, seed {plan.seed}, replay of {directory}", soft_wrap=True)
+    ask(console, plan, directory.resolve(), is_answered=yes)
     there = Elsewhere(permissions=(may := Permissions(allow_faults_on, allow_node_loss)))
     with open_backend(plan.backend, console, may, prestart=prestart_workers) as executor:
         cwd, clock = Path(plan.cwd), SystemClock()
@@ -194,7 +206,7 @@ def schema() -> None:
 
     Example: chaos schema > scenarios/chaos.schema.json
     """
-    sys.stdout.write(json.dumps(json_schema(), indent=2) + "\n")
+    write_document(json.dumps(json_schema(), indent=2) + "\n")
 
 
 @app.callback(invoke_without_command=True)
@@ -203,7 +215,7 @@ def version(
 ) -> None:
     """Strike a Ray Train job at exact places in training and judge what became of it."""
     if show:
-        sys.stdout.write(f"chaos {__version__}\n")
+        write_document(f"chaos {__version__}\n")
         raise typer.Exit
     refuse_unusable()
 
@@ -220,26 +232,82 @@ def exit_code(rows: list[SuiteRow]) -> int:
 
 def main() -> None:
     """Run the command line and turn what chaos raises into a message and a code."""
+    code: int
     try:
         code = app(prog_name="chaos", standalone_mode=False) or EXIT_VALID
-    except UsageError as error:
-        _complain(str(error))
-        sys.exit(EXIT_USAGE)
-    except ChaosError as error:
-        _complain(str(error))
-        sys.exit(EXIT_HARNESS)
     except (KeyboardInterrupt, typer.Abort):
         code = EXIT_INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - a defect of ours must not look like a verdict
-        if hasattr(error, "show"):  # a mistake on the command line, from the click in typer
-            error.show()
-            sys.exit(EXIT_USAGE)
-        Console(stderr=True).print_exception()
-        _complain("chaos itself failed; what was seen is in the run's directory")
-        sys.exit(EXIT_HARNESS)
-    if code == EXIT_INTERRUPTED:  # typer turns Ctrl-C into this code without a word
-        _complain("interrupted; what was seen is in the run's directory")
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it must not look like a verdict
+        code = _failed(error)
+    if code == EXIT_INTERRUPTED:  # typer turns KeyboardInterrupt into it, without a word
+        _complain(f"ended by {signals.name()}; what was done until then is in the runs' folders")
+        code = signals.exit_code()
     sys.exit(code)
+
+
+def _failed(error: BaseException) -> int:
+    """Say what went wrong and give its code: the caller's to put right, or ours."""
+    if signals.has_come():  # what breaks on the way out is not what the command came to
+        _complain(str(error) or type(error).__name__)
+        return signals.exit_code()
+    if isinstance(error, ChaosError):
+        _complain(str(error))
+        return EXIT_USAGE if isinstance(error, UsageError) else EXIT_HARNESS
+    if isinstance(error, SystemExit) and _is_of_completion(error):
+        raise error
+    if hasattr(error, "show"):  # a mistake on the command line, from the click in typer
+        error.show()
+        return EXIT_USAGE
+    # typer ends with 1 for a broken pipe, whichever it was; ours would be one within chaos.
+    cause = error.__context__ if isinstance(error, SystemExit) else None
+    shown = cause or error
+    screen(stderr=True).print(Traceback.from_exception(type(shown), shown, shown.__traceback__))
+    _complain("chaos itself failed; what was seen is in the run's directory")
+    return EXIT_HARNESS
+
+
+def _is_of_completion(error: SystemExit) -> bool:
+    """Return whether typer has ended the process by itself: it does where a shell completes."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    raised_in = str(frames[-1].f_globals.get("__name__")) if frames else ""
+    return raised_in.startswith("typer.") and not isinstance(error.__context__, OSError)
+
+
+@contextmanager
+def _concluded(
+    rows: list[SuiteRow],
+    told: Sequence[FinishedRun],
+    files: Sequence[Path],
+    write: Callable[[], None],
+) -> Iterator[None]:
+    """Have a suite written however it ends; what was cut short or never reached is in it."""
+    try:
+        yield
+    except BaseException as error:
+        rows += _cut_short(rows, told, files, error)
+        raise
+    finally:
+        if rows:
+            with signals.held():
+                write()
+
+
+def _cut_short(
+    rows: Sequence[SuiteRow], told: Sequence[FinishedRun], files: Sequence[Path], why: BaseException
+) -> list[SuiteRow]:
+    """Give the rows of what was under way and of what was never reached; none if nothing began."""
+    begun = [row_of(run) for run in told if run.plan.ops]
+    kept = {row.directory for row in rows}
+    cut = [row for row in begun if row.directory not in kept]
+    if not rows and not told:
+        return []
+    reached = {row.file for row in [*rows, *cut]}
+    ended = f"ended by {signals.name()}" if isinstance(why, KeyboardInterrupt) else "broken off"
+    left = [file for file in files if str(file.resolve()) not in reached]
+    return cut + [
+        not_run(load_scenario(file).scenario, str(file.resolve()), f"the suite was {ended} before")
+        for file in left
+    ]
 
 
 def _rows(
@@ -270,7 +338,7 @@ def _write(
         console.print(each)
     console.print(f"report: {shown(page)}", soft_wrap=True)
     if as_json:
-        sys.stdout.write(page.with_name(SUITE).read_text(encoding="utf-8") + "\n")
+        write_document(page.with_name(SUITE).read_text(encoding="utf-8") + "\n")
 
 
 def _tell_ci(console: Console, rows: list[SuiteRow], page: Path) -> None:
@@ -297,4 +365,4 @@ def _show(console: Console, runs: list[FinishedRun]) -> None:
 
 def _complain(message: str) -> None:
     words = Text.assemble(("chaos: ", "bold red"), message)  # a message may hold square brackets
-    Console(stderr=True, highlight=False).print(words, soft_wrap=True)
+    screen(stderr=True).print(words, soft_wrap=True)

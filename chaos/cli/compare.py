@@ -1,15 +1,15 @@
 """`chaos compare`: is the second side worse than the first, beyond noise?"""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from chaos import shelf
+from chaos.cli.streams import write_document
 from chaos.compare.comparison import compare as compared
 from chaos.compare.words import in_json, in_markdown, in_terminal
+from chaos.report.screen import screen
 
 
 def compare(
@@ -31,9 +31,9 @@ def compare(
     found = compared(shelf.runs_at(before), shelf.runs_at(after))
     sides = {"before": str(before), "after": str(after)}
     if form == "md":
-        sys.stdout.write(in_markdown(found, **sides))
+        write_document(in_markdown(found, **sides))
     elif form == "json":
-        sys.stdout.write(in_json(found, **sides))
+        write_document(in_json(found, **sides))
     else:
-        Console(highlight=False).print(in_terminal(found, **sides))
+        screen().print(in_terminal(found, **sides))
     raise typer.Exit(found.exit_code)

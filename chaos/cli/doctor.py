@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from chaos.report.doctor import doctor_table, signs
+from chaos.report.screen import screen
 from chaos.run.clock import SystemClock
 from chaos.run.machine import look
 
@@ -25,7 +25,7 @@ def doctor(
     Example: chaos doctor
     """
     found = signs(look(reports, SystemClock()))
-    console = Console(highlight=False)
+    console = screen()
     console.print(doctor_table(found))
     lacking = [sign.name for sign in found if sign.standing == "bad"]
     console.print(

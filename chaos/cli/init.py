@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from chaos.audit.arguments import args_of
 from chaos.errors import UsageError
+from chaos.report.screen import screen
 from chaos.run.shown import shown
 from chaos.scenario_file.load import load_scenario
 
@@ -73,7 +73,7 @@ def init(
             raise UsageError(
                 "it is there already", f"Move it away, or give {way}.", place=str(file)
             )
-    console = Console(highlight=False)
+    console = screen()
     for file, content in files.items():
         _write(file, content)
         console.print(Text(f"wrote {shown(file.resolve())}"), soft_wrap=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, get_args
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from chaos.errors import ScenarioError, UsageError
 from chaos.extensions import other_checks
 from chaos.report.catalogue import catalogue, explained, names, table_of
+from chaos.report.screen import screen
 from chaos.run.shown import shown
 from chaos.scenario_file.load import find_scenarios, load_scenario
 
@@ -29,7 +29,7 @@ def list_(
 
     Example: chaos list faults
     """
-    console = Console(highlight=False)
+    console = screen()
     match topic:
         case "scenarios":
             console.print(table_of("scenario", list(_scenarios(folder))))
@@ -57,7 +57,7 @@ def explain(
         near = difflib.get_close_matches(name, names(others), n=1)
         hint = f"Did you mean {near[0]}?" if near else "`chaos list faults` and `checks` name them."
         raise UsageError(f"there is no fault and no check '{name}'", hint)
-    Console(highlight=False).print(Text(text))
+    screen().print(Text(text))
 
 
 def _scenarios(folder: Path) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from rich.table import Table
 from chaos.calibration.runs import calibration_runs
 from chaos.calibration.validation import Trying, validation
 from chaos.check.trial import Trial
+from chaos.cli.streams import write_document
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName
 from chaos.preflight.answer import Answer, answer
@@ -35,6 +36,7 @@ from chaos.preflight.rules.every import RULES, refuse_unknown
 from chaos.preflight.summary import render_summary
 from chaos.preflight.terminal import show_answer
 from chaos.preflight.validation import validated
+from chaos.report.screen import screen
 from chaos.run.clock import SystemClock, stamp
 
 RUNS = 10_000
@@ -131,9 +133,9 @@ def preflight(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos preflight big.preflight.yaml --market busy-16h --deadline 72
     """
-    console = Console(stderr=as_json, highlight=False)
+    console = screen(stderr=as_json)
     if listing:
-        _list(Console(highlight=False))
+        _list(screen())
         return
     job = _job(subject, ignore or ())
     _refuse_idle(replay and trace is None, None if validate else (scale, validation_runs))
@@ -205,7 +207,8 @@ def _tell(found: Answer, reports: Path, console: Console, *, as_json: bool) -> N
     page = _write(found, reports)
     append_summary(render_summary(found), os.environ.get("GITHUB_STEP_SUMMARY"))
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2, default=str, allow_nan=False))
+        text = json.dumps(found.to_json(), indent=2, default=str, allow_nan=False)
+        write_document(f"{text}\n")
     else:
         console.print(show_answer(found, page=str(page)))
 

@@ -12,6 +12,7 @@ from chaos.audit.extent import Extent, extent
 from chaos.audit.repro import scenario_text
 from chaos.backends.open import open_backend
 from chaos.calibration.runs import job_alone
+from chaos.cli.streams import write_document
 from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.model.plan import Plan
@@ -22,6 +23,7 @@ from chaos.preflight.replaying import Pace, Replaying
 from chaos.preflight.slots import Followed, followed
 from chaos.preflight.trace import Trace
 from chaos.preflight.traces import read_trace
+from chaos.report.screen import screen
 from chaos.run.clock import SystemClock
 
 # More of a run's limit for each fault: on Ray a start takes this long on a slow machine.
@@ -62,7 +64,7 @@ def replay_trace(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos replay-trace p3.csv train.py --seed 7 -- --epochs 12 > p3.chaos.yaml
     """
-    read, console = read_trace(trace), Console(stderr=True, highlight=False)
+    read, console = read_trace(trace), screen(stderr=True)
     if not read.drops:
         raise UsageError("no node is lost in it", "There is nothing to replay.", place=read.name)
     if own_step_s is not None and own_step_s <= 0:
@@ -82,8 +84,8 @@ def replay_trace(  # noqa: PLR0913 - one parameter per option
         )
     words = _told(read, walk, (factor, start.since_s))
     replayed = _replayed(plan, walk, start, title=f"{trace.name} in fast motion, seed {seed}")
-    typer.echo(
-        scenario_text(replayed, folder=Path.cwd(), comment=words, expect=_expected(walk)), nl=False
+    write_document(
+        scenario_text(replayed, folder=Path.cwd(), comment=words, expect=_expected(walk))
     )
 
 

@@ -1,13 +1,11 @@
 """`chaos report` and `chaos trend`: what was run, to look at and to hand on."""
 
-import sys
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,10 +13,12 @@ from chaos import shelf
 from chaos.audit.card import Card
 from chaos.audit.markdown import card_in_markdown
 from chaos.audit.page import render_card
+from chaos.cli.streams import write_document
 from chaos.errors import HistoryError, UsageError
 from chaos.report.document import run_in_json
 from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
+from chaos.report.screen import screen
 from chaos.run.index import SuiteIndex
 from chaos.run.shown import shown
 
@@ -51,7 +51,7 @@ def report(
     if path is None:
         if form or output or show:
             raise UsageError("which report?", "`chaos report` alone lists them; give a folder.")
-        Console(highlight=False).print(_listed(shelf.items(reports)[:limit], reports))
+        screen().print(_listed(shelf.items(reports)[:limit], reports))
         return
     item = shelf.item_at(path)
     if form is not None or output is not None:
@@ -59,7 +59,7 @@ def report(
     else:
         if not item.page.exists():
             _write(_document(item, "html"), item.page)
-        sys.stdout.write(f"{shown(item.page)}\n")
+        write_document(f"{shown(item.page)}\n")
     if show:
         _open(output if output and output.suffix == ".html" else item.page)
 
@@ -79,7 +79,7 @@ def trend(
     page = reports / TREND
     text = render_trend([(past.name, past.suite) for past in index.newest(limit)])
     _write(text, page)
-    sys.stdout.write(f"{shown(page.resolve())}\n")
+    write_document(f"{shown(page.resolve())}\n")
     if show:
         _open(page)
 
@@ -144,7 +144,7 @@ def _form_of(output: Path | None) -> Format:
 
 def _write(text: str, output: Path | None) -> None:
     if output is None:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        write_document(text if text.endswith("\n") else text + "\n")
         return
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -2,25 +2,27 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from chaos import __version__
 from chaos.audit.folder import AuditFolder
 from chaos.audit.lanes import lanes_for
 from chaos.backends.open import open_backend
+from chaos.cli import signals
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName
+from chaos.report.screen import screen
 from chaos.run.clock import SystemClock, seconds_since, stamp
 from chaos.run.cpus import usable_cpus
 from chaos.run.environment import environment
 from chaos.selftest.corpus import CorpusScore, chosen_jobs, load_corpus
 from chaos.selftest.corpus_audits import CorpusAudits
 from chaos.selftest.corpus_terminal import show_corpus
-from chaos.selftest.draw import WORKERS, cases, sample
+from chaos.selftest.draw import WORKERS, Case, cases, sample
 from chaos.selftest.live import SelftestDisplay
 from chaos.selftest.score import Score
 from chaos.selftest.terminal import show_score
@@ -82,27 +84,59 @@ def selftest(  # noqa: PLR0913 - one parameter per option
     Example: chaos selftest --seed 7 --only Z07 --only N01
     """
     if corpus is not None:
-        answers = audit_corpus(corpus, only or (), seed=seed, runs=runs, jobs=jobs, reports=reports)
-        _write(json_file, answers.to_json())
-        raise typer.Exit(answers.exit_code)
-    console, clock, exhibits = Console(highlight=False), SystemClock(), chosen(only or ())
+        below = _folder(reports, f"corpus-{seed}")
+        audits = CorpusAudits(
+            corpus.resolve(),
+            below.path,
+            below.env,
+            screen(),
+            SystemClock(),
+            seed,
+            runs,
+            seconds=None,
+            lanes=jobs,
+        )
+        raise typer.Exit(audit_corpus(audits, only or (), json_file).exit_code)
+    exhibits, lanes = chosen(only or ()), jobs or lanes_for(usable_cpus(), workers=WORKERS)
     drawn = cases(exhibits, seed=seed, runs_per_bug=runs_per_bug, controls=controls)
-    if backend == "ray":
-        drawn = sample(drawn)
-    start, name = clock.now_ns(), f"{seed}-{stamp(clock.wall_ns())}"
-    folder = AuditFolder(reports.resolve() / "selftests" / name, environment(Path.cwd()))
-    console.print(f"chaos {__version__}, seed {seed}, runs below {folder.shown}", soft_wrap=True)
-    with ExitStack() as opened:
-        display = opened.enter_context(SelftestDisplay(console))
-        display.total = sum(len(case.strikes) for case in drawn)
-        count = 1 if backend == "ray" else jobs or lanes_for(usable_cpus(), workers=WORKERS)
-        lanes = [opened.enter_context(open_backend(backend, console)) for _ in range(count)]
-        trials = Trials(folder, Path.cwd(), clock, backend, display.show)
-        rows = trials.run(drawn, lanes)
-    score = Score(seed, backend, exhibits, rows, seconds_since(start, clock))
-    _write(json_file, score.to_json())
-    console.print(show_score(score))
+    folder = _folder(reports, str(seed))
+    tried = Tried(seed, backend, exhibits, folder, json_file)
+    score = try_cases(tried, sample(drawn) if backend == "ray" else drawn, lanes)
     raise typer.Exit(score.exit_code)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One self-test: what is tried, where, and where its score is written besides."""
+
+    seed: int
+    backend: BackendName
+    exhibits: tuple[Exhibit, ...]
+    folder: AuditFolder
+    json_file: Path | None
+
+
+def try_cases(tried: Tried, drawn: Sequence[Case], count: int) -> Score:
+    """Run cases in so many lanes and tell the score, also where that is broken off."""
+    console, clock = screen(), SystemClock()
+    start, below = clock.now_ns(), tried.folder.shown
+    console.print(f"chaos {__version__}, seed {tried.seed}, runs below {below}", soft_wrap=True)
+    trials = Trials(tried.folder, Path.cwd(), clock, tried.backend)
+    try:
+        with ExitStack() as opened:
+            display = opened.enter_context(SelftestDisplay(console))
+            display.total, trials.show = sum(len(case.strikes) for case in drawn), display.show
+            backends = range(1 if tried.backend == "ray" else count)
+            lanes = [opened.enter_context(open_backend(tried.backend, console)) for _ in backends]
+            trials.run(drawn, lanes)
+    finally:  # what was not tried counts as not shown
+        seconds = seconds_since(start, clock)
+        score = Score(tried.seed, tried.backend, tried.exhibits, trials.in_order, seconds)
+        if trials.rows or not drawn:
+            with signals.held():
+                _write(tried.json_file, score.to_json())
+                console.print(show_score(score))
+    return score
 
 
 def chosen(ids: list[str] | tuple[str, ...]) -> tuple[Exhibit, ...]:
@@ -118,34 +152,33 @@ def chosen(ids: list[str] | tuple[str, ...]) -> tuple[Exhibit, ...]:
     return tuple(exhibit for exhibit in ZOO if exhibit.id in ids) if ids else ZOO
 
 
-def audit_corpus(
-    folder: Path,
-    only: Sequence[str],
-    *,
-    seed: int,
-    runs: int | None,
-    jobs: int | None,
-    reports: Path,
-) -> CorpusScore:
-    """Audit the jobs of a corpus and print what came of them."""
-    console, clock = Console(highlight=False), SystemClock()
-    chosen_ones = chosen_jobs(load_corpus(folder), only)
+def audit_corpus(audits: CorpusAudits, only: Sequence[str], json_file: Path | None) -> CorpusScore:
+    """Audit the jobs of a corpus and tell what came of them, also where that is broken off."""
+    console, start = audits.console, audits.clock.now_ns()
+    chosen_ones = chosen_jobs(load_corpus(audits.folder), only)
     skipped = {job.name: f"needs {', '.join(job.missing)}" for job in chosen_ones if job.missing}
     due = tuple(job for job in chosen_ones if job.name not in skipped)
-    start = clock.now_ns()
-    below = reports.resolve() / "selftests" / f"corpus-{seed}-{stamp(clock.wall_ns())}"
-    console.print(f"chaos {__version__}, seed {seed}, runs below {below}", soft_wrap=True)
-    audits = CorpusAudits(
-        folder.resolve(), below, environment(Path.cwd()), console, clock, seed, runs, jobs
-    )
+    words = f"chaos {__version__}, seed {audits.seed}, runs below {audits.reports}"
+    console.print(words, soft_wrap=True)
     answers = []
-    for number, answer in enumerate(audits.answers(due), 1):
-        answers.append(answer)
-        named = ", named" if answer.named else ""
-        console.print(f"{number}/{len(due)} {answer.job}: {answer.verdict}{named}", soft_wrap=True)
-    score = CorpusScore(chosen_ones, tuple(answers), skipped, seconds_since(start, clock))
-    console.print(show_corpus(score))
+    try:
+        for number, answer in enumerate(audits.answers(due), 1):
+            answers.append(answer)
+            said = f"{answer.job}: {answer.verdict}{', named' if answer.named else ''}"
+            console.print(f"{number}/{len(due)} {said}", soft_wrap=True)
+    finally:
+        seconds = seconds_since(start, audits.clock)
+        score = CorpusScore(chosen_ones, tuple(answers), skipped, seconds)
+        if answers or not due:
+            with signals.held():
+                _write(json_file, score.to_json())
+                console.print(show_corpus(score))
     return score
+
+
+def _folder(reports: Path, name: str) -> AuditFolder:
+    stamped = f"{name}-{stamp(SystemClock().wall_ns())}"
+    return AuditFolder(reports.resolve() / "selftests" / stamped, environment(Path.cwd()))
 
 
 def _write(file: Path | None, text: str) -> None:

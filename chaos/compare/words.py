@@ -9,7 +9,7 @@ from rich.text import Text
 
 from chaos.compare.comparison import ALPHA, REPEATS_MIN, Change, Comparison
 from chaos.model.summary import RunSummary
-from chaos.report.markdown import fitted, plain, table
+from chaos.report.markdown import code, fitted, plain, table
 
 _STYLES = {"worse": "bold red", "regression": "bold red", "better": "green", "fixed": "green"}
 _HEAD = ("scenario", "measure", "before", "after", "p", "told")
@@ -38,7 +38,7 @@ def in_terminal(found: Comparison, *, before: str, after: str) -> RenderableType
 def in_markdown(found: Comparison, *, before: str, after: str) -> str:
     """Give the same for a pull request."""
     sign = "❌" if found.regressions else "✅" if found.exit_code == 0 else "❔"
-    lines = [f"# {sign} {found.sentence}", "", f"before: `{before}`, after: `{after}`", ""]
+    lines = [f"# {sign} {found.sentence}", "", f"before: {code(before)}, after: {code(after)}", ""]
     if found.differences:
         rows = [
             (plain(n), plain(left), plain(right)) for n, (left, right) in found.differences.items()

@@ -7,6 +7,7 @@ from chaos.preflight.comparison import Validation
 from chaos.preflight.figures import figure_rows, goal_rows
 from chaos.preflight.terminal import interval, spelled, where_time_goes
 from chaos.preflight.verdict import Word
+from chaos.report.harmless import on_one_line
 
 _MARKS: dict[Word, str] = {"go": "✅", "go with changes": "❌", "no-go": "❌", "unknown": "❔"}
 
@@ -70,5 +71,5 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _cell(text: str) -> str:
     """Give text that neither ends a cell nor opens a tag."""
-    plain = text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+    plain = on_one_line(text).replace("\\", "\\\\").replace("|", "\\|")
     return plain.replace("<", "&lt;").replace(">", "&gt;")

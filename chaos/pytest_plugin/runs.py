@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from _pytest.outcomes import Failed
-from rich.console import Console
 
 from chaos.backends.open import open_backend
 from chaos.errors import ChaosError, UsageError
@@ -23,6 +22,7 @@ from chaos.pytest_plugin.spread import would_have_clusters_side_by_side
 from chaos.pytest_plugin.suite import Suite, reports_folder
 from chaos.report.junit import properties
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
+from chaos.report.screen import screen
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.ports import Backend, OpenBackend
 from chaos.run.shown import shown
@@ -40,7 +40,7 @@ class Runs:
         self._clock = SystemClock()
         self._open = contextlib.ExitStack()
         self._backend: OpenBackend | None = None
-        self._said = Console(file=io.StringIO(), record=True)  # one that is quiet records nothing
+        self._said = screen(file=io.StringIO(), record=True)  # one that is quiet records nothing
 
     @property
     def backend(self) -> Backend:
@@ -116,7 +116,7 @@ class Runs:
         is_live = config.getoption("capture") == "no"
         return Harness(
             reports_folder(config),
-            Console(file=sys.stdout, highlight=False, quiet=not is_live),
+            screen(file=sys.stdout, quiet=not is_live),
             config.rootpath,
             self.backend,
             self._clock,

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Iterable, Iterator
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +14,7 @@ from chaos.model.verdict import CheckResult, Verdict
 from chaos.report.came_back import lost
 from chaos.report.outcome import FinishedRun, in_words
 from chaos.report.progress import Progress, advance_all
+from chaos.report.screen import screen
 
 ANOMALIES_SHOWN = 3
 PARTS_SHOWN = 8
@@ -73,7 +74,7 @@ def line_of(verdict: Verdict) -> str:
 def plain_text(words: RenderableType, *, width: int) -> str:
     """Give text without colours, wrapped."""
     page = io.StringIO()
-    Console(file=page, width=width, color_system=None, highlight=False).print(words)
+    screen(file=page, width=width, color_system=None).print(words)
     return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from chaos.report.harmless import harmless
 from chaos.report.outcome import SuiteRow
 
 SHOWN = 10  # GitHub shows no more errors of one step, nor more notices
@@ -50,7 +51,7 @@ def _command(level: Level, place: Place, title: str, message: str) -> str:
 
 
 def _message(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return harmless(text.replace("\r", "\n")).replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from chaos.model.verdict import Verdict
+from chaos.report.harmless import harmless
 from chaos.report.outcome import SuiteRow
 
 # What XML 1.0 can carry; anything else would make the whole file unreadable.
@@ -111,4 +112,4 @@ def _summaries(verdict: Verdict) -> str:
 
 
 def _clean(text: str) -> str:
-    return _FOREIGN.sub("", text)
+    return _FOREIGN.sub("", harmless(text))

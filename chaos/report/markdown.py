@@ -9,6 +9,7 @@ from chaos.model.verdict import CheckResult
 from chaos.report import page
 from chaos.report.came_back import PartRow, lost
 from chaos.report.goodput import goodput_rows, sentence
+from chaos.report.harmless import on_one_line
 from chaos.report.outcome import FinishedRun, SuiteRow, in_words
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
@@ -17,7 +18,7 @@ PARTS_SHOWN = 20
 REASONS_SHOWN = 50
 SIGNS = {"good": "✅", "bad": "❌", "open": "❔", "calm": "☑️"}
 SKIPPED = "⏭️"
-_ACTIVE = re.compile(r"([\\`*_\[\]<>|~])")
+_ACTIVE = re.compile(r"([\\`*_\[\]<>|~])|^(:)(?=:)")  # the last one: a command to GitHub
 
 
 def run_in_markdown(run: FinishedRun) -> str:
@@ -42,7 +43,7 @@ def run_in_markdown(run: FinishedRun) -> str:
         lines += _finding(result)
     lines += _not_back(run)
     lines += _goodput(run)
-    lines += ["## Again", "", "```", f"chaos replay {run.directory}", "```", ""]
+    lines += ["## Again", "", code(f"chaos replay {run.directory}"), ""]
     return fitted("\n".join(lines))
 
 
@@ -72,7 +73,7 @@ def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
         lines += [f"### {_sign(row)} {plain(row.scenario)}", ""]
         lines += [plain(row.why), ""]
         if row.directory:
-            lines += [f"`chaos replay {row.directory}`", ""]
+            lines += [code(f"chaos replay {row.directory}"), ""]
     if len(amiss) > REASONS_SHOWN:
         lines += [f"and {len(amiss) - REASONS_SHOWN} more", ""]
     return fitted("\n".join(lines))
@@ -89,7 +90,14 @@ def table(
 
 def plain(text: str) -> str:
     """Give words that Markdown shows as they are, on one line."""
-    return _ACTIVE.sub(r"\\\1", " ".join(text.split()))
+    return _ACTIVE.sub(r"\\\1\2", on_one_line(text))
+
+
+def code(text: str) -> str:
+    """Give a command or a path as Markdown shows it in one line of code."""
+    words = on_one_line(text)
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", words)), default=0))
+    return f"{ticks}{words}{ticks}" if ticks == "`" else f"{ticks} {words} {ticks}"
 
 
 def fitted(text: str, *, limit: int = LIMIT_BYTES) -> str:

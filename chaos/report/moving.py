@@ -20,7 +20,7 @@ class Moving:
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
             # Without a refresh thread it moves when there is news, and only then.
             self._live = Live(console=self._console, auto_refresh=False, transient=not self._stays)
             self._live.__enter__()

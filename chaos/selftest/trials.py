@@ -26,6 +26,10 @@ from chaos.selftest.trial import Judged, judged
 Show: TypeAlias = Callable[[int, Judged], None]
 
 
+def _show_nothing(done: int, row: Judged) -> None:
+    del done, row
+
+
 @dataclass
 class Trials:
     """Every run of a self-test, below one folder; runs worth a look stay there.
@@ -38,16 +42,21 @@ class Trials:
     cwd: Path
     clock: Clock
     backend: BackendName
-    show: Show
+    show: Show = _show_nothing
     rows: list[Judged] = field(default_factory=list)
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, cases: Sequence[Case], lanes: Sequence[Backend]) -> tuple[Judged, ...]:
-        """Run all cases and give their rows in the order in which they were drawn."""
+        """Run all cases and give their rows."""
         starts = itertools.accumulate((len(case.strikes) for case in cases), initial=0)
         numbered = list(zip(starts, cases, strict=False))
         for _ in side_by_side(self._case, numbered, lanes):
             pass
+        return self.in_order
+
+    @property
+    def in_order(self) -> tuple[Judged, ...]:
+        """The rows there are, in the order in which their cases were drawn."""
         return tuple(sorted(self.rows, key=lambda row: row.number))
 
     # -- inside ----------------------------------------------------------------------------

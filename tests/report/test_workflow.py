@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from ruamel.yaml import YAML
 
-from chaos.cli import app
+from chaos.cli.commands import app
 
 FILE = Path(__file__).parents[2] / "docs" / "ci" / "github.yml"
 

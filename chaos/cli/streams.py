@@ -1,0 +1,95 @@
+"""Standard streams that take everything: no verdict depends on who reads it.
+
+A pipe whose reader is gone, a full disk and a closed stream raise nothing: what
+cannot be written is dropped. A full disk is told of at the end.
+"""
+
+import errno
+import io
+import os
+import select
+import sys
+from typing import TYPE_CHECKING
+
+from chaos.errors import HarnessError
+from chaos.report.harmless import harmless
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class _Outlet(io.FileIO):
+    """The raw end of a stream; `lost` is why something could not be written, if so."""
+
+    lost: OSError | None = None
+
+    def write(self, content: "ReadableBuffer", /) -> int:
+        try:
+            while (count := super().write(content)) is None:  # it does not block: wait for room
+                select.select([], [self], [])
+        except OSError as error:
+            self.lost = self.lost or error
+            return memoryview(content).nbytes
+        return count
+
+
+def keep_streams_writable() -> None:
+    """Replace this process's stdout and stderr, unless somebody else has done so."""
+    _fill_closed()
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif stream is getattr(sys, f"__{name}__"):
+            setattr(sys, name, _writable(stream, fd))
+
+
+def write_document(text: str) -> None:
+    """Write to stdout what was asked for as a text; raise `HarnessError` where that fails.
+
+    That a reader has had enough and gone away is no failure.
+    """
+    sys.stdout.write(harmless(text))
+    sys.stdout.flush()
+    why = _why_lost()
+    if why is not None:
+        raise HarnessError(f"stdout cannot be written: {why}")
+
+
+def tell_of_lost_output() -> None:
+    """Say on stderr where something of stdout was lost."""
+    sys.stdout.flush()
+    why = _why_lost()
+    if why is not None:
+        sys.stderr.write(f"chaos: stdout could not be written: {why}\n")
+    sys.stderr.flush()
+
+
+def _why_lost() -> str | None:
+    """Return why something of stdout was lost, once."""
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    if not isinstance(raw, _Outlet) or raw.lost is None:
+        return None
+    lost, raw.lost = raw.lost, None
+    return None if lost.errno == errno.EPIPE else str(lost.strerror)
+
+
+def _fill_closed() -> None:
+    """Have descriptors 0 to 2 lead somewhere, or the next file that is opened would be stdout."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
+            os.set_inheritable(opened, True)
+
+
+def _writable(stream: io.TextIOWrapper, fd: int) -> io.TextIOWrapper:
+    stream.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Outlet(fd, "wb", closefd=False)),
+        encoding=stream.encoding,
+        errors="backslashreplace",
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
