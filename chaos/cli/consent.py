@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from chaos.errors import UsageError
@@ -24,12 +23,8 @@ def ask(console: Console, plan: Plan, folder: Path, *, is_answered: bool) -> Non
 
     `folder` is that of the run which the plan comes from.
     """
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
     for name, value in _facts(plan, folder):
-        table.add_row(Text(name, style="dim"), Text(value))
-    console.print(table)
+        console.print(Text.assemble((f"{name:<9}", "dim"), value), soft_wrap=True)
     if is_answered:
         return
     if not sys.stdin.isatty():

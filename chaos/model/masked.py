@@ -33,6 +33,11 @@ def masked_text(text: str) -> str:
     return _PARAMETER.sub(_masked_parameter, shown)
 
 
+def holds_secrets(value: Any) -> bool:  # noqa: ANN401 - what JSON has
+    """Return whether something in a value would be masked."""
+    return bool(masked(value) != value)
+
+
 def masked_words(words: Sequence[object]) -> list[object]:
     """Return a command line without secrets: `--api-key X`, `--api-key=X` and `token=X`."""
     return list(_words(words))

@@ -11,6 +11,7 @@ trials/        the other trials of an experiment, a folder like this for each
 storage-faults/  which faults storage was armed with, and what it did
 """
 
+import contextlib
 import json
 import shutil
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from chaos.errors import HistoryError, UsageError
 from chaos.model.absent import with_absent
 from chaos.model.event import ReportBegun, StepDone
 from chaos.model.history import Baseline, History
+from chaos.model.masked import holds_secrets
 from chaos.model.plan import Op, Plan
 from chaos.model.verdict import Verdict
 from chaos.run.journal import load_history, write_history
@@ -30,6 +32,7 @@ from chaos.run.whole_file import write_text
 
 HISTORY, BASELINE = "history.jsonl", "baseline.jsonl"
 LENGTHS = "lengths.json"
+SECRET = ("plan.json", "scenario.yaml")  # what is run again holds all values as they are
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,13 @@ class RunDirectory:
         """Write a small file of this run, whole or not at all."""
         return write_text(self.path / name, text)
 
+    def keep_secrets(self, plan: Plan) -> None:
+        """Have nobody else read the files that hold secrets, where the plan has any."""
+        if holds_secrets(plan.model_dump(mode="json")):
+            for name in SECRET:
+                with contextlib.suppress(FileNotFoundError):
+                    (self.path / name).chmod(0o600)
+
 
 def _read(path: Path) -> bytes:
     """Give a plan's text; what is no JSON at all is left to the records to complain of."""
@@ -204,6 +214,7 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
         file = Path(plan.file)
         if file.suffix != ".py" and file.is_file():  # what Python wrote is in the plan
             directory.write("scenario.yaml", file.read_text(encoding="utf-8"))
+        directory.keep_secrets(plan)
     except OSError as error:
         raise UsageError(
             f"cannot write there: {error.strerror}",

@@ -1,0 +1,34 @@
+"""What is printed goes through the one maker of consoles, and documents through one function."""
+
+import ast
+from collections.abc import Iterator
+
+from tests.meta.test_shape import MODULES, ROOT
+
+MAKER = "chaos/report/screen.py"
+WRITER = "chaos/cli/streams.py"
+OTHERS = {"chaos/python_first/signatures.py"}  # a tool of ours: it writes our own stub
+
+
+def calls() -> Iterator[tuple[str, str]]:
+    for module in MODULES:
+        name = str(module.relative_to(ROOT))
+        if name.startswith("chaos/zoo/"):
+            continue
+        for node in ast.walk(ast.parse(module.read_bytes())):
+            if isinstance(node, ast.Call):
+                yield name, ast.unparse(node.func)
+
+
+def test_consoles_are_made_in_one_place() -> None:
+    assert {module for module, call in calls() if call in ("Console", "rich.print")} <= {MAKER}
+
+
+def test_stdout_is_written_in_one_place() -> None:
+    writes = ("sys.stdout.write", "typer.echo", "print")
+    assert {module for module, call in calls() if call in writes} - OTHERS == {WRITER}
+
+
+def test_no_text_is_read_as_markup() -> None:
+    markup = ("Text.from_markup", "render_markup", "from_markup")
+    assert [found for found in calls() if found[1] in markup] == []
