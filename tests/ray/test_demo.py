@@ -80,7 +80,7 @@ def test_judging_a_run_again_gives_the_same_verdict(demo: Ran) -> None:
 def test_replaying_the_guilty_run_gives_the_same_first_divergent_step(demo: Ran) -> None:
     guilty = named(demo, "optimizer_state_lost")
 
-    again = chaos("replay", guilty, reports=demo.reports)
+    again = chaos("replay", guilty, "--yes", reports=demo.reports)
 
     assert again.code == 0, again.output
     runs = sorted(guilty.parent.iterdir())

@@ -56,7 +56,7 @@ def test_nobody_who_waited_in_vain_is_left_or_blamed(with_them: Ran) -> None:
 
 def test_the_same_plan_without_them_comes_to_the_same(with_them: Ran, tmp_path: Path) -> None:
     (run,) = with_them.runs()
-    again = chaos("replay", run, reports=tmp_path)
+    again = chaos("replay", run, "--yes", reports=tmp_path)
 
     def came_to(ran: Ran) -> object:
         (folder,) = ran.runs()
