@@ -261,6 +261,8 @@ def assigned(words: list[str] | tuple[()]) -> dict[str, Any]:
             values[place.strip()] = json.loads(text)
         except ValueError:
             values[place.strip()] = text
+        except RecursionError:
+            raise UsageError(f"--set {place}: the value is nested too deeply") from None
     return values
 
 

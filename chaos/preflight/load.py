@@ -15,6 +15,7 @@ from chaos.record import Record
 from chaos.scenario_file.problem import Problem, scenario_error
 from chaos.scenario_file.source import Lines, Source, read_source
 from chaos.scenario_file.spelling import nearest, quoted
+from chaos.scenario_file.text import read_text
 
 SUFFIX = ".preflight.yaml"
 _KINDS = {"exponential", "weibull", "bathtub"}
@@ -25,7 +26,7 @@ def load_question(path: Path, *, market: dict[str, Any] | None = None) -> Questi
 
     Raises `ScenarioError` with everything that is wrong, each with its line.
     """
-    source = read_source(_text(path))
+    source = read_source(read_text(path, "question"))
     if source.problems:
         raise scenario_error(path, source.problems)
     value = source.value
@@ -45,17 +46,6 @@ def load_question(path: Path, *, market: dict[str, Any] | None = None) -> Questi
     if wrong:
         raise scenario_error(path, wrong)
     return question
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        problem = "this is not UTF-8 text"
-        raise UsageError(problem, "Save the file as UTF-8.", place=str(path)) from None
-    except OSError as error:
-        problem = f"the question cannot be read: {error.strerror}"
-        raise UsageError(problem, "Check the path.", place=str(path)) from None
 
 
 def _named(source: Source) -> tuple[dict[str, Any], list[Problem]]:

@@ -8,7 +8,10 @@ from chaos.errors import UsageError
 from chaos.preflight.resemblance import KNOWN, resembled
 from chaos.preflight.trace import Trace
 from chaos.preflight.trace_formats import TraceError, bamboo_events, count_series, parcae, skypilot
+from chaos.scenario_file.text import read_text
 
+TRACE_BYTES = 8 << 20  # a count for every minute of five years, and more events than any market has
+TABLE_BYTES = 64 << 20  # of all regions and types
 SPAN_MAX_S = 5 * 365.25 * 86_400
 SPAN_SHORT_S = 300.0
 MONTH_H = 730.0
@@ -17,7 +20,7 @@ _BUCKETS = ((0.0, 0.05), (0.05, 0.10), (0.10, 0.15), (0.15, 0.20), (0.20, 0.50))
 
 def read_trace(path: Path) -> Trace:
     """Read a trace; raises `UsageError` that says which formats a wrong file resembles."""
-    text = _text(path)
+    text = read_text(path, "trace", most=TRACE_BYTES, hint=KNOWN)
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise TraceError(str(path), 1, "the trace is empty", KNOWN)
@@ -59,6 +62,8 @@ def _sensible(trace: Trace, *, last: int) -> Trace:
 def _json(name: str, text: str) -> Trace:
     try:
         value = json.loads(text)
+    except RecursionError:
+        raise TraceError(name, 1, "this JSON is nested too deeply", KNOWN) from None
     except ValueError as error:
         line = getattr(error, "lineno", 1)
         raise TraceError(name, line, f"this is not JSON: {error}", resembled("{")) from None
@@ -91,24 +96,14 @@ class Advised:
 def read_advisor(path: Path, region: str, type_: str, *, system: str = "Linux") -> Advised:
     """Read one row of AWS Spot Advisor's JSON, from a file that the user has fetched."""
     try:
-        table = json.loads(_text(path))["spot_advisor"]
+        table = json.loads(read_text(path, "table", most=TABLE_BYTES))["spot_advisor"]
         row = table[region][system][type_]
         low, high = _BUCKETS[int(row["r"])]
         return Advised(region, type_, low, high, float(row["s"]) / 100)
-    except (ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, IndexError, RecursionError) as error:
         raise UsageError(f"not a Spot Advisor table: {error}", place=str(path)) from None
     except KeyError as error:
         problem = f"the table has no {error.args[0]}"
         raise UsageError(
             problem, "Give region and type as they stand in it.", place=str(path)
         ) from None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")  # some tools write a mark before the text
-    except UnicodeDecodeError:
-        raise UsageError("this is not a text file", KNOWN, place=str(path)) from None
-    except OSError as error:
-        problem = f"the trace cannot be read: {error.strerror}"
-        raise UsageError(problem, "Check the path.", place=str(path)) from None

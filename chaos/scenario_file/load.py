@@ -13,6 +13,7 @@ from chaos.scenario_file.problem import Loc, Problem, scenario_error
 from chaos.scenario_file.sense import senseless
 from chaos.scenario_file.source import Lines, Plain, Source, read_source
 from chaos.scenario_file.spelling import quoted
+from chaos.scenario_file.text import read_text
 from chaos.scenario_file.wording import reworded
 
 SUFFIX = ".chaos.yaml"
@@ -28,16 +29,7 @@ def find_scenarios(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 def load_scenario(path: Path) -> Scenario:
     """Read one scenario file; a `ScenarioError` lists everything that is wrong with it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        problem = Problem(line, "this is not UTF-8 text", "Save the file as UTF-8.")
-        raise scenario_error(path, [problem]) from None
-    except OSError as error:
-        problem_text = f"the scenario cannot be read: {error.strerror}"
-        raise UsageError(problem_text, "Check the path.", place=str(path)) from None
-    return _scenario(read_source(text), path)
+    return _scenario(read_source(read_text(path, "scenario")), path)
 
 
 def scenario_from(value: Plain, *, path: Path, line: int) -> Scenario:

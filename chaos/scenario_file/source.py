@@ -4,11 +4,12 @@ Nothing is constructed from tags: the nodes are read as JSON has them, and
 what JSON lacks is a problem at its line.
 """
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, StringMark, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, StringMark, YAMLError
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
@@ -53,7 +54,10 @@ def read_source(text: str) -> Source:
     """Read one YAML 1.2 document; what is wrong with it is in `problems`."""
     source = Source()
     try:
-        documents = list(YAML(typ="safe", pure=True).compose_all(text))
+        with warnings.catch_warnings():
+            # YAML 1.2 lets a name be given again: what follows means the newer one.
+            warnings.simplefilter("ignore", ReusedAnchorWarning)
+            documents = list(YAML(typ="safe", pure=True).compose_all(text))
     except RecursionError:
         source.problems.append(Problem(1, "the file is nested too deeply to be read"))
     except (YAMLError, ValueError, OverflowError) as error:

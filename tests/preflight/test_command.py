@@ -102,6 +102,11 @@ def test_mistakes_are_usage(
     assert ran(monkeypatch, tmp_path, *words) == 3
 
 
+def test_a_value_of_brackets_without_end_is_usage() -> None:
+    with pytest.raises(UsageError, match=r"--set job\.nodes: the value is nested too deeply"):
+        assigned([f"job.nodes={'[' * 100_000}"])
+
+
 def test_values_are_json_where_they_can_be() -> None:
     assert assigned(["job.nodes=64", "settings.run_name=big run", "job.min_nodes=null"]) == {
         "job.nodes": 64,

@@ -135,6 +135,15 @@ def test_a_file_of_no_known_format_is_told_what_is_known(tmp_path: Path) -> None
         read_trace(written(tmp_path, "hello\n"))
 
 
+def test_json_of_brackets_without_end_is_refused(tmp_path: Path) -> None:
+    text = '{"data": ' + "[" * 100_000
+
+    with pytest.raises(UsageError, match=r":1: this JSON is nested too deeply"):
+        read_trace(written(tmp_path, text))
+    with pytest.raises(UsageError, match="not a Spot Advisor table"):
+        read_advisor(written(tmp_path, text), "r", "t")
+
+
 def test_rows_out_of_order_are_sorted_and_said_to_be(tmp_path: Path) -> None:
     rows = COUNTS.splitlines()
     trace = read_trace(written(tmp_path, "\n".join([rows[1], rows[0], rows[2]])))

@@ -1,0 +1,62 @@
+"""A file that a person wrote is read as text, in a time that does not depend on its size."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chaos.errors import ScenarioError
+from chaos.preflight.load import load_question
+from chaos.preflight.traces import read_trace
+from chaos.scenario_file.load import load_scenario
+
+READERS = [(load_scenario, "scenario", 1), (load_question, "question", 1), (read_trace, "trace", 8)]
+
+
+@pytest.mark.parametrize(("read", "what", "most"), READERS)
+def test_a_file_that_is_too_large_is_refused_unread(
+    tmp_path: Path, read: Callable[[Path], object], what: str, most: int
+) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_bytes(b"- 1\n" * 2_500_000)
+
+    with pytest.raises(ScenarioError, match=f"the {what} has more than {most} MiB") as caught:
+        read(file)
+    assert caught.value.line == most * (1 << 18) + 1
+
+
+@pytest.mark.parametrize(("read", "what", "most"), READERS)
+def test_a_device_without_an_end_is_too_large(
+    read: Callable[[Path], object], what: str, most: int
+) -> None:
+    with pytest.raises(ScenarioError, match=f"the {what} has more than {most} MiB"):
+        read(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize(("read", "what", "most"), READERS)
+def test_what_is_no_text_is_refused_at_its_line(
+    tmp_path: Path, read: Callable[[Path], object], what: str, most: int
+) -> None:
+    del what, most
+    file = tmp_path / "x.yaml"
+    file.write_bytes(b"a: 1\nb: \xff\n")
+
+    with pytest.raises(ScenarioError, match=r"x\.yaml:2: this is not UTF-8 text\. \w+"):
+        read(file)
+
+
+def test_a_mark_before_the_text_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "x.chaos.yaml"
+    file.write_text("\ufeffscenario: x\njob: {train_loop: 'a:b', workers: 2}\n", encoding="utf-8")
+
+    assert load_scenario(file).scenario == "x"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_name_that_is_given_twice_means_the_newer_one_and_is_no_warning(tmp_path: Path) -> None:
+    file = tmp_path / "x.chaos.yaml"
+    file.write_text(
+        "scenario: x\njob: {train_loop: 'a:b', workers: 2, args: {a: &n 1, b: &n 2, c: *n}}\n"
+    )
+
+    assert load_scenario(file).job.args == {"a": 1, "b": 2, "c": 2}
