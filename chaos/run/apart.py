@@ -5,12 +5,13 @@ that finds the mark there writes there. Another one, on a host of its own,
 writes into a folder below /tmp, from where its lines are collected.
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from chaos.errors import HistoryError
 from chaos.run.directory import RunDirectory
-from chaos.run.whole_file import write_text
+from chaos.run.record_file import read_record
+from chaos.run.whole_file import write_bytes, write_text
 
 _MARK = ".token"
 _FOLDERS = ("journals", "logs", "saves")
@@ -25,8 +26,8 @@ def leave_mark(folder: Path, token: str) -> None:
 def sees(folder: Path, token: str) -> bool:
     """Say whether this host sees the folder where a mark was left."""
     try:
-        return (folder / _MARK).read_text(encoding="utf-8") == token
-    except OSError:
+        return read_record(folder / _MARK) == token.encode()
+    except (OSError, HistoryError):
         return False
 
 
@@ -53,13 +54,11 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
     for name, content in files.items():
         if (folder / name).exists():
             continue
-        draft = folder / f"{name}.{os.getpid()}"
-        draft.write_bytes(content)
-        draft.replace(folder / name)
+        write_bytes(folder / name, content)
     return RunDirectory(folder)
 
 
 def pack(directory: RunDirectory) -> dict[str, bytes]:
     """Give what a process apart needs of a run's directory: its plan, and word of earlier saves."""
     files = [directory.path / "plan.json", *directory.saves.glob("*.json")]
-    return {str(f.relative_to(directory.path)): f.read_bytes() for f in files if f.is_file()}
+    return {str(f.relative_to(directory.path)): read_record(f) for f in files if f.is_file()}

@@ -14,6 +14,8 @@ import msgspec
 
 from chaos.model.history import Entry
 from chaos.run.directory import RunDirectory
+from chaos.run.record_file import read_record
+from chaos.run.whole_file import write_bytes
 
 PIECE_BYTES = 4 << 20
 
@@ -48,7 +50,7 @@ def news(folder: Path, known: Known) -> list[Piece]:
     for path in sorted(folder.glob("saves/*.json")):
         name, now = str(path.relative_to(folder)), path.stat().st_mtime_ns
         if now != known.get(name, 0):
-            pieces.append(Piece(name, known.get(name, 0), now, path.read_bytes()))
+            pieces.append(Piece(name, known.get(name, 0), now, read_record(path)))
     return pieces
 
 
@@ -93,9 +95,7 @@ class Copies:
             elif path.suffix == ".txt":
                 _append(self._directory.logs / f"{self.source(path.stem)}.txt", piece.content)
             else:
-                draft = self._directory.saves / f".{path.name}.{self._name}"
-                draft.write_bytes(piece.content)
-                draft.replace(self._directory.saves / path.name)
+                write_bytes(self._directory.saves / path.name, piece.content)
 
     def _line(self, line: bytes) -> bytes:
         entry = _decoder.decode(line)

@@ -7,15 +7,18 @@ it at once: each writes in one transaction, and waits for the other's.
 
 import posixpath
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from chaos.errors import HistoryError
 from chaos.model.summary import SUITE, RunSummary, SuiteSummary
+from chaos.run.record_file import read_record, refuse_link
 
 INDEX = "history.sqlite"
 SCHEMA_VERSION = 1
@@ -44,6 +47,16 @@ CREATE TABLE runs (
 """
 
 
+# What a damaged file leads to; that a text in it is no UTF-8 is Python's own to say.
+_DAMAGE = (sqlite3.Error, UnicodeDecodeError, ValidationError)
+_IN_THE_WAY = tuple(
+    f"SQLITE_{word}"
+    for word in ("AUTH", "BUSY", "CANTOPEN", "FULL", "IOERR", "LOCKED", "NOMEM", "PERM", "READONLY")
+)
+
+T = TypeVar("T")
+
+
 @dataclass(frozen=True)
 class PastSuite:
     """A suite of the history; the directories of its runs are relative to `reports`."""
@@ -66,23 +79,30 @@ class SuiteIndex:
     def refresh(self) -> int:
         """Take in every suite whose folder is not known yet; gives how many those were.
 
-        A file that is no database is set aside and made anew. Raises
-        `HistoryError` where a newer chaos wrote it, or it cannot be written.
+        Raises `HistoryError` where a newer chaos wrote the index, or it cannot be written.
         """
+        return self._mended(self._take_in)
+
+    def newest(self, limit: int) -> list[PastSuite]:
+        """Give the newest suites, oldest of them first; raises as `refresh` does."""
+        return self._mended(partial(self._newest, limit))
+
+    def _mended(self, ask: Callable[[], T]) -> T:
+        """Ask; where the file is damaged, set it aside and ask once more, of a new one."""
         try:
-            return self._take_in()
-        except sqlite3.OperationalError as error:
-            raise self._unusable(error) from error
-        except sqlite3.DatabaseError:
+            return ask()
+        except _DAMAGE as error:
+            if _is_in_the_way(error):
+                raise self._unusable(error) from error
             with suppress(FileNotFoundError):
                 self.path.replace(self.path.with_name(f"{INDEX}.unreadable"))
         try:
-            return self._take_in()
-        except sqlite3.Error as error:
+            return ask()
+        except _DAMAGE as error:
             raise self._unusable(error) from error
 
-    def newest(self, limit: int) -> list[PastSuite]:
-        """Give the newest suites, oldest of them first."""
+    def _newest(self, limit: int) -> list[PastSuite]:
+        self._take_in()
         with self._writing() as database:
             names = database.execute(
                 "SELECT name, started FROM suites ORDER BY started DESC, name DESC LIMIT ?",
@@ -104,6 +124,7 @@ class SuiteIndex:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Give a connection inside one transaction, which is undone where anything fails."""
         self.reports.mkdir(parents=True, exist_ok=True)
+        refuse_link(self.path)
         with closing(sqlite3.connect(self.path, timeout=WAIT_S, isolation_level=None)) as database:
             database.execute("PRAGMA foreign_keys = ON")
             database.execute("BEGIN IMMEDIATE")
@@ -129,7 +150,7 @@ class SuiteIndex:
                 database.execute(statement)
             database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
-    def _unusable(self, error: sqlite3.Error) -> HistoryError:
+    def _unusable(self, error: Exception) -> HistoryError:
         return HistoryError(
             f"the history of suites cannot be used: {error}",
             "Delete the file: it is made again from suites/.",
@@ -137,11 +158,16 @@ class SuiteIndex:
         )
 
 
+def _is_in_the_way(error: Exception) -> bool:
+    """Say whether it is no damage: another process, the disk, or a file that is not ours to use."""
+    return getattr(error, "sqlite_errorname", "").startswith(_IN_THE_WAY)
+
+
 def _add(database: sqlite3.Connection, file: Path) -> bool:
     """Write one suite down, and say whether it could be read."""
     try:
-        suite = SuiteSummary.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError):
+        suite = SuiteSummary.model_validate_json(read_record(file))
+    except (OSError, HistoryError, ValidationError):
         return False  # of another version, or half written: it is looked at again next time
     name = file.parent.name
     database.execute("INSERT INTO suites VALUES (?, ?)", (name, suite.started))

@@ -1,6 +1,7 @@
 """The history of suites: lost, spoilt, shared, and of another age."""
 
 import sqlite3
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from multiprocessing import get_context
@@ -129,3 +130,82 @@ def test_the_figures_can_be_asked_for_in_sql(tmp_path: Path) -> None:
         rows = database.execute("SELECT scenario, recovery_s FROM runs ORDER BY place").fetchall()
 
     assert rows == [("killed", 1.5), ("lost", 1.5)]
+
+
+def spoilt_within(path: Path) -> None:
+    """Fill all but the head, which still says that it is a database."""
+    content = path.read_bytes()
+    path.write_bytes(content[:200] + b"\xff" * (len(content) - 200))
+
+
+def without_a_column(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("ALTER TABLE runs DROP COLUMN summary")
+
+
+def with_no_utf8(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE runs SET summary = CAST(x'7b22ff' AS TEXT)")
+        database.commit()
+
+
+def with_half_a_summary(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE runs SET summary = substr(summary, 1, 40)")
+        database.commit()
+
+
+def with_a_name_that_is_no_utf8(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA foreign_keys = OFF")
+        database.execute("UPDATE suites SET name = CAST(x'ff' || name AS TEXT)")
+        database.commit()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        spoilt_within,
+        without_a_column,
+        with_no_utf8,
+        with_half_a_summary,
+        with_a_name_that_is_no_utf8,
+    ],
+)
+def test_an_index_that_is_damaged_within_is_made_again(
+    tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    for hour in (1, 2):
+        keep(tmp_path, f"20261121T0{hour}0000", "killed")
+    index = SuiteIndex(tmp_path)
+    index.refresh()
+    spoil(index.path)
+
+    (first, second) = index.newest(9)
+
+    assert (first.name, second.name) == ("20261121T010000", "20261121T020000")
+    assert second.suite.runs[0].directory == "killed/0-1"
+    assert (tmp_path / "history.sqlite.unreadable").exists()
+
+
+def test_an_index_that_another_process_holds_is_not_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chaos.run.index.WAIT_S", 0.0)
+    index = SuiteIndex(tmp_path)
+    index.refresh()
+    with closing(sqlite3.connect(index.path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+
+        with pytest.raises(HistoryError, match="database is locked"):
+            index.newest(9)
+    assert not (tmp_path / "history.sqlite.unreadable").exists()
+
+
+def test_an_index_is_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports/history.sqlite").symlink_to("../elsewhere.sqlite")
+
+    with pytest.raises(HistoryError, match="a symbolic link"):
+        SuiteIndex(tmp_path / "reports").refresh()
+    assert not (tmp_path / "elsewhere.sqlite").exists()

@@ -16,6 +16,7 @@ from typing import Any
 from chaos.model.event import StoredCheckpoint
 from chaos.run.directory import RunDirectory
 from chaos.run.file_digest import WHOLE_MAX, stream_digest
+from chaos.run.record_file import read_record
 
 _FILE = "storage-elsewhere.pickle"
 _KEYS = re.compile(r"(?<=://)[^/?#]*@")
@@ -96,7 +97,7 @@ def leave_way(directory: RunDirectory, way: Way) -> None:
 def way_to(directory: RunDirectory) -> Way | None:
     """Give the way to a run's storage, None where that is a folder; raises OSError for no way."""
     try:
-        content = (directory.path / _FILE).read_bytes()
+        content = read_record(directory.path / _FILE)
     except FileNotFoundError:
         return None
     try:

@@ -22,6 +22,7 @@ from chaos.model.plan import Op, Plan
 from chaos.registered import EXTENSIONS_ENV, OFF
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
+from chaos.run.record_file import read_record
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401
     if apart.exists():
         raise RefusalError(
             f"the job keeps its checkpoints on a local disk ({run.storage_path}), and not all "
-            f"nodes ({apart.read_text(encoding='utf-8')}) see the run's directory",
+            f"nodes ({read_record(apart).decode()}) see the run's directory",
             "Give cluster.storage, a folder or URI that every node reaches.",
         )
     return str(part.directory.storage.resolve())
