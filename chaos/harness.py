@@ -7,7 +7,8 @@ the pure stages, and what is done to processes is a backend's.
 import difflib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -16,10 +17,17 @@ from rich.text import Text
 from chaos.check.band import RUNS_MIN
 from chaos.check.judge import NO_OTHERS, judge
 from chaos.check.others import Others
-from chaos.errors import ClusterError, JobError, ScenarioError, UnmetNeedError, UsageError
+from chaos.errors import (
+    ClusterError,
+    HarnessError,
+    JobError,
+    ScenarioError,
+    UnmetNeedError,
+    UsageError,
+)
 from chaos.extensions import check_names, other_checks
 from chaos.job_failure import refuse_trials_elsewhere, refuse_unmet_needs, why_the_job_failed
-from chaos.model.history import Baseline, History
+from chaos.model.history import HISTORY, Baseline, History
 from chaos.model.plan import BackendName, Plan
 from chaos.model.scenario import Scenario
 from chaos.model.summary import SUITE, SUMMARY
@@ -32,15 +40,16 @@ from chaos.report.html import render_run, render_suite
 from chaos.report.junit import render as render_junit
 from chaos.report.live import Display
 from chaos.report.markdown import suite_in_markdown
-from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
+from chaos.report.outcome import FinishedRun, SuiteRow, in_words, row_of, without_verdict
 from chaos.report.summary import suite_of, summary_of
 from chaos.run.clock import Clock, seconds_since, stamp
-from chaos.run.directory import RunDirectory, create, fresh
+from chaos.run.directory import RunDirectory, create, fresh, room_in
 from chaos.run.environment import decisive_versions, environment
 from chaos.run.job_code import digest_job_code
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
 from chaos.run.shown import shown
+from chaos.run.whole_file import full_disk_told, unwritten
 from chaos.scenario_file.load import load_scenario
 
 BASELINES = ".baselines"
@@ -98,8 +107,13 @@ class Harness:
         baseline = self._baseline(plan)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
         directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))
-        directory.save_baseline(baseline)
-        return self._execute(plan, directory, baseline)
+        with room_in(directory):
+            directory.save_baseline(baseline)
+        try:
+            return self._execute(directory.load_plan(), directory, baseline)
+        except UnkeptError as error:  # the verdict stands, and the exit code is its own
+            self.console.print(Text(str(error), style="bold red"), soft_wrap=True)
+            return error.run
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -132,11 +146,12 @@ class Harness:
 
     def _left_alone(self, plan: Plan, alone: Plan, digest: str) -> History:
         directory = create(self.reports / BASELINES, digest, alone, environment(self.cwd))
-        run = self._execute(alone, directory, None)
+        run = self._execute(directory.load_plan(), directory, None)
         if run.verdict.validity != "valid":
             raise why_the_job_failed(plan, run, log=directory.logs / "driver.log")
         directory.remove_storage()
-        directory.write("complete", "")
+        with room_in(directory):
+            directory.write("complete", "")
         return run.history
 
     def _execute(
@@ -145,12 +160,12 @@ class Harness:
         """Execute and judge; whatever breaks on the way, what was seen is written down."""
         start = self.clock.now_ns()
         epochs, steps = extent(baseline)
-        directory.save_lengths(baseline)
         display = Display(
             self.console, title=plan.scenario, total_epochs=epochs, steps_per_epoch=steps
         )
         try:
-            with display:
+            with room_in(directory), display:
+                directory.save_lengths(baseline)
                 self.backend.execute(plan, directory, display.show)
         finally:
             try:
@@ -168,12 +183,28 @@ class Harness:
         self, plan: Plan, directory: RunDirectory, baseline: History | None, start_ns: int
     ) -> FinishedRun:
         history = read_history(directory.journals)
-        directory.save_history(history)
         duration_s = seconds_since(start_ns, self.clock)
         others = NO_OTHERS if baseline is None else other_checks()
-        run = conclude(directory, plan, history, baseline, duration_s=duration_s, others=others)
+        run = _judged(directory, plan, history, baseline, others)
+        run = replace(run, duration_s=duration_s)
+        try:
+            with _keeping(run):
+                directory.save_history(history)
+            run = _kept(directory, run)
+        except UnkeptError:
+            self.tell(run)
+            raise
         self.tell(run)
         return run
+
+
+class UnkeptError(HarnessError):
+    """What a run came to could not be written down, on a full disk for one; the verdict stands."""
+
+    def __init__(self, run: FinishedRun, error: OSError) -> None:
+        self.run = run
+        told = f"The verdict is {in_words(run.verdict)}: {run.verdict.headline}"
+        super().__init__(unwritten(run.directory, error, told))
 
 
 def conclude(
@@ -188,23 +219,48 @@ def conclude(
     """Judge what was seen and write verdict, report and JUnit into the run's folder.
 
     A baseline is judged without `others`: whether it serves to compare with is
-    asked by chaos's own checks alone.
+    asked by chaos's own checks alone. Raises `UnkeptError` where the folder
+    cannot be written.
     """
-    run = FinishedRun(
+    run = _judged(directory, plan, history, baseline, others)
+    return _kept(directory, replace(run, duration_s=duration_s))
+
+
+def _judged(
+    directory: RunDirectory,
+    plan: Plan,
+    history: History,
+    baseline: History | None,
+    others: Others,
+) -> FinishedRun:
+    return FinishedRun(
         plan=plan,
         env=directory.load_env(),
         history=history,
         baseline=baseline,
         verdict=judge(plan, history, baseline, others),
         directory=shown(directory.path),
-        duration_s=duration_s,
+        duration_s=0.0,
     )
-    directory.save_verdict(run.verdict)
-    row = row_of(run)
-    directory.write(SUMMARY, summary_of(row, folder=run.directory).model_dump_json(indent=2))
-    directory.write("junit.xml", render_junit([row]))
-    directory.write("report.html", render_run(run))
+
+
+def _kept(directory: RunDirectory, run: FinishedRun) -> FinishedRun:
+    """Write down what a run came to; gives it with the digest of the history it was judged by."""
+    with _keeping(run):
+        run = replace(run, verdict=directory.save_verdict(run.verdict))
+        row = row_of(run)
+        directory.write(SUMMARY, summary_of(row, folder=run.directory).model_dump_json(indent=2))
+        directory.write("junit.xml", render_junit([row]))
+        directory.write("report.html", render_run(run))
     return run
+
+
+@contextmanager
+def _keeping(run: FinishedRun) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UnkeptError(run, error) from error
 
 
 def check_again(path: Path) -> FinishedRun:
@@ -219,7 +275,7 @@ def check_again(path: Path) -> FinishedRun:
 
 def recorded(directory: RunDirectory) -> History:
     """Give the merged history, or the journals where chaos died before it merged them."""
-    if (directory.path / "history.jsonl").exists() or not directory.journals.is_dir():
+    if os.path.lexists(directory.path / HISTORY) or not directory.journals.is_dir():
         return directory.load_history()
     return read_history(directory.journals)
 
@@ -273,15 +329,16 @@ def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
 def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
     """Write a suite's page, JUnit file, Markdown and figures; gives the page's path."""
     started = stamp(clock.wall_ns())
-    suite = RunDirectory(fresh(reports / "suites", started))
-    folder = shown(suite.path)
-    suite.write("junit.xml", render_junit(rows))
-    suite.write("summary.md", suite_in_markdown(rows))
-    page = suite.write(
-        "report.html", render_suite(rows, title="chaos", started=started, folder=folder)
-    )
-    # Last: a suite that is read back is whole.
-    suite.write(SUITE, suite_of(rows, started=started, folder=folder).model_dump_json(indent=2))
+    with full_disk_told(shown(reports), "What each run came to is in its own folder."):
+        suite = RunDirectory(fresh(reports / "suites", started))
+        folder = shown(suite.path)
+        suite.write("junit.xml", render_junit(rows))
+        suite.write("summary.md", suite_in_markdown(rows))
+        page = suite.write(
+            "report.html", render_suite(rows, title="chaos", started=started, folder=folder)
+        )
+        # Last: a suite that is read back is whole.
+        suite.write(SUITE, suite_of(rows, started=started, folder=folder).model_dump_json(indent=2))
     return page
 
 

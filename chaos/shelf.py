@@ -12,11 +12,25 @@ from chaos.check.judge import judge
 from chaos.errors import HistoryError
 from chaos.extensions import other_checks
 from chaos.harness import recorded
-from chaos.model.summary import SUITE, SUMMARY, RunSummary, SuiteSummary
+from chaos.model.history import HISTORY
+from chaos.model.summary import STALE, SUITE, SUMMARY, RunSummary, SuiteSummary
+from chaos.model.verdict import Verdict
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.summary import summary_of
 from chaos.run.directory import RunDirectory
+from chaos.run.record_file import digest_of, read_record
 from chaos.run.shown import shown
+
+_NOT_OURS = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)  # JSON of another kind
+_UNREADABLE = (HistoryError, OSError, *_NOT_OURS)
+
+STALE_WORD = "unknown: stale"  # in a list, for `STALE`
 
 Kind: TypeAlias = Literal["run", "suite", "audit"]
 AUDIT, PAGES = "audit.json", {"run": "report.html", "suite": "report.html", "audit": "card.html"}
@@ -76,20 +90,30 @@ def came_to(item: Item) -> str:
             runs = read_suite(item.path).runs
             stood = sum(run.standing == "expected" for run in runs)
             return f"{stood} of {len(runs)} as expected"
-        card = json.loads((item.path / AUDIT).read_bytes())
+        card = json.loads(read_record(item.path / AUDIT))
         stood = sum(run["validity"] == "valid" for run in card["runs"])
         return f"survives {stood} of {len(card['runs'])}"
-    except (HistoryError, OSError, ValueError, KeyError, TypeError):
+    except _UNREADABLE:
         return "-"
 
 
 def _verdict_word(path: Path) -> str:
     try:
-        verdict = json.loads((path / "verdict.json").read_bytes())
+        verdict = json.loads(read_record(path / "verdict.json"))
+        if is_stale(path, verdict.get("history")):
+            return STALE_WORD
         expected = ", expected" if verdict["as_expected"] else ""
         return f"{verdict['validity']}{'' if verdict['validity'] == 'valid' else expected}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except _UNREADABLE:
         return "-"
+
+
+def is_stale(path: Path, judged: str | None) -> bool:
+    """Say whether the history of a run is another than the one that was judged.
+
+    `judged` is the digest of that one; None where an older chaos wrote none.
+    """
+    return judged is not None and judged != digest_of(path / HISTORY)
 
 
 def read_run(path: Path) -> FinishedRun:
@@ -98,6 +122,8 @@ def read_run(path: Path) -> FinishedRun:
     plan, history = directory.load_plan(), recorded(directory)
     baseline = directory.load_baseline()
     verdict = directory.load_verdict() or judge(plan, history, baseline, other_checks())
+    if is_stale(directory.path, verdict.history):
+        verdict = _undecided(verdict)
     seconds = (history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0
     written = _written(directory.path)
     return FinishedRun(
@@ -115,7 +141,7 @@ def read_suite(path: Path) -> SuiteSummary:
     """Give a suite in figures, or raise `HistoryError`."""
     file = path / SUITE
     try:
-        return SuiteSummary.model_validate_json(file.read_bytes())
+        return SuiteSummary.model_validate_json(read_record(file))
     except OSError as error:
         raise HistoryError(
             f"cannot read the suite: {error.strerror}",
@@ -139,7 +165,7 @@ def runs_at(path: Path) -> Sequence[RunSummary]:
     """
     kind = kind_of(path)
     if kind == "suite":
-        return read_suite(path).runs
+        return [_checked(run, path) for run in read_suite(path).runs]
     if kind == "run":
         return [summary_at(path)]
     found = sorted(p for p in path.glob("*") if kind_of(p) == "run") if path.is_dir() else []
@@ -167,9 +193,28 @@ def rows_of(path: Path) -> Iterator[SuiteRow]:
 def _written(path: Path) -> RunSummary | None:
     """Give the figures that a run wrote down, None where it did not, or another version did."""
     try:
-        return RunSummary.model_validate_json((path / SUMMARY).read_bytes())
+        told = RunSummary.model_validate_json(read_record(path / SUMMARY))
     except (OSError, ValidationError):
         return None
+    return _undecided_row(told) if is_stale(path, told.history) else told
+
+
+def _checked(run: RunSummary, suite: Path) -> RunSummary:
+    """Give a run of a suite as it told of it, where its folder does not tell otherwise."""
+    folder = None if run.directory is None else suite / run.directory
+    if folder is None or not (folder / HISTORY).exists() or not is_stale(folder, run.history):
+        return run
+    return _undecided_row(run)
+
+
+def _undecided(verdict: Verdict) -> Verdict:
+    doubt = {"validity": "unknown", "as_expected": False, "is_news": False, "headline": STALE}
+    return verdict.model_copy(update={**doubt, "expectation": STALE})
+
+
+def _undecided_row(run: RunSummary) -> RunSummary:
+    doubt = {"validity": "unknown", "standing": "undecided", "broken": None, "headline": STALE}
+    return run.model_copy(update=doubt)
 
 
 def _is_hidden(path: Path) -> bool:

@@ -9,6 +9,7 @@ runs/<n>/    plan.json, history.jsonl, verdict.json of each strike; report.html
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from chaos.model.verdict import Verdict
 from chaos.report.html import render_run
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.run.clock import Clock, seconds_since
-from chaos.run.directory import RunDirectory, create
+from chaos.run.directory import RunDirectory, create, room_in
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
 from chaos.run.shown import shown
@@ -64,13 +65,16 @@ class AuditFolder:
     ) -> FinishedRun:
         """Carry out a plan in its folder and settle it; broken off, it leaves what was seen."""
         start = clock.now_ns()
-        directory.save_lengths(baseline)
         try:
-            backend.execute(plan, directory, unseen)
+            with room_in(directory):
+                directory.save_lengths(baseline)
+                backend.execute(plan, directory, unseen)
         except BaseException:
-            directory.save_history(read_history(directory.journals))
+            with suppress(OSError):  # a full disk: the journals have it all the same
+                directory.save_history(read_history(directory.journals))
             raise
-        run = self._settle(directory, plan, baseline, seconds=seconds_since(start, clock))
+        with room_in(directory):
+            run = self._settle(directory, plan, baseline, seconds=seconds_since(start, clock))
         refuse_harm(run)
         return run
 
@@ -82,7 +86,7 @@ class AuditFolder:
         directory.save_history(history)
         others = NO_OTHERS if baseline is None else other_checks()  # a clean run: by our own alone
         verdict = judge(plan, history, baseline, others)
-        directory.save_verdict(verdict)
+        verdict = directory.save_verdict(verdict)
         return FinishedRun(
             plan=plan,
             env=self.env,
@@ -110,7 +114,7 @@ class AuditFolder:
         """Complete the folder of a finding's run, so that it stands by itself."""
         directory = self.run(number)
         plan, history = directory.load_plan(), directory.load_history()
-        verdict = Verdict.model_validate_json((directory.path / "verdict.json").read_bytes())
+        verdict = _verdict_of(directory)
         where = shown(directory.path)
         run = FinishedRun(plan, self.env, history, baseline, verdict, where, seconds)
         directory.save_baseline(baseline)
@@ -125,7 +129,7 @@ class AuditFolder:
         """Give a struck run as a row of a suite, from what was kept of it."""
         directory = self.run(number)
         plan, history = directory.load_plan(), directory.load_history()
-        verdict = Verdict.model_validate_json((directory.path / "verdict.json").read_bytes())
+        verdict = _verdict_of(directory)
         where = shown(directory.path)
         return row_of(FinishedRun(plan, self.env, history, baseline, verdict, where, seconds))
 
@@ -138,6 +142,12 @@ class AuditFolder:
 def unseen(entries: Sequence[Entry]) -> None:
     """Show no event: an audit shows its own progress."""
     del entries
+
+
+def _verdict_of(directory: RunDirectory) -> Verdict:
+    verdict = directory.load_verdict()
+    assert verdict is not None
+    return verdict
 
 
 def _forget(directory: RunDirectory, name: str) -> None:

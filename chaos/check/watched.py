@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from chaos.check.attempt import Attempt
+from chaos.check.belonging import mixed_up
 from chaos.check.result import conclude, plural
 from chaos.check.trial import Trial
 from chaos.model.event import Disturbed, FaultInvoked, JournalCut, ObserverFailed, ProbeFailed
@@ -15,8 +16,9 @@ NAME = "watched"
 def check(trial: Trial) -> CheckResult:
     """Require that nothing a check reads is missing from the history.
 
-    Unknown where the run was disturbed, observer or probe failed, a journal is
-    torn, or was lost with its node before all of it had come from there, a rank trained
+    Unknown where the run was disturbed, a file of it is another run's or lacks
+    lines, observer or probe failed, a journal is torn, or was lost with
+    its node before all of it had come from there, a rank trained
     without having started, steps are missing between two steps, no worker
     group was seen, or the run was left before its end. A worker that we
     killed ourselves may leave a last line unfinished.
@@ -38,9 +40,13 @@ def check(trial: Trial) -> CheckResult:
 
 
 def failures(trial: Trial) -> Iterator[str]:
-    """Give what we failed in ourselves: what is missing then proves nothing of the job."""
+    """Give what we failed in ourselves: what is missing then proves nothing of the job.
+
+    So it is with files that do not belong together, or were damaged since.
+    """
     for _, disturbed in trial.history.of(Disturbed):
         yield disturbed.why
+    yield from mixed_up(trial)
     for _, failed in trial.history.of(ObserverFailed):
         yield f"the observer failed in {failed.where}: {failed.error}"
     for _, lost in trial.history.of(ProbeFailed):

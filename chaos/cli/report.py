@@ -1,7 +1,8 @@
 """`chaos report` and `chaos trend`: what was run, to look at and to hand on."""
 
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -15,12 +16,15 @@ from chaos.audit.markdown import card_in_markdown
 from chaos.audit.page import render_card
 from chaos.cli.streams import write_document
 from chaos.errors import HistoryError, UsageError
+from chaos.model.summary import STALE
 from chaos.report.document import run_in_json
 from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.screen import screen
 from chaos.run.index import SuiteIndex
+from chaos.run.record_file import read_record
 from chaos.run.shown import shown
+from chaos.run.whole_file import write_text
 
 Format: TypeAlias = Literal["md", "json", "html"]
 TREND = "trend.html"
@@ -58,8 +62,11 @@ def report(
         _write(_document(item, form or _form_of(output)), output)
     else:
         if not item.page.exists():
-            _write(_document(item, "html"), item.page)
+            with _writable(item.page):
+                write_text(item.page, _document(item, "html"))
         write_document(f"{shown(item.page)}\n")
+        if shelf.came_to(item) == shelf.STALE_WORD:
+            screen(stderr=True).print(STALE, style="yellow")
     if show:
         _open(output if output and output.suffix == ".html" else item.page)
 
@@ -108,8 +115,8 @@ def _suite(item: shelf.Item, form: Format) -> str:
 
 def _audit(item: shelf.Item, form: Format) -> str:
     try:
-        card = Card.from_json((item.path / shelf.AUDIT).read_bytes())
-    except ValueError as error:
+        card = Card.from_json(read_record(item.path / shelf.AUDIT))
+    except (ValueError, RecursionError) as error:
         raise HistoryError("not an audit of this version", place=str(item.path)) from error
     makers = {"md": card_in_markdown, "json": Card.to_json, "html": render_card}
     return makers[form](card)
@@ -146,9 +153,16 @@ def _write(text: str, output: Path | None) -> None:
     if output is None:
         write_document(text if text.endswith("\n") else text + "\n")
         return
-    try:
+    with _writable(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def _writable(output: Path) -> Iterator[None]:
+    """Have what keeps a file from being written be the caller's to put right."""
+    try:
+        yield
     except OSError as error:
         raise UsageError(f"cannot write there: {error.strerror}", place=str(output)) from error
 

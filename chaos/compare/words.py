@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.compare.comparison import ALPHA, REPEATS_MIN, Change, Comparison
-from chaos.model.summary import RunSummary
+from chaos.model.summary import STALE, RunSummary
 from chaos.report.markdown import code, fitted, plain, table
 
 _STYLES = {"worse": "bold red", "regression": "bold red", "better": "green", "fixed": "green"}
@@ -127,6 +127,9 @@ def _told(change: Change) -> str:
 
 
 def _notes(found: Comparison) -> Iterator[str]:
+    for row in found.scenarios:
+        if any(run.headline == STALE for run in (*row.before, *row.after)):
+            yield f"{row.scenario}: {STALE}."
     changes = [change for row in found.scenarios for change in row.changes]
     tested = sum(change.p is not None for change in changes)
     if tested:

@@ -8,7 +8,9 @@ from typing import TypeVar, overload
 
 import msgspec
 
-from chaos.model.event import AnyEvent, Event
+from chaos.model.event import AnyEvent, Event, JournalOpened, RunEnded
+
+HISTORY, BASELINE = "history.jsonl", "baseline.jsonl"
 
 E = TypeVar("E", bound=Event)
 
@@ -69,6 +71,35 @@ class History(Sequence[Entry]):
         return sorted(number for numbers in kinds for number in numbers)
 
     @cached_property
+    def tokens(self) -> dict[str, set[str]]:
+        """The tokens of the runs that its journals belong to, each with the journals that say so.
+
+        Journals of an older chaos say nothing of it.
+        """
+        found: dict[str, set[str]] = {}
+        for number, opened in self.of(JournalOpened):
+            if opened.token is not None:
+                found.setdefault(opened.token, set()).add(self.entries[number].source)
+        return found
+
+    @cached_property
+    def missing(self) -> dict[str, int]:
+        """The first line that is missing of each journal that is not whole, counted from 0.
+
+        Each journal numbers its lines, and the harness notes at the end how
+        many there were; what killed workers did not write was never counted.
+        A history without the first lines of journals was not recorded, but told.
+        """
+        if not self.count(JournalOpened):
+            return {}
+        seen: dict[str, list[int]] = {}
+        for entry in self.entries:
+            seen.setdefault(entry.source, []).append(entry.seq)
+        due = {s: n for _, ended in self.of(RunEnded) for s, n in ended.lines.items()}
+        found = {s: _first_missing(seen.get(s, []), due.get(s, 0)) for s in {**seen, **due}}
+        return {source: line for source, line in found.items() if line is not None}
+
+    @cached_property
     def _by_kind(self) -> "dict[type[Event], array[int]]":
         """Where each kind stands: four bytes an event, made in one pass when first asked for."""
         found: defaultdict[type[Event], array[int]] = defaultdict(partial(array, "I"))
@@ -93,6 +124,18 @@ class Baseline(History):
     def runs(self) -> tuple[History, ...]:
         """All clean runs, the one that others are compared with first."""
         return self, *self.repeats
+
+
+def _first_missing(numbers: list[int], due: int) -> int | None:
+    """Give the first of 0, 1, 2, … that is not there, or there twice; None where all are."""
+    numbers = sorted(numbers)
+    missing = next((n for n, number in enumerate(numbers) if n != number), len(numbers))
+    return missing if missing < max(due, len(numbers)) else None
+
+
+def repeat_name(number: int) -> str:
+    """Give the name of the file that keeps a clean run; the first one is number 1."""
+    return BASELINE if number == 1 else f"baseline-{number}.jsonl"
 
 
 def merge(journals: Sequence[Sequence[Entry]], *, torn: Sequence[str] = ()) -> History:

@@ -66,7 +66,9 @@ class Plan(Record):
 
     `slug` names the run's folder under reports/, and no other; `cwd` is where the job runs.
     `confined`: nothing but the audit's own folder is written to. `follows_script`:
-    the number of workers is a guess, and the script's own stands.
+    the number of workers is a guess, and the script's own stands. `token` names
+    the run whose folder this was written into, and `baselines` those of the clean
+    runs that it is judged by.
     """
 
     version: Literal[1] = PLAN_VERSION
@@ -84,6 +86,8 @@ class Plan(Record):
     limits: Limits
     confined: Confined | None = None
     follows_script: bool = False
+    token: str | None = None
+    baselines: tuple[str, ...] = ()
 
     def baseline(self) -> "Plan":
         """Give the same job and seed with nothing done to it and nothing special expected."""

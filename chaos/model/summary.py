@@ -7,6 +7,7 @@ from chaos.model.verdict import Standing
 from chaos.record import Record
 
 SUMMARY, SUITE = "summary.json", "suite.json"
+STALE = "the verdict is not of this history; `chaos check` judges it again"
 
 
 class RunSummary(Record):
@@ -17,7 +18,8 @@ class RunSummary(Record):
     `directory` is relative to the folder that the summary lies in. `broken` is
     the check that named the defect. `recovery_s` is the slowest, `lost_steps`
     those of the rank that lost most; `phases_s` are seconds by phase of the
-    goodput ledger, which add up to the wall time.
+    goodput ledger, which add up to the wall time. `history` is the digest of
+    the history that was judged.
     """
 
     scenario: str
@@ -36,6 +38,7 @@ class RunSummary(Record):
     duration_s: float = 0.0
     phases_s: dict[str, float] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
+    history: str | None = None
 
     @property
     def goodput(self) -> float | None:

@@ -69,6 +69,7 @@ class Verdict(Record):
     `diagnosis` tells, for each resume, what came back of the job's state.
     `notes` are worth knowing and break no promise: the baseline shows them too.
     `restarts` says how often a resume was put to the test at all.
+    `history` is the digest of the file that was judged.
     """
 
     validity: Validity
@@ -80,6 +81,7 @@ class Verdict(Record):
     diagnosis: tuple[Resume, ...] = ()
     notes: tuple[str, ...] = ()
     restarts: Restarts = Restarts()
+    history: str | None = None
 
     @property
     def severity(self) -> Severity | None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from chaos.check.trial import Trial
 from chaos.errors import UsageError
-from chaos.run.directory import HISTORY, RunDirectory
+from chaos.model.history import BASELINE, HISTORY
+from chaos.run.directory import RunDirectory
 
 RUNS_MAX = 40  # of an audit: means of that many restarts are steady
-_BASELINE = "baseline.jsonl"
 
 
 def trials_in(folder: Path) -> tuple[Trial, ...]:
@@ -25,6 +25,6 @@ def trials_in(folder: Path) -> tuple[Trial, ...]:
 
 
 def _trial(directory: RunDirectory, beside: RunDirectory) -> Trial:
-    has_baseline = (beside.path / _BASELINE).is_file()
-    baseline = beside.load_history(_BASELINE) if has_baseline else None
+    has_baseline = (beside.path / BASELINE).is_file()
+    baseline = beside.load_history(BASELINE) if has_baseline else None
     return Trial(directory.load_plan(), directory.load_history(), baseline)

@@ -30,6 +30,7 @@ def summary_of(row: SuiteRow, *, folder: str | None = None) -> RunSummary:
         duration_s=row.duration_s,
         phases_s=dict(row.phases_s),
         versions=dict(row.versions),
+        history=verdict.history if verdict else None,
     )
 
 

@@ -13,7 +13,10 @@ storage-faults/  which faults storage was armed with, and what it did
 
 import contextlib
 import json
+import os
+import secrets
 import shutil
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,14 +26,15 @@ from pydantic import ValidationError
 from chaos.errors import HistoryError, UsageError
 from chaos.model.absent import with_absent
 from chaos.model.event import ReportBegun, StepDone
-from chaos.model.history import Baseline, History
+from chaos.model.history import HISTORY, Baseline, History, repeat_name
 from chaos.model.masked import holds_secrets
 from chaos.model.plan import Op, Plan
 from chaos.model.verdict import Verdict
 from chaos.run.journal import load_history, write_history
-from chaos.run.whole_file import write_text
+from chaos.run.record_file import digest_of, read_record
+from chaos.run.shown import shown
+from chaos.run.whole_file import full_disk_told, write_text
 
-HISTORY, BASELINE = "history.jsonl", "baseline.jsonl"
 LENGTHS = "lengths.json"
 SECRET = ("plan.json", "scenario.yaml")  # what is run again holds all values as they are
 
@@ -102,21 +106,23 @@ class RunDirectory:
         return load_history(self.path / name)
 
     def save_baseline(self, baseline: History) -> None:
-        """Write `baseline.jsonl`, and `baseline-2.jsonl` and so on for its repeats."""
-        self.save_history(baseline, name=BASELINE)
-        repeats = baseline.repeats if isinstance(baseline, Baseline) else ()
-        for number, repeat in enumerate(repeats, start=2):
-            self.save_history(repeat, name=_repeat(number))
+        """Write `baseline.jsonl`, `baseline-2.jsonl` and so on for its repeats, and whose they are.
+
+        The plan names their tokens: what is put in their place later is another run's.
+        """
+        runs = baseline.runs if isinstance(baseline, Baseline) else (baseline,)
+        for number, run in enumerate(runs, start=1):
+            self.save_history(run, name=repeat_name(number))
+        named = tuple(next(iter(run.tokens), "") for run in runs)
+        if any(named):  # those of an older chaos have none
+            self.save_plan(self.load_plan().model_copy(update={"baselines": named}))
 
     def load_baseline(self) -> Baseline | None:
         """Read what `save_baseline` wrote, None where nothing was; or raise `HistoryError`."""
-        if not (self.path / BASELINE).exists():
-            return None
-        runs, number = [self.load_history(BASELINE)], 2
-        while (self.path / _repeat(number)).exists():
-            runs.append(self.load_history(_repeat(number)))
-            number += 1
-        return Baseline(runs)
+        runs: list[History] = []
+        while os.path.lexists(self.path / (name := repeat_name(len(runs) + 1))):
+            runs.append(self.load_history(name))
+        return Baseline(runs) if runs else None
 
     def save_lengths(self, baseline: History | None) -> None:
         """Leave word of how many steps rank 0 makes in each epoch that the baseline reports.
@@ -133,14 +139,16 @@ class RunDirectory:
         self.saves.mkdir(exist_ok=True)
         self.write(f"saves/{LENGTHS}", json.dumps(lengths))
 
-    def save_verdict(self, verdict: Verdict) -> None:
-        """Write the verdict."""
-        self.write("verdict.json", verdict.model_dump_json(indent=2))
+    def save_verdict(self, verdict: Verdict) -> Verdict:
+        """Write the verdict with the digest of the history that it is of; gives it so."""
+        told = verdict.model_copy(update={"history": digest_of(self.path / HISTORY)})
+        self.write("verdict.json", told.model_dump_json(indent=2))
+        return told
 
     def load_verdict(self) -> Verdict | None:
         """Read the verdict, None where there is none, or another version wrote it."""
         try:
-            return Verdict.model_validate_json((self.path / "verdict.json").read_bytes())
+            return Verdict.model_validate_json(read_record(self.path / "verdict.json"))
         except (OSError, ValidationError):
             return None
 
@@ -168,14 +176,19 @@ class RunDirectory:
         """Read what was recorded of versions and machine; empty where it is missing."""
         path = self.path / "env.json"
         try:
-            env = json.loads(path.read_bytes())
-        except (OSError, ValueError):
+            env = json.loads(read_record(path))
+        except (OSError, ValueError, RecursionError):
             return {}
         return env if isinstance(env, dict) else {}
 
     def write(self, name: str, text: str) -> Path:
         """Write a small file of this run, whole or not at all."""
         return write_text(self.path / name, text)
+
+    def save_plan(self, plan: Plan) -> None:
+        """Write the plan."""
+        self.write("plan.json", plan.model_dump_json(indent=2))
+        self.keep_secrets(plan)
 
     def keep_secrets(self, plan: Plan) -> None:
         """Have nobody else read the files that hold secrets, where the plan has any."""
@@ -187,20 +200,17 @@ class RunDirectory:
 
 def _read(path: Path) -> bytes:
     """Give a plan's text; what is no JSON at all is left to the records to complain of."""
-    text = path.read_bytes()
+    text = read_record(path)
     try:
         return with_absent(text, Op.model_fields)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
-
-
-def _repeat(number: int) -> str:
-    return f"baseline-{number}.jsonl"
 
 
 def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirectory:
     """Make a run's folder and save what it rests on, before anything is done.
 
+    The plan that is saved has a token of its own, which the run's journals repeat.
     `name` gets a suffix where it is taken. Raises `UsageError` where the
     folder cannot be written.
     """
@@ -209,7 +219,8 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
         directory.journals.mkdir()
         directory.logs.mkdir()
         directory.saves.mkdir()
-        directory.write("plan.json", plan.model_dump_json(indent=2))
+        owner = {"token": secrets.token_hex(8), "baselines": ()}
+        directory.save_plan(plan.model_copy(update=owner))
         directory.write("env.json", json.dumps(env, indent=2))
         file = Path(plan.file)
         if file.suffix != ".py" and file.is_file():  # what Python wrote is in the plan
@@ -222,6 +233,12 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
             place=str(parent),
         ) from error
     return directory
+
+
+def room_in(directory: RunDirectory) -> AbstractContextManager[None]:
+    """Give a context in which a disk that is full is told as such, with what can be done."""
+    folder = shown(directory.path)
+    return full_disk_told(folder, f"Make room; `chaos check {folder}` judges what was seen.")
 
 
 def fresh(parent: Path, name: str) -> Path:

@@ -65,7 +65,8 @@ class RunWatch(ABC, Generic[Driver]):
 
     def end(self, *, interrupted: bool) -> None:
         """Write down that the run is over, as the last that is written."""
-        self.journal.add(RunEnded(interrupted=interrupted))
+        self.seen()
+        self.journal.add(RunEnded(interrupted=interrupted, lines=dict(self._tail.lines)))
         self.journal.close()
         self.seen()
 

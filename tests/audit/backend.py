@@ -99,6 +99,7 @@ class FakeBackend:
             budget=10_000 if budget < 0 else max(budget, 1),
         )
         history = slower(story.history())
+        history = changed(history, ev.RunStarted, scenario=plan.scenario, seed=plan.seed)
         history = self.with_loads(history)
         if self.defect is not None and plan.ops:
             history = self.defect(story, history)

@@ -18,6 +18,7 @@ from chaos.report.outcome import FinishedRun
 
 RANKS, EPOCHS, STEPS = 2, 4, 23
 STEP_NS = 60_000_000
+SCENARIO = "worker killed in the middle of an epoch"
 
 
 @dataclass
@@ -193,9 +194,11 @@ def clean_history() -> History:
     return History(tape.entries)
 
 
-def struck_history(*, defect: float = 0.0, status: Status = "ok") -> History:
+def struck_history(
+    *, defect: float = 0.0, status: Status = "ok", scenario: str = SCENARIO
+) -> History:
     tape = Tape()
-    open_run(tape, scenario="worker killed in the middle of an epoch")
+    open_run(tape, scenario=scenario)
     start_attempt(tape, 0, epoch=0, checkpoint=None)
     for epoch in range(2):
         train_steps(tape, 0, epoch)
@@ -231,7 +234,7 @@ def run_of(
     *,
     baseline: History | None = None,
     expect: Expect | None = None,
-    scenario: str = "worker killed in the middle of an epoch",
+    scenario: str = SCENARIO,
 ) -> FinishedRun:
     plan = plan_of(scenario, expect=expect)
     return FinishedRun(

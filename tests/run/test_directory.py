@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import HistoryError, UsageError
+from chaos.model.history import Baseline
 from chaos.model.plan import Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
+from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory, create
+from chaos.run.journal import Journal, read_history
 
 
 def plan_of(file: Path) -> Plan:
@@ -33,7 +36,9 @@ def test_plan_environment_and_scenario_are_saved_first(tmp_path: Path) -> None:
 
     directory = create(tmp_path / "reports", "3-now", plan, {"versions": {"ray": "2.60.0"}})
 
-    assert directory.load_plan() == plan
+    kept = directory.load_plan()
+    assert kept.token is not None
+    assert kept.model_copy(update={"token": None}) == plan
     assert directory.load_env() == {"versions": {"ray": "2.60.0"}}
     assert (directory.path / "scenario.yaml").read_text() == "scenario: s\n"
 
@@ -53,12 +58,47 @@ def test_reports_that_cannot_be_written_are_the_callers_to_put_right(tmp_path: P
         create(tmp_path / "reports", "run", plan_of(tmp_path / "s.chaos.yaml"), {})
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"version": 2}', '{"version": 1, "seed": "x"}'])
+def test_every_run_has_a_token_of_its_own(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path / "s.chaos.yaml")
+    first = create(tmp_path, "run", plan, {}).load_plan()
+    again = create(tmp_path, "run", first, {}).load_plan()  # as a replay does
+
+    assert None not in {first.token, again.token}
+    assert first.token != again.token
+
+
+def test_a_plan_names_the_baselines_that_lie_beside_it(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path / "s.chaos.yaml")
+    clean = [create(tmp_path, "clean", plan, {}) for _ in range(2)]
+    for directory in clean:
+        Journal(directory.journals, "harness", role="harness", clock=SystemClock()).close()
+    run = create(tmp_path, "run", plan, {})
+
+    run.save_baseline(Baseline([read_history(directory.journals) for directory in clean]))
+
+    assert run.load_plan().baselines == tuple(d.load_plan().token for d in clean)
+    kept = run.load_baseline()
+    assert kept is not None
+    assert [set(one.tokens) for one in kept.runs] == [{t} for t in run.load_plan().baselines]
+
+
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"version": 2}', '{"version": 1, "seed": "x"}', DEEP, f'{{"ops": {DEEP}']
+)
 def test_a_corrupt_plan_names_its_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text)
 
     with pytest.raises(HistoryError, match=r"plan\.json: not a plan"):
         RunDirectory(tmp_path).load_plan()
+
+
+def test_an_environment_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "env.json").write_text(DEEP)
+
+    assert RunDirectory(tmp_path).load_env() == {}
 
 
 def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:

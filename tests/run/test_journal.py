@@ -1,5 +1,8 @@
 """What was written before a crash can be read after it, line by line."""
 
+import json
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -56,6 +59,57 @@ def test_a_history_is_the_same_after_writing_and_loading(tmp_path: Path) -> None
     assert again.torn == ("worker-2",)
 
 
+@pytest.mark.parametrize("place", [1, 60, -2])
+def test_a_byte_that_is_no_utf8_names_its_line(tmp_path: Path, place: int) -> None:
+    journal_in(tmp_path)
+    write_history(tmp_path / "history.jsonl", read_history(tmp_path))
+    text = bytearray((tmp_path / "history.jsonl").read_bytes())
+    text[place] = 0xFF
+    (tmp_path / "history.jsonl").write_bytes(text)
+
+    with pytest.raises(HistoryError, match=r"history\.jsonl:\d: not an event"):
+        load_history(tmp_path / "history.jsonl")
+
+
+def test_brackets_without_end_name_their_line(tmp_path: Path) -> None:
+    called = {"event": "FitReturned", "checkpoint": None, "metrics": {"a": 1}}
+    line = json.dumps({"time_ns": 1, "source": "driver", "seq": 0, "what": called})
+    deep = line.replace('{"a": 1}', '{"a": ' * 100_000)
+    (tmp_path / "history.jsonl").write_text(f"{line}\n{deep}\n")
+
+    with pytest.raises(HistoryError, match=r"history\.jsonl:2: not an event"):
+        load_history(tmp_path / "history.jsonl")
+
+
+def test_a_journal_names_the_run_whose_plan_lies_beside_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "journals").mkdir()
+    (tmp_path / "plan.json").write_text('{"version": 1, "token": "1a2b"}')
+    journal_in(tmp_path / "journals", "a")
+    (tmp_path / "plan.json").unlink()
+    journal_in(tmp_path / "journals", "b")
+
+    assert read_history(tmp_path / "journals").tokens == {"1a2b": {"a"}}
+
+
+def test_a_line_that_a_full_disk_cuts_short_is_taken_back(tmp_path: Path) -> None:
+    journal = journal_in(tmp_path, steps=1)
+    size = journal.path.stat().st_size
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, hard))
+        with pytest.raises(OSError, match="No space left"):
+            journal.add(step(2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    journal.add(step(3))
+
+    history = read_history(tmp_path)
+    assert [event.step for _, event in history.of(StepDone)] == [1, 3]
+    assert history.missing == {}
+
+
 def test_a_missing_history_says_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="Is this the directory of a run"):
         load_history(tmp_path / "history.jsonl")
@@ -76,6 +130,7 @@ def test_a_tail_gives_each_event_once_and_no_half_line(tmp_path: Path) -> None:
     journal = journal_in(tmp_path, steps=1)
     assert len(tail.new_entries()) == 2
     assert tail.new_entries() == []
+    assert tail.lines == {"worker-1": 2}
 
     journal.add(RunStarted(scenario="s", seed=0, backend="ray"))
     with journal.path.open("ab") as file:

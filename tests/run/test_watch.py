@@ -1,10 +1,11 @@
 """A run's limit is time in training: a machine that is slow to start workers hangs no job."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from chaos.model.event import DeadlinePassed, WorkerGroupStarted
+from chaos.model.event import DeadlinePassed, RunEnded, WorkerGroupStarted
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_history
@@ -72,5 +73,9 @@ def test_the_limit_counts_from_when_the_first_workers_are_there(
     run.controller.close()
 
     assert run.hand.seconds == pytest.approx(ended_s, abs=2)
-    ((_, passed),) = read_history(directory.journals).of(DeadlinePassed)
+    history = read_history(directory.journals)
+    ((_, passed),) = history.of(DeadlinePassed)
     assert passed.limit_s == 240
+    ((number, ended),) = history.of(RunEnded)
+    counted = Counter(entry.source for entry in history)
+    assert ended.lines == {**counted, "harness": history[number].seq}

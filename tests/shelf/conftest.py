@@ -37,7 +37,7 @@ def stored(reports: Path, scenario: str, *, defect: float) -> FinishedRun:
     plan = plan_of(scenario).model_copy(update={"slug": scenario.replace(" ", "_")})
     env = {"versions": {"ray": "2.60.0"}}
     directory = create(reports / plan.slug, "7-20261121T014500", plan, env)
-    history, baseline = struck_history(defect=defect), clean_history()
+    history, baseline = struck_history(defect=defect, scenario=scenario), clean_history()
     directory.save_history(history)
     RunDirectory(directory.path).save_baseline(baseline)
     return conclude(directory, plan, history, baseline, duration_s=21.4)

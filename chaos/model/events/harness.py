@@ -6,12 +6,13 @@ from chaos.model.events.base import Event
 
 
 class JournalOpened(Event, frozen=True, kw_only=True):
-    """The first line of every journal."""
+    """The first line of every journal; `token` is that of the run's plan."""
 
     role: Literal["harness", "driver", "controller", "worker", "chaos", "storage"]
     host: str
     pid: int
     wall_ns: int
+    token: str | None = None
 
 
 class RunStarted(Event, frozen=True, kw_only=True):
@@ -137,6 +138,10 @@ class WroteOutside(Event, frozen=True, kw_only=True):
 
 
 class RunEnded(Event, frozen=True, kw_only=True):
-    """The harness has stopped watching; nothing of the run is recorded after this."""
+    """The harness has stopped watching; nothing of the run is recorded after this.
+
+    `lines` counts those that had been written by then, by journal.
+    """
 
     interrupted: bool = False
+    lines: dict[str, int] = {}  # noqa: RUF012 - msgspec copies an empty one
