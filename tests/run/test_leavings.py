@@ -1,0 +1,163 @@
+"""Folders that go with the processes that hold them; the holders here are real ones."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from chaos.run import leavings
+
+HOLDS = """
+import sys
+from pathlib import Path
+from chaos.run import leavings
+leavings.TMP = Path(sys.argv[1])
+folder = leavings.make("chaos-test-")
+(folder / "inside").mkdir()
+if sys.argv[2] == "attends":
+    leavings.attend(folder)
+print(folder, flush=True)
+sys.stdin.read()
+"""
+WAITS = "import sys; print(flush=True); sys.stdin.read()"
+
+
+@pytest.fixture(autouse=True)
+def tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(leavings, "TMP", tmp_path)
+    return tmp_path
+
+
+class Holder:
+    """A process that makes a folder and holds it."""
+
+    def __init__(self, tmp: Path, how: str = "alone") -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLDS, str(tmp), how],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.folder = Path(self.process.stdout.readline().strip())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def holder(tmp: Path) -> Iterator[Holder]:
+    started = Holder(tmp)
+    yield started
+    started.kill()
+
+
+@pytest.fixture
+def belonging(holder: Holder) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start a process that is the folder's by its environment, in a session of its own."""
+    yield from waiting({**os.environ, leavings.HELD_ENV: str(holder.folder)})
+
+
+@pytest.fixture
+def stranger() -> Iterator["subprocess.Popen[bytes]"]:
+    yield from waiting(dict(os.environ))
+
+
+def waiting(env: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITS],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_what_is_held_is_left_alone(holder: Holder, belonging: "subprocess.Popen[bytes]") -> None:
+    leavings.sweep()
+
+    assert (holder.folder / "inside").is_dir()
+    assert belonging.poll() is None
+
+
+def test_what_a_killed_process_held_is_removed_and_what_belongs_to_it_is_ended(
+    holder: Holder, belonging: "subprocess.Popen[bytes]", stranger: "subprocess.Popen[bytes]"
+) -> None:
+    holder.kill()
+
+    leavings.sweep()
+
+    assert not holder.folder.exists()
+    assert belonging.wait(10) == -signal.SIGKILL
+    assert stranger.poll() is None
+
+
+def test_where_a_process_attends_nothing_is_left_after_a_kill_and_nobody_has_to_sweep(
+    tmp: Path,
+) -> None:
+    holder = Holder(tmp, "attends")
+    (attending,) = psutil.Process(holder.process.pid).children()
+
+    holder.kill()
+
+    assert psutil.wait_procs([attending], timeout=30)[1] == []
+    assert not holder.folder.exists()
+
+
+def test_a_folder_that_is_removed_is_attended_to_no_longer() -> None:
+    folder = leavings.make("chaos-test-")
+    leavings.attend(folder)
+    (attending,) = psutil.Process().children()
+
+    leavings.remove(folder)
+
+    assert not folder.exists()
+    assert not attending.is_running()
+
+
+def test_a_folder_of_a_name_is_kept_as_long_as_one_of_several_holds_it(
+    holder: Holder,
+) -> None:
+    leavings.hold(holder.folder)
+    holder.kill()
+
+    leavings.sweep()
+    assert holder.folder.exists()
+
+    leavings.remove(holder.folder)
+    assert not holder.folder.exists()
+
+
+def test_a_folder_that_was_swept_is_made_anew_for_the_next_that_holds_it() -> None:
+    folder = leavings.named("chaos-run-0a1b2c3d")
+
+    leavings.hold(folder)
+    (folder / "of the first").touch()
+    leavings.remove(folder)
+    leavings.hold(folder)
+
+    assert list(folder.iterdir()) == []
+    assert folder.stat().st_mode & 0o777 == 0o700
+    leavings.remove(folder)
+
+
+def test_what_bears_no_such_name_is_never_touched(tmp: Path) -> None:
+    for name in ("chaos-ray-abcdefgh", "other.held", "chaos-run-0a1b2c3d"):
+        (tmp / name).mkdir()
+    (tmp / "chaos-link.held").symlink_to(tmp / "other.held")
+    (tmp / "chaos-file.held").touch()
+
+    leavings.sweep()
+
+    assert len(list(tmp.iterdir())) == 5
