@@ -76,13 +76,11 @@ def _sending_metrics_every_second() -> Iterator[None]:
 
 def nodes_at(address: str) -> list[NodeFacts]:
     """Look at a cluster that runs; `ClusterError` where there is none that can be joined."""
-    import ray
-
     from chaos.backends.ray.existing.cluster import connect
     from chaos.backends.ray.existing.survey import nodes
 
-    connect(address)
+    connection = connect(address)
     try:
         return nodes()
     finally:
-        ray.shutdown()
+        connection.close()

@@ -1,8 +1,23 @@
-"""One demo for all tests that look at it: it takes minutes."""
+"""A home without tokens of the user's; one demo for all tests that look at it: it takes minutes."""
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from chaos.backends.ray.authentication import FILE, MODE, TOKEN
 from tests.ray.command import DEMO, Ran, chaos
+
+
+@pytest.fixture(autouse=True, scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Have clusters find no token but the tests' own: what the user keeps decides no test."""
+    made = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(made))
+        for name in (MODE, TOKEN, FILE):
+            patch.delenv(name, raising=False)
+        yield made
 
 
 @pytest.fixture(scope="session")

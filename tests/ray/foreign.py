@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from chaos.backends.ray.authentication import MODE
 from chaos.backends.ray.settings import CLUSTER_ENV
 from chaos.run.clock import SystemClock, seconds_since
 
@@ -96,7 +98,8 @@ class ForeignCluster:
     def _await(self, ask: list[str]) -> None:
         clock = SystemClock()
         start = clock.now_ns()
-        env = self.environment()
+        mode = "token" if (Path.home() / ".ray/auth_token").exists() else "disabled"
+        env = {**self.environment(), MODE: mode}  # as `ray start` chooses, and no client does
         while subprocess.run(ask, check=False, capture_output=True, env=env).returncode:
             assert seconds_since(start, clock) < UP_S, "the cluster did not come up"
             clock.sleep(0.3)
@@ -124,6 +127,14 @@ class ForeignCluster:
             node.wait()
         for folder in self.folders:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def leave_token() -> str:
+    """Leave a token at home, as ordinary use of Ray does: clusters ask for it from then on."""
+    token, file = secrets.token_hex(32), Path.home() / ".ray/auth_token"
+    file.parent.mkdir()
+    file.write_text(token)
+    return token
 
 
 @contextlib.contextmanager

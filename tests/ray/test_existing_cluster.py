@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import psutil
 import pytest
 
+from chaos.backends.ray import compat
+from chaos.backends.ray.authentication import MODE
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.journal import read_history
 from tests.ray.command import ROOT, Ran, command
 from tests.ray.existing import result_of, scenario_in, verdict_of
-from tests.ray.foreign import ForeignCluster, agents, foreign_cluster
+from tests.ray.foreign import ForeignCluster, agents, foreign_cluster, leave_token
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -30,7 +33,15 @@ faults:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[ForeignCluster]:
+def token(home: Path) -> str:
+    del home
+    return leave_token()
+
+
+@pytest.fixture(scope="module")
+def cluster(token: str) -> Iterator[ForeignCluster]:
+    """Start one that asks for a token; other modules' clusters ask for none."""
+    del token
     with foreign_cluster(nodes=3) as started:
         yield started
 
@@ -59,17 +70,32 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("reports")
 
 
+@pytest.fixture(scope="module")
+def smoke(cluster: ForeignCluster, reports: Path) -> Ran:
+    return chaos_on(cluster, SMOKE, *allowed(cluster), reports=reports)
+
+
 def test_a_scenario_of_the_smoke_suite_is_the_same_on_a_cluster_of_others(
-    cluster: ForeignCluster, reports: Path
+    cluster: ForeignCluster, smoke: Ran
 ) -> None:
-    before = [raylet.pid for raylet in cluster.raylets()]
-
-    ran = chaos_on(cluster, SMOKE, *allowed(cluster), reports=reports)
-
-    assert ran.code == 0, ran.output
-    assert verdict_of(ran, SLUG)["validity"] == "valid"
-    assert [raylet.pid for raylet in cluster.raylets()] == before
+    assert smoke.code == 0, smoke.output
+    assert verdict_of(smoke, SLUG)["validity"] == "valid"
+    assert len(cluster.raylets()) == 4
     assert agents() == []
+
+
+def test_the_cluster_asks_for_a_token_that_nothing_of_ours_tells(
+    cluster: ForeignCluster, smoke: Ran, token: str
+) -> None:
+    asks = f"assert __import__('{compat.__name__}', fromlist='_').is_refused('{cluster.address}')"
+    without = {**cluster.environment(), MODE: "disabled"}
+    subprocess.run([sys.executable, "-c", asks], env=without, check=True)
+
+    files = [path for path in smoke.reports.rglob("*") if path.is_file()]
+
+    assert len(files) > 20
+    assert not [path for path in files if token.encode() in path.read_bytes()]
+    assert token not in smoke.output
 
 
 def test_nothing_is_done_without_leave(cluster: ForeignCluster, tmp_path: Path) -> None:

@@ -7,24 +7,26 @@ handlers there, and its processes die with the thread that started them.
 
 import logging
 import os
-import shutil
-import tempfile
+from pathlib import Path
 from typing import Any, Self
 
 import ray
 
 from chaos.backends.ray import compat
 from chaos.backends.ray.agent import start_agents
+from chaos.backends.ray.authentication import Authentication
 from chaos.backends.ray.settings import CLUSTER_ENV, HEALTH_CHECKS, NAMESPACE
 from chaos.backends.ray.world import HEAD
 from chaos.errors import ClusterError, HarnessError
 from chaos.model.plan import Plan, Shape
 from chaos.plan.gpus import Share, share_to_give, shares
+from chaos.run import leavings
 from chaos.run.apart import leave_mark
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
 
 READY_S = 60.0
+RAYS = "r"
 
 
 class LocalCluster:
@@ -39,7 +41,8 @@ class LocalCluster:
         self.is_mended = False
         self._clock = SystemClock()
         self._cluster: Any = None
-        self._temp = ""
+        self._temp: Path | None = None
+        self._authentication = Authentication()
         self._shares = shares(compat.visible_gpus(), shape.nodes)
         self._held: dict[Any, Share] = {}  # by node of Ray's cluster_utils
 
@@ -116,9 +119,11 @@ class LocalCluster:
         if self._cluster is not None:
             self._cluster.shutdown()
             self._cluster = None
-        if self._temp:
-            shutil.rmtree(self._temp, ignore_errors=True)
-            self._temp = ""
+        if self._temp is not None:
+            leavings.remove(self._temp)
+            os.environ.pop(leavings.HELD_ENV, None)
+            self._authentication.restore()
+            self._temp = None
 
     def _start(self) -> None:
         if ray.is_initialized():
@@ -130,15 +135,14 @@ class LocalCluster:
             os.environ.setdefault(name, value)
         elsewhere = os.environ.pop("RAY_ADDRESS", None)
         compat.leave_sigterm_alone()
-        # A short path: Ray puts unix sockets below it, and those end at 107 characters.
-        self._temp = tempfile.mkdtemp(prefix="chaos-ray-", dir="/tmp")
+        self._take_folder()
         try:
             self._cluster = compat.new_cluster(
                 {
                     "num_cpus": 0,
                     "num_gpus": 0,
                     "include_dashboard": False,
-                    "temp_dir": self._temp,
+                    "temp_dir": f"{self._temp}/{RAYS}",
                     "_system_config": {**HEALTH_CHECKS, **self._gcs_storage()},
                 }
             )
@@ -155,6 +159,17 @@ class LocalCluster:
             if elsewhere is not None:
                 os.environ["RAY_ADDRESS"] = elsewhere
         self._settle()
+
+    def _take_folder(self) -> None:
+        """Make what all of the cluster ends with, even where this process is killed.
+
+        Its path is short: Ray puts unix sockets below it, and those end at 107 characters. Ray
+        2.60 has what it is given as its folder writable for everybody: so it gets one inside.
+        """
+        self._temp = leavings.make("chaos-ray-")
+        os.environ[leavings.HELD_ENV] = str(self._temp)
+        leavings.attend(self._temp)
+        self._authentication.use_own(self._temp)
 
     def _gcs_storage(self) -> dict[str, str]:
         if not self.shape.keeps_gcs:

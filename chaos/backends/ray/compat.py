@@ -162,6 +162,46 @@ def is_head(row: dict[str, Any]) -> bool:
     return "node:__internal_head__" in row.get("Resources", {})
 
 
+# -- who may use a cluster ---------------------------------------------------------------------
+
+
+def read_authentication() -> None:
+    """Have Ray read again, in this process, what the environment says of authentication.
+
+    The mode first: a thread of Ray's that still runs would look for a token in vain.
+    """
+    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
+def has_token() -> bool:
+    """Return whether Ray finds a token where the environment says, or at home."""
+    from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
+
+    try:
+        return bool(AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True))
+    except ray.exceptions.AuthenticationError:
+        return False  # a file is named, and is empty or not there
+
+
+def is_refused(address: str) -> bool:
+    """Return whether the GCS at an address refuses this process, by the token that it has or lacks.
+
+    That nobody answers, or no GCS, is no refusal.
+    """
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]
+
+    try:
+        GcsClient(address=address).internal_kv_keys(b"", None, timeout=1.0)
+    except ray.exceptions.AuthenticationError:
+        return True
+    except Exception:  # noqa: BLE001 - whatever a client says that finds none
+        return False
+    return False
+
+
 # -- the control plane -------------------------------------------------------------------------
 
 

@@ -3,12 +3,14 @@
 import logging
 import shutil
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import ray
 
 from chaos.backends.ray import compat
+from chaos.backends.ray.authentication import Authentication
 from chaos.backends.ray.existing.survey import blind_nodes, nodes
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.settings import NAMESPACE
@@ -28,18 +30,17 @@ class ExistingCluster:
     is_ours = False
     is_mended = False
 
-    def __init__(
-        self, shape: Shape, permissions: Permissions, *, dashboard: str | None = None
-    ) -> None:
+    def __init__(self, shape: Shape, permissions: Permissions, connection: "Connection") -> None:
         self.shape = shape
-        self.dashboard = dashboard
+        self.dashboard = connection.dashboard
         self.agents: dict[str, Any] = {}
         self._permissions = permissions
+        self._connection = connection
 
     @classmethod
     def connect(cls, shape: Shape, permissions: Permissions) -> Self:
         """Connect; nothing is started or changed there."""
-        return cls(shape, permissions, dashboard=connect(shape.address or ""))
+        return cls(shape, permissions, connect(shape.address or ""))
 
     @property
     def address(self) -> str:
@@ -85,8 +86,7 @@ class ExistingCluster:
 
     def close(self) -> None:
         """Disconnect."""
-        if ray.is_initialized():
-            ray.shutdown()
+        self._connection.close()
 
     def _place_storage(
         self, plan: Plan, directory: RunDirectory, token: str, known: list[NodeFacts]
@@ -119,11 +119,22 @@ class ExistingCluster:
             directory.storage.symlink_to(folder)
 
 
-def connect(address: str) -> str | None:
-    """Connect this process to a cluster that runs; `ClusterError` says why it cannot.
+@dataclass(frozen=True)
+class Connection:
+    """This process, connected to a cluster; `dashboard` is the address of the cluster's, if any."""
 
-    Gives the address of the cluster's dashboard, None where it has none.
-    """
+    dashboard: str | None
+    authentication: Authentication
+
+    def close(self) -> None:
+        """Disconnect; may be called more than once."""
+        if ray.is_initialized():
+            ray.shutdown()
+        self.authentication.restore()
+
+
+def connect(address: str) -> Connection:
+    """Connect this process to a cluster that runs; `ClusterError` says why it cannot."""
     if ray.is_initialized():
         raise ClusterError(
             "this process is connected to a Ray cluster already",
@@ -137,6 +148,17 @@ def connect(address: str) -> str | None:
             f"no Ray cluster answers at {address}: {error}",
             "Give the address that `ray start --head` printed, on a machine of the cluster.",
         ) from error
+    authentication = Authentication()
+    try:
+        authentication.follow(address)
+        dashboard = _join(address)
+    except BaseException:
+        authentication.restore()
+        raise
+    return Connection(dashboard, authentication)
+
+
+def _join(address: str) -> str | None:
     try:
         joined = ray.init(
             address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR
