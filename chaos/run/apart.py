@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from chaos.errors import HistoryError
+from chaos.run import leavings
 from chaos.run.directory import RunDirectory
 from chaos.run.record_file import read_record
 from chaos.run.whole_file import write_bytes, write_text
@@ -39,9 +40,10 @@ def remove_mark(folder: Path) -> None:
 def folder_apart(token: str, node_id: str) -> Path:
     """Give where a run's files are on a node that does not see its directory.
 
-    Never by TMPDIR: an agent must find what a worker with another environment wrote.
+    Never by TMPDIR: an agent must find what a worker with another environment wrote. Each of
+    them holds it, so that it goes where nobody of the run is left to remove it.
     """
-    return Path("/tmp") / f"chaos-run-{token}-{node_id[:8]}"  # noqa: S108 - the token is random
+    return leavings.named(f"chaos-run-{token}-{node_id[:8]}")
 
 
 def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:

@@ -4,6 +4,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import signal
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,20 @@ def test_another_ray_is_a_warning_that_names_the_file(version: str) -> None:
 
     assert warning is not None
     assert "compat.py" in warning
+
+
+def test_ray_sets_no_handler_of_signals_while_it_is_kept_from_it() -> None:
+    private_utils = importlib.import_module("ray._private.utils")
+
+    def ours(*_: object) -> None:
+        raise AssertionError
+
+    before = signal.signal(signal.SIGTERM, ours)
+    try:
+        with compat.keeping_signal_handlers():
+            private_utils.set_sigterm_handler(print)
+            assert signal.getsignal(signal.SIGTERM) is ours
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        signal.signal(signal.SIGTERM, before)

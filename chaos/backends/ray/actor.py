@@ -66,6 +66,10 @@ class ChaosActor:
         """Take the agents of the nodes that were started."""
         self._world.nodes_joined(agents)
 
+    def lost_nodes(self) -> frozenset[str]:
+        """Give the nodes that faults have taken so far."""
+        return frozenset(self._world.lost)
+
     def gcs_errand(self) -> GcsErrand | None:
         """Give what the harness is to do with the GCS, once."""
         return self._world.gcs.take_errand()

@@ -14,6 +14,7 @@ import ray
 from chaos.backends.ray.actor import ChaosActor
 from chaos.backends.ray.bystanders import record_bystanders
 from chaos.backends.ray.clusters import RayCluster, cluster_of, needs_fresh_nodes
+from chaos.backends.ray.deaths import Deaths, broken_off
 from chaos.backends.ray.existing.keeper import LeaseKeeper
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.leftovers import Leftovers
@@ -118,6 +119,8 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         self.address = RunAddress(self.directory.path, token, f"ray:chaos-{token}")
         self.jobs: frozenset[str] = frozenset()
         self.controller: Any = None  # an actor handle
+        self.deaths = Deaths(self.cluster.deaths, self._lost_nodes)
+        self.is_headless = False
 
     def execute(self) -> None:
         """Start controller and driver, watch, clean up; the history says how it went."""
@@ -134,8 +137,9 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
             finally:
                 with contextlib.ExitStack() as closing:  # each step is taken, come what may
                     closing.callback(self.end, interrupted=interrupted)
-                    closing.callback(self._search, leftovers)
-                    closing.callback(self._finish)
+                    if not self.is_headless:  # else nobody would answer
+                        closing.callback(self._search, leftovers)
+                        closing.callback(self._finish)
         self.cluster.heal({e.node_id for e in self.seen() if isinstance(e, NoticeGiven)})
 
     def _search(self, leftovers: Leftovers) -> None:
@@ -197,8 +201,21 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         ray.get(self.controller.driver_started.remote(driver.pid))
 
     def exit_code(self, driver: "subprocess.Popen[bytes]") -> int | None:
-        """Give the driver's exit code, None while it runs."""
-        return driver.poll()
+        """Give the driver's exit code, None while it runs.
+
+        Raises `HarnessError` where somebody else has killed a part of our cluster: what the
+        driver makes of that is no finding.
+        """
+        code, death = driver.poll(), self.deaths.foreign()
+        if death is not None:
+            self.is_headless = death.is_heads
+            self.journal.add(ObserverFailed(where="the cluster", error=str(death)))
+            raise broken_off(death)
+        return code
+
+    def _lost_nodes(self) -> frozenset[str]:
+        lost: frozenset[str] = ray.get(self.controller.lost_nodes.remote())
+        return lost
 
     def end_driver(self, driver: "subprocess.Popen[bytes]") -> int:
         """End the driver and what it forked; its Ray actors end with its connection."""

@@ -7,6 +7,7 @@ handlers there, and its processes die with the thread that started them.
 
 import logging
 import os
+import signal
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ import ray
 from chaos.backends.ray import compat
 from chaos.backends.ray.agent import start_agents
 from chaos.backends.ray.authentication import Authentication
+from chaos.backends.ray.deaths import Death
 from chaos.backends.ray.settings import CLUSTER_ENV, HEALTH_CHECKS, NAMESPACE
 from chaos.backends.ray.world import HEAD
 from chaos.errors import ClusterError, HarnessError
@@ -112,6 +114,19 @@ class LocalCluster:
             self._clock.sleep(0.05)
         return pid
 
+    def deaths(self) -> list[Death]:
+        """Give what a signal has ended of the cluster.
+
+        A raylet that was declared dead ends itself, by SIGABRT.
+        """
+        head = compat.node_id_of(self._cluster.head_node)
+        return [
+            Death(kind, node_id, pid, -code, is_heads=node_id == head)
+            for kind, node_id, pid, code in compat.ended_processes(self._cluster)
+            if code < 0 and code != -signal.SIGABRT
+        ]
+
+    @compat.keeping_signal_handlers()
     def close(self) -> None:
         """End the cluster and remove its files; safe to call more than once."""
         if ray.is_initialized():
@@ -125,6 +140,7 @@ class LocalCluster:
             self._authentication.restore()
             self._temp = None
 
+    @compat.keeping_signal_handlers()
     def _start(self) -> None:
         if ray.is_initialized():
             raise ClusterError(
@@ -176,6 +192,7 @@ class LocalCluster:
             return {}
         return {"gcs_storage": "rocksdb", "gcs_storage_path": f"{self._temp}/gcs"}
 
+    @compat.keeping_signal_handlers()
     def _add_nodes(self, count: int) -> None:
         for _ in range(count):
             share = share_to_give(self._shares, self._held.values())

@@ -3,10 +3,12 @@
 from typing import Any, Protocol
 
 from chaos.backends.ray.cluster import LocalCluster
+from chaos.backends.ray.deaths import Death
 from chaos.backends.ray.existing.cluster import ExistingCluster
 from chaos.backends.ray.existing.terms import Terms
 from chaos.model.plan import Plan, Shape
 from chaos.plan.permitted import Permissions
+from chaos.run import leavings
 from chaos.run.directory import RunDirectory
 
 
@@ -44,12 +46,19 @@ class RayCluster(Protocol):
     def start_gcs(self) -> int:
         """Start the GCS again with what it had stored; gives the new pid once it answers."""
 
+    def deaths(self) -> list[Death]:
+        """Give what a signal has ended of the cluster, where its processes are our children."""
+
     def close(self) -> None:
         """End what chaos has started, or disconnect."""
 
 
 def cluster_of(shape: Shape, permissions: Permissions) -> RayCluster:
-    """Give the cluster that a shape names, or a local one of that shape."""
+    """Give the cluster that a shape names, or a local one of that shape.
+
+    What clusters have left behind whose harness was killed is removed first.
+    """
+    leavings.sweep()
     if shape.address is not None:
         return ExistingCluster.connect(shape, permissions)
     return LocalCluster.start(shape)

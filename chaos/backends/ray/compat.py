@@ -7,12 +7,13 @@ shape of what is behind them.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 import math
 import signal
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import ray
@@ -87,6 +88,29 @@ def new_cluster(head_args: dict[str, Any]) -> Any:  # noqa: ANN401 - a Cluster o
         private_utils.write_ray_address = original
 
 
+@contextlib.contextmanager
+def keeping_signal_handlers() -> Iterator[None]:
+    """Have Ray leave this process's handlers of signals as they were.
+
+    It sets its own on SIGTERM as a node starts, as a driver connects and, in C++, once more;
+    as it disconnects, none. They end the process with code 1 or by SIGABRT.
+    """
+    import ray._private.utils as private_utils
+
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in ending}
+    original = private_utils.set_sigterm_handler
+    private_utils.set_sigterm_handler = lambda _handler: None
+    try:
+        yield
+    finally:
+        private_utils.set_sigterm_handler = original
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                if handler is not None:
+                    signal.signal(number, handler)
+
+
 def keep_messages_off_the_terminal() -> None:
     """Send what raylets tell the driver (a node that we lost, say) to the log `chaos.ray`.
 
@@ -150,6 +174,18 @@ def gcs_answers(address: str) -> bool:
     except Exception:  # noqa: BLE001 - whatever a client says that finds none
         return False
     return True
+
+
+def ended_processes(cluster: Any) -> Iterator[tuple[str, str, int, int]]:  # noqa: ANN401 - a Cluster
+    """Yield (kind, node's id, pid, exit code) of raylets and GCS that have ended unasked."""
+    from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER, PROCESS_TYPE_RAYLET
+
+    for node in (cluster.head_node, *cluster.worker_nodes):
+        for kind in (PROCESS_TYPE_GCS_SERVER, PROCESS_TYPE_RAYLET):
+            for started in node.all_processes.get(kind, ()):
+                code = started.process.poll()
+                if code is not None:
+                    yield kind, node_id_of(node), int(started.process.pid), code
 
 
 def node_id_of(node: Any) -> str:  # noqa: ANN401 - a Node of Ray

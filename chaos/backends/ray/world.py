@@ -28,6 +28,7 @@ class RayWorld(RunWorld):
         self._agents = agents
         self.handles: dict[tuple[int, int], Any] = {}
         self.capacity, self.gcs = Capacity(), Gcs()
+        self.lost: set[str] = set()
         self._frozen: dict[str, tuple[int, ...]] = {}
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
@@ -68,6 +69,7 @@ class RayWorld(RunWorld):
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
         """Have the node's agent end the node and itself."""
         agent = self._agent_on(node_id)
+        self.lost.add(node_id)
         try:
             call(agent.ready.remote())  # the GCS learns of a death later than its agent dies
         except ray.exceptions.RayError as error:

@@ -13,6 +13,7 @@ from chaos.model.event import Committed, FailureDecided
 from chaos.registered import EXTENSIONS_ENV, OFF
 from chaos.run.apart import folder_apart, sees, unpack
 from chaos.run.directory import RunDirectory
+from chaos.run.leavings import hold
 
 DIRECTORY_ENV = "CHAOS_RUN_DIRECTORY"
 CONTROLLER_ENV = "CHAOS_CONTROLLER"
@@ -124,8 +125,9 @@ class RunAddress:
 
         from chaos.backends.ray.port import RayController
 
-        node_id = ray.get_runtime_context().get_node_id()
-        return unpack(RayController.connect(name).run_files(), folder_apart(self.token, node_id))
+        folder = folder_apart(self.token, ray.get_runtime_context().get_node_id())
+        hold(folder)
+        return unpack(RayController.connect(name).run_files(), folder)
 
     def connect(self) -> ControllerPort:
         """Find the chaos controller, wherever its backend keeps it."""

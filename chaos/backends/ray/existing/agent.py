@@ -23,6 +23,7 @@ from chaos.backends.ray.existing.terms import LEASE_S
 from chaos.backends.ray.settings import NAMESPACE
 from chaos.declared import TOKEN_ENV
 from chaos.faults.world import RefusedError
+from chaos.run import leavings
 from chaos.run.apart import folder_apart
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.collected import Known, Piece, news
@@ -43,6 +44,7 @@ class LeasedAgent(NodeHands):
         self._lease = Lease(LEASE_S, SystemClock())
         self._stopped: list[int] = []
         self._below: set[psutil.Process] = set()
+        leavings.sweep()  # of earlier runs, whose agents were killed with their node
         threading.Thread(target=self._await_lapse, daemon=True).start()
 
     # -- the lease ---------------------------------------------------------------------------
@@ -55,7 +57,7 @@ class LeasedAgent(NodeHands):
     def retire(self) -> None:
         """Heal what is left to heal, and remove what the run wrote on this host."""
         self.thaw_node()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        leavings.remove(self._folder)
 
     # -- harm ------------------------------------------------------------------------------------
 
@@ -112,7 +114,7 @@ class LeasedAgent(NodeHands):
 
     def end_node(self) -> None:
         """End the raylet, and this agent. Does not return."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        leavings.remove(self._folder)
         self._raylet.kill()
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -137,6 +139,7 @@ class LeasedAgent(NodeHands):
 
     def new_pieces(self, known: Known) -> list[Piece]:
         """Give what the run's processes on this host have written since."""
+        leavings.hold(self._folder)
         return news(self._folder, known)
 
     def end_leftovers(self, within_s: float) -> list[str]:

@@ -11,6 +11,7 @@ import ray
 
 from chaos.backends.ray import compat
 from chaos.backends.ray.authentication import Authentication
+from chaos.backends.ray.deaths import Death
 from chaos.backends.ray.existing.survey import blind_nodes, nodes
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.settings import NAMESPACE
@@ -84,6 +85,10 @@ class ExistingCluster:
         """Refuse: it is not ours."""
         raise AssertionError  # refused in `prepare`
 
+    def deaths(self) -> list[Death]:
+        """Give none: its processes are not our children."""
+        return []
+
     def close(self) -> None:
         """Disconnect."""
         self._connection.close()
@@ -126,6 +131,7 @@ class Connection:
     dashboard: str | None
     authentication: Authentication
 
+    @compat.keeping_signal_handlers()
     def close(self) -> None:
         """Disconnect; may be called more than once."""
         if ray.is_initialized():
@@ -158,6 +164,7 @@ def connect(address: str) -> Connection:
     return Connection(dashboard, authentication)
 
 
+@compat.keeping_signal_handlers()
 def _join(address: str) -> str | None:
     try:
         joined = ray.init(
