@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -70,6 +71,19 @@ def attend(folder: Path) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # what ends our session or group does not end it
     )
+
+
+@contextlib.contextmanager
+def belonging_to(folder: Path) -> Iterator[None]:
+    """Have the processes that are started meanwhile, and theirs, end with a folder."""
+    before = os.environ.get(HELD_ENV)
+    os.environ[HELD_ENV] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ[HELD_ENV]
+        if before is not None:
+            os.environ[HELD_ENV] = before
 
 
 def remove(folder: Path) -> None:

@@ -161,3 +161,15 @@ def test_what_bears_no_such_name_is_never_touched(tmp: Path) -> None:
     leavings.sweep()
 
     assert len(list(tmp.iterdir())) == 5
+
+
+def test_what_is_started_meanwhile_belongs_to_the_folder_and_what_comes_later_does_not(
+    tmp: Path,
+) -> None:
+    with leavings.belonging_to(tmp):
+        assert os.environ[leavings.HELD_ENV] == str(tmp)
+        with leavings.belonging_to(tmp / "inner"):
+            pass
+        assert os.environ[leavings.HELD_ENV] == str(tmp)
+
+    assert leavings.HELD_ENV not in os.environ

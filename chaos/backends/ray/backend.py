@@ -189,7 +189,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
             **TRAIN_ENV,
             **os.environ,
             "PYTHONUNBUFFERED": "1",
-            "RAY_ADDRESS": self.cluster.address,
+            **self.cluster.driver_env,
             CALLBACKS_ENV: ",".join(name for name in callbacks if name),
             **({WANTED_ENV: "1"} if self.prestarts else {}),
             **self.address.as_env(),

@@ -5,9 +5,11 @@ be started and healed in the process's main thread: Ray installs signal
 handlers there, and its processes die with the thread that started them.
 """
 
+import contextlib
 import logging
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -60,6 +62,11 @@ class LocalCluster:
         return cluster
 
     @property
+    def driver_env(self) -> dict[str, str]:
+        """What a driver's environment has of the cluster."""
+        return {"RAY_ADDRESS": self.address, leavings.HELD_ENV: str(self._temp)}
+
+    @property
     def address(self) -> str:
         """The GCS address, always given explicitly and never guessed."""
         return str(self._cluster.address)
@@ -107,7 +114,8 @@ class LocalCluster:
 
     def start_gcs(self) -> int:
         """Start the GCS again on its port and storage, and wait until it answers; gives its pid."""
-        pid, start = compat.start_gcs(self._cluster), self._clock.now_ns()
+        with self._starting():
+            pid, start = compat.start_gcs(self._cluster), self._clock.now_ns()
         while not compat.gcs_answers(self.address):
             if seconds_since(start, self._clock) > READY_S:
                 raise HarnessError(f"the new GCS did not answer within {READY_S:g} s")
@@ -136,7 +144,6 @@ class LocalCluster:
             self._cluster = None
         if self._temp is not None:
             leavings.remove(self._temp)
-            os.environ.pop(leavings.HELD_ENV, None)
             self._authentication.restore()
             self._temp = None
 
@@ -153,15 +160,7 @@ class LocalCluster:
         compat.leave_sigterm_alone()
         self._take_folder()
         try:
-            self._cluster = compat.new_cluster(
-                {
-                    "num_cpus": 0,
-                    "num_gpus": 0,
-                    "include_dashboard": False,
-                    "temp_dir": f"{self._temp}/{RAYS}",
-                    "_system_config": {**HEALTH_CHECKS, **self._gcs_storage()},
-                }
-            )
+            self._start_head()
             self._add_nodes(self.shape.nodes)
             compat.keep_messages_off_the_terminal()
             ray.init(
@@ -183,26 +182,44 @@ class LocalCluster:
         2.60 has what it is given as its folder writable for everybody: so it gets one inside.
         """
         self._temp = leavings.make("chaos-ray-")
-        os.environ[leavings.HELD_ENV] = str(self._temp)
         leavings.attend(self._temp)
         self._authentication.use_own(self._temp)
+
+    @contextlib.contextmanager
+    def _starting(self) -> Iterator[None]:
+        """Have the processes that are started belong to the cluster's folder."""
+        assert self._temp is not None
+        with leavings.belonging_to(self._temp), compat.keeping_signal_handlers():
+            yield
+
+    def _start_head(self) -> None:
+        with self._starting():
+            self._cluster = compat.new_cluster(
+                {
+                    "num_cpus": 0,
+                    "num_gpus": 0,
+                    "include_dashboard": False,
+                    "temp_dir": f"{self._temp}/{RAYS}",
+                    "_system_config": {**HEALTH_CHECKS, **self._gcs_storage()},
+                }
+            )
 
     def _gcs_storage(self) -> dict[str, str]:
         if not self.shape.keeps_gcs:
             return {}
         return {"gcs_storage": "rocksdb", "gcs_storage_path": f"{self._temp}/gcs"}
 
-    @compat.keeping_signal_handlers()
     def _add_nodes(self, count: int) -> None:
         for _ in range(count):
             share = share_to_give(self._shares, self._held.values())
-            node = self._cluster.add_node(
-                wait=False,
-                num_cpus=self.shape.cpus_per_node,
-                num_gpus=len(share),
-                env_vars={"CUDA_VISIBLE_DEVICES": ",".join(share)},
-                include_dashboard=False,
-            )
+            with self._starting():
+                node = self._cluster.add_node(
+                    wait=False,
+                    num_cpus=self.shape.cpus_per_node,
+                    num_gpus=len(share),
+                    env_vars={"CUDA_VISIBLE_DEVICES": ",".join(share)},
+                    include_dashboard=False,
+                )
             self._held[node] = share
 
     def _settle(self) -> None:

@@ -28,6 +28,10 @@ class RayCluster(Protocol):
     def address(self) -> str:
         """The GCS address."""
 
+    @property
+    def driver_env(self) -> dict[str, str]:
+        """What a driver's environment has of the cluster."""
+
     def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> Terms | None:
         """See that a plan can be carried out; gives the terms of a cluster that is not ours.
 

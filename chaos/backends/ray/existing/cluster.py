@@ -44,6 +44,11 @@ class ExistingCluster:
         return cls(shape, permissions, connect(shape.address or ""))
 
     @property
+    def driver_env(self) -> dict[str, str]:
+        """What a driver's environment has of the cluster."""
+        return {"RAY_ADDRESS": self.address}
+
+    @property
     def address(self) -> str:
         """The address that the user gave."""
         assert self.shape.address is not None
