@@ -1,45 +1,62 @@
-"""Who has killed a part of our cluster: a fault, or somebody else; no cluster here."""
+"""Who has ended a part of our cluster: a fault, or somebody else; no cluster here."""
 
 import signal
+from dataclasses import replace
+
+import pytest
 
 from chaos.backends.ray.deaths import Death, Deaths, broken_off
 
-KILLED = Death("raylet", "0a1b2c3d4e5f", 42, signal.SIGKILL, is_heads=False)
-OTHER = Death("raylet", "ffffffffffff", 43, signal.SIGKILL, is_heads=False)
-HEADS = Death("gcs_server", "0000aaaa1111", 7, signal.SIGKILL, is_heads=True)
+KILLED = Death("raylet", "0a1b2c3d4e5f", 42, -signal.SIGKILL, is_heads=False)
+OTHER = Death("raylet", "ffffffffffff", 43, -signal.SIGKILL, is_heads=False)
+HEADS = Death("gcs_server", "0000aaaa1111", 7, -signal.SIGKILL, is_heads=True)
 
 
-def test_a_node_that_a_fault_has_taken_is_asked_for_once() -> None:
+def nobody() -> set[str]:
+    raise AssertionError
+
+
+def test_a_node_that_a_fault_has_struck_is_asked_for_once() -> None:
     asked: list[str] = []
 
-    def lost() -> set[str]:
-        asked.append("lost")
+    def struck() -> set[str]:
+        asked.append("struck")
         return {KILLED.node_id}
 
-    deaths = Deaths(lambda: [KILLED], lost)
+    deaths = Deaths(lambda: [KILLED], struck)
 
     assert [deaths.foreign(), deaths.foreign()] == [None, None]
-    assert asked == ["lost"]
+    assert asked == ["struck"]
 
 
-def test_a_node_that_no_fault_has_taken_was_killed_by_somebody_else() -> None:
+def test_a_node_that_no_fault_has_struck_was_ended_by_somebody_else() -> None:
     deaths = Deaths(lambda: [KILLED, OTHER], lambda: {KILLED.node_id})
 
     assert deaths.foreign() == OTHER
 
 
-def test_where_the_head_is_killed_nobody_is_asked() -> None:
-    def nobody() -> set[str]:
-        raise AssertionError
-
-    deaths = Deaths(lambda: [KILLED, HEADS], nobody)
-
-    assert deaths.foreign() == HEADS
+def test_where_the_head_has_ended_nobody_is_asked() -> None:
+    assert Deaths(lambda: [KILLED, HEADS], nobody).foreign() == HEADS
 
 
-def test_it_is_said_what_was_killed_and_what_to_do_and_no_job_is_blamed() -> None:
-    said = str(broken_off(HEADS))
+def test_raylets_that_end_without_the_gcs_that_a_plan_ends_are_the_faults() -> None:
+    assert Deaths(lambda: [KILLED], nobody, ends_gcs=True).foreign() is None
+    assert Deaths(lambda: [HEADS], nobody, ends_gcs=True).foreign() == HEADS
 
-    assert "the gcs server of the head (pid 7) was ended by SIGKILL" in said
+
+@pytest.mark.parametrize(
+    ("code", "how", "remedy"),
+    [
+        (-signal.SIGKILL, "was ended by SIGKILL, which chaos did not send", "more memory"),
+        (-signal.SIGABRT, "ended by itself, with code -6", "less else runs"),
+        (1, "ended by itself, with code 1", "less else runs"),
+    ],
+)
+def test_it_is_said_what_has_ended_and_what_to_do_and_no_job_is_blamed(
+    code: int, how: str, remedy: str
+) -> None:
+    said = str(broken_off(replace(HEADS, code=code)))
+
+    assert said.startswith(f"the gcs server of the head (pid 7) {how}. ")
     assert "says nothing of the job" in said
-    assert "more memory" in said
+    assert remedy in said

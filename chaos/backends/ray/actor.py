@@ -66,9 +66,9 @@ class ChaosActor:
         """Take the agents of the nodes that were started."""
         self._world.nodes_joined(agents)
 
-    def lost_nodes(self) -> frozenset[str]:
-        """Give the nodes that faults have taken so far."""
-        return frozenset(self._world.lost)
+    def struck_nodes(self) -> frozenset[str]:
+        """Give the nodes that faults had to do with so far."""
+        return frozenset(self._world.struck)
 
     def gcs_errand(self) -> GcsErrand | None:
         """Give what the harness is to do with the GCS, once."""

@@ -119,7 +119,9 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         self.address = RunAddress(self.directory.path, token, f"ray:chaos-{token}")
         self.jobs: frozenset[str] = frozenset()
         self.controller: Any = None  # an actor handle
-        self.deaths = Deaths(self.cluster.deaths, self._lost_nodes)
+        self.deaths = Deaths(
+            self.cluster.deaths, self._struck_nodes, ends_gcs=self.plan.shape.keeps_gcs
+        )
         self.is_headless = False
 
     def execute(self) -> None:
@@ -203,7 +205,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
     def exit_code(self, driver: "subprocess.Popen[bytes]") -> int | None:
         """Give the driver's exit code, None while it runs.
 
-        Raises `HarnessError` where somebody else has killed a part of our cluster: what the
+        Raises `HarnessError` where a part of our cluster has ended that no fault had end: what the
         driver makes of that is no finding.
         """
         code, death = driver.poll(), self.deaths.foreign()
@@ -213,9 +215,9 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
             raise broken_off(death)
         return code
 
-    def _lost_nodes(self) -> frozenset[str]:
-        lost: frozenset[str] = ray.get(self.controller.lost_nodes.remote())
-        return lost
+    def _struck_nodes(self) -> frozenset[str]:
+        struck: frozenset[str] = ray.get(self.controller.struck_nodes.remote())
+        return struck
 
     def end_driver(self, driver: "subprocess.Popen[bytes]") -> int:
         """End the driver and what it forked; its Ray actors end with its connection."""

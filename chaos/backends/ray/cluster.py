@@ -8,7 +8,6 @@ handlers there, and its processes die with the thread that started them.
 import contextlib
 import logging
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -123,15 +122,11 @@ class LocalCluster:
         return pid
 
     def deaths(self) -> list[Death]:
-        """Give what a signal has ended of the cluster.
-
-        A raylet that was declared dead ends itself, by SIGABRT.
-        """
+        """Give what has ended of the cluster, and was not removed by us."""
         head = compat.node_id_of(self._cluster.head_node)
         return [
-            Death(kind, node_id, pid, -code, is_heads=node_id == head)
+            Death(kind, node_id, pid, code, is_heads=node_id == head)
             for kind, node_id, pid, code in compat.ended_processes(self._cluster)
-            if code < 0 and code != -signal.SIGABRT
         ]
 
     @compat.keeping_signal_handlers()

@@ -51,7 +51,7 @@ class RayCluster(Protocol):
         """Start the GCS again with what it had stored; gives the new pid once it answers."""
 
     def deaths(self) -> list[Death]:
-        """Give what a signal has ended of the cluster, where its processes are our children."""
+        """Give what has ended of the cluster, where its processes are our children."""
 
     def close(self) -> None:
         """End what chaos has started, or disconnect."""

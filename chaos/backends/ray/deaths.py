@@ -1,7 +1,8 @@
-"""Processes of our own cluster that a signal has ended which chaos did not send.
+"""Raylets and the GCS of our own cluster that have ended, and no fault had them end.
 
-The kernel sends one where memory runs out. What the job makes of it is no finding: the run
-is broken off, and says what was killed.
+The kernel ends one where memory runs out, a raylet ends itself where a busy machine kept it
+from answering, and others may do it by mistake. What the job makes of it is no finding: the
+run is broken off, and says what has ended.
 """
 
 import signal
@@ -13,45 +14,68 @@ from chaos.errors import HarnessError
 
 @dataclass(frozen=True)
 class Death:
-    """The end of a raylet or a GCS (`kind`, in Ray's words) by a signal."""
+    """The end of a process, `kind` in Ray's words; a signal's code is negative."""
 
     kind: str
     node_id: str
     pid: int
-    signal: int
+    code: int
     is_heads: bool
 
     def __str__(self) -> str:
-        """Return who died of what."""
+        """Return who ended, and how."""
         whose = "the head" if self.is_heads else f"node {self.node_id[:8]}"
+        who = f"the {self.kind.replace('_', ' ')} of {whose} (pid {self.pid})"
+        if self._was_killed:
+            return f"{who} was ended by {signal.Signals(-self.code).name}, which chaos did not send"
+        return f"{who} ended by itself, with code {self.code}"
+
+    @property
+    def remedy(self) -> str:
+        """What the user can do about it."""
+        if self._was_killed:
+            return (
+                "The kernel ends processes where memory runs out, and `dmesg` shows it: run with "
+                "fewer workers, or where more memory is free"
+            )
         return (
-            f"the {self.kind.replace('_', ' ')} of {whose} (pid {self.pid}) was ended by "
-            f"{signal.Signals(self.signal).name}, which chaos did not send"
+            "A raylet that does not answer for two seconds is given up, and ends: run with fewer "
+            "workers, or where less else runs"
         )
+
+    @property
+    def _was_killed(self) -> bool:
+        return self.code < 0 and -self.code != signal.SIGABRT  # that is its own doing
 
 
 @dataclass
 class Deaths:
-    """One per run. `look` finds all deaths, `lost` the nodes that faults have taken so far."""
+    """One per run. `look` finds all deaths, `struck` the nodes that faults had to do with so far.
+
+    `ends_gcs`: the plan ends the GCS, without which raylets end themselves after a while.
+    """
 
     look: Callable[[], Collection[Death]]
-    lost: Callable[[], Collection[str]]
+    struck: Callable[[], Collection[str]]
+    ends_gcs: bool = False
     _known: set[Death] = field(default_factory=set[Death])
 
     def foreign(self) -> Death | None:
         """Return one that no fault explains, the head's first: no fault ever takes that."""
         found = sorted(set(self.look()) - self._known, key=lambda death: not death.is_heads)
         for death in found:
-            if death.is_heads or death.node_id not in self.lost():
+            if not self._is_explained(death):
                 return death
             self._known.add(death)
         return None
 
+    def _is_explained(self, death: Death) -> bool:
+        if self.ends_gcs and death.kind == "raylet":
+            return True
+        return not death.is_heads and death.node_id in self.struck()
+
 
 def broken_off(death: Death) -> HarnessError:
     """Return the error that ends a run for it."""
-    return HarnessError(
-        f"{death}. The run was broken off and says nothing of the job. The kernel ends processes "
-        "where memory runs out, and `dmesg` shows it: run with fewer workers, or where more "
-        "memory is free"
-    )
+    said = "The run was broken off and says nothing of the job"
+    return HarnessError(f"{death}. {said}. {death.remedy}")

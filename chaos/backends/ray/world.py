@@ -28,7 +28,7 @@ class RayWorld(RunWorld):
         self._agents = agents
         self.handles: dict[tuple[int, int], Any] = {}
         self.capacity, self.gcs = Capacity(), Gcs()
-        self.lost: set[str] = set()
+        self.struck: set[str] = set()
         self._frozen: dict[str, tuple[int, ...]] = {}
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
@@ -59,6 +59,7 @@ class RayWorld(RunWorld):
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Drain the node for preemption, as a cloud's handler does on a spot notice."""
+        self.struck.add(node_id)
         deadline_ns = self._clock.now_ns() + int(notice_s * 1e9)
         unix_ms = (self._clock.wall_ns() + int(notice_s * 1e9)) // 1_000_000
         accepted, why = compat.drain_for_preemption(self._address, node_id, unix_ms)
@@ -69,7 +70,7 @@ class RayWorld(RunWorld):
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
         """Have the node's agent end the node and itself."""
         agent = self._agent_on(node_id)
-        self.lost.add(node_id)
+        self.struck.add(node_id)
         try:
             call(agent.ready.remote())  # the GCS learns of a death later than its agent dies
         except ray.exceptions.RayError as error:
@@ -78,6 +79,7 @@ class RayWorld(RunWorld):
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         """Have the head's agent stop a raylet of this host and all below it."""
+        self.struck.add(node_id)
         raylet = call(self._agents[node_id].ready.remote())
         self._frozen[node_id] = pids = call(self._agents[HEAD].freeze.remote(raylet))
         stopped = call(self._agents[HEAD].are_stopped.remote(pids, within_s), more_s=within_s)
