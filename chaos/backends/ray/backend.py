@@ -24,14 +24,12 @@ from chaos.backends.ray.settings import NAMESPACE, TRAIN_ENV
 from chaos.backends.train.address import CALLBACK, RunAddress
 from chaos.backends.train.compat import CALLBACKS_ENV
 from chaos.backends.train.preimport import WANTED_ENV
-from chaos.model.event import (
-    NoticeGiven,
-    ObserverFailed,
-)
+from chaos.model.event import Disturbed, FaultInvoked, NoticeGiven, ObserverFailed
 from chaos.model.plan import Plan
 from chaos.plan.permitted import Permissions
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
+from chaos.run.killed import is_foreign, killed
 from chaos.run.ports import Say, Show, say_nothing
 from chaos.run.stacks import STACK_SIGNAL
 from chaos.run.watch import RunWatch
@@ -213,7 +211,13 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
             self.is_headless = death.is_heads
             self.journal.add(ObserverFailed(where="the cluster", error=str(death)))
             raise broken_off(death)
+        if code is not None and is_foreign(code) and not self._is_driver_struck():
+            self.journal.add(Disturbed(why=killed("the process that calls fit()", code)))
         return code
+
+    def _is_driver_struck(self) -> bool:
+        ops = [self.plan.ops[e.op] for e in self.seen() if isinstance(e, FaultInvoked)]
+        return any(op.kill_driver is not None for op in ops)
 
     def _struck_nodes(self) -> frozenset[str]:
         struck: frozenset[str] = ray.get(self.controller.struck_nodes.remote())

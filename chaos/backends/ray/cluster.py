@@ -152,7 +152,6 @@ class LocalCluster:
         for name, value in CLUSTER_ENV.items():
             os.environ.setdefault(name, value)
         elsewhere = os.environ.pop("RAY_ADDRESS", None)
-        compat.leave_sigterm_alone()
         self._take_folder()
         try:
             self._start_head()
@@ -164,7 +163,6 @@ class LocalCluster:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
-            compat.take_sigterm_back()
         finally:
             if elsewhere is not None:
                 os.environ["RAY_ADDRESS"] = elsewhere

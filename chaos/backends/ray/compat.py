@@ -126,26 +126,6 @@ def keep_messages_off_the_terminal() -> None:
     private_worker.print_to_stdstream = tell
 
 
-def leave_sigterm_alone() -> None:
-    """Have nodes that this process starts take no SIGTERM: what ends chaos ends them in order.
-
-    Ray's own answer is to end them at once, and the process with exit code 1.
-    """
-    import ray._private.utils as private_utils
-
-    private_utils.set_sigterm_handler = lambda *_: None
-
-
-def take_sigterm_back() -> None:
-    """Give SIGTERM back to the handler that Python knows of, after this process has connected.
-
-    Ray's C++ takes it then, and would answer it with a dump of its stack and exit code 134.
-    """
-    if threading.current_thread() is threading.main_thread():
-        known = signal.getsignal(signal.SIGTERM)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if known is None else known)
-
-
 def end_gcs(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
     """Kill the GCS server of a cluster's head; gives its pid."""
     pid = _gcs_pid(cluster)

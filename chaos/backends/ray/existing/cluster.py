@@ -175,7 +175,6 @@ def _join(address: str) -> str | None:
         joined = ray.init(
             address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR
         )
-        compat.take_sigterm_back()
     except (RuntimeError, ConnectionError, ValueError) as error:
         raise ClusterError(
             f"the cluster at {address} cannot be joined: {str(error).strip().splitlines()[0]}",
