@@ -70,7 +70,7 @@ class ForeignCluster:
         with Path(temp, "start.log").open("wb") as log:
             node = subprocess.Popen(
                 [*prefix, *ray, *words, *here],
-                env=self.environment(),
+                env=self._own_environment(),
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -82,6 +82,14 @@ class ForeignCluster:
     def environment(self) -> dict[str, str]:
         known = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
         return {**known, **CLUSTER_ENV, **HEALTH, "PYTHONPATH": str(ROOT), **self.env}
+
+    def _own_environment(self) -> dict[str, str]:
+        """Give that of nodes: where there is a token, a head asks for it, and others must be told.
+
+        (Ray 2.60: `ray start --head` turns it on by itself, `ray start --address` does not.)
+        """
+        mode = "token" if (Path.home() / ".ray/auth_token").exists() else "disabled"
+        return {**self.environment(), MODE: mode}
 
     def await_nodes(self, prefix: Sequence[str] = ()) -> None:
         """Wait until the head counts all nodes that were started as alive."""
@@ -98,8 +106,7 @@ class ForeignCluster:
     def _await(self, ask: list[str]) -> None:
         clock = SystemClock()
         start = clock.now_ns()
-        mode = "token" if (Path.home() / ".ray/auth_token").exists() else "disabled"
-        env = {**self.environment(), MODE: mode}  # as `ray start` chooses, and no client does
+        env = self._own_environment()
         while subprocess.run(ask, check=False, capture_output=True, env=env).returncode:
             assert seconds_since(start, clock) < UP_S, "the cluster did not come up"
             clock.sleep(0.3)
