@@ -54,7 +54,7 @@ def reasons(card: "Card") -> Iterator[str]:
     """Return the reasons for which the answer is not pass, where nothing wrong was found."""
     if card.ended == "interrupted":
         yield "the audit was interrupted"
-    if card.repetition.reports_apart is not None:
+    if card.repetition.reports_apart is not None and not card.repetition.is_by_steps:
         yield (
             "the job reports at other steps from run to run, as one that saves by the clock "
             f"({card.repetition.reports_apart}), so that no restart can be held against a clean run"

@@ -96,8 +96,9 @@ class Audit:
         clean = CleanRuns(self.backend, self.folder, self.clock, self.show).run(
             self.plan, follows_script=self.follows_script
         )
-        # No place of one run is one of another where reports come by the clock.
-        places = self._strikes if clean.repetition.reports_apart is None else _none
+        # Where reports come by the clock, and steps differ as well, no two runs have a place alike.
+        apart = clean.repetition.reports_apart is not None and not clean.repetition.is_by_steps
+        places = _none if apart else self._strikes
         queue = Queue(clean.extent, places, self.choice.question, self.choice.seed)
         minimum = Minimum(
             runs=queue.needed,

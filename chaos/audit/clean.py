@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chaos.audit.base import with_own_workers
 from chaos.audit.budget import Progress, ShowProgress
-from chaos.audit.extent import Extent, extent
+from chaos.audit.extent import Extent, extent, shared
 from chaos.audit.folder import AuditFolder
 from chaos.audit.note import Note, notes
 from chaos.audit.repetition import Repetition, hidden_part, repetition
@@ -35,7 +35,9 @@ BAND: Profile = "standard"
 class Clean:
     """What the clean runs showed; `baseline` is the first of them, with one that is like it.
 
-    Where they differ it is all of them.
+    Where they differ it is all of them. Where only reports come at other steps, one more is
+    before these, whose state was watched at every step. `shown` is what the first showed, `extent`
+    what a strike can rely on.
 
     The baseline is of the start of the script that strikes go on from.
     `work_s` is how long a clean run took from its `fit()` on; `hashes_apart` says
@@ -44,6 +46,7 @@ class Clean:
 
     plan: Plan
     extent: Extent
+    shown: Extent
     baseline: Baseline
     repetition: Repetition
     notes: tuple[Note, ...]
@@ -94,6 +97,7 @@ class CleanRuns:
             other, stuck = self._start_again(another, plan, number)
         seen = _Starts(plan, first, other, [stuck] if stuck else [], number)
         self._compare(seen)
+        thorough = self._watched_at_every_step(seen) if seen.repetition.is_by_steps else None
         again, alike = seen.repetition, seen.alike
         needs_band = again.losses_differing and plan.expect.loss_tolerance is None
         if needs_band:
@@ -102,16 +106,21 @@ class CleanRuns:
             again = again.model_copy(update={"hidden_part": hidden_part(BAND, alike)})
         # What is written at the very end, a fault precedes in every run: only another clean run
         # shows that it repeats itself.
-        baseline = Baseline(alike if needs_band else [*alike[:1], *seen.proof])
+        runs = alike if needs_band else [*alike[:1], *seen.proof]
+        baseline = Baseline(runs if thorough is None else [thorough, *alike, *seen.proof])
         self.folder.save_baseline(baseline)
         # What differs between clean runs is nothing that a strike could be blamed for: a band
         # says how far, and without one a metric that differs is left out.
         known = {"ignore_metrics": again.metrics_differing}
-        expect = plan.expect.model_copy(update={"band": BAND} if needs_band else known)
+        expect = seen.plan.expect.model_copy(update={"band": BAND} if needs_band else known)
         shown = extent(first.history, ignore=again.metrics_differing)
+        relied = (
+            shown if thorough is None else shared([extent(history) for history in baseline.runs])
+        )
         return Clean(
-            plan=plan.model_copy(update={"expect": expect}),
-            extent=shown,
+            plan=seen.plan.model_copy(update={"expect": expect}),
+            extent=relied,
+            shown=shown,
             baseline=baseline,
             repetition=again,
             notes=self._notes(seen, shown, again),
@@ -122,17 +131,34 @@ class CleanRuns:
     def _compare(self, seen: "_Starts") -> None:
         """Say whether the job repeats itself, and where it does not, whether its starts do."""
         again = repetition(seen.first.history, seen.other or seen.first.history)
-        if seen.other is not None and not again.differs:
+        if seen.other is not None and again.is_alike:
             seen.proof.append(seen.other)
-        if seen.other is None or again.differs:
+        if seen.other is None or not again.is_alike:
             seen.number += 1
             third = self._run(seen.plan, seen.number, of=CLEAN_RUNS + 1)
             seen.alike.append(third.history)
             within = repetition(*seen.alike)
-            if again.differs and not within.differs:
+            if not again.is_alike and within.is_alike:
                 self._tell_starts_apart(seen, again)
             again = within
         seen.repetition = again
+
+    def _watched_at_every_step(self, seen: "_Starts") -> History | None:
+        """Return one more clean run, from any step of which a restart may be seen to go on.
+
+        None where it is not as the others are, which leaves nothing to compare with.
+        """
+        by_steps = seen.plan.expect.model_copy(update={"align": "steps"})
+        plan = seen.plan.model_copy(update={"expect": by_steps})
+        seen.number += 1
+        history = self._run(plan, seen.number, of=CLEAN_RUNS + 1).history
+        found = repetition(seen.first.history, history)
+        if not found.is_alike or not found.is_deterministic:
+            apart = {"inputs_apart": "a third clean run was another one"}
+            seen.repetition = seen.repetition.model_copy(update=apart)
+            return None
+        seen.plan = plan
+        return history
 
     def _tell_starts_apart(self, seen: "_Starts", apart: Repetition) -> None:
         """Say why two starts differ, by a third one that has the hash seed of the first."""
@@ -140,7 +166,7 @@ class CleanRuns:
         with self.backend.afresh() as same:
             third, _ = self._start_again(same, seen.plan, seen.number, of=CLEAN_RUNS + 2)
         where = apart.first or apart.inputs_apart or apart.reports_apart or ""
-        if third is not None and not repetition(seen.first.history, third).differs:
+        if third is not None and repetition(seen.first.history, third).is_alike:
             seen.hashes_apart = where
             seen.remarks.append(hashes_apart(where))
         else:
@@ -149,6 +175,8 @@ class CleanRuns:
     def _notes(self, seen: "_Starts", shown: Extent, again: Repetition) -> tuple[Note, ...]:
         runs = [run for run in (seen.first.history, seen.other) if run]
         apart = [Note(kind="warning", text=str(again))] if again.hides_much else []
+        if again.is_by_steps and again.reports_apart is not None:
+            apart.append(by_the_clock(again.reports_apart))
         return (
             *notes(
                 shown,
@@ -217,6 +245,19 @@ def hashes_apart(where: str) -> Note:
             "order of a set of strings or by `hash()`; on a cluster every process has a hash seed "
             "of its own, so that a restart trains on with other data; sort the set, or set "
             "PYTHONHASHSEED for all workers"
+        ),
+    )
+
+
+def by_the_clock(apart: str) -> Note:
+    """Give the note on a job that reports at other steps in every run."""
+    return Note(
+        kind="note",
+        text=(
+            f"the job reports by the clock ({apart}): its losses, inputs and state are compared "
+            "step by step; its metrics, the files that it saves, which of them it keeps, and how "
+            "much work a restart repeats are not compared; faults are injected only where "
+            "every clean run came by"
         ),
     )
 

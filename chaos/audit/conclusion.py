@@ -122,7 +122,7 @@ def _accepted(runs: Sequence[StruckRun]) -> Iterator[Note]:
 
 
 def _job(clean: Clean) -> Job:
-    seen = clean.extent
+    seen = clean.shown
     steps = [sum(n for (_, of), n in seen.steps.items() if of == rank) for rank in seen.ranks]
     return Job(
         script=clean.plan.job.source,
@@ -136,7 +136,7 @@ def _job(clean: Clean) -> Job:
         own_preemptions=_limit(seen.own("max_preemption_failures")),
         epoch_steps=max(seen.steps.values(), default=0),
         keeps_files=bool(seen.saves),
-        sees=seen.sees,
+        sees=clean.extent.sees,
     )
 
 

@@ -1,7 +1,7 @@
 """What a clean run shows of a job: how long it is, where it saves, what it is set to."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -38,7 +38,8 @@ class Extent:
     a struck run, to load after a restart what an earlier attempt had saved.
     `own_saves` are the places (epoch, step) at which rank 0, or the lowest that
     does, wrote a file with `torch.save`. `asks`: a rank asked for its checkpoint.
-    `sees` names what was seen that a fault can change.
+    `sees` names what was seen that a fault can change. `by_clock`: reports come by the
+    clock, so that only places are in it that every run has.
     """
 
     ranks: tuple[int, ...]
@@ -56,6 +57,7 @@ class Extent:
     own_saves: tuple[Point, ...] = ()
     asks: bool = True
     sees: tuple[str, ...] = ("losses", "state", "metrics")
+    by_clock: bool = False
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
@@ -70,6 +72,8 @@ class Extent:
     @cached_property
     def resume_points(self) -> tuple[Point, ...]:
         """Those of the points that have training left after them."""
+        if self.by_clock:
+            return self.points
         end = max(((epoch, steps) for (epoch, _), steps in self.steps.items()), default=None)
         last = (self.epoch_last, 1) if end is None else end
         return tuple(point for point in self.points if point < last)
@@ -150,6 +154,32 @@ def extent(history: History, *, ignore: tuple[str, ...] = ()) -> Extent:
         own_saves=_own_saves(history),
         asks=any(history.of(CheckpointRead)),
         sees=tuple(seen_in(history, ignore=ignore)),
+    )
+
+
+def shared(runs: Sequence[Extent]) -> Extent:
+    """Return what every run of a job has that reports by the clock.
+
+    Its epochs are those that no run ended with, for nothing may be left to train after these.
+    Of each it has the first step: how many more come before the next report is the clock's to
+    say, and a busy machine makes it one.
+    """
+    first = runs[0]
+    count = max(min(len(run.epochs) for run in runs) - 1, 0)
+    places = [(epoch, rank) for epoch in range(max(count, 1)) for rank in first.ranks]
+    return replace(
+        first,
+        epochs=tuple(range(count)),
+        saved=tuple(e for e in range(count) if all(e in run.saved for run in runs)),
+        uploads=tuple(p for p in places if all(p in run.uploads for run in runs) and count),
+        saves=tuple(p for p in places if all(p in run.saves for run in runs) and count),
+        whole=tuple(p for p in places if any(p in run.whole for run in runs)),
+        own_saves=(),
+        steps=dict.fromkeys(places, 1),
+        left_s={epoch: min(run.left_s.get(epoch, 0.0) for run in runs) for epoch, _ in places},
+        seconds=max(run.seconds for run in runs),
+        sees=tuple(what for what in first.sees if what != "metrics"),
+        by_clock=True,
     )
 
 

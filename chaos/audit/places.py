@@ -161,6 +161,8 @@ def _why_none(group: Group, extent: Extent) -> str:
         return f"it needs three epochs with steps or reports; the job has {epochs}"
     if not extent.steps:
         return "no optimizer step was seen"
+    if extent.by_clock and group in ("epoch boundary", "last epoch", "twice in one epoch"):
+        return "the job reports by the clock: what comes after a report for sure is one step"
     longest = max(extent.steps.values())
     return f"the job has {plural(len(extent.epochs), 'epoch')} of up to {plural(longest, 'step')}"
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from chaos.check.aligned import Aligned
+from chaos.check.attempt import Step
 from chaos.check.band import HIDDEN_MAX
 from chaos.check.comparison import Comparison, Sides
 from chaos.check.leeway import EXACT, Bands
@@ -25,8 +26,7 @@ class Repetition(Record):
     band of all clean runs, the median over steps. `inputs_apart` says where
     they were first given other data. `reports_apart`: they reported at other steps, as
     a job does that saves by the clock. An epoch is what lies between two reports: then
-    no place of one run is one of the other, losses are compared in their order alone,
-    and nothing that a strike shows can be laid beside a clean run.
+    no place of one run is one of the other, and runs are compared step by step.
     """
 
     losses_compared: int
@@ -57,16 +57,29 @@ class Repetition(Record):
         return self.losses_differing > 0 or apart is not None
 
     @property
+    def is_alike(self) -> bool:
+        """Whether one run can stand for the other: report by report, or step by step."""
+        return not self.differs or self.is_by_steps
+
+    @property
+    def is_by_steps(self) -> bool:
+        """Whether runs report at other steps, and are the same step by step all the same."""
+        is_same = self.is_deterministic and self.inputs_apart is None
+        return self.reports_apart is not None and is_same
+
+    @property
     def is_deterministic(self) -> bool:
         """Whether every loss was the same to the last bit."""
         return self.losses_compared > 0 and self.losses_differing == 0
 
     def __str__(self) -> str:
+        losses = plural(self.losses_compared, "loss", "losses")
         if self.reports_apart is not None:
-            return f"two clean runs reported at other steps: {self.reports_apart}"
+            same = f"; step by step they agree in {losses} to the last bit"
+            what = "reported at other steps"
+            return f"two clean runs {what}: {self.reports_apart}{same if self.is_by_steps else ''}"
         if self.losses_compared == 0:
             return "no loss was seen, so losses cannot be compared"
-        losses = plural(self.losses_compared, "loss", "losses")
         if self.first is not None:
             return (
                 f"{self.losses_differing} of {losses} differ between two clean runs: {self.first}"
@@ -121,25 +134,28 @@ def _reports_apart(ours: Lineage, theirs: Lineage) -> str | None:
 
 
 def _in_order(ours: Lineage, theirs: Lineage, reports_apart: str) -> Repetition:
-    """Compare losses in the order of steps, whatever was reported in between."""
+    """Compare losses and inputs in the order of steps, whatever was reported in between."""
     pairs = [
-        (loss, due)
+        (step, due)
         for rank in theirs.ranks
-        for loss, due in zip(_losses(ours, rank), _losses(theirs, rank), strict=False)
+        for step, due in zip(_steps(ours, rank), _steps(theirs, rank), strict=False)
     ]
+    losses = [(step.losses or (), due.losses or ()) for step, due in pairs]
+    fed = [(step.inputs, due.inputs, step) for step, due in pairs if step.inputs and due.inputs]
+    others = (step for given, due, step in fed if given != due)
     return Repetition(
-        losses_compared=len(pairs),
-        losses_differing=sum(loss != due for loss, due in pairs),
+        losses_compared=sum(max(len(mine), len(due)) for mine, due in losses),
+        losses_differing=sum(max(len(mine), len(due)) for mine, due in losses if mine != due),
         metrics_differing=(),
         first=None,
+        inputs_apart=next(map(_other_inputs, others), None),
         reports_apart=reports_apart,
     )
 
 
-def _losses(course: Lineage, rank: int) -> list[float | str]:
+def _steps(course: Lineage, rank: int) -> list[Step]:
     epochs = course.epochs.get(rank, ())
-    steps = (step for epoch in epochs for step in course.steps[rank, epoch])
-    return [loss for step in steps for loss in step.losses or ()]
+    return [step for epoch in epochs for step in course.steps[rank, epoch]]
 
 
 def _inputs_apart(steps: Sequence[Aligned]) -> str | None:
@@ -148,8 +164,12 @@ def _inputs_apart(steps: Sequence[Aligned]) -> str | None:
             if due is None or ours.inputs is None or due.inputs is None:
                 continue
             if ours.inputs != due.inputs:
-                return f"epoch {ours.epoch}, step {ours.step}, rank {ours.rank}: other inputs"
+                return _other_inputs(ours)
     return None
+
+
+def _other_inputs(step: Step) -> str:
+    return f"epoch {step.epoch}, step {step.step}, rank {step.rank}: other inputs"
 
 
 def is_deterministic(first: History, second: History) -> bool:

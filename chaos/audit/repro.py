@@ -17,6 +17,8 @@ def repro_text(plan: Plan, *, check: str, folder: Path, headline: str) -> str:
     expect: dict[str, Any] = {"verdict": "invalid", "check": check}
     if plan.expect.band is not None:
         expect["band"] = plan.expect.band
+    if plan.expect.align == "steps":
+        expect["align"] = plan.expect.align
     if plan.expect.accept:
         expect["accept"] = list(plan.expect.accept)
     if plan.expect.loss_tolerance is not None:

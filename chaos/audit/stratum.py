@@ -63,9 +63,16 @@ def strata(extent: Extent, *, seed: int) -> tuple[Stratum, ...]:
 
 
 def _single_steps(extent: Extent) -> Iterator[Stratum]:
-    """Every step of every rank, each in one group."""
+    """Every step of every rank, each in one group.
+
+    By the clock it is not known of any step that it will be the last of its epoch.
+    """
     first = extent.points[0] if extent.points else (1, 0)
     for (epoch, rank), steps in extent.steps.items():
+        if extent.by_clock:
+            within: Group = "before the first commit" if epoch < first[0] else "mid-epoch"
+            yield Stratum(within, epoch, steps, _killer(epoch, 1, rank))
+            continue
         yield Stratum("epoch boundary", epoch, 1, _killer(epoch, steps, rank))
         inner = steps - 1
         early = inner if epoch < first[0] else min(first[1], inner) if epoch == first[0] else 0

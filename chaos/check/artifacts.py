@@ -60,7 +60,8 @@ def notes(trial: Trial) -> tuple[str, ...]:
         "must lie on a disk that all nodes share, for a lost node takes its own along"
         for _ in outside[:1]
     )
-    if trial.reference is None or not trial.plan.ops or not trial.leeway.is_exact:
+    is_due = trial.plan.ops and trial.leeway.is_exact and not trial.is_by_steps
+    if trial.reference is None or not is_due:
         return tuple(lies)
     harmless = [p for p in _Beside.of(trial, trial.reference).apart if _severity(p) is None]
     differ = (
@@ -83,7 +84,7 @@ class _Beside:
     @classmethod
     def of(cls, trial: Trial, reference: Course) -> "_Beside":
         """Compare what was written up to where the run leaves its baseline."""
-        baseline = trial.baseline
+        baseline = trial.counterpart
         others = baseline.repeats if isinstance(baseline, Baseline) else ()
         whole = [course for course in map(Course, others) if course.ending.is_finished]
         contents = Contents(trial.run, reference, trial.began, whole, trial.resized)

@@ -65,7 +65,7 @@ def check(trial: Trial) -> CheckResult:
 
 
 def _beside(trial: Trial) -> Saved | None:
-    if trial.reference is None or not trial.plan.ops:
+    if trial.reference is None or not trial.plan.ops or trial.is_by_steps:
         return None
     ignore = trial.plan.expect.ignore_metrics
     until = min((again.since for again in repeats(trial)), default=math.inf)

@@ -73,10 +73,14 @@ class Comparison:
         ignore: tuple[str, ...] = (),
         began: int,
         resized: frozenset[int] = frozenset(),
+        has_reports: bool = True,
     ) -> Self:
-        """Compare a lineage with the baseline's; `began` is the first fault's event number."""
+        """Compare a lineage with the baseline's; `began` is the first fault's event number.
+
+        Not `has_reports`: its reports are none of the baseline's, and no metric is compared.
+        """
         ours = sides.ours
-        epochs = {commit.epoch: commit for commit in sides.theirs.commits}
+        epochs = {commit.epoch: commit for commit in sides.theirs.commits} if has_reports else {}
         saved = (c for a in sides.attempts for c in a.commits if c.number < began)
         commits = [commit for commit in ours.commits if commit.attempt not in resized]
         losses = _Losses.of(sides.steps)

@@ -19,12 +19,15 @@ def check(trial: Trial) -> CheckResult:
     has the baseline's values. A job that is handed a checkpoint and starts
     over all the same (ray-project/ray#46814), or that trains a finished
     epoch again (Lightning-AI/pytorch-lightning#850), trains more epochs
-    than its baseline.
+    than its baseline. Of a job that reports by the clock only the number of
+    steps is due, over the whole run.
     """
     ours = trial.run.lineage
     anomalies = [*_contiguity(_done(trial))]
     doubts = []
-    if trial.reference is not None:
+    if trial.reference is not None and trial.is_by_steps:
+        anomalies += _steps_in_all(trial, trial.reference)
+    elif trial.reference is not None:
         anomalies += [*_number(trial, trial.reference), *_lengths(trial, trial.reference)]
         anomalies += [*_metric(trial, trial.reference)]
     elif trial.plan.ops:
@@ -47,6 +50,9 @@ def _summary(trial: Trial) -> str:
         return f"{done}, each once; nothing to compare with"
     if trial.error_was_expected:
         return f"{done}, each once, until the job ended with the expected error"
+    if trial.is_by_steps:
+        steps = plural(trial.run.lineage.steps_done, "step")
+        return f"{done}, each once; {steps} in all, as in the baseline"
     return f"{done}, each once, as in the baseline"
 
 
@@ -91,6 +97,16 @@ def _number(trial: Trial, reference: Course) -> Iterator[Anomaly]:
     elif len(ours) < due and trial.run.ending.is_finished:
         message = f"the job finished after {plural(len(ours), 'epoch')}, the baseline has {due}"
         yield Anomaly(message=message, events=tuple(number for _, number in ours[-1:]))
+
+
+def _steps_in_all(trial: Trial, reference: Course) -> Iterator[Anomaly]:
+    ours, theirs = trial.run.lineage, reference.lineage
+    for rank in theirs.ranks if trial.run.ending.is_finished and not trial.resized else ():
+        made, due = (sum(c.count(rank, e) for e in c.epochs.get(rank, ())) for c in (ours, theirs))
+        if made != due:
+            last = [step.number for step in ours.all_steps() if step.rank == rank][-1:]
+            message = f"rank {rank} made {plural(made, 'step')} in all, the baseline {due}"
+            yield Anomaly(message=message, events=tuple(last))
 
 
 def _lengths(trial: Trial, reference: Course) -> Iterator[Anomaly]:

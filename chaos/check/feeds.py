@@ -65,12 +65,16 @@ class _Beside:
 
 @dataclass(frozen=True)
 class Feeds:
-    """The inputs of a lineage and the baseline's; `before`: those from before the first fault."""
+    """The inputs of a lineage and the baseline's; `before`: those from before the first fault.
+
+    `has_epochs`: what lies between two reports is the same part of the data in both.
+    """
 
     ours: Lineage
     theirs: Lineage
     steps: Sequence[Aligned]
     before: Sequence[Aligned]
+    has_epochs: bool = True
 
     @cached_property
     def are_watched(self) -> bool:

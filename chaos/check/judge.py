@@ -43,7 +43,9 @@ from chaos.check.grade import accepted, graded
 from chaos.check.habits import habits
 from chaos.check.headline import headline
 from chaos.check.others import Others
+from chaos.check.regrid import BY_REPORTS, WHY_NOT
 from chaos.check.repeats import COMPARED, no_longer_comparable
+from chaos.check.result import nothing_due
 from chaos.check.sightings import is_rng
 from chaos.check.trial import Trial
 from chaos.check.went_on import counted
@@ -173,6 +175,8 @@ def _results(trial: Trial, others: Others) -> Iterator[CheckResult]:
 
 
 def _judged(check: Check, trial: Trial) -> CheckResult:
+    if trial.is_by_steps and check.NAME in BY_REPORTS:
+        return nothing_due(check.NAME, WHY_NOT)
     try:
         return _beyond_doubt(_well_formed(check.check(trial), check, trial), trial)
     except Exception as error:  # noqa: BLE001 (a check that fails has shown nothing)

@@ -21,6 +21,8 @@ def check(trial: Trial) -> CheckResult:
     and for a rank that had reported and trained on: in Ray 2.60 a report that
     returned is no commit until all ranks have made it and the controller has
     polled. Ranks that wait for one another at every step cannot come so far.
+    A job that saves by the clock makes another number of steps from one save to
+    the next in every run, which bounds nothing.
     """
     if not trial.restarts:
         return without_restart(NAME, trial)
@@ -28,6 +30,8 @@ def check(trial: Trial) -> CheckResult:
         if trial.plan.expect.lost_steps is not None:
             return unknown(NAME, f"`expect.lost_steps` is given, and {NO_STEPS}")
         return nothing_due(NAME, NO_STEPS)
+    if trial.plan.expect.lost_steps is None and trial.is_by_steps:
+        return nothing_due(NAME, "the job saves by the clock, which bounds no number of steps")
     if trial.plan.expect.lost_steps is None and trial.reference is None:
         why = f"{trial.no_reference} to say how much is too much, nor does `expect.lost_steps`"
         return unknown(NAME, why)

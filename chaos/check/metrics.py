@@ -49,7 +49,8 @@ def check(trial: Trial) -> CheckResult:
 
 def counters(trial: Trial) -> frozenset[str]:
     """Name the metrics that count training."""
-    due = {} if trial.reference is None else _due(trial, trial.reference)
+    is_known = trial.reference is not None and not trial.is_by_steps
+    due = _due(trial, trial.reference) if is_known and trial.reference is not None else {}
     return frozenset(name for _, name in due)
 
 

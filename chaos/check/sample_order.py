@@ -16,6 +16,7 @@ from chaos.check.result import (
     unseen_inputs,
     watched_feeds,
 )
+from chaos.check.shift import shifts
 from chaos.check.sightings import is_rng
 from chaos.check.trajectory import divergence
 from chaos.check.trial import Trial
@@ -80,7 +81,9 @@ def _anomalies(trial: Trial, feeds: Feeds, again: set[tuple[int, int]]) -> Itera
             continue
         by_epoch[apart.epoch].append(apart)
     for epoch, parted in by_epoch.items():
-        words = _words(feeds, epoch, parted)
+        words = (
+            _words(feeds, epoch, parted) if feeds.has_epochs else _elsewhere(trial, feeds, parted)
+        )
         start = min(apart.first.step for apart in parted)
         if words is None and (epoch, start) <= until and told.of(epoch).open is not None:
             words = (
@@ -116,6 +119,21 @@ def _severity(trial: Trial, feeds: Feeds, epoch: int, parted: Sequence[Apart]) -
     )
     same_size = ours is not None and due is not None and ours.total() == due.total()
     return "not reproducible" if is_drawn and same_size else "wrong result"
+
+
+def _elsewhere(trial: Trial, feeds: Feeds, parted: Sequence[Apart]) -> str | None:
+    """Say whose inputs these are where a job has no epochs: those of another place."""
+    first = min(parted, key=lambda apart: apart.first.step)
+    rest = [step for step in first.steps if step.step >= first.first.step]
+    at = None if shifts(trial) else feeds.found_at(rest)
+    by = 0 if at is None else at - feeds.due_at(rest[0])
+    if not by:
+        return None  # steps too many or too few are told elsewhere
+    return (
+        f"from step {rest[0].step} of epoch {first.epoch} on, the inputs are those that the "
+        f"baseline has {plural(abs(by), 'step')} {'before' if by < 0 else 'after'} that place: "
+        "what draws or orders them did not come back"
+    )
 
 
 def _words(feeds: Feeds, epoch: int, parted: Sequence[Apart]) -> str | None:

@@ -110,7 +110,7 @@ def states_of(trial: Trial) -> StateCourse | None:
     """Compare the state that was seen in surviving work; None where that is not to be equal."""
     if trial.reference is None or not trial.leeway.is_exact:
         return None
-    baseline, seen = trial.baseline, trial.run.sightings
+    baseline, seen = trial.counterpart, trial.run.sightings
     repeats = baseline.repeats if isinstance(baseline, Baseline) else ()
     clean = Clean(
         reference=trial.reference.sightings,

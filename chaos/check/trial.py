@@ -15,8 +15,9 @@ from chaos.check.components import Beside, Row, unstable
 from chaos.check.ending import Ending, ending
 from chaos.check.feeds import Feeds
 from chaos.check.files import Files
-from chaos.check.leeway import Bands, Leeway
+from chaos.check.leeway import EXACT, Bands, Leeway
 from chaos.check.lineage import Lineage, lineage
+from chaos.check.regrid import relaid
 from chaos.check.restarts import Restart, restarts
 from chaos.check.scratch import began_anew
 from chaos.check.sightings import Sightings
@@ -30,16 +31,20 @@ NO_STEPS = "the job makes no step that could be watched"
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """What one history says about the course of training; parts of its state as those `like` it."""
+    """What one history says about the course of training; parts of its state as those `like` it.
+
+    `has_other_reports`: it reports as often as the clock says.
+    """
 
     history: History
     like: "Course | None" = None
+    has_other_reports: bool = False
 
     @cached_property
     def attempts(self) -> tuple[Attempt, ...]:
         """One row per attempt, oldest first."""
-        due = None if self.like is None else len(self.like.lineage.commits)
-        return attempts(self.history, due)
+        like = None if self.has_other_reports else self.like
+        return attempts(self.history, None if like is None else len(like.lineage.commits))
 
     @cached_property
     def lineage(self) -> Lineage:
@@ -86,14 +91,26 @@ class Trial:
     @cached_property
     def run(self) -> Course:
         """The struck run."""
-        return Course(self.history, self.reference)
+        return Course(self.history, self.reference, has_other_reports=self.is_by_steps)
+
+    @property
+    def is_by_steps(self) -> bool:
+        """Whether the run is laid beside its baseline by steps, whatever was reported between."""
+        return self.plan.expect.align == "steps"
+
+    @cached_property
+    def counterpart(self) -> History | None:
+        """The baseline, with the places that its steps have in this run."""
+        if self.baseline is None or not self.is_by_steps:
+            return self.baseline
+        return relaid(self.baseline, self.history)
 
     @cached_property
     def reference(self) -> Course | None:
         """The baseline, where it is whole: what one that is cut short lacks proves nothing."""
-        if self.baseline is None:
+        if self.counterpart is None:
             return None
-        course = Course(self.baseline)
+        course = Course(self.counterpart)
         return course if course.ending.is_finished and course.ending.is_over else None
 
     @property
@@ -172,9 +189,9 @@ class Trial:
     @cached_property
     def _clean(self) -> tuple[Course, ...]:
         """The whole clean runs, of which a band can be learnt."""
-        if self.reference is None or not isinstance(self.baseline, Baseline):
+        if self.reference is None or not isinstance(self.counterpart, Baseline):
             return () if self.reference is None else (self.reference,)
-        others = (Course(history, self.reference) for history in self.baseline.repeats)
+        others = (Course(history, self.reference) for history in self.counterpart.repeats)
         return self.reference, *(c for c in others if c.ending.is_finished and c.ending.is_over)
 
     @cached_property
@@ -192,6 +209,7 @@ class Trial:
             ),
             leeway=self.leeway,
             ignore=self.plan.expect.ignore_metrics,
+            has_reports=not self.is_by_steps,
             began=self.began,
             resized=self.resized,
         )
@@ -221,7 +239,11 @@ class Trial:
         if self.reference is None:
             return frozenset()
         run, due = self.run.sightings, self.reference.sightings
-        return unstable(run, due, began=self.began, leeway=self.leeway)
+        found = unstable(run, due, began=self.began, leeway=self.leeway)
+        # What goes by reports, as a count of saves does, is another after as many steps.
+        others = self._clean[1:] if self.is_by_steps else ()
+        ends = ((o.sightings, len(o.history)) for o in others)
+        return found.union(*(unstable(o, due, began=n, leeway=EXACT) for o, n in ends))
 
     @cached_property
     def components(self) -> tuple[Row, ...]:
@@ -238,7 +260,7 @@ class Trial:
         if self.reference is None:
             return None
         ours, theirs = self.run.lineage, self.reference.lineage
-        return Feeds(ours, theirs, self.aligned, self.aligned_before)
+        return Feeds(ours, theirs, self.aligned, self.aligned_before, not self.is_by_steps)
 
     @cached_property
     def began_anew(self) -> frozenset[int]:

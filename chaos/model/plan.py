@@ -90,12 +90,18 @@ class Plan(Record):
     baselines: tuple[str, ...] = ()
 
     def baseline(self) -> "Plan":
-        """Give the same job and seed with nothing done to it and nothing special expected."""
+        """Give the same job and seed with nothing done to it and nothing special expected.
+
+        Where a restart may go on from any step, state is watched at every step.
+        """
+        by_steps = self.expect.align == "steps"
+        watch = self.watch.model_copy(update={"entries": "steps"}) if by_steps else self.watch
         return self.model_copy(
             update={
                 "scenario": f"baseline of {self.scenario}",
                 "slug": f"{self.slug}-baseline",
                 "ops": (),
                 "expect": Expect(),
+                "watch": watch,
             }
         )

@@ -209,6 +209,12 @@ class Expect(Record):
         "restart threw away; what follows them equals no baseline to the last bit, so that "
         "`loss_tolerance` or `band` is needed to judge it",
     )
+    align: Literal["reports", "steps"] = Field(
+        default="reports",
+        description="how a run is laid beside its baseline: report by report; `steps`: by the "
+        "number of steps made in all, for a job that reports by the clock, at other steps in "
+        "every run; what is reported and saved is then not compared, losses, inputs and state are",
+    )
     jit_checkpoint: bool = Field(
         default=False,
         description="the job saves when it is told that its node will go, and must have "

@@ -1,5 +1,7 @@
 """How closely a job is watched."""
 
+from typing import Literal
+
 from pydantic import Field, PositiveInt
 
 from chaos.record import Record
@@ -18,6 +20,12 @@ class Watch(Record):
     )
     every: PositiveInt = Field(
         default=8, description="state is also looked at after every so many steps of an epoch"
+    )
+    entries: Literal["epochs", "steps"] = Field(
+        default="epochs",
+        description="`steps`: before every step state is looked at as if an epoch was entered with "
+        "it; the baseline of a job with `align: steps` is watched so, for a restart of one may go "
+        "on from any step",
     )
     inputs: bool = Field(
         default=True, description="digests of what the model is called with in training"

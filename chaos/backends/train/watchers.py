@@ -101,7 +101,8 @@ class Watchers:
                 self._files.step_begins()
             if self._state is not None:
                 is_saved = self._files is not None and self._files.is_saved_here()
-                self._state.step_begins(optimizer, may_be_entered=is_saved)
+                by_steps = self._watch.entries == "steps"
+                self._state.step_begins(optimizer, may_be_entered=is_saved or by_steps)
 
     def step_done(self) -> None:
         """Look at what a step came to, after it was counted."""

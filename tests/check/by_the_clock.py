@@ -1,0 +1,64 @@
+"""A story's baseline told as of a job that reports by the clock: the same steps, other reports."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from chaos.model import event as ev
+from chaos.model.history import Entry, History
+from tests.check.script import loss
+from tests.check.story import Story
+from tests.check.tamper import rows
+from tests.check.watching import components, inputs
+
+
+def by_the_clock(story: Story, lengths: Sequence[int]) -> History:
+    """Give it with epochs of these lengths, its state seen before every step."""
+    quiet = story.baseline()
+    first, last = rows(quiet, ev.StateSeen)[0], rows(quiet, ev.TrainFnEnded)[0]
+    told = [("controller-9", what) for what in _epochs(story, lengths)]
+    head, tail = list(quiet)[:first], list(quiet)[last:]
+    time_ns = head[-1].time_ns
+    middle = [
+        Entry(time_ns=time_ns + n, source=source, seq=n, what=what)
+        for n, (source, what) in enumerate(told)
+    ]
+    return History([*head, *middle, *tail])
+
+
+def _epochs(story: Story, lengths: Sequence[int]) -> Iterator[ev.AnyEvent]:
+    done = 0
+    for epoch, length in enumerate(lengths):
+        for step in range(1, length + 1):
+            for rank in range(story.ranks):
+                yield from _step(story, rank, done, (epoch, step))
+            done += 1
+        for rank in range(story.ranks):
+            yield ev.ReportBegun(attempt=0, rank=rank, epoch=epoch)
+            yield _state(story, rank, done, (epoch, length), "left")
+            yield ev.ReportReturned(attempt=0, rank=rank, epoch=epoch)
+        metrics = tuple({"reports": epoch, "mean": length / 7} for _ in range(story.ranks))
+        yield ev.Committed(
+            attempt=0, epoch=epoch, checkpoint=f"checkpoint_0_{epoch}", metrics=metrics
+        )
+
+
+def _step(story: Story, rank: int, done: int, place: tuple[int, int]) -> Iterator[ev.AnyEvent]:
+    epoch, step = place
+    yield _state(story, rank, done, (epoch, step - 1), "entered")
+    of, nth = divmod(done, story.steps)
+    yield ev.StepDone(
+        attempt=0,
+        rank=rank,
+        epoch=epoch,
+        step=step,
+        losses=(loss(rank, of, nth + 1),),
+        inputs=inputs(of, nth + 1, rank, ranks=story.ranks, steps=story.steps),
+    )
+
+
+def _state(story: Story, rank: int, done: int, place: tuple[int, int], moment: Any) -> ev.StateSeen:
+    of = (done - (moment == "left")) // story.steps
+    parts = components(rank, done, of, drawn=moment == "entered")
+    return ev.StateSeen(
+        attempt=0, rank=rank, epoch=place[0], step=place[1], moment=moment, components=parts
+    )
