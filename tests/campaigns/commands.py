@@ -137,16 +137,19 @@ class Harness:
             return None
 
 
-def start(words: Sequence[str | Path], here: Place, **options: Any) -> Harness:
+def start(
+    words: Sequence[str | Path], here: Place, before: Sequence[str] = (), **options: Any
+) -> Harness:
     """Start `chaos` with its output in the place's files, in a session of its own.
 
-    `options` are those of `Popen`, in place of the usual ones.
+    `before` is a command that calls the one after it; `options` are those of
+    `Popen`, in place of the usual ones.
     """
     ours, theirs = os.pipe()
     with (here.folder / "out").open("wb") as out, (here.folder / "err").open("wb") as err:
         usual = {"cwd": here.folder, "env": here.env(), "stdin": subprocess.DEVNULL}
         given = {**usual, "stdout": out, "stderr": err, "start_new_session": True, **options}
-        command = [sys.executable, "-c", LAUNCH, str(theirs), *map(str, words)]
+        command = [*before, sys.executable, "-c", LAUNCH, str(theirs), *map(str, words)]
         process = subprocess.Popen(command, pass_fds=[theirs], **given)
     os.close(theirs)
     os.read(ours, 1)  # or its end, where it never came so far

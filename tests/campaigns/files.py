@@ -54,13 +54,14 @@ QUESTIONS = (
     QUESTION + "market:\n  lifetime: {kind: exponential, mtbf_h: 4}\n"
     "  shock: {every_h: 9, share: 0.3}\ngoal: {budget: 0.5, goodput: 0.8}\n",
 )
+PARCAE = """\
+[0, "add", {"nodes": ["a", "b", "c"], "duration": 60000}]
+[60000, "remove", {"nodes": ["b"], "duration": 60000}]
+[120000, "no-op", {"nodes": [], "duration": 60000}]
+"""
 TRACES = (
-    "".join(f"{i * 60000},{'remove' if i % 3 == 2 else 'add'},{'abc'[i % 3]}{i // 3 + i % 3 // 2}\n"
-            for i in range(30)),
     "0,add,a\n0,add,b\n0,add,c\n60000,remove,b\n120000,add,d\n180000,remove,a\n180000,remove,c\n",
-    '[0, "add", {"nodes": ["a", "b", "c"], "duration": 60000}]\n'
-    '[60000, "remove", {"nodes": ["b"], "duration": 60000}]\n'
-    '[120000, "no-op", {"nodes": [], "duration": 60000}]\n',
+    PARCAE,
     "2021-12-11, 11:11:30, 5\n2021-12-11, 11:12:30, 3\n2021-12-11, 11:13:30, 5\n",
     json.dumps({"metadata": {"gap_seconds": 300}, "data": [4, 4, 2, 4, 3, 3, 4]}),
 )  # fmt: skip
@@ -119,8 +120,7 @@ def _drawn(
     name = {"scenario": "m.chaos.yaml", "question": "m.preflight.yaml", "trace": "m.csv"}[kind]
     file = folder / "x" / name
     file.write_bytes(data)
-    read = {"scenario": load_scenario, "question": load_question, "trace": _trace}[kind]
-    return Drawn(kind, partial(read, file), file, what)
+    return Drawn(kind, partial(READERS[kind], file), file, what)
 
 
 def _assignment(draw: random.Random) -> tuple[str, str]:
@@ -150,24 +150,38 @@ def _trace(file: Path) -> object:
         return None
 
 
+READERS: Mapping[str, Callable[[Path], object]] = {
+    "scenario": load_scenario,
+    "question": load_question,
+    "trace": _trace,
+}
+
+
 def _take(drawn: Drawn, tally: Tally, what: str) -> None:
     """Read one, and note what came of it."""
     tally.tries += 1
-    try:
-        with warnings.catch_warnings(record=True) as warned, quiet_terminal() as terminal:
-            warnings.simplefilter("always")
-            bounded(drawn.read, seconds=BOUND_S)
-        tally.figures["accepted"] += 1
-    except ChaosError as error:
-        _refused(drawn, error, tally, what)
-    except TooSlowError:
-        _kept(drawn, tally, what)
-        tally.violated(SLOW, what)
-    except Exception as error:  # noqa: BLE001 - any other is a traceback
-        _kept(drawn, tally, what)
-        tally.violated(TRACEBACKS, f"{what}: {repr(error)[:200]}")
+    with warnings.catch_warnings(record=True) as warned, quiet_terminal() as terminal:
+        warnings.simplefilter("always")
+        error = _error_of(drawn)
+    match error:
+        case None:
+            tally.figures["accepted"] += 1
+        case ChaosError():
+            _refused(drawn, error, tally, what)
+        case _:
+            _keep(drawn, tally, what)
+            kind = SLOW if isinstance(error, TooSlowError) else TRACEBACKS
+            tally.violated(kind, f"{what}: {repr(error)[:200]}")
     if warned or terminal.getvalue():
         tally.violated(LOUD, f"{what}: {[str(w.message)[:80] for w in warned[:1]]}")
+
+
+def _error_of(drawn: Drawn) -> BaseException | None:
+    try:
+        bounded(drawn.read, seconds=BOUND_S)
+    except (Exception, TooSlowError) as error:  # noqa: BLE001 - any but ours is a traceback
+        return error
+    return None
 
 
 def _refused(drawn: Drawn, error: ChaosError, tally: Tally, what: str) -> None:
@@ -177,7 +191,7 @@ def _refused(drawn: Drawn, error: ChaosError, tally: Tally, what: str) -> None:
         tally.violated(LINELESS, f"{what}: {str(error)[:200]}")
 
 
-def _kept(drawn: Drawn, tally: Tally, what: str) -> None:
+def _keep(drawn: Drawn, tally: Tally, what: str) -> None:
     """Keep what has failed, where a folder is named for that."""
     folder = os.environ.get("CHAOS_CAMPAIGN_KEEP")
     if folder and drawn.file is not None:

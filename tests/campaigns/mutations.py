@@ -1,4 +1,4 @@
-"""Seeded harm to a text or to the bytes of a file: by bits, by lines, by tokens, by depth and size."""
+"""Seeded harm to the bytes of a file: by bits, by lines, by tokens, by depth and by size."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -140,7 +140,7 @@ DEAR_SHARE = 0.02
 def mutated(data: bytes, draw: random.Random) -> tuple[bytes, str]:
     """Return the data after one to three mutations, and their names."""
     names = []
-    for _ in range(draw.randint(1, 3)):
+    for _ in range(draw.choice((1, 1, 2, 3))):
         mutation = draw.choice(DEAR if draw.random() < DEAR_SHARE else USUAL)
         data = mutation(data, draw)
         names.append(mutation.__name__)

@@ -60,7 +60,8 @@ def record(into: Path, wrong: Sequence[str] = WRONG) -> Shelf:
     names = (RIGHT, *wrong)
     with place() as here:
         files = [scenario(here.folder, name) for name in names]
-        words = ["run", *files, "--backend", "fork", "--reports", here.reports]
+        options: list[str | Path] = ["--backend", "fork", "--reports", here.reports]
+        words = ["run", *files, *options]
         code = run_to_its_end(words, here)
         if code != 1:
             raise RuntimeError(f"the suite to corrupt ended with {code}: {here.said()[-2000:]}")
