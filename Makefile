@@ -37,7 +37,7 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
-.PHONY: help setup s3 demo bench matrix pictures mutants nightly test check static clean
+.PHONY: help setup s3 demo bench matrix pictures mutants campaigns nightly test check static clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z0-9]*\): .*## /  make \1\t/p; s/^\([a-z0-9]*\):  *## /  make \1\t/p' \
@@ -93,7 +93,13 @@ test: static  ## everything that must hold before a merge, real Ray clusters inc
 	$(BIN)/pytest -m "ray and not nightly" || status=$$?; \
 	exit $$status
 
-nightly: static $(S3_READY)  ## all of it: every scenario on Ray, and what CI takes a sample of (an hour)
+campaigns: $(READY)  ## chaos itself under attack: a line of figures for each campaign (two hours)
+	@status=0; \
+	for campaign in kills "kills --backend ray --tries 12" files records environments intruder \
+	    forks; do $(BIN)/python -m tests.campaigns.$$campaign || status=$$?; done; \
+	exit $$status
+
+nightly: static $(S3_READY)  ## all of it: every scenario on Ray, every campaign in full (three hours)
 	@$(BIN)/pytest -m "ray or nightly or not ray"
 	@$(BIN)/python -m tests.tools.s3 $(BIN)/chaos run scenarios
 

@@ -12,7 +12,7 @@ settings.load_profile("chaos")
 
 # Folders whose tests start processes. Begun last, one of their files would still run when the
 # other processes of `pytest -n` have nothing left to do.
-LONG = {"documents", "extensions", "fork", "preflight", "pytest_plugin", "selftest"}
+LONG = {"campaigns", "documents", "extensions", "fork", "preflight", "pytest_plugin", "selftest"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,8 +1,9 @@
 """Another local user, who connects to sockets by their names and sends what might be executed.
 
-`python attacker.py FOLDER` reads names as /proc/net/unix has them, a line for each attempt,
-and writes what came of all attempts as JSON when there are no more. FOLDER is where a file
-appears if what was sent is executed. Standard library alone: it is run as another user.
+`python attacker.py FOLDER UID` becomes that user, who has no rights, and reads names as
+/proc/net/unix has them, a line for each attempt. When there are no more it writes what came of
+all as JSON. FOLDER is where a file appears if what was sent is executed. Everything is imported
+before, and from the standard library alone: the user may not be allowed to read the rest.
 """
 
 import contextlib
@@ -64,7 +65,10 @@ def attack(name: str, folder: Path, number: int, came: Counter[str]) -> None:
 
 def main() -> None:
     """Attack what is named on stdin."""
-    folder, came = Path(sys.argv[1]), Counter[str]()
+    folder, uid, came = Path(sys.argv[1]), int(sys.argv[2]), Counter[str]()
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
     for number, line in enumerate(sys.stdin):
         attack(line.rstrip("\n"), folder, number, came)
     sys.stdout.write(json.dumps(came))

@@ -48,6 +48,12 @@ from tests.campaigns.frame import (
 NOT_THERE, ENDLESS = "paths told that are not there", "do not end"
 LIMIT_S = 180.0
 NOBODY = 65534
+# The interpreter may lie where another user cannot read: reading is the one right that it keeps.
+ANOTHER = (
+    "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+    "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search",
+    "--bounding-set=-all,+dac_read_search",
+)  # fmt: skip
 Stdout: TypeAlias = Literal["file", "closed", "/dev/full", "a broken pipe", "head -1"]
 Command: TypeAlias = Literal["run", "wrong", "audit", "check", "report"]
 # What a right and a wrong job come to where nothing hinders; an audit as short as these decides
@@ -224,8 +230,7 @@ class _Try:
         options: dict[str, Any] = {"cwd": cwd, "env": env}
         if self.one.is_anothers:
             subprocess.run(["chown", "-R", str(NOBODY), str(here.folder)], check=True)
-            options |= {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-        before = self.one.before
+        before = (*(ANOTHER if self.one.is_anothers else ()), *self.one.before)
         if self.one.stdout == "closed":
             before = ("sh", "-c", 'exec "$@" >&-', "sh")
         with _stdout(self.one.stdout) as (stdout, hang_up):

@@ -111,13 +111,10 @@ def _attacked(target: Target, here: Place, marks: Path, tally: Tally, what: str)
 
 @contextlib.contextmanager
 def _attacker(marks: Path) -> Iterator[subprocess.Popen[str]]:
-    """Give a process of another user without any rights."""
+    """Give a process that becomes another user, once it has imported what it needs."""
     program = Path(__file__).with_name("attacker.py").read_text(encoding="utf-8")
     with subprocess.Popen(
-        [sys.executable, "-I", "-c", program, str(marks)],
-        user=NOBODY,
-        group=NOBODY,
-        extra_groups=[],
+        [sys.executable, "-I", "-c", program, str(marks), str(NOBODY)],
         cwd="/",
         env={},
         stdin=subprocess.PIPE,

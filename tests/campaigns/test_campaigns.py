@@ -1,0 +1,62 @@
+"""The campaigns are clean: in CI a few tries of those that are short, nightly all of each."""
+
+import sys
+from typing import Any
+
+import pytest
+
+from tests.campaigns import environments, files, forks, intruder, kills, records
+from tests.campaigns.frame import Asked, Campaign
+
+
+def carry_out(campaign: Campaign, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    """Carry out a campaign, show its line to who looks on, and fail where it is not clean."""
+    tally = campaign(asked)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{tally.line()}\n")
+    if tally.skipped:
+        pytest.skip(tally.skipped)
+    assert not tally.violations, "\n".join(f"{kind}: {what}" for kind, what in tally.violations)
+
+
+@pytest.mark.parametrize(
+    ("campaign", "tries"),
+    [
+        pytest.param(files.campaign, 60, id="files"),
+        pytest.param(records.campaign, 6, id="records", marks=pytest.mark.embedded),
+        pytest.param(intruder.campaign, 1, id="intruder", marks=pytest.mark.embedded),
+        pytest.param(forks.campaign, 24, id="forks", marks=pytest.mark.embedded),
+    ],
+)
+@pytest.mark.timeout(180)
+def test_a_few_tries_are_clean(
+    campaign: Campaign, tries: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carry_out(campaign, Asked(tries), capsys)
+
+
+def nightly(
+    campaign: Campaign, tries: int, minutes: int, *marks: Any, backend: str = "fork"
+) -> Any:
+    """Return a campaign as a parameter, with a time limit of three times what it may take."""
+    own = (pytest.mark.nightly, pytest.mark.timeout(3 * 60 * minutes), *marks)
+    name = f"{campaign.__module__.rpartition('.')[2]}-{backend}"
+    return pytest.param(campaign, Asked(tries, backend=backend), id=name, marks=own)
+
+
+@pytest.mark.parametrize(
+    ("campaign", "asked"),
+    [
+        nightly(kills.campaign, 200, 60),
+        nightly(kills.campaign, 12, 30, pytest.mark.ray, backend="ray"),
+        nightly(files.campaign, 10_000, 15),
+        nightly(records.campaign, 2_000, 15),
+        nightly(environments.campaign, len(environments.ENVIRONMENTS), 15),
+        nightly(intruder.campaign, 20, 15),
+        nightly(forks.campaign, 2_000, 15),
+    ],
+)
+def test_all_tries_are_clean(
+    campaign: Campaign, asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carry_out(campaign, asked, capsys)
