@@ -92,9 +92,15 @@ def main(campaign: Campaign, *, tries: int, backends: Sequence[str] = ("fork",))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--backend", choices=backends, default=backends[0])
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, _leave)  # what was started is ended, and its folders are removed
     tally = campaign(Asked(asked.tries, asked.seed, asked.backend))
     sys.stdout.write(f"{tally.line()}\n")
     sys.exit(0 if tally.is_clean else 1)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    del frame
+    sys.exit(128 + number)
 
 
 def say(words: str) -> None:
