@@ -184,7 +184,7 @@ def _words(command: Command, folder: Path, reports: Path, run: Path | None) -> l
             words = ["run", file, "--backend", "fork", "--reports", reports]
             return words
         case "audit":
-            words = ["audit", job(RIGHT), "--no-confirm", "--budget", "3", "--reports", reports]
+            words = ["audit", job(RIGHT), "--no-confirm", "--runs", "3", "--reports", reports]
             return [*words, "--", "--epochs", "4"]
         case "check":
             assert run is not None

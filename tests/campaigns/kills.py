@@ -45,6 +45,8 @@ UNARMED_S = 0.3
 ENDS_IN_S = 60.0
 LIMIT_S = {"fork": 240.0, "ray": 600.0}
 NEXT_RUN_EVERY = 10
+# How often a blow is tried that found nobody: the command had ended, or that process of its.
+AGAIN = 3
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def commands(backend: str) -> list[tuple[Command, int]]:
     ]
     if backend == "ray":
         return runs
-    audit = ("audit", "--no-confirm", "--budget", "3")
+    audit = ("audit", "--no-confirm", "--runs", "6")
     preflight = ("preflight", "--calibrate", "--runs", "500")
     card, answer = "audits/*/audit.json", "preflight/*/preflight.json"
     found, right, wrong_too = frozenset({1, 2}), frozenset({0, 2}), _on_script(audit, wrong)
@@ -228,17 +230,21 @@ def campaign(asked: Asked) -> Tally:
     turns = list(_turns(blows(asked.backend), asked.tries, draw))
     for number, blow in enumerate(turns):
         command = draw.choices(every, weights)[0]
-        share = draw.random()
         if command.story not in lives:
             lives[command.story] = _life_of(command, tally, LIMIT_S[asked.backend])
-        at_s = share * lives[command.story]
-        what = f"try {number}, {command.story}, {blow.name} at {at_s:.2f} s"
-        with place() as here:
-            limits_s = max(ENDS_IN_S, 2 * lives[command.story]), LIMIT_S[asked.backend]
-            _Try(command, blow, at_s, here, tally, what).carry_out(*limits_s)
-            if number % NEXT_RUN_EVERY == 0:
-                _next_run(command, here, tally, what)
-        say(f"{what}: {len(tally.violations)} violations so far")
+        within_s = lives[command.story]
+        for _ in range(AGAIN):
+            at_s = draw.random() * within_s
+            what = f"try {number}, {command.story}, {blow.name} at {at_s:.2f} s"
+            with place() as here:
+                limits_s = max(ENDS_IN_S, 2 * lives[command.story]), LIMIT_S[asked.backend]
+                hit = _Try(command, blow, at_s, here, tally, what).carry_out(*limits_s)
+                if hit.is_hit and number % NEXT_RUN_EVERY == 0:
+                    _next_run(command, here, tally, what)
+            say(f"{what}: {hit}, {len(tally.violations)} violations so far")
+            if hit.is_hit:
+                break
+            within_s = hit.age_s
     if asked.backend == "ray":  # what a killed harness could not remove, the next one does
         _life_of(every[0], tally, LIMIT_S["ray"])
         if left := _ray_folders() - there:
@@ -282,6 +288,18 @@ def _next_run(command: Command, here: Place, tally: Tally, what: str) -> None:
 
 
 @dataclass(frozen=True)
+class Hit:
+    """Whether a blow met somebody, what the command ended with, and when the blow was."""
+
+    is_hit: bool
+    code: int | None
+    age_s: float
+
+    def __str__(self) -> str:
+        return f"{'hit' if self.is_hit else 'nobody'}, exit code {self.code}"
+
+
+@dataclass(frozen=True)
 class _Try:
     """One command that is struck once."""
 
@@ -292,15 +310,15 @@ class _Try:
     tally: Tally
     what: str
 
-    def carry_out(self, ends_in_s: float, limit_s: float) -> None:
+    def carry_out(self, ends_in_s: float, limit_s: float) -> "Hit":
         harness = start(self.command.words(self.here), self.here)
-        self.tally.tries += 1
         harness.wait(self.at_s)
         is_alive, written = harness.process.poll() is None, self.here.written()
         age_s = harness.age_s
         below = _below(harness)
         is_hit = is_alive and self.blow.strike(harness)
-        self.tally.figures["hit" if is_hit else "ended before"] += 1
+        self.tally.tries += is_hit
+        self.tally.figures["that found nobody"] += not is_hit
         code = harness.wait(ends_in_s)
         if code is None:
             code = self._end_the_late(harness, limit_s)
@@ -308,6 +326,7 @@ class _Try:
         self._judge_code(code, is_hit=is_hit, had_ended=had_ended, age_s=age_s)
         look_for_leftovers(self.here, self.tally, self.what, besides=below)
         self._judge_folders()
+        return Hit(is_hit, code, age_s if is_alive else self.at_s)
 
     def _end_the_late(self, harness: Harness, limit_s: float) -> int | None:
         """Note that a struck command goes on for long, which on Ray it may for a while."""

@@ -109,7 +109,7 @@ class _Try:
     def _corrupt(self, copy: Path, others: Sequence[Path]) -> str:
         name = self.draw.choice(FILES)
         if name == "journals":  # they are read where chaos died before it merged them
-            (copy / "history.jsonl").unlink(missing_ok=True)
+            _set_aside(copy / "history.jsonl")
             name = f"journals/{self.draw.choice(sorted((copy / name).iterdir())).name}"
         file = copy / name
         if not file.is_file() or file.is_symlink():
@@ -197,6 +197,14 @@ class _Try:
             self.tally.violated(OVERWRITTEN, f"{self.what}: {command}")
             precious.write_text(PRECIOUS)
         return done
+
+
+def _set_aside(file: Path) -> None:
+    """Take a file away, whatever has become of it."""
+    if file.is_dir():
+        file.rmdir()
+    else:
+        file.unlink(missing_ok=True)
 
 
 def _rows(found: Any, key: str) -> Sequence[dict[str, Any]]:
