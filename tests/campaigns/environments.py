@@ -122,7 +122,7 @@ _BARE = (
     Environment("1.5 GB of addresses", "run", HINDERED, before=_shell("ulimit -v 1500000")),
     Environment("another user", is_anothers=True, needs_root=True),
     Environment(
-        "12 processes", "run", HINDERED | {2}, before=_shell("ulimit -u 12"), is_anothers=True,
+        "12 processes", "run", HINDERED | {2}, before=("prlimit", "--nproc=12"), is_anothers=True,
         needs_root=True,
     ),
     Environment("a TMPDIR that is not there", env={"TMPDIR": "/not/there"}),

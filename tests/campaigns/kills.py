@@ -223,33 +223,37 @@ def blows(backend: str) -> list[Blow]:
 def campaign(asked: Asked) -> Tally:
     """Carry out so many tries, one at a time."""
     tally = Tally(f"kills ({asked.backend})", asked.seed, (LATE,))
-    draw = random.Random(asked.seed)
+    draw, limit_s = random.Random(asked.seed), LIMIT_S[asked.backend]
     every, weights = zip(*commands(asked.backend), strict=True)
     there = _ray_folders()
     lives: dict[str, float] = {}
-    turns = list(_turns(blows(asked.backend), asked.tries, draw))
-    for number, blow in enumerate(turns):
+    for number, blow in enumerate(_turns(blows(asked.backend), asked.tries, draw)):
         command = draw.choices(every, weights)[0]
         if command.story not in lives:
-            lives[command.story] = _life_of(command, tally, LIMIT_S[asked.backend])
-        within_s = lives[command.story]
+            lives[command.story] = _life_of(command, tally, limit_s)
+        within_s = life_s = lives[command.story]
         for _ in range(AGAIN):
             at_s = draw.random() * within_s
             what = f"try {number}, {command.story}, {blow.name} at {at_s:.2f} s"
             with place() as here:
-                limits_s = max(ENDS_IN_S, 2 * lives[command.story]), LIMIT_S[asked.backend]
-                hit = _Try(command, blow, at_s, here, tally, what).carry_out(*limits_s)
+                one = _Try(command, blow, at_s, here, tally, what)
+                hit = one.carry_out(max(ENDS_IN_S, 2 * life_s), limit_s)
                 if hit.is_hit and number % NEXT_RUN_EVERY == 0:
                     _next_run(command, here, tally, what)
             say(f"{what}: {hit}, {len(tally.violations)} violations so far")
             if hit.is_hit:
                 break
             within_s = hit.age_s
-    if asked.backend == "ray":  # what a killed harness could not remove, the next one does
-        _life_of(every[0], tally, LIMIT_S["ray"])
-        if left := _ray_folders() - there:
-            tally.violated(FILES, f"in /tmp after the campaign: {sorted(left)}")
+    if asked.backend == "ray":
+        _look_for_folders_of_ray(every[0], tally, there)
     return tally
+
+
+def _look_for_folders_of_ray(command: Command, tally: Tally, before: set[Path]) -> None:
+    """Note what is left of killed clusters after another run, which removes what they left."""
+    _life_of(command, tally, LIMIT_S["ray"])
+    if left := _ray_folders() - before:
+        tally.violated(FILES, f"in /tmp after the campaign: {sorted(left)}")
 
 
 def _turns(every: Sequence[Blow], count: int, draw: random.Random) -> Iterator[Blow]:
