@@ -13,7 +13,8 @@ from chaos.audit.card import Card
 from chaos.audit.confirmation import confirmation
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.page import omissions
-from chaos.audit.repetition import HIDDEN_MAX, Repetition, repetition
+from chaos.audit.repetition import Repetition, repetition
+from chaos.check.band import HIDDEN_MAX
 from chaos.errors import ClusterError, JobError
 from chaos.harness import check_again
 from chaos.model import event as ev

@@ -41,9 +41,8 @@ class Killer:
 
     def _kill(self) -> None:
         process = psutil.Process(self._pids["worker" if self._whom == WORKER else "driver"])
-        for _ in range(self._whom):
-            process = process.parent()
-        process.kill()
+        above = [process, *process.parents()]
+        above[max(self._whom, DRIVER)].kill()
 
 
 def plan_in(folder: Path) -> Plan:
