@@ -93,8 +93,14 @@ def remove(folder: Path) -> None:
     if attending is not None:
         attending.kill()
         attending.wait()
+    drop(folder)
+
+
+def drop(folder: Path) -> None:
+    """Remove a folder that no process belongs to any more, and hold it no longer."""
     lock = _held.pop(folder, None)
     if lock is not None:
+        shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
 
 

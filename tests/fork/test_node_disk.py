@@ -5,8 +5,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from chaos.backends.fork.node_disk import SOCKET_PATH_MAX, NodeDisk
+from chaos.backends.fork.node_disk import SOCKET_PATH_MAX, NodeDisk, make_room, remove_disks
 from chaos.backends.train.address import RunAddress
+from chaos.run import leavings
 from tests.fork.conftest import RunJob
 
 JOB = Path(__file__).parent / "jobs/writes_around.py"
@@ -25,8 +26,20 @@ def test_a_temporary_folder_lies_in_the_runs_folder_where_a_socket_has_room_ther
 def test_of_a_deep_folder_it_is_a_short_one_of_the_runs_own() -> None:
     disk = NodeDisk(address(Path("/home/me") / ("deep" * 20)), "node-0")
 
-    assert disk.tmp == Path("/tmp/chaos-0123abcd/node-0")
+    assert disk.tmp == Path("/tmp/chaos-0123abcd.held/node-0")
     assert len(os.fsencode(disk.tmp)) < SOCKET_PATH_MAX - 40
+
+
+def test_the_short_folder_is_the_users_alone_and_goes_with_the_run() -> None:
+    run = address(Path("/home/me") / ("deep" * 20))
+    folder = NodeDisk(run, "node-0").tmp.parent
+
+    make_room(run)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    leavings.sweep()
+    assert folder.exists()
+    remove_disks(run)
+    assert not folder.exists()
 
 
 def test_each_node_has_a_temporary_folder_of_its_own_and_none_is_left(

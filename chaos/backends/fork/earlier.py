@@ -15,6 +15,7 @@ from chaos.backends.fork import core
 from chaos.backends.fork.ending import end_all
 from chaos.backends.fork.lane import Lane
 from chaos.backends.fork.messages import Exited, StartRun
+from chaos.backends.fork.node_disk import make_room, remove_disks
 from chaos.backends.fork.wire import Wire
 from chaos.backends.train.address import CALLBACK, RunAddress
 from chaos.backends.train.compat import CALLBACKS_ENV
@@ -34,6 +35,7 @@ def earlier_fits(plan: Plan, directory: RunDirectory) -> EarlierFit:
     def train(trainer: Any, fit: Train, configure: Configure) -> Any:  # noqa: ANN401
         place = create(held / "earlier", str(os.getpid()), plan.baseline(), {})
         address = RunAddress(place.path, os.urandom(4).hex(), "none:")
+        make_room(address)
         start = StartRun(address, {**plan.job.env, CALLBACKS_ENV: _theirs()})
         (ours, orders), (told, tells) = socket.socketpair(), socket.socketpair()
         zygote, pid = os.getpid(), os.fork()
@@ -51,6 +53,7 @@ def earlier_fits(plan: Plan, directory: RunDirectory) -> EarlierFit:
             finally:
                 end_all(pid)
                 os.waitpid(pid, 0)
+                remove_disks(address)
 
     return train
 

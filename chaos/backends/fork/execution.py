@@ -12,7 +12,7 @@ from chaos.backends.fork.ending import kill
 from chaos.backends.fork.exhaustion import Exhaustion
 from chaos.backends.fork.lane_handle import LaneHandle
 from chaos.backends.fork.messages import Failed, StartRun
-from chaos.backends.fork.node_disk import NodeDisk, confines_of, remove_disks
+from chaos.backends.fork.node_disk import NodeDisk, confines_of, make_room, remove_disks
 from chaos.backends.fork.outside import settle
 from chaos.backends.fork.server import GateServer
 from chaos.backends.fork.world import ForkWorld
@@ -55,6 +55,7 @@ class Run(RunWatch[int]):
         super().__post_init__()
         token = os.urandom(4).hex()
         self.address = RunAddress(self.directory.path, token, f"unix:chaos-gates-{token}")
+        make_room(self.address)
         armed = ArmedFaults(self.directory.storage_faults)
         self.world = ForkWorld(
             self.clock, self.plan.shape.nodes, armed, lambda node: NodeDisk(self.address, node)

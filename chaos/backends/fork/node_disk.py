@@ -4,8 +4,9 @@
     <run>/nodes/<node>/written.jsonl  which files they have written, wherever (see `written`)
 
 Where the run's folder lies so deep that no socket could be bound in that
-folder (a socket's path has 107 bytes), TMPDIR is `/tmp/chaos-<token>/<node>`. A lost node
-takes both along; the rest is removed at the end of the run.
+folder (a socket's path has 107 bytes), TMPDIR is `/tmp/chaos-<token>.held/<node>`, which goes
+with the harness, however that ends (see `leavings`). A lost node takes both along; the rest is
+removed at the end of the run.
 """
 
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 from chaos.backends.train.address import RunAddress
 from chaos.backends.train.written import Confines, Ledger, Written, is_below, read_ledger, record
 from chaos.model.plan import Plan
+from chaos.run import leavings
 from chaos.run.directory import RunDirectory
 
 HEAD, START, LEDGER = "head", "start", "written.jsonl"
@@ -124,11 +126,17 @@ def disks(run: RunAddress) -> list[NodeDisk]:
     return [NodeDisk(run, folder.parent.name) for folder in folders]
 
 
+def make_room(run: RunAddress) -> None:
+    """Hold, in the harness, what a run's nodes need outside of its folder."""
+    if is_below(str(NodeDisk(run, HEAD).tmp), str(_short(run))):
+        leavings.hold(_short(run))
+
+
 def remove_disks(run: RunAddress) -> None:
     """Remove the disks of a run's nodes."""
     shutil.rmtree(run.directory / "nodes", ignore_errors=True)
-    shutil.rmtree(_short(run), ignore_errors=True)
+    leavings.drop(_short(run))
 
 
 def _short(run: RunAddress) -> Path:
-    return Path("/tmp") / f"chaos-{run.token}"  # noqa: S108 - the token is the run's own
+    return leavings.named(f"chaos-{run.token}")

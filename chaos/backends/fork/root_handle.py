@@ -13,6 +13,7 @@ from chaos.backends.fork.messages import ForkZygote
 from chaos.backends.fork.settings import HASH_SEED, zygote_env
 from chaos.backends.fork.wire import Wire
 from chaos.model.plan import Plan
+from chaos.run import leavings
 from chaos.run.directory import RunDirectory
 
 
@@ -79,6 +80,8 @@ def root_for(plan: Plan, *, log: Path, hash_seed: str = HASH_SEED) -> RootHandle
             root.end()  # its end of the connection is still open
             root = None
         if root is None:
+            if not _roots:
+                leavings.sweep()  # what harnesses before this one were killed over
             root = _roots[key] = RootHandle(plan, log=log, hash_seed=hash_seed)
         return root
 
