@@ -452,12 +452,13 @@ def test_a_job_that_does_not_repeat_itself_is_judged_by_the_band_of_five_clean_r
     assert (card.exit_code == 2) == (card.repetition.hidden_part > HIDDEN_MAX)
 
 
-def test_a_job_that_reports_by_the_clock_is_inconclusive_and_not_blamed(
+def test_a_job_that_reports_elsewhere_and_trains_otherwise_is_not_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def apart(first: History, second: History) -> Repetition:
         told = repetition(first, second)
-        return told.model_copy(update={"reports_apart": "9 reports in one, 11 in the other"})
+        apart = {"reports_apart": "9 reports in one, 11 in the other", "inputs_apart": "step 3"}
+        return told.model_copy(update=apart)
 
     monkeypatch.setattr("chaos.audit.clean.repetition", apart)
     card = audit_of(tmp_path, FakeBackend(defect=loses_momentum), choice=FEW).run()

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from tests.check.script import loss
@@ -10,19 +12,29 @@ from tests.check.story import Story
 from tests.check.tamper import rows
 from tests.check.watching import components, inputs
 
+EVENT_NS = 20_000_000
+
 
 def by_the_clock(story: Story, lengths: Sequence[int]) -> History:
     """Give it with epochs of these lengths, its state seen before every step."""
     quiet = story.baseline()
     first, last = rows(quiet, ev.StateSeen)[0], rows(quiet, ev.TrainFnEnded)[0]
-    told = [("controller-9", what) for what in _epochs(story, lengths)]
-    head, tail = list(quiet)[:first], list(quiet)[last:]
-    time_ns = head[-1].time_ns
-    middle = [
-        Entry(time_ns=time_ns + n, source=source, seq=n, what=what)
-        for n, (source, what) in enumerate(told)
+    head = list(quiet)[:first]
+    back = ev.FitReturned(metrics={}, checkpoint=f"checkpoint_0_{len(lengths) - 1}")
+    tail = [
+        structs.replace(e, what=back) if isinstance(e.what, ev.FitReturned) else e
+        for e in list(quiet)[last:]
+        if not isinstance(e.what, ev.StorageSeen)
     ]
-    return History([*head, *middle, *tail])
+    start_ns = head[-1].time_ns
+    middle = [
+        Entry(time_ns=start_ns + EVENT_NS * n, source="worker-1000", seq=n, what=what)
+        for n, what in enumerate(_epochs(story, lengths), start=1)
+    ]
+    late_ns = max(middle[-1].time_ns - tail[0].time_ns, 0)
+    return History(
+        [*head, *middle, *(structs.replace(e, time_ns=e.time_ns + late_ns) for e in tail)]
+    )
 
 
 def _epochs(story: Story, lengths: Sequence[int]) -> Iterator[ev.AnyEvent]:
