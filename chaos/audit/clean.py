@@ -1,6 +1,6 @@
 """The runs in which nothing is done to the job: what all strikes are planned from and judged by."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from chaos.audit.repetition import Repetition, hidden_part, repetition
 from chaos.check.band import RUNS_MIN
 from chaos.check.ending import ending
 from chaos.check.habits import habits
+from chaos.check.result import plural
 from chaos.check.trial import Course
 from chaos.errors import JobError
 from chaos.job_failure import why_the_job_failed
@@ -123,7 +124,7 @@ class CleanRuns:
             shown=shown,
             baseline=baseline,
             repetition=again,
-            notes=self._notes(seen, shown, again),
+            notes=(*self._notes(seen, shown, again), *by_the_clock(relied, again)),
             work_s=min(_work_s(history) for history in alike),
             hashes_apart=seen.hashes_apart,
         )
@@ -175,8 +176,6 @@ class CleanRuns:
     def _notes(self, seen: "_Starts", shown: Extent, again: Repetition) -> tuple[Note, ...]:
         runs = [run for run in (seen.first.history, seen.other) if run]
         apart = [Note(kind="warning", text=str(again))] if again.hides_much else []
-        if again.is_by_steps and again.reports_apart is not None:
-            apart.append(by_the_clock(again.reports_apart))
         return (
             *notes(
                 shown,
@@ -249,17 +248,19 @@ def hashes_apart(where: str) -> Note:
     )
 
 
-def by_the_clock(apart: str) -> Note:
+def by_the_clock(relied: Extent, again: Repetition) -> Iterator[Note]:
     """Give the note on a job that reports at other steps in every run."""
-    return Note(
-        kind="note",
-        text=(
-            f"the job reports by the clock ({apart}): its losses, inputs and state are compared "
-            "step by step; its metrics, the files that it saves, which of them it keeps, and how "
-            "much work a restart repeats are not compared; faults are injected only where "
-            "every clean run came by"
-        ),
-    )
+    if relied.by_clock:
+        yield Note(
+            kind="note",
+            text=(
+                f"the job reports by the clock ({again.reports_apart}): its losses, inputs and "
+                "state are compared step by step; its metrics, the files that it saves, which of "
+                "them it keeps, and how much work a restart repeats are not compared; faults are "
+                "injected where every run comes by, which is among its first "
+                f"{plural(len(relied.epochs), 'report')}"
+            ),
+        )
 
 
 def cannot_start_again(problem: str) -> Note:

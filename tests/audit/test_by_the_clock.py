@@ -51,6 +51,7 @@ def test_a_right_job_passes(tmp_path: Path) -> None:
     assert card.resumed == card.resumed_right > 0
     [told] = [note.text for note in card.notes if "by the clock" in note.text]
     assert "compared step by step; its metrics, the files that it saves" in told
+    assert told.endswith("where every run comes by, which is among its first 2 reports")
 
 
 def test_a_wrong_one_is_found_out(tmp_path: Path) -> None:
