@@ -20,6 +20,7 @@ ACCEPTABLE: tuple[Acceptable, ...] = get_args(Acceptable)
 WORDS: tuple[Word, ...] = ("pass", "fail", "inconclusive")  # by exit code
 REASONS_SHOWN = 2
 GROUPS_SHOWN = 3
+RESUMES_MIN = 3  # an early, a middle and a late one, where no place can be said to be late
 
 
 def word(card: "Card") -> Word:
@@ -84,6 +85,12 @@ def _restarts(card: "Card") -> Iterator[str]:
             yield "no restart went on from a checkpoint"
         else:
             yield "no restart had a checkpoint to go on from"
+    if card.repetition.is_by_steps and 0 < card.resumed_right < RESUMES_MIN:
+        yield (
+            "the job reports by the clock, and between its few reports only "
+            f"{plural(card.resumed_right, 'restart')} went on from a checkpoint; have it report "
+            "more often, or train longer, by its own arguments"
+        )
     tried = {run.group for run in card.runs if run.happened}
     untried = [row.group for row in card.covered if row.chosen and row.group not in tried]
     if untried:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chaos.audit.answer import reasons
 from chaos.audit.audit import Audit, Choice
 from chaos.audit.budget import Budget, Progress
 from chaos.audit.card import Card
@@ -450,6 +451,19 @@ def test_a_job_that_does_not_repeat_itself_is_judged_by_the_band_of_five_clean_r
     assert "five clean runs" in str(card.repetition)
     assert card.repetition.hidden_part is not None
     assert (card.exit_code == 2) == (card.repetition.hidden_part > HIDDEN_MAX)
+
+
+def test_of_a_job_that_reports_by_the_clock_one_resume_is_no_pass(tmp_path: Path) -> None:
+    card = audit_of(tmp_path, FakeBackend(), choice=FEW).run()
+    assert card.word == "pass"
+
+    by_clock = {"reports_apart": "4 reports in one, 7 in the other"}
+    apart = card.model_copy(update={"repetition": card.repetition.model_copy(update=by_clock)})
+    once = [run for run in card.runs if run.resumed and run.is_right][:1]
+
+    assert apart.word == "pass"
+    few = apart.model_copy(update={"runs": tuple(once)})
+    assert any("only 1 restart went on from a checkpoint" in why for why in reasons(few))
 
 
 def test_a_job_that_reports_elsewhere_and_trains_otherwise_is_not_blamed(
