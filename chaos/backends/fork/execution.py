@@ -26,6 +26,7 @@ from chaos.model.event import (
     LeftoversSearched,
     MemoryExhausted,
     ScriptRaised,
+    StorageFaulted,
 )
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
@@ -141,8 +142,13 @@ class Run(RunWatch[int]):
 
     def _tell_foreign(self, what: str, pid: int, code: int) -> None:
         """Write down that a process was ended, unless a fault or this run has ended it."""
-        of_memory = {e.pid for e in self.seen() if isinstance(e, MemoryExhausted)}
-        if pid not in self.world.signalled | of_memory:
+        killed_here = {
+            event.pid
+            for event in self.seen()
+            if isinstance(event, MemoryExhausted)
+            or (isinstance(event, StorageFaulted) and event.effect == "killed")
+        }
+        if pid not in killed_here | self.world.signalled:
             self.journal.add(Disturbed(why=killed(what, code)))
 
     def end_driver(self, driver: int) -> int:
