@@ -192,7 +192,7 @@ class RunDirectory:
 
     def keep_secrets(self, plan: Plan) -> None:
         """Have nobody else read the files that hold secrets, where the plan has any."""
-        if holds_secrets(plan.model_dump(mode="json")):
+        if holds_secrets(plan.model_dump(mode="json", exclude={"token", "baselines"})):
             for name in SECRET:
                 with contextlib.suppress(FileNotFoundError):
                     (self.path / name).chmod(0o600)
