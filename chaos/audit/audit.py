@@ -27,6 +27,11 @@ from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
 
 FAULTS, CONFIRMATION = "faults", "confirmation"
+UNCONFIRMED = Note(
+    kind="note",
+    text="no finding was tried on a Ray cluster: the job writes outside of its run's folder, or to "
+    "a bucket, from which the audit keeps it and a cluster would not",
+)
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ class Audit:
             self._runs.sort(key=lambda row: row.number)
             limit = self.budget.named(seconds=seconds, runs=queue.taken)
             card = conclusion.card(self._runs, ended=ended, seconds=seconds, limit=limit)
-        return self._confirmed(card, conclusion) if clean.stays_inside else card
+        return self._confirmed(card, conclusion, clean)
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -194,9 +199,13 @@ class Audit:
         self._kept[row.defects[0]] = row
         return True
 
-    def _confirmed(self, card: Card, conclusion: Conclusion) -> Card:
+    def _confirmed(self, card: Card, conclusion: Conclusion, clean: Clean) -> Card:
         """Run each finding's reproduction where `confirm` runs it, and say so on the card."""
         if self.confirm is None or not card.findings:
+            return card
+        if not clean.stays_inside:  # there, nothing keeps it from harming what is a person's own
+            card = card.model_copy(update={"notes": (*card.notes, UNCONFIRMED)})
+            conclusion.write(card)
             return card
         found, total = list(card.findings), len(card.findings)
         for number, finding in enumerate(card.findings):

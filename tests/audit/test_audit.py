@@ -430,6 +430,24 @@ def test_a_confirmation_stands_on_the_card_and_one_that_cannot_be_had_leaves_it_
     assert "no cluster could be had" in (audit.folder.path / "card.html").read_text()
 
 
+def test_a_finding_of_a_job_that_writes_outside_is_not_tried_there_and_the_card_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chaos.audit.clean.Clean.stays_inside", False)
+    audit = audit_of(
+        tmp_path,
+        FakeBackend(defect=loses_momentum),
+        choice=FEW,
+        confirm=lambda _: pytest.fail("it was tried"),
+    )
+
+    card = audit.run()
+
+    assert card.findings[0].confirmation is None
+    assert "no finding was tried on a Ray cluster" in card.notes[-1].text
+    assert card.notes[-1].text in " ".join((audit.folder.path / "audit.json").read_text().split())
+
+
 def left_out(card: Card) -> list[str]:
     return [row.why for row in omissions(card)]
 
