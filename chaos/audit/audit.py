@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from chaos.audit.budget import UNLIMITED, Budget, Pace, Progress, ShowProgress
+from chaos.audit.budget import UNLIMITED, Budget, Pace, Progress, ShowProgress, estimate_s
 from chaos.audit.card import Card, Ended
 from chaos.audit.clean import Clean, CleanRuns
 from chaos.audit.conclusion import Conclusion
@@ -138,10 +138,12 @@ class Audit:
 
     def _strike_all(self, clean: Clean, queue: Queue, start: int, *, fits: bool) -> Ended:
         first = self.clock.now_ns()
+        lanes = 1 if clean.shares_files else self.lanes(clean.plan.job.workers)
+        expected_s = estimate_s(1, each_s=clean.work_s, lanes=lanes) / lanes
 
         def next_strikes() -> Iterator[tuple[int, Strike]]:
             while not queue.is_empty:
-                self._show(queue, start, first)
+                self._show(queue, start, first, expected_s)
                 seconds, needed = seconds_since(start, self.clock), fits and queue.needed > 0
                 if self.budget.is_spent(seconds=seconds, runs=queue.taken, for_minimum=needed):
                     return
@@ -151,14 +153,13 @@ class Audit:
             return self._strike(backend, clean, job[1], job[0])
 
         with ExitStack() as opened:
-            count = 1 if clean.shares_files else self.lanes(clean.plan.job.workers)
-            more = [opened.enter_context(self.backend.beside()) for _ in range(count - 1)]
+            more = [opened.enter_context(self.backend.beside()) for _ in range(lanes - 1)]
             backends: list[Backend] = [self.backend, *more]
-            for lanes in (backends, backends[:1]):  # the last runs may have shown places of theirs
-                for row in side_by_side(work, next_strikes(), lanes):
+            for side in (backends, backends[:1]):  # the last runs may have shown places of theirs
+                for row in side_by_side(work, next_strikes(), side):
                     self._settle(row)
                     queue.learn(row)
-        self._show(queue, start, first)
+        self._show(queue, start, first, expected_s)
         return "all" if queue.is_empty else "budget"
 
     def _settle(self, row: StruckRun) -> None:
@@ -166,13 +167,14 @@ class Audit:
         directory = self.folder.run(row.number)
         self.folder.prune(directory, keep_logs=self._stands_for_a_finding(row))
 
-    def _show(self, queue: Queue, start: int, first: int) -> None:
+    def _show(self, queue: Queue, start: int, first: int, expected_s: float) -> None:
         pace = Pace(
             done=len(self._runs),
             known=len(queue.strikes),
             needed=queue.needed + queue.taken - len(self._runs),
             spent_s=seconds_since(start, self.clock),
             runs_s=seconds_since(first, self.clock),
+            expected_s=expected_s,
         )
         total = len(self._runs) if queue.is_empty else pace.total(self.budget)
         last = self._runs[-1] if self._runs else None

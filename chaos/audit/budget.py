@@ -79,7 +79,8 @@ ShowProgress: TypeAlias = Callable[[Progress], None]
 class Pace:
     """How far the runs with a fault are, and how fast: `spent_s` of the audit, `runs_s` of them.
 
-    `known` is all that could be done, `needed` what is done in any case.
+    `known` is all that could be done, `needed` what is done in any case. `expected_s` of a run,
+    by those without a fault, stands for the measured ones until there are any.
     """
 
     done: int
@@ -87,13 +88,15 @@ class Pace:
     needed: int
     spent_s: float
     runs_s: float
+    expected_s: float
 
     def total(self, budget: Budget) -> int:
         """Return the expected number of runs."""
         most = self.known if budget.runs is None else min(self.known, budget.runs)
-        if budget.seconds is None or self.done == 0:
+        if budget.seconds is None:
             return most
-        fits = max(0.0, budget.seconds - self.spent_s) * self.done / max(self.runs_s, 1e-9)
+        each_s = self.runs_s / self.done if self.done else self.expected_s
+        fits = max(0.0, budget.seconds - self.spent_s) / max(each_s, 1e-9)
         return min(most, self.done + max(self.needed, math.ceil(fits)))
 
     def left_s(self, budget: Budget) -> float | None:

@@ -84,7 +84,7 @@ def test_a_command_without_a_limit_is_given_one() -> None:
 
 
 def test_progress_counts_up_to_what_fits_and_not_to_all_there_is() -> None:
-    pace = Pace(done=10, known=200, needed=0, spent_s=40, runs_s=20)
+    pace = Pace(done=10, known=200, needed=0, spent_s=40, runs_s=20, expected_s=9)
 
     assert pace.total(Budget(seconds=60)) == 20
     assert pace.left_s(Budget(seconds=60)) == 20
@@ -92,7 +92,16 @@ def test_progress_counts_up_to_what_fits_and_not_to_all_there_is() -> None:
 
 
 def test_progress_counts_up_to_what_is_needed_in_any_case() -> None:
-    pace = Pace(done=10, known=200, needed=6, spent_s=70, runs_s=20)
+    pace = Pace(done=10, known=200, needed=6, spent_s=70, runs_s=20, expected_s=9)
 
     assert pace.total(Budget(seconds=60)) == 16
     assert pace.total(Budget(seconds=60, runs=12)) == 12
+
+
+def test_before_any_run_is_over_the_clean_runs_say_how_many_fit() -> None:
+    pace = Pace(done=0, known=200, needed=6, spent_s=10, runs_s=0, expected_s=2.5)
+
+    assert pace.total(Budget(seconds=60)) == 20
+    assert pace.total(Budget(seconds=20)) == 6
+    assert pace.total(Budget()) == 200
+    assert pace.left_s(Budget(seconds=60)) is None
