@@ -62,7 +62,7 @@ def reasons(card: "Card") -> Iterator[str]:
         )
         return
     if not card.runs:
-        yield "no fault was injected, so nothing is known"
+        yield f"no fault was injected{_why_cut(card)}, so nothing is known"
         return
     yield from _unjudged(card)
     yield from _restarts(card)
@@ -131,7 +131,7 @@ def _blind(card: "Card") -> Iterator[str]:
 def _why_cut(card: "Card") -> str:
     if card.ended != "budget":
         return ""
-    return f": {card.limit} ended the audit" if card.limit else ": the time limit was reached"
+    return f" ({card.limit} ended the audit)" if card.limit else " (the time limit was reached)"
 
 
 def _named(groups: Sequence[str]) -> str:
