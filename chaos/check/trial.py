@@ -195,6 +195,11 @@ class Trial:
         return self.reference, *(c for c in others if c.ending.is_finished and c.ending.is_over)
 
     @cached_property
+    def epochs_vary(self) -> bool:
+        """Whether clean runs train more or fewer epochs each, as one does that stops early."""
+        return len({len(course.lineage.commits) for course in self._clean}) > 1
+
+    @cached_property
     def comparison(self) -> Comparison | None:
         """Every loss and metric beside the baseline's; None without a whole baseline."""
         if self.reference is None:

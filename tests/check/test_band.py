@@ -16,6 +16,7 @@ from chaos.model import event as ev
 from chaos.model.history import Baseline, History
 from chaos.model.leeway import Tolerance
 from chaos.model.verdict import CheckResult, Verdict
+from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed
 
@@ -136,6 +137,36 @@ def test_a_metric_that_is_mostly_noise_is_left_out_by_name() -> None:
 
     assert found.validity == "valid", found.headline
     assert trajectory(found).measures["metrics_not_compared"] == "seconds"
+
+
+def after(epochs: int, end: str = "L:c0 .") -> str:
+    """Tell of a run that was struck in epoch 1 and trained so many epochs."""
+    return " ".join(["g s s u r c s x g<c0", *["s s u r c"] * (epochs - 1), end])
+
+
+@pytest.mark.parametrize(
+    ("clean_epochs", "struck", "epochs", "terminates"),
+    [
+        ((3, 3, 3, 3, 3), after(5), "invalid", "valid"),
+        ((3, 5, 3, 4, 3), after(6), "valid", "valid"),
+        ((3, 5, 3, 4, 3), after(2), "valid", "valid"),
+        ((3, 5, 3, 4, 3), after(6, "H"), "unknown", "unknown"),
+        ((3, 3, 3, 3, 3), after(3, "H"), "unknown", "invalid"),
+    ],
+    ids=["a fixed number", "more", "fewer", "still training", "hung"],
+)
+def test_how_many_epochs_are_due_is_not_known_where_clean_runs_differ_in_it(
+    clean_epochs: Sequence[int], struck: str, epochs: str, terminates: str
+) -> None:
+    runs = [
+        noisy(told_in(" ".join(["g", *["s s u r c"] * count, "L:c0 ."])), seed)
+        for seed, count in enumerate(clean_epochs)
+    ]
+
+    found = judge(plan_of(struck, band="standard"), noisy(told_in(struck), 9), Baseline(runs))
+
+    told = {result.check: result.validity for result in found.results}
+    assert (told["epochs"], told["terminates"]) == (epochs, terminates), found.headline
 
 
 # -- the arithmetic ------------------------------------------------------------------------------
