@@ -34,7 +34,9 @@ class ByTheClock(FakeBackend):
             return told
         clean = list(by_the_clock(STORY, WAYS[len(self.plans) % len(WAYS)]))
         fit = next(entry for entry in told if isinstance(entry.what, ev.FitCalled))
-        return self.retold(History([*clean[:1], fit, *clean[1:]]))
+        told = History([*clean[:1], fit, *clean[1:]])
+        told = changed(told, ev.RunStarted, scenario=plan.scenario, seed=plan.seed)
+        return self.retold(told)
 
     def retold(self, history: History) -> History:
         return history
