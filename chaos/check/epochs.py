@@ -123,6 +123,8 @@ def _lengths(trial: Trial, reference: Course) -> Iterator[Anomaly]:
         # A surplus epoch has its own anomaly, and so has a missing one.
         if surplus == 0 or (rank, epoch) in ours.resumed or epoch in epochs ^ committed:
             continue
+        if trial.epochs_vary and epoch > max(epochs, default=-1):
+            continue  # the baseline never came there
         if any(step.attempt in trial.resized for step in ours.steps.get((0, epoch), ())):
             continue  # with another number of workers, an epoch has another number of steps
         is_whole = epoch in committed or trial.run.ending.is_finished

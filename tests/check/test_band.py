@@ -151,9 +151,10 @@ def after(epochs: int, end: str = "L:c0 .") -> str:
         ((3, 5, 3, 4, 3), after(6), "valid", "valid"),
         ((3, 5, 3, 4, 3), after(2), "valid", "valid"),
         ((3, 5, 3, 4, 3), after(6, "H"), "unknown", "unknown"),
+        ((3, 5, 3, 4, 3), after(6, "s s H"), "unknown", "unknown"),
         ((3, 3, 3, 3, 3), after(3, "H"), "unknown", "invalid"),
     ],
-    ids=["a fixed number", "more", "fewer", "still training", "hung"],
+    ids=["a fixed number", "more", "fewer", "still training", "in mid-epoch", "hung"],
 )
 def test_how_many_epochs_are_due_is_not_known_where_clean_runs_differ_in_it(
     clean_epochs: Sequence[int], struck: str, epochs: str, terminates: str
