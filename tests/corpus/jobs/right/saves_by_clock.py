@@ -89,7 +89,7 @@ def train_counter(config):
 if __name__ == "__main__":
     TorchTrainer(
         train_counter,
-        train_loop_config={"steps": 60, "save_every_s": 0.06},
+        train_loop_config={"steps": 400, "save_every_s": 0.06},
         scaling_config=ScalingConfig(num_workers=1),
         run_config=RunConfig(
             name="counter",
