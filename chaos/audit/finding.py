@@ -68,8 +68,15 @@ def findings(runs: Sequence[StruckRun]) -> tuple[Finding, ...]:
     A run belongs to the causes that its first broken check names, as many as
     it tells apart; where it shows a more frequent cause besides, to that. A
     trajectory that parts is no such cause: almost every defect makes it part.
+    Where the same part of the state is lost, it is one cause, whatever is lost
+    with it: how much that is depends on the place.
     """
-    broken = [run for run in runs if run.validity == "invalid" and run.defects]
+    told = [run for run in runs if run.validity == "invalid" and run.defects]
+    same = _same_cause([defect for run in told for defect in run.defects])
+    broken = [
+        run.model_copy(update={"defects": tuple(dict.fromkeys(same[d] for d in run.defects))})
+        for run in told
+    ]
     counts = Counter(run.defects[0] for run in broken)
     ranking = sorted(counts, key=lambda d: (d.check == TRAJECTORY, -counts[d], d.check, d.gist))
     grouped: dict[Defect, list[StruckRun]] = {defect: [] for defect in ranking}
@@ -87,6 +94,14 @@ def findings(runs: Sequence[StruckRun]) -> tuple[Finding, ...]:
 def size(run: StruckRun) -> tuple[object, ...]:
     """Give how much a reproduction takes: ops, means, then how far into training."""
     return len(run.ops), _FAULTS.index(run.ops[0].kind), run.strike.place, run.number
+
+
+def _same_cause(defects: Sequence[Defect]) -> dict[Defect, Defect]:
+    """Return, for each defect, the one with the fewest parts of those that begin with its first."""
+    of: dict[object, Defect] = {}
+    for defect in sorted(set(defects), key=lambda d: (len(d.parts), d.gist)):
+        of.setdefault((defect.check, defect.severity, defect.parts[:1] or defect.gist), defect)
+    return {d: of[d.check, d.severity, d.parts[:1] or d.gist] for d in set(defects)}
 
 
 def _causes(run: StruckRun, ranking: Sequence[Defect]) -> Iterator[Defect]:

@@ -75,6 +75,17 @@ def test_one_cause_at_many_places_is_one_finding() -> None:
     assert found.defect == EPOCHS
 
 
+def test_one_part_that_is_lost_is_one_cause_whatever_is_lost_with_it() -> None:
+    def lost(*parts: str) -> Defect:
+        return Defect(check="state", gist=f"{', '.join(parts)} is lost", parts=parts)
+
+    alone, more, model = lost("momentum"), lost("momentum", "lr"), lost("model", "momentum")
+
+    found = findings([run_of(1, alone), run_of(2, more), run_of(3, more), run_of(4, model)])
+
+    assert [(one.defect, one.runs) for one in found] == [(alone, (1, 2, 3)), (model, (4,))]
+
+
 def test_a_run_that_shows_a_more_frequent_cause_besides_belongs_to_it() -> None:
     often = [run_of(n, EPOCHS, PARTED) for n in range(3)]
 
