@@ -249,7 +249,7 @@ def hashes_apart(where: str) -> Note:
 
 
 def by_the_clock(relied: Extent, again: Repetition) -> Iterator[Note]:
-    """Give the note on a job that reports at other steps in every run."""
+    """Return the note on a job that reports at other steps in every run."""
     if relied.by_clock:
         yield Note(
             kind="note",

@@ -49,7 +49,7 @@ class ForkCluster:
         threading.Thread(target=self._loop.run_forever, daemon=True, name="objects").start()
 
     def start_worker(self, node_id: str, env: dict[str, str]) -> core.ProcessActor:
-        """Have the lane fork a worker, and wait until it is there.
+        """Start a worker, a fork of the lane, and return it once it is there.
 
         Once more where it does not come to its first line: on Ray, too, a start is retried.
         """

@@ -1,4 +1,4 @@
-"""What the processes of a run ask its chaos controller, and the socket that they ask by.
+"""Questions of a run's processes to its chaos controller, and the socket that carries them.
 
 A DataLoader's worker asks as well, and anything else that the job has started: the socket
 has a name, which every user of the machine can read. So whoever connects is asked for the user it
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from chaos.backends.fork.wire import exactly
 from chaos.faults.order import Order
 from chaos.faults.world import Victim
 from chaos.model.event import Committed, FailureDecided
@@ -87,23 +88,10 @@ class Gate:
         self._end.sendall(_LENGTH.pack(len(body)) + body)
 
     def _received(self) -> bytes:
-        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+        (length,) = _LENGTH.unpack(exactly(self._end, _LENGTH.size))
         if length > LENGTH_MAX:
             raise msgspec.DecodeError(f"{length} bytes are more than any question has")
-        return self._exactly(length)
-
-    def _exactly(self, count: int) -> bytes:
-        parts = []
-        while count:
-            try:
-                part = self._end.recv(count)
-            except OSError as error:
-                raise EOFError from error
-            if not part:
-                raise EOFError
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
+        return exactly(self._end, length)
 
 
 def listen(name: str) -> socket.socket:

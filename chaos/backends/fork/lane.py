@@ -55,7 +55,7 @@ class Lane:
             if (part := self._answer(POLL_S)) is not None:
                 return part
             ended = list(ended_children())
-            # What a driver had said before it ended a worker has come, and is read first.
+            # A driver announces whom it kills before it does: messages are read before deaths.
             if ended and (part := self._answer(0)) is not None:
                 return part
             for pid, code in ended:

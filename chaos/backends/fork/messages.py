@@ -52,7 +52,7 @@ class WorkerKilled:
 
 @dataclass(frozen=True)
 class Spawn:
-    """What a driver asks its lane to fork; the worker's end of their connection comes along."""
+    """A driver asks its lane for a worker; the worker's end of their connection comes along."""
 
     disk: NodeDisk
     env: dict[str, str]

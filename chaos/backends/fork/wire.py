@@ -42,7 +42,7 @@ class Wire:
 
         `TimeoutError` where a time-out was set on the socket, and is over.
         """
-        return self._message(self._exactly(_LENGTH.size))
+        return self._message(exactly(self.end, _LENGTH.size))
 
     def receive_along(self) -> tuple[Any, socket.socket | None]:
         """Return the next message, and the socket that was handed over with it."""
@@ -55,7 +55,7 @@ class Wire:
         if not first:
             raise EOFError
         along = socket.socket(fileno=fds[0]) if fds else None
-        return self._message(first + self._exactly(_LENGTH.size - 1)), along
+        return self._message(first + exactly(self.end, _LENGTH.size - 1)), along
 
     def close(self) -> None:
         """Close this end."""
@@ -63,19 +63,24 @@ class Wire:
 
     def _message(self, head: bytes) -> Any:  # noqa: ANN401
         (length,) = _LENGTH.unpack(head)
-        return pickle.loads(self._exactly(length))  # noqa: S301 - our own processes alone
+        return pickle.loads(exactly(self.end, length))  # noqa: S301 - our own processes alone
 
-    def _exactly(self, count: int) -> bytes:
-        parts = []
-        while count:
-            try:
-                part = self.end.recv(count)
-            except TimeoutError:
-                raise  # the other end is there, and silent
-            except OSError as error:
-                raise EOFError from error
-            if not part:
-                raise EOFError
-            parts.append(part)
-            count -= len(part)
-        return b"".join(parts)
+
+def exactly(end: socket.socket, count: int) -> bytes:
+    """Return the next `count` bytes of a connection; `EOFError` where its other end is gone.
+
+    `TimeoutError` where a time-out was set on the socket, and is over.
+    """
+    parts = []
+    while count:
+        try:
+            part = end.recv(count)
+        except TimeoutError:
+            raise  # the other end is there, and silent
+        except OSError as error:
+            raise EOFError from error
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

@@ -67,7 +67,7 @@ class ChaosActor:
         self._world.nodes_joined(agents)
 
     def struck_nodes(self) -> frozenset[str]:
-        """Give the nodes that faults had to do with so far."""
+        """Return the nodes that faults had to do with so far."""
         return frozenset(self._world.struck)
 
     def gcs_errand(self) -> GcsErrand | None:

@@ -23,13 +23,13 @@ WAYS = "RAY_AUTH_TOKEN_PATH (a file), RAY_AUTH_TOKEN or ~/.ray/auth_token"
 
 
 class Authentication:
-    """What the environment says of it while one cluster is in use; `restore` undoes it."""
+    """The settings of authentication in the environment, for one cluster; `restore` undoes them."""
 
     def __init__(self) -> None:
         self._before = {name: os.environ.get(name) for name in (MODE, TOKEN, FILE)}
 
     def use_own(self, folder: Path) -> None:
-        """Have the cluster that is about to start ask for a token, kept in a folder of its own.
+        """Make a token, kept in a folder of its own, that the cluster about to start asks for.
 
         Where the user has set a mode, that is the user's word: `disabled` does without.
         """
