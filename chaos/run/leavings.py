@@ -24,6 +24,7 @@ from pathlib import Path
 
 import psutil
 
+from chaos.errors import HarnessError
 from chaos.run.clock import SystemClock
 
 TMP = Path("/tmp")  # noqa: S108 - never TMPDIR: whoever sweeps may have another one
@@ -48,13 +49,19 @@ def named(name: str) -> Path:
 
 
 def hold(folder: Path) -> None:
-    """Keep a folder until this process ends or removes it; make it where it is not there."""
+    """Keep a folder until this process ends or removes it; make it where it is not there.
+
+    A folder that is there already is held only where it is this user's: anybody may make one in
+    /tmp. What it lets others do is taken from it.
+    Raises HarnessError for another user's folder.
+    """
     while folder not in _held:
         folder.mkdir(mode=0o700, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # it has just been swept
             lock = _open(folder)
             fcntl.flock(lock, fcntl.LOCK_SH)
             if _is_there(lock, folder):
+                _keep_to_this_user(lock, folder)
                 _held[folder] = lock
             else:
                 os.close(lock)
@@ -147,6 +154,13 @@ def _processes_of(folder: Path) -> list[psutil.Process]:
 
 def _open(folder: Path) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _keep_to_this_user(lock: int, folder: Path) -> None:
+    if os.fstat(lock).st_uid != os.geteuid():
+        os.close(lock)
+        raise HarnessError(f"{folder} is another user's: remove it, or have them remove it")
+    os.fchmod(lock, 0o700)
 
 
 def _is_there(lock: int, folder: Path) -> bool:

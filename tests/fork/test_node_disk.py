@@ -65,12 +65,14 @@ def test_a_lost_node_takes_along_what_it_alone_wrote_below_the_hosts_temporary_f
             path.touch()
         wrote(lost, [(str(path), path.name != "data") for path in paths])
         wrote(other, [(str(paths[1]), True)])
+        make_room(run)
         lost.tmp.mkdir(parents=True)
 
         lost.lose()
 
         assert [path.exists() for path in paths] == [False, True, True]
         assert not lost.tmp.exists()
+        remove_disks(run)
 
 
 def test_a_lost_node_takes_along_its_workers_working_directory(tmp_path: Path) -> None:

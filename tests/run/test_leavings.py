@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from chaos.errors import HarnessError
 from chaos.run import leavings
 
 HOLDS = """
@@ -174,3 +175,25 @@ def test_what_is_started_meanwhile_belongs_to_the_folder_and_what_comes_later_do
         assert os.environ[leavings.HELD_ENV] == str(tmp)
 
     assert leavings.HELD_ENV not in os.environ
+
+
+def test_a_folder_that_is_there_already_is_kept_to_this_user(tmp: Path) -> None:
+    folder = leavings.named("chaos-known")
+    folder.mkdir(mode=0o755)
+
+    leavings.hold(folder)
+
+    assert folder.stat().st_mode & 0o777 == 0o700
+    leavings.drop(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+def test_another_users_folder_is_not_held(tmp: Path) -> None:
+    folder = leavings.named("chaos-theirs")
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+
+    with pytest.raises(HarnessError, match="another user's"):
+        leavings.hold(folder)
+
+    assert folder not in leavings._held
