@@ -92,6 +92,9 @@ def main(campaign: Campaign, *, tries: int, backends: Sequence[str] = ("fork",))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--backend", choices=backends, default=backends[0])
     asked = parser.parse_args()
+    # What is started would inherit that they are ignored: by `nohup`, and by `&` in a shell script.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _leave)  # what was started is ended, and its folders are removed
     tally = campaign(Asked(asked.tries, asked.seed, asked.backend))
     sys.stdout.write(f"{tally.line()}\n")
