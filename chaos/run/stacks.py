@@ -6,6 +6,7 @@ from pathlib import Path
 
 STACK_SIGNAL = signal.SIGUSR2
 DRIVER_STACKS = "stacks-driver.txt"
+START_STACKS = "stacks-start.txt"  # of a worker that does not come to its first line
 
 
 def rank_stacks(rank: int, pid: int) -> str:

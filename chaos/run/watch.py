@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from chaos.model.event import (
     AnyEvent,
     DeadlinePassed,
+    Disturbed,
     DriverExited,
     RunEnded,
     RunStarted,
@@ -40,6 +41,7 @@ class RunWatch(ABC, Generic[Driver]):
         self._tail = Tail(self.directory.journals)
         self._seen: list[AnyEvent] = []
         self._trains_since_ns: int | None = None
+        self._is_disturbed = False
 
     def begin(self, *, again_after: str | None = None) -> None:
         """Write down which plan is carried out, and where."""
@@ -74,6 +76,7 @@ class RunWatch(ABC, Generic[Driver]):
         """Read what is new in all journals, show it, and give all that was seen."""
         entries = self._tail.new_entries()
         self._seen.extend(entry.what for entry in entries)
+        self._is_disturbed |= any(isinstance(entry.what, Disturbed) for entry in entries)
         self.show(entries)
         return self._seen
 
@@ -87,9 +90,15 @@ class RunWatch(ABC, Generic[Driver]):
         self.journal.add(StackTaken(pid=pid, rank=rank, path=f"logs/{name}"))
 
     def _watch_driver(self, driver: Driver, start_ns: int) -> int | None:
-        """Give the exit code of a driver, None where it is not over at the run's limit."""
+        """Return the exit code of a driver, None where it is not to go on.
+
+        That is so at the run's limit, and where something beside chaos and the job went
+        wrong: nothing is learned of a job from what follows.
+        """
         while (code := self.exit_code(driver)) is None:
             self.seen()
+            if self._is_disturbed:
+                return None
             if self._is_late(start_ns):
                 self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))
                 self.take_stacks(driver)

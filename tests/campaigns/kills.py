@@ -140,8 +140,7 @@ def _to_group(number: signal.Signals) -> Callable[[Harness], bool]:
 
 def _twice(harness: Harness) -> bool:
     _to_group(signal.SIGINT)(harness)
-    with contextlib.suppress(psutil.TimeoutExpired):
-        psutil.Process(harness.process.pid).wait(0.7)
+    harness.wait(0.7)
     return _to_group(signal.SIGINT)(harness)
 
 

@@ -94,3 +94,33 @@ def test_a_run_that_is_disturbed_twice_can_not_be_told(tmp_path: Path) -> None:
     assert verdict.validity == "unknown"
     assert "was ended by SIGKILL, and chaos did not end it" in disturbed(history)[0]
     assert "dmesg" in verdict.headline
+
+
+STUCK = """
+import os, pathlib, runpy, sys, threading
+def hang():
+    forked = pathlib.Path("forked")
+    with forked.open("a") as file:
+        file.write("x")
+    if forked.stat().st_size > 2:  # a lane and a driver
+        threading.Event().wait()
+os.register_at_fork(after_in_child=hang)
+runpy.run_path({digits!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.nightly
+def test_of_a_worker_that_is_stuck_in_its_fork_the_stacks_are_kept(tmp_path: Path) -> None:
+    """A hook that a library has registered may wait for a lock that nobody holds in the child."""
+    script = tmp_path / "stuck.py"
+    script.write_text(STUCK.format(digits=str(DIGITS)))
+    plan = base_plan(script, ["--epochs", "6"], cwd=tmp_path, seed=0, workers=1)
+    plan = plan.model_copy(update={"backend": "fork"})
+    directory = create(tmp_path, "run", plan, {})
+
+    with ForkBackend() as backend:
+        backend.execute(plan, directory, lambda _: None)
+
+    [started] = [e for _, e in read_history(directory.journals).of(RunStarted)]
+    assert "a worker did not come to its first line, twice" in (started.again_after or "")
+    assert "in hang" in (directory.path / "tried-before/logs/stacks-start.txt").read_text()

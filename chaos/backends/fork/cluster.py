@@ -12,15 +12,17 @@ from typing import Any
 from ray.exceptions import OutOfMemoryError, RayError
 
 from chaos.backends.fork import compat, core
-from chaos.backends.fork.messages import Ending, Spawn
+from chaos.backends.fork.messages import Ending, Spawn, Stuck
 from chaos.backends.fork.node_disk import NodeDisk
 from chaos.backends.fork.port import NobodysController, SocketController
 from chaos.backends.fork.wire import Wire
 from chaos.model.event import Disturbed
 from chaos.model.plan import Plan
 from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.stacks import START_STACKS
 
 FORK_S = 30.0
+STUCK = f"a worker did not come to its first line, twice; logs/{START_STACKS} says where it stood"
 POLL_S = 0.02
 
 
@@ -56,7 +58,7 @@ class ForkCluster:
         spawn = Spawn(self._disk_of(node_id), env, self._log, compat.Context.session)
         started = self._forked(spawn) or self._forked(spawn)
         if started is None:  # no defect of the job: what is then seen of it is judged by nobody
-            self._failed(Disturbed(why="a worker did not come to its first line, twice"))
+            self._failed(Disturbed(why=STUCK))
             raise core.WorkerDiedError(is_preempted=False)
         pid, wire = started
         return core.ProcessActor(
@@ -71,7 +73,9 @@ class ForkCluster:
         ours.settimeout(FORK_S)
         try:
             pid = wire.receive()
-        except (EOFError, TimeoutError):
+        except (EOFError, TimeoutError) as error:
+            if isinstance(error, TimeoutError):
+                self._lane.send(Stuck())
             wire.close()
             return None
         ours.settimeout(None)

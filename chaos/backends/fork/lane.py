@@ -5,6 +5,7 @@ harness asks for, a worker for each that a driver asks for. It adopts what they
 leave behind, so that each lane's own is known.
 """
 
+import contextlib
 import os
 import selectors
 import socket
@@ -20,6 +21,7 @@ from chaos.backends.fork.messages import (
     Spawn,
     Started,
     StartRun,
+    Stuck,
     WorkerKilled,
 )
 from chaos.backends.fork.node_disk import HEAD, SESSION, NodeDisk, confines_of
@@ -33,7 +35,7 @@ from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import driver_journal
 from chaos.run.killed import is_foreign
-from chaos.run.stacks import DRIVER_STACKS, answer_with_stacks
+from chaos.run.stacks import DRIVER_STACKS, STACK_SIGNAL, START_STACKS, answer_with_stacks
 
 POLL_S = 0.01
 
@@ -46,6 +48,7 @@ class Lane:
         self._drivers: dict[int, Wire] = {}
         self._workers = ProcessGroups(SystemClock())
         self._ending: set[int] = set()
+        self._newest = 0
         self._selector = selectors.DefaultSelector()
         self._selector.register(harness.end, selectors.EVENT_READ, harness)
 
@@ -78,11 +81,16 @@ class Lane:
                 elif isinstance(request, Spawn):
                     assert end is not None
                     self._fork_worker(request, end)
+                elif isinstance(request, Stuck):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(self._newest, STACK_SIGNAL)
                 elif (part := self._fork_driver(request)) is not None:
                     return part
         return None
 
     def _fork_driver(self, request: StartRun) -> RunPart | None:
+        # A worker inherits it, and answers even where it is stuck before its own first line.
+        answer_with_stacks(RunDirectory(request.address.directory).logs / START_STACKS)
         ours, theirs = socket.socketpair()
         lane = os.getpid()
         sys.stdout.flush()
@@ -103,6 +111,7 @@ class Lane:
         if pid != 0:
             end.close()  # an open copy would hide the worker's end from its driver
             self._workers.add(pid)
+            self._newest = pid
             return
         self._shed()
         try:

@@ -61,6 +61,11 @@ class Spawn:
 
 
 @dataclass(frozen=True)
+class Stuck:
+    """A driver tells its lane that the worker it asked for last does not come to its first line."""
+
+
+@dataclass(frozen=True)
 class Ending:
     """A driver tells its lane that it ends a worker now, as `ray.kill` does."""
 
