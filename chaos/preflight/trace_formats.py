@@ -53,7 +53,7 @@ def parcae(name: str, lines: Sequence[str]) -> Trace:
             at, what, rest = json.loads(line, parse_constant=_refuse_constant)
             nodes = _names(rest["nodes"])
             last_ms = max(last_ms, float(at) + float(rest.get("duration", 0)))
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise TraceError(
                 name, number, f"not a line of a Parcae trace: {line[:60]}", resembled(line)
             ) from None

@@ -13,6 +13,7 @@ from chaos.preflight.question import Question
 from chaos.preflight.rules.sound import sound_question
 from chaos.preflight.simulate import simulate
 from chaos.preflight.trace import trace_of_counts
+from chaos.preflight.trace_formats import parcae
 from chaos.preflight.traces import read_advisor, read_trace
 from tests.preflight.drawn import drawn
 
@@ -285,3 +286,10 @@ def test_bamboos_p3_trace_has_its_known_statistics() -> None:
     assert trace.peak == 32
     assert trace.span_s / 3600 == pytest.approx(11.4, abs=0.05)
     assert found.mtbf_h.value == pytest.approx(1.64, abs=0.01)
+
+
+def test_a_line_that_is_nested_too_deeply_is_refused_with_its_number() -> None:
+    deep = "[" * 100_000
+
+    with pytest.raises(UsageError, match="deep.json:1: not a line of a Parcae trace"):
+        parcae("deep.json", [deep])
