@@ -41,7 +41,7 @@ class RunWatch(ABC, Generic[Driver]):
         self._tail = Tail(self.directory.journals)
         self._seen: list[AnyEvent] = []
         self._trains_since_ns: int | None = None
-        self._is_disturbed = False
+        self.disturbed_by: str | None = None
 
     def begin(self, *, again_after: str | None = None) -> None:
         """Write down which plan is carried out, and where."""
@@ -76,7 +76,8 @@ class RunWatch(ABC, Generic[Driver]):
         """Read what is new in all journals, show it, and give all that was seen."""
         entries = self._tail.new_entries()
         self._seen.extend(entry.what for entry in entries)
-        self._is_disturbed |= any(isinstance(entry.what, Disturbed) for entry in entries)
+        whys = (entry.what.why for entry in entries if isinstance(entry.what, Disturbed))
+        self.disturbed_by = self.disturbed_by or next(whys, None)
         self.show(entries)
         return self._seen
 
@@ -97,7 +98,7 @@ class RunWatch(ABC, Generic[Driver]):
         """
         while (code := self.exit_code(driver)) is None:
             self.seen()
-            if self._is_disturbed:
+            if self.disturbed_by is not None:
                 return None
             if self._is_late(start_ns):
                 self.journal.add(DeadlinePassed(limit_s=self.plan.limits.run_s))

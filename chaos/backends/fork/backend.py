@@ -12,7 +12,6 @@ from chaos.backends.fork.root_handle import end_root, root_for
 from chaos.backends.fork.settings import HASH_SEED, OTHER_HASH_SEED
 from chaos.backends.fork.zygote_handle import ZygoteHandle
 from chaos.errors import HarnessError
-from chaos.model.event import Disturbed
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import Show
@@ -131,7 +130,7 @@ class ForkBackend:
         except BaseException:  # broken off, perhaps in mid-sentence: the next run has its own lane
             self._end_lane()
             raise
-        return next((e.why for e in run.seen() if isinstance(e, Disturbed)), None)
+        return run.disturbed_by
 
     def _lane_of(self, zygote: ZygoteHandle) -> LaneHandle:
         lane = self._lane

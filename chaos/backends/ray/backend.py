@@ -14,7 +14,7 @@ import ray
 from chaos.backends.ray.actor import ChaosActor
 from chaos.backends.ray.bystanders import record_bystanders
 from chaos.backends.ray.clusters import RayCluster, cluster_of, needs_fresh_nodes
-from chaos.backends.ray.deaths import Deaths, broken_off
+from chaos.backends.ray.deaths import Deaths
 from chaos.backends.ray.existing.keeper import LeaseKeeper
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.leftovers import Leftovers
@@ -79,17 +79,31 @@ class RayBackend:
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
         """Carry out a plan; everything that was seen is in the directory's journals.
 
+        Once more, on a new cluster, where a part of ours was ended by somebody else.
         Raises `HarnessError` or `ClusterError` where the cluster cannot be
         had, and passes KeyboardInterrupt on after the run has been ended.
         """
+        why = self._execute(plan, directory, show)
+        if why is not None and plan.shape.address is None:
+            directory.set_aside()
+            self._execute(plan, directory, show, again_after=why)
+
+    def _execute(
+        self, plan: Plan, directory: RunDirectory, show: Show, *, again_after: str | None = None
+    ) -> str | None:
+        """Carry out a plan once, and return what disturbed it, None where nothing did."""
         cluster = self._cluster_for(plan)
         prestarts = self._prestart.serves(plan)
-        run = Run(plan, directory, self._meters.beside(show, plan), cluster, prestarts=prestarts)
+        shown = self._meters.beside(show, plan)
+        run = Run(plan, directory, shown, cluster, prestarts=prestarts, again_after=again_after)
         try:
             run.execute()
         finally:
             if prestarts:
                 self._prestart.look_back(run.seen())
+            if run.has_lost_a_part:
+                self.close()
+        return run.disturbed_by
 
     def _cluster_for(self, plan: Plan) -> RayCluster:
         if self._cluster is not None and (
@@ -110,6 +124,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
 
     cluster: RayCluster
     prestarts: bool = False
+    again_after: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,13 +135,13 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         self.deaths = Deaths(
             self.cluster.deaths, self._struck_nodes, ends_gcs=self.plan.shape.keeps_gcs
         )
-        self.is_headless = False
+        self.is_headless = self.has_lost_a_part = False
 
     def execute(self) -> None:
         """Start controller and driver, watch, clean up; the history says how it went."""
         plan, token = self.plan, self.address.token
         terms = self.cluster.prepare(plan, self.directory, token)
-        self.begin()
+        self.begin(again_after=self.again_after)
         leftovers = Leftovers.before(token, is_cluster_ours=self.cluster.is_ours)
         self.controller = self._start_controller(terms)
         interrupted = True
@@ -140,7 +155,8 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
                     if not self.is_headless:  # else nobody would answer
                         closing.callback(self._search, leftovers)
                         closing.callback(self._finish)
-        self.cluster.heal({e.node_id for e in self.seen() if isinstance(e, NoticeGiven)})
+        if not self.has_lost_a_part:
+            self.cluster.heal({e.node_id for e in self.seen() if isinstance(e, NoticeGiven)})
 
     def _search(self, leftovers: Leftovers) -> None:
         record_bystanders(self.journal, self.directory)
@@ -201,17 +217,12 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         ray.get(self.controller.driver_started.remote(driver.pid))
 
     def exit_code(self, driver: "subprocess.Popen[bytes]") -> int | None:
-        """Give the driver's exit code, None while it runs.
-
-        Raises `HarnessError` where a part of our cluster has ended that no fault had end: what the
-        driver makes of that is no finding.
-        """
+        """Return the driver's exit code, None while it runs."""
         code, death = driver.poll(), self.deaths.foreign()
         if death is not None:
-            self.is_headless = death.is_heads
-            self.journal.add(ObserverFailed(where="the cluster", error=str(death)))
-            raise broken_off(death)
-        if code is not None and is_foreign(code) and not self._is_driver_struck():
+            self.is_headless, self.has_lost_a_part = death.is_heads, True
+            self.journal.add(Disturbed(why=str(death)))
+        elif code is not None and is_foreign(code) and not self._is_driver_struck():
             self.journal.add(Disturbed(why=killed("the process that calls fit()", code)))
         return code
 

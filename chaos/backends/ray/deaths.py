@@ -1,15 +1,13 @@
 """Raylets and the GCS of our own cluster that have ended, and no fault had them end.
 
 The kernel ends one where memory runs out, a raylet ends itself where a busy machine kept it
-from answering, and others may do it by mistake. What the job makes of it is no finding: the
-run is broken off, and says what has ended.
+from answering, and others may do it by mistake. What the job makes of it is no finding.
 """
 
-import signal
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from chaos.errors import HarnessError
+from chaos.run.killed import is_foreign, killed
 
 
 @dataclass(frozen=True)
@@ -23,29 +21,17 @@ class Death:
     is_heads: bool
 
     def __str__(self) -> str:
-        """Return who ended, and how."""
+        """Return who ended, how, and what to do about it."""
         whose = "the head" if self.is_heads else f"node {self.node_id[:8]}"
         who = f"the {self.kind.replace('_', ' ')} of {whose} (pid {self.pid})"
-        if self._was_killed:
-            return f"{who} was ended by {signal.Signals(-self.code).name}, which chaos did not send"
-        return f"{who} ended by itself, with code {self.code}"
+        return killed(who, self.code) if is_foreign(self.code) else f"{who} {self._by_itself}"
 
     @property
-    def remedy(self) -> str:
-        """What the user can do about it."""
-        if self._was_killed:
-            return (
-                "The kernel ends processes where memory runs out, and `dmesg` shows it: run with "
-                "fewer workers, or where more memory is free"
-            )
+    def _by_itself(self) -> str:
         return (
-            "A raylet that does not answer for two seconds is given up, and ends: run with fewer "
-            "workers, or where less else runs"
+            f"ended by itself, with code {self.code}. A raylet that does not answer for two "
+            "seconds is given up, and ends: run with fewer workers, or where less else runs"
         )
-
-    @property
-    def _was_killed(self) -> bool:
-        return self.code < 0 and -self.code != signal.SIGABRT  # that is its own doing
 
 
 @dataclass
@@ -73,9 +59,3 @@ class Deaths:
         if self.ends_gcs and death.kind == "raylet":
             return True
         return not death.is_heads and death.node_id in self.struck()
-
-
-def broken_off(death: Death) -> HarnessError:
-    """Return the error that ends a run for it."""
-    said = "The run was broken off and says nothing of the job"
-    return HarnessError(f"{death}. {said}. {death.remedy}")
