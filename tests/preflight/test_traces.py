@@ -291,5 +291,5 @@ def test_bamboos_p3_trace_has_its_known_statistics() -> None:
 def test_a_line_that_is_nested_too_deeply_is_refused_with_its_number() -> None:
     deep = "[" * 100_000
 
-    with pytest.raises(UsageError, match="deep.json:1: not a line of a Parcae trace"):
+    with pytest.raises(UsageError, match=r"deep\.json:1: not a line of a Parcae trace"):
         parcae("deep.json", [deep])
