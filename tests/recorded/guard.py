@@ -1,0 +1,121 @@
+"""Recorded runs, and what was said of each: whoever rebuilds a check must not change its answer.
+
+    python -m tests.recorded.guard --keep FOLDER ... [--most 240]   take runs from report folders
+    python -m tests.recorded.guard --accept                         take today's answers for right
+
+`runs.tar.xz` holds the plan, the history and the baselines of each run, with no path of the
+machine that made it; `answers.json` says of each run how it was judged, and of each check. A
+difference is either a defect of the change or the purpose of it, which its commit then says.
+"""
+
+import argparse
+import io
+import json
+import random
+import re
+import sys
+import tarfile
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from chaos.harness import check_again
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RUNS, ANSWERS = HERE / "runs.tar.xz", HERE / "answers.json"
+MOST = 240
+LARGEST = 1_000_000  # bytes of a history; more would say the same at greater length
+Answer: TypeAlias = "dict[str, str | int | list[str]]"
+
+
+def answers() -> dict[str, Answer]:
+    """Judge all recorded runs; returns for each its verdict and the checks that did not pass."""
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(RUNS) as archive:
+        archive.extractall(folder, filter="data")
+        runs = sorted(file.parent for file in Path(folder).rglob("plan.json"))
+        return {str(run.relative_to(folder)): _answer(run) for run in runs}
+
+
+def accepted() -> dict[str, Answer]:
+    """Return what was said of each run when the answers were last accepted."""
+    found: dict[str, Answer] = json.loads(ANSWERS.read_text(encoding="utf-8"))
+    return found
+
+
+def _answer(run: Path) -> Answer:
+    verdict = check_again(run).verdict
+    invalid = [told.check for told in verdict.results if told.validity == "invalid"]
+    unknown = [told.check for told in verdict.results if told.validity == "unknown"]
+    checks = len(verdict.results)
+    return {"verdict": verdict.validity, "checks": checks, "invalid": invalid, "unknown": unknown}
+
+
+def _keep(folders: Sequence[Path], most: int) -> None:
+    """Write an archive of runs that are spread over all jobs alike, drawn by a fixed seed."""
+    by_job: dict[str, list[Path]] = defaultdict(list)
+    for history in sorted(file for folder in folders for file in folder.rglob("history.jsonl")):
+        run = history.parent
+        if _is_struck(run) and history.stat().st_size < LARGEST:
+            by_job[_job_of(run)].append(run)
+    draw = random.Random(0)
+    for runs in by_job.values():
+        draw.shuffle(runs)
+    turns = (runs[turn] for turn in range(most) for runs in by_job.values() if turn < len(runs))
+    chosen = [run for run, _ in zip(turns, range(most), strict=False)]
+    with tarfile.open(RUNS, "w:xz", preset=9) as archive:
+        for number, run in enumerate(chosen):
+            for name, content in _files(run):
+                entry = tarfile.TarInfo(f"{_job_of(run)}-{number}/{name}")
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+    sys.stderr.write(f"{len(chosen)} runs of {len(by_job)} jobs, {RUNS.stat().st_size:,} bytes\n")
+
+
+def _is_struck(run: Path) -> bool:
+    plan = run / "plan.json"
+    return plan.is_file() and bool(json.loads(plan.read_bytes())["ops"])
+
+
+def _job_of(run: Path) -> str:
+    """Return the name of the job, or of the scenario, that a run is of."""
+    plan = json.loads((run / "plan.json").read_bytes())
+    return re.sub(r"\W+", "_", plan["slug"])
+
+
+def _files(run: Path) -> Iterator[tuple[str, bytes]]:
+    beside = run if (run / "baseline.jsonl").exists() else run.parents[1]  # an audit's have one
+    yield "plan.json", _anonymous((run / "plan.json").read_bytes(), run)
+    yield "history.jsonl", _anonymous((run / "history.jsonl").read_bytes(), run)
+    for baseline in sorted(beside.glob("baseline*.jsonl")):
+        yield baseline.name, _anonymous(baseline.read_bytes(), run)
+
+
+def _anonymous(content: bytes, run: Path) -> bytes:
+    """Return what a file holds, as if it had been recorded in /repo, with reports in /reports."""
+    parts = run.resolve().parts
+    at = next(n for n, part in enumerate(parts) if part in ("suites", "audits", "selftests"))
+    for path, instead in ((Path(*parts[:at]), "/reports"), (ROOT, "/repo")):
+        content = content.replace(str(path).encode(), instead.encode())
+    return content
+
+
+def _command() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--keep", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--most", type=int, default=MOST)
+    parser.add_argument("--accept", action="store_true")
+    asked = parser.parse_args()
+    if asked.keep:
+        _keep(asked.keep, asked.most)
+    if asked.keep or asked.accept:
+        lines = [f"  {json.dumps(run)}: {json.dumps(said)}" for run, said in answers().items()]
+        ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    else:
+        parser.error("say --keep FOLDER or --accept")
+
+
+if __name__ == "__main__":
+    _command()
