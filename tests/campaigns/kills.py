@@ -19,8 +19,10 @@ from pathlib import Path
 
 import psutil
 
+from chaos.check.judge import judge
 from chaos.errors import ChaosError
-from chaos.harness import check_again
+from chaos.harness import recorded
+from chaos.run.directory import RunDirectory
 from tests.campaigns.commands import (
     POLL_S,
     RIGHT,
@@ -376,7 +378,9 @@ class _Try:
 
     def _judge_folder(self, folder: Path) -> None:
         try:
-            validity = check_again(folder).verdict.validity
+            directory = RunDirectory(folder)
+            plan, baseline = directory.load_plan(), directory.load_baseline()
+            validity = judge(plan, recorded(directory), baseline).validity
         except ChaosError:
             self.tally.figures["folders refused"] += 1
             return

@@ -21,7 +21,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from chaos.harness import check_again
+from chaos.check.judge import judge
+from chaos.harness import recorded
+from chaos.run.directory import RunDirectory
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -46,7 +48,8 @@ def accepted() -> dict[str, Answer]:
 
 
 def _answer(run: Path) -> Answer:
-    verdict = check_again(run).verdict
+    directory = RunDirectory(run)
+    verdict = judge(directory.load_plan(), recorded(directory), directory.load_baseline())
     invalid = [told.check for told in verdict.results if told.validity == "invalid"]
     unknown = [told.check for told in verdict.results if told.validity == "unknown"]
     checks = len(verdict.results)

@@ -5,8 +5,7 @@ import pytest
 from tests.recorded.guard import accepted, answers
 
 
-@pytest.mark.nightly
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(300)
 def test_every_recorded_run_is_judged_as_it_was() -> None:
     before, now = accepted(), answers()
 
