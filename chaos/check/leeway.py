@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from chaos.check.attempt import Commit
-from chaos.check.band import PROFILES, Interval, Key, learn
+from chaos.check.band import PROFILES, Compared, Interval, Key, learn
 from chaos.check.lineage import Lineage
 from chaos.check.pair import Pair
 from chaos.check.sightings import MOMENTS, Place, Sightings
@@ -45,8 +45,8 @@ class Bands:
         metrics = _common([_metrics(lineage.commits) for lineage in lineages])
         sizes = _common([_sizes(sightings) for _, sightings in runs])
         kinds = (losses, metrics, sizes)
-        compared = sum(len(at) for kind in kinds for of in kind.values() for at in of.values())
-        of_losses, of_metrics, of_sizes = (_learnt(kind, compared=compared) for kind in kinds)
+        compared = Compared.of(series for kind in kinds for series in kind.values())
+        of_losses, of_metrics, of_sizes = (_learnt(kind, compared) for kind in kinds)
         noisy = {str(name) for (_, name, _), b in of_metrics.items() if _part(b) > NOISY_PART}
         return cls(profile, len(runs), of_losses, of_metrics, of_sizes, frozenset(noisy))
 
@@ -124,13 +124,9 @@ class Leeway:
 EXACT = Leeway()
 
 
-def _learnt(kind: Mapping[str, Found], *, compared: int) -> dict[Key, Interval]:
+def _learnt(kind: Mapping[str, Found], compared: Compared) -> dict[Key, Interval]:
     """Learn series by series: those of one name have much the same spread."""
-    return {
-        key: band
-        for series in kind.values()
-        for key, band in learn(series, compared=compared).items()
-    }
+    return {key: band for series in kind.values() for key, band in learn(series, compared).items()}
 
 
 def _part(band: Interval) -> float:

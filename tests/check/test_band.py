@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.check.band import Interval, Series, learn
+from chaos.check.band import PROFILES, Compared, Interval, Series, learn, student
 from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History
 from chaos.model.leeway import Tolerance
 from chaos.model.verdict import CheckResult, Verdict
+from tests.check.clean_runs import DEFECTS, NOISES, found, rate
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed
@@ -173,13 +174,14 @@ def test_how_many_epochs_are_due_is_not_known_where_clean_runs_differ_in_it(
 # -- the arithmetic ------------------------------------------------------------------------------
 
 FINITE = st.floats(-1e6, 1e6)
+ONE = Compared(numbers=1, windows=1)
 
 
 @given(st.lists(st.lists(FINITE, min_size=5, max_size=5), min_size=1, max_size=30))
 def test_every_number_that_was_learnt_from_lies_in_its_band(numbers: list[list[float]]) -> None:
     series: Series = {place: {(place,): values} for place, values in enumerate(numbers)}
 
-    bands = learn(series, compared=len(numbers))
+    bands = learn(series, Compared.of([series]))
 
     for place, values in enumerate(numbers):
         band = bands[(place,)]
@@ -192,7 +194,7 @@ def test_the_more_is_compared_the_wider_is_the_band(
     values: Sequence[float], few: int, more: int
 ) -> None:
     narrow, wide = (
-        learn({0: {("x",): values}}, compared=count)[("x",)].half
+        learn({0: {("x",): values}}, Compared(count, count))[("x",)].half
         for count in sorted((few, few + more))
     )
 
@@ -201,21 +203,54 @@ def test_the_more_is_compared_the_wider_is_the_band(
 
 @given(FINITE, st.integers(2, 6))
 def test_runs_that_agree_leave_no_band(value: float, runs: int) -> None:
-    band = learn({0: {("x",): [value] * runs}}, compared=10)[("x",)]
+    band = learn({0: {("x",): [value] * runs}}, Compared(10, 10))[("x",)]
 
     assert band.half <= 1e-9 * max(1.0, abs(value))
 
 
 def test_the_width_of_a_band_follows_from_the_spread_of_its_runs() -> None:
-    # Two runs, s = sqrt(2); 2.5758 is the normal quantile for one false alarm in 100, two-sided.
-    narrow = learn({0: {("x",): [1.0, 3.0]}}, compared=1)[("x",)]
-    # Five runs, s = 0.5477, and the farthest of them lies 0.8 from the mean.
-    wide = learn({0: {("x",): [2.0, 2.0, 2.0, 3.0, 2.0]}}, compared=1)[("x",)]
+    # Two runs, s = sqrt(2); 63.657 is Student's quantile of one degree, for one false alarm in 100,
+    # two-sided.
+    two = learn({0: {("x",): [1.0, 3.0]}}, ONE)[("x",)]
+    # Five runs, s = 0.4472; 4.6041 is that of four degrees.
+    five = learn({0: {("x",): [2.0, 2.0, 2.0, 3.0, 2.0]}}, ONE)[("x",)]
 
-    assert narrow.middle == 2.0
-    assert narrow.half == pytest.approx(2.5758 * 2**0.5 * 1.5**0.5, 1e-4)
-    assert wide.middle == pytest.approx(2.2)
-    assert wide.half == pytest.approx(2 * 0.8)
+    assert two.middle == 2.0
+    assert two.half == pytest.approx(63.657 * 2**0.5 * 1.5**0.5, 1e-4)
+    assert five.middle == pytest.approx(2.2)
+    assert five.half == pytest.approx(4.6041 * 0.2**0.5 * 1.2**0.5, 1e-4)
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 30, 101, 200])
+@pytest.mark.parametrize("tail", [0.4, 0.005, 1e-4, 1e-7])
+def test_students_quantiles_are_scipys(degrees: int, tail: float) -> None:
+    stats = pytest.importorskip("scipy.stats")
+
+    assert student(tail, degrees) == pytest.approx(float(stats.t.isf(tail, degrees)), 1e-8)
+
+
+def test_what_all_clean_runs_agree_in_is_not_counted() -> None:
+    varying: Series = {
+        place: {(place, 0): [1.0, 2.0], (place, 1): [3.0, 3.0]} for place in range(9)
+    }
+    still: Series = {0: {("x",): [5.0, 5.0]}}
+
+    assert Compared.of([varying, still]) == Compared(numbers=9, windows=1)
+    assert Compared.of([still]) == ONE
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_one_clean_run_in_a_hundred_leaves_a_band_whatever_the_noise(noise: str) -> None:
+    # At a rate of 1 %, more than 5 of 200 leave it with 2 of 100 seeds.
+    assert rate(noise, clean=5, trials=200) <= 5
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.03])
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_shows_where_runs_drift_apart(defect: str, noise: float) -> None:
+    seen = found(defect, clean=5, trials=30, noise=noise, leeway=PROFILES["standard"][1])
+
+    assert seen <= 1 if defect == "none" else seen >= 27
 
 
 def test_the_spread_is_pooled_over_eight_places_to_either_side() -> None:
@@ -224,19 +259,19 @@ def test_the_spread_is_pooled_over_eight_places_to_either_side() -> None:
     }
     series[9] = {(9,): [1.0, 3.0]}
 
-    bands = learn(series, compared=18)
+    bands = learn(series, Compared.of([series]))
 
     assert [place for place in range(18) if bands[(place,)].half > 0] == list(range(1, 18))
 
 
 def test_one_run_has_no_spread() -> None:
     with pytest.raises(ValueError, match="two runs or more"):
-        learn({0: {("x",): [1.0]}}, compared=1)
+        learn({0: {("x",): [1.0]}}, ONE)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_what_is_no_number_is_held_only_by_its_like(value: float) -> None:
-    band = learn({0: {("x",): [value, value]}}, compared=1)[("x",)]
+    band = learn({0: {("x",): [value, value]}}, ONE)[("x",)]
 
     assert band.holds(value)
     assert not band.holds(1.0)
@@ -253,7 +288,7 @@ def test_a_band_does_not_depend_on_which_run_came_first(
     turned = data.draw(st.permutations(values))
 
     one, other = (
-        learn({0: {("x",): v}, 1: {("y",): beside}}, compared=2) for v in (values, turned)
+        learn({0: {("x",): v}, 1: {("y",): beside}}, Compared(2, 1)) for v in (values, turned)
     )
 
     for key, band in one.items():
@@ -263,7 +298,7 @@ def test_a_band_does_not_depend_on_which_run_came_first(
 
 @given(st.lists(ANY, min_size=2, max_size=6))
 def test_what_any_run_was_is_in_its_band_number_or_not(values: list[float]) -> None:
-    band = learn({0: {("x",): values}}, compared=1)[("x",)]
+    band = learn({0: {("x",): values}}, ONE)[("x",)]
 
     slack = Tolerance(absolute=1e-9 * max([1.0, *(abs(v) for v in values if abs(v) <= 1e6)]))
     assert all(band.widened(slack).holds(value) for value in values)
