@@ -1,12 +1,14 @@
 """The statistics, against what is known of them and against scipy."""
 
+import math
+import random
 from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.compare.rank_test import EXACT_MAX, doubled_ranks, holm, rank_test
+from chaos.compare.rank_test import doubled_ranks, holm, rank_test
 from chaos.compare.shares import fewer_p
 
 # Coarse on purpose: recovery times in tenths of seconds are tied all the time.
@@ -74,13 +76,35 @@ def test_with_ties_it_is_the_share_of_all_choices(first: list[float], second: li
 
 def test_many_values_are_told_by_the_normal_approximation_as_scipy_does() -> None:
     stats = pytest.importorskip("scipy.stats")
-    first = [n % 7 / 2 for n in range(EXACT_MAX)]
-    second = [n % 5 + 0.5 for n in range(EXACT_MAX)]
+    first = [n % 7 / 2 for n in range(51)]
+    second = [n % 5 + 0.5 for n in range(51)]
 
     assert rank_test(first, second).p == pytest.approx(
         stats.mannwhitneyu(first, second, method="asymptotic").pvalue
     )
-    assert rank_test([1.0] * EXACT_MAX, [1.0] * EXACT_MAX).p == 1
+    assert rank_test([1.0] * 51, [1.0] * 51).p == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(3, 30), (30, 3), (1, 40), (16, 16), (30, 30), (50, 50), (5, 900)]
+)
+def test_a_small_sample_beside_a_large_one_is_told_exactly_as_by_scipy(
+    first: int, second: int
+) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    draws = random.Random(first)
+    ours = [draws.gauss(0, 1) for _ in range(first)]
+    theirs = [draws.gauss(1, 1) for _ in range(second)]
+
+    assert rank_test(ours, theirs).p == pytest.approx(
+        stats.mannwhitneyu(ours, theirs, method="exact").pvalue, rel=1e-12
+    )
+
+
+def test_the_least_p_of_three_against_thirty_is_reached() -> None:
+    found = rank_test([1, 2, 3], list(range(4, 34)))
+
+    assert found.p == found.least_p == 2 / math.comb(33, 3)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
