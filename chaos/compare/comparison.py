@@ -3,18 +3,21 @@
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Literal, TypeAlias
 
-from chaos.compare.rank_test import holm, rank_test
+from chaos.compare.rank_test import holm, least_p, rank_test
 from chaos.compare.shares import fewer_p
 from chaos.model.summary import RunSummary
 
 ALPHA = 0.05
-REPEATS_MIN = 3
 EXIT_NO_REGRESSION, EXIT_REGRESSION, EXIT_UNKNOWN = range(3)
 
 Told: TypeAlias = Literal["worse", "better", "same", "not shown", "cannot be told"]
-Fate: TypeAlias = Literal["same", "regression", "fixed", "unknown", "missing", "new", "varies"]
+Fate: TypeAlias = Literal[
+    "same", "regression", "fixed", "unknown", "missing", "new", "new, fails", "varies"
+]
+OPEN: tuple[Fate, ...] = ("unknown", "missing", "new, fails")
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,10 @@ MEASURES = (
 class Change:
     """One measure of one scenario: the values of both sides, and what can be told of them.
 
-    `p` is corrected for all measures that were tested together; None where a
-    side has fewer than three repeats, or all values are the same. `least_p` is
-    the lowest that so many repeats could have given: where that is above 0.05,
-    nothing can be shown.
+    `p` is corrected for all measures that were tested together; None where all
+    values are the same, or so few that none could have been at most 0.05.
+    `least_p` is the lowest that so many repeats could have given: where that is
+    above 0.05, nothing can be shown.
     """
 
     measure: Measure
@@ -87,23 +90,58 @@ class Comparison:
         return tuple(s for s in self.scenarios if s.is_regression)
 
     @property
+    def new_failures(self) -> int:
+        """How many scenarios are only in the second side, and fail there."""
+        return sum(s.fate == "new, fails" for s in self.scenarios)
+
+    @property
+    def repeats_needed(self) -> int:
+        """How many repeats on each side could show a change in any measure of any scenario."""
+        return repeats_needed(len(MEASURES) * self.in_common)
+
+    @property
+    def in_common(self) -> int:
+        """How many scenarios both sides have."""
+        return sum(bool(s.before and s.after) for s in self.scenarios)
+
+    @property
     def exit_code(self) -> int:
-        """1: a regression. 2: none, but something is missing or unknown. 0: neither."""
+        """1: a regression. 2: none, but something is missing, unknown or new and fails. Else 0."""
         if self.regressions:
             return EXIT_REGRESSION
-        open_ = any(s.fate in ("unknown", "missing") for s in self.scenarios)
-        return EXIT_UNKNOWN if open_ or not self.scenarios else EXIT_NO_REGRESSION
+        is_open = any(s.fate in OPEN for s in self.scenarios) or not self.in_common
+        return EXIT_UNKNOWN if is_open else EXIT_NO_REGRESSION
 
     @property
     def sentence(self) -> str:
         """The outcome in one line."""
+        return f"{self._shown}{self._of_new}"
+
+    @property
+    def _shown(self) -> str:
         if self.regressions:
             return f"{len(self.regressions)} of {len(self.scenarios)} scenarios are worse"
-        if not any(s.before and s.after for s in self.scenarios):
+        if not self.in_common:
             return "the two sides have no scenario in common"
-        if self.exit_code == EXIT_UNKNOWN:
+        if any(s.fate in ("unknown", "missing") for s in self.scenarios):
             return "no regression was shown, and not every scenario could be compared"
         return "no regression was shown"
+
+    @property
+    def _of_new(self) -> str:
+        number = self.new_failures
+        if not number:
+            return ""
+        word = "and" if self.regressions else "but"
+        return f", {word} {number} new {'scenario fails' if number == 1 else 'scenarios fail'}"
+
+
+def repeats_needed(tests: int) -> int:
+    """Return the fewest repeats a side of which the least p, after Holm's correction, is 0.05.
+
+    So many tests are corrected for together; the hardest case is that one alone changed.
+    """
+    return next(n for n in count(1) if tests * least_p(n, n) <= ALPHA)
 
 
 def compare(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Comparison:
@@ -141,8 +179,9 @@ def _change(measure: Measure, before: tuple[float, ...], after: tuple[float, ...
     """Test a measure; what it comes to is told once all tests are known."""
     if len({*before, *after}) == 1:
         return Change(measure, before, after, "same")  # nothing to test, nothing to correct for
-    if min(len(before), len(after)) < REPEATS_MIN:
-        return Change(measure, before, after, "cannot be told")
+    least = least_p(len(before), len(after))
+    if least > ALPHA:  # it can show nothing, so that no other need be corrected for it
+        return Change(measure, before, after, "cannot be told", least_p=least)
     test = rank_test(before, after)
     return Change(measure, before, after, "not shown", test.p, test.least_p, test.delta)
 
@@ -165,12 +204,12 @@ def _corrected(rows: Sequence[ScenarioChange]) -> list[ScenarioChange]:
 def _told(change: Change, p: float, tests: int) -> Change:
     assert change.least_p is not None
     assert change.delta is not None
-    least_p = min(1.0, change.least_p * tests)
+    least = min(1.0, change.least_p * tests)
     if p <= ALPHA:
         is_worse = (change.delta > 0) == change.measure.more_is_worse
-        return replace(change, p=p, least_p=least_p, told="worse" if is_worse else "better")
-    told: Told = "cannot be told" if least_p > ALPHA else "not shown"
-    return replace(change, p=p, least_p=least_p, told=told)
+        return replace(change, p=p, least_p=least, told="worse" if is_worse else "better")
+    told: Told = "cannot be told" if least > ALPHA else "not shown"
+    return replace(change, p=p, least_p=least, told=told)
 
 
 def _fate(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Fate:
@@ -186,7 +225,7 @@ def _fate(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Fate:
     if stands < len(after) and all(r.standing in ("expected", "undecided") for r in after):
         return "unknown"
     if not before:
-        return "new"
+        return "new" if stands == len(after) else "new, fails"
     if stands == len(after):
         return "same" if stood == len(before) else "fixed"
     always_stood = stood == len(before)

@@ -7,7 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from chaos.compare.comparison import ALPHA, REPEATS_MIN, Change, Comparison
+from chaos.check.result import plural
+from chaos.compare.comparison import ALPHA, MEASURES, OPEN, Change, Comparison
 from chaos.model.summary import STALE, RunSummary
 from chaos.report.markdown import code, fitted, plain, table
 
@@ -24,9 +25,7 @@ def in_terminal(found: Comparison, *, before: str, after: str) -> RenderableType
     shown.add_column("told", overflow="fold", max_width=14)
     for cells in _rows(found):
         *plainly, told = cells
-        style = _STYLES.get(
-            told.partition(",")[0], "yellow" if told in ("unknown", "missing") else ""
-        )
+        style = _STYLES.get(told.partition(",")[0], "yellow" if told in OPEN else "")
         shown.add_row(*(Text(cell) for cell in plainly), Text(told, style=style))
     lines: list[RenderableType] = [Text(f"before  {before}"), Text(f"after   {after}")]
     for name, (left, right) in found.differences.items():
@@ -79,6 +78,7 @@ def in_json(found: Comparison, *, before: str, after: str) -> str:
                 "after": after,
                 "told": found.sentence,
                 "exit_code": found.exit_code,
+                "repeats_needed": found.repeats_needed,
                 "differences": found.differences,
                 "scenarios": scenarios,
             },
@@ -137,11 +137,10 @@ def _notes(found: Comparison) -> Iterator[str]:
             f"p: Mann and Whitney's test, exact, corrected after Holm for {tested} tests; worse or "
             f"better where it is at most {ALPHA:g}. d: Cliff's delta. Figures are medians."
         )
-    if any(change.told == "cannot be told" and change.p is None for change in changes):
-        yield f"Noise cannot be told from a change with fewer than {REPEATS_MIN} repeats of each."
-    open_ = [c.least_p for c in changes if c.told == "cannot be told" and c.least_p is not None]
-    if open_:
+    if any(change.told == "cannot be told" for change in changes):
+        number = found.repeats_needed
         yield (
-            f"With so few repeats p could not have been below {min(open_):.2g}, whatever changed: "
-            "more are needed."
+            f"Too few repeats to tell a change from noise: {number} on each side could show one in "
+            f"any of {len(MEASURES)} measures of {plural(found.in_common, 'scenario')} "
+            f"(`chaos run --repeat {number}`)."
         )

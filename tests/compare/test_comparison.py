@@ -53,20 +53,49 @@ def test_less_goodput_is_worse_and_more_is_better() -> None:
     assert told(compare(lean, rich).scenarios[0])["goodput"] == "better"
 
 
-def test_with_fewer_than_three_repeats_noise_cannot_be_told() -> None:
-    found = compare(runs(*FAST[:2]), runs(*SLOW))
+@pytest.mark.parametrize("repeats", [1, 2, 3])
+def test_with_too_few_repeats_for_any_p_how_many_it_takes_is_said(repeats: int) -> None:
+    found = compare(runs(*FAST[:repeats]), runs(*SLOW[:repeats]))
     (change, *_) = found.scenarios[0].changes
 
     assert (change.told, change.p) == ("cannot be told", None)
+    assert change.least_p == pytest.approx((1, 1 / 3, 0.1)[repeats - 1])
     assert found.exit_code == 0
-    assert "fewer than 3 repeats" in in_markdown(found, before="a", after="b")
+    text = in_markdown(found, before="a", after="b")
+    assert "5 on each side could show one in any of 3 measures of 1 scenario" in text
+    assert "`chaos run --repeat 5`" in text
+    assert json.loads(in_json(found, before="a", after="b"))["repeats_needed"] == 5
 
 
-def test_repeats_that_are_too_few_for_any_p_say_so() -> None:
-    found = compare(runs(*FAST[:3]), runs(*SLOW[:3]))
+def test_few_repeats_on_one_side_are_enough_beside_many_on_the_other() -> None:
+    found = compare(runs(*FAST[:2]), runs(*SLOW, *(value + 10 for value in SLOW)))
 
-    assert told(found.scenarios[0])["recovery"] == "cannot be told"
-    assert "p could not have been below" in in_markdown(found, before="a", after="b")
+    assert told(found.scenarios[0])["recovery"] == "worse"
+
+
+@pytest.mark.parametrize(("scenarios", "repeats"), [(1, 5), (2, 5), (6, 6), (20, 7), (50, 8)])
+def test_how_many_repeats_could_show_a_change_follows_from_the_tests(
+    scenarios: int, repeats: int
+) -> None:
+    def side(each: int, *, off: float, changed: float = 0) -> list[RunSummary]:
+        return [
+            past_run(
+                f"s{n}",
+                recovery_s=off + repeat + (changed if n == 0 else 0),
+                lost_steps=int(2 * off) + repeat,
+                goodput=(off + repeat) / 1000,
+            )
+            for n in range(scenarios)
+            for repeat in range(each)
+        ]
+
+    def recovery(each: int) -> str:
+        found = compare(side(each, off=1), side(each, off=1.5, changed=1e3))
+        assert found.repeats_needed == repeats
+        return told(found.scenarios[0])["recovery"]
+
+    assert recovery(repeats) == "worse"
+    assert recovery(repeats - 1) == "cannot be told"
 
 
 def test_a_difference_within_noise_is_not_shown() -> None:
@@ -102,6 +131,10 @@ def test_what_many_measures_would_show_by_chance_is_corrected() -> None:
         (["expected"] * 19 + ["unexpected"], ["unexpected"] * 20, "regression", 1),
         (["expected"], [], "missing", 2),
         (["unexpected"], ["undecided"], "unknown", 2),
+        ([], ["expected"], "new", 2),
+        ([], ["unexpected"], "new, fails", 2),
+        ([], ["expected", "unexpected"], "new, fails", 2),
+        ([], ["not_run"], "new, fails", 2),
     ],
 )
 def test_what_becomes_of_a_verdict(
@@ -129,6 +162,20 @@ def test_a_new_scenario_is_no_regression() -> None:
 
     assert [row.fate for row in found.scenarios] == ["same", "new"]
     assert found.exit_code == 0
+
+
+def test_a_new_scenario_that_fails_is_no_word_of_no_regression() -> None:
+    before, new = [past_run("killed")], past_run("another", "unexpected")
+
+    found = compare(before, [past_run("killed"), new])
+    worse = compare(before, [past_run("killed", "unexpected"), new])
+
+    assert [row.fate for row in found.scenarios] == ["same", "new, fails"]
+    assert found.exit_code == 2
+    assert found.sentence == "no regression was shown, but 1 new scenario fails"
+    assert in_markdown(found, before="a", after="b").startswith("# ❔ ")
+    assert worse.exit_code == 1
+    assert worse.sentence == "1 of 2 scenarios are worse, and 1 new scenario fails"
 
 
 def test_sides_without_a_scenario_in_common_are_not_compared() -> None:
