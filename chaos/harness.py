@@ -77,18 +77,19 @@ class Harness:
     tell: Callable[[FinishedRun], None] = _tell_nobody
 
     def run_suite(
-        self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray"
+        self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray", repeat: int = 1
     ) -> Iterator[SuiteRow]:
-        """Run scenarios one after the other, giving each one's row as it ends.
+        """Run scenarios one after the other, each `repeat` times; gives each run's row as it ends.
 
         A bad file is found before anything starts. Scenarios whose clusters
-        have the same shape run next to each other, on one warm cluster.
+        have the same shape run next to each other, on one warm cluster. What
+        could not be run once is not tried again.
         """
         plans = [self._plan(file, seed=seed, backend=backend) for file in files]
         for plan in plans:
             refuse_unnamed_cluster(plan, self.elsewhere.permissions)
         for plan in sorted(plans, key=_size):
-            yield self._row(plan)
+            yield from self._rows(plan, repeat)
 
     def run_random(
         self, file: Path, *, seeds: range, backend: BackendName = "ray"
@@ -119,6 +120,13 @@ class Harness:
 
     def _plan(self, file: Path, *, seed: int, backend: BackendName) -> Plan:
         return self.elsewhere.over(plan_of(file, cwd=self.cwd, seed=seed, backend=backend))
+
+    def _rows(self, plan: Plan, repeat: int) -> Iterator[SuiteRow]:
+        for number in range(1, repeat + 1):
+            row = replace(self._row(plan), repeat=None if repeat == 1 else number)
+            yield row
+            if row.verdict is None:
+                return
 
     def _row(self, plan: Plan) -> SuiteRow:
         start = self.clock.now_ns()

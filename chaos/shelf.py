@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -184,10 +184,11 @@ def rows_of(path: Path) -> Iterator[SuiteRow]:
     for run in read_suite(path).runs:
         folder = None if run.directory is None else (path / run.directory)
         if folder is not None and folder.is_dir():
-            yield row_of(read_run(folder))
+            row = row_of(read_run(folder))
         else:
             why = run.error or f"{run.headline} (the run's folder is gone)"
-            yield SuiteRow(run.scenario, run.file, None, None, why, run.duration_s)
+            row = SuiteRow(run.scenario, run.file, None, None, why, run.duration_s)
+        yield replace(row, repeat=run.repeat)
 
 
 def _written(path: Path) -> RunSummary | None:

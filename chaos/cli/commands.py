@@ -48,7 +48,7 @@ from chaos.model.plan import BackendName
 from chaos.model.summary import SUITE
 from chaos.plan.permitted import Elsewhere, Permissions
 from chaos.report.github import Place, annotations
-from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
+from chaos.report.outcome import FinishedRun, SuiteRow, by_scenario, not_run, row_of
 from chaos.report.screen import screen
 from chaos.report.terminal import closing_line, findings, verdict_table
 from chaos.report.terminal import explain as explained
@@ -92,6 +92,18 @@ RandomPlans = Annotated[
         help="In place of each file's own faults: as many random plans, from the seed on.",
     ),
 ]
+Junit = Annotated[
+    Path | None, typer.Option("--junit", help="Write the suite's JUnit file here as well.")
+]
+Repeat = Annotated[
+    int,
+    typer.Option(
+        "--repeat",
+        min=1,
+        help="Run each scenario so often: `chaos compare` tells a change from noise by repeats, 5 "
+        "of one scenario, 8 of fifty.",
+    ),
+]
 
 
 @app.command()
@@ -105,10 +117,9 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
         BackendName,
         typer.Option("--backend", help="A local Ray cluster, or forked workers without one."),
     ] = "ray",
-    junit: Annotated[
-        Path | None, typer.Option("--junit", help="Write the suite's JUnit file here as well.")
-    ] = None,
+    junit: Junit = None,
     plans: RandomPlans = None,
+    repeat: Repeat = 1,
     keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
     quiet: Quiet = False,  # noqa: FBT002 - likewise
     as_json: AsJson = False,  # noqa: FBT002 - likewise
@@ -125,9 +136,11 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     """
     console = screen(quiet=quiet, stderr=as_json)
     refuse_contradictions(address, storage, backend=backend)
+    _refuse_repeated_draws(plans, repeat)
     permissions = Permissions(allow_faults_on, allow_node_loss)
     files = find_scenarios(paths)
-    console.print(f"chaos {__version__}, seed {seed}, {len(files)} scenario(s)")
+    often = f", {repeat} times each" if repeat > 1 else ""
+    console.print(f"chaos {__version__}, seed {seed}, {len(files)} scenario(s){often}")
     _make_room(junit)
     rows, told = list[SuiteRow](), deque[FinishedRun](maxlen=1)
     there = Elsewhere(address, storage, permissions)
@@ -139,7 +152,8 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     with _concluded(rows, told, files, write), opened as executor:
         cwd, clock = Path.cwd(), SystemClock()
         harness = Harness(reports, console, cwd, executor, clock, keep_storage, there, told.append)
-        for row in _rows(harness, files, range(seed, seed + (plans or 0)), backend=backend):
+        drawn = range(seed, seed + (plans or 0))
+        for row in _rows(harness, files, drawn, backend=backend, repeat=repeat):
             rows.append(row)
     raise typer.Exit(exit_code(rows))
 
@@ -311,14 +325,22 @@ def _cut_short(
 
 
 def _rows(
-    harness: Harness, files: Sequence[Path], drawn: range, *, backend: BackendName
+    harness: Harness, files: Sequence[Path], drawn: range, *, backend: BackendName, repeat: int
 ) -> Iterator[SuiteRow]:
     """Run each file's own faults, or those drawn from seeds where there are any."""
     if not drawn:
-        return harness.run_suite(files, seed=drawn.start, backend=backend)
+        return harness.run_suite(files, seed=drawn.start, backend=backend, repeat=repeat)
     return chain.from_iterable(
         harness.run_random(file, seeds=drawn, backend=backend) for file in files
     )
+
+
+def _refuse_repeated_draws(plans: int | None, repeat: int) -> None:
+    if plans is not None and repeat > 1:
+        raise UsageError(
+            "--random draws other faults for each run, and --repeat is for the same ones",
+            "Give one of them.",
+        )
 
 
 def _make_room(junit: Path | None) -> None:
@@ -349,8 +371,9 @@ def _tell_ci(console: Console, rows: list[SuiteRow], page: Path) -> None:
         console.print(f"not in the history of suites: {error}", style="yellow", soft_wrap=True)
     add_to_step_summary(os.environ, page.with_name("summary.md").read_text(encoding="utf-8"))
     if on_github(os.environ):
-        places = [Place(*place_of_scenario(Path(row.file), os.environ)) for row in rows]
-        for command in annotations(rows, places):
+        worst = [runs.worst for runs in by_scenario(rows)]
+        places = [Place(*place_of_scenario(Path(row.file), os.environ)) for row in worst]
+        for command in annotations(worst, places):
             console.file.write(f"{command}\n")
 
 

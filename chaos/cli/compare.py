@@ -22,9 +22,9 @@ def compare(
 ) -> None:
     """Compare two runs or suites: verdicts, recovery, lost steps, goodput.
 
-    Repeats of a scenario on a side (`chaos run x.chaos.yaml --random 5`, or a folder of its runs)
-    let noise be told from a change. Exit codes: 0 no regression, 1 a regression
-    beyond noise, 2 something is missing or unknown.
+    Repeats of a scenario on a side (`chaos run --repeat`, or a folder of its runs) let noise be
+    told from a change. Exit codes: 0 no regression, 1 a regression beyond noise, 2 something is
+    missing, unknown, or new and fails.
 
     Example: chaos compare reports/suites/20261120T020000 reports/suites/20261121T020000
     """

@@ -19,7 +19,8 @@ class RunSummary(Record):
     the check that named the defect. `recovery_s` is the slowest, `lost_steps`
     those of the rank that lost most; `phases_s` are seconds by phase of the
     goodput ledger, which add up to the wall time. `history` is the digest of
-    the history that was judged.
+    the history that was judged. `repeat` counts the runs of a scenario that
+    `chaos run --repeat` made in one suite, from 1.
     """
 
     scenario: str
@@ -31,6 +32,7 @@ class RunSummary(Record):
     broken: str | None = None
     error: str | None = None
     seed: int | None = None
+    repeat: int | None = None
     backend: str | None = None
     attempts: int | None = None
     lost_steps: int | None = None

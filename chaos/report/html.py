@@ -16,7 +16,7 @@ from chaos.report.came_back import resume_table
 from chaos.report.curve import curves
 from chaos.report.excerpt import excerpt
 from chaos.report.goodput import goodput
-from chaos.report.outcome import FinishedRun, SuiteRow, in_words
+from chaos.report.outcome import FinishedRun, Runs, SuiteRow, by_scenario, in_words
 from chaos.report.settings import settings
 from chaos.report.timeline import timeline
 from chaos.report.trend import Suites, trend
@@ -73,17 +73,21 @@ def render_suite(
     rows: Sequence[SuiteRow], *, title: str, started: str, folder: str | None = None
 ) -> str:
     """Give the page of a suite; links are relative to `folder`, where the page will lie."""
-    counts = Counter(row.standing for row in rows)
+    groups = by_scenario(rows)
+    rows = [row for runs in groups for row in runs.rows]
     return _env.get_template("suite.html.j2").render(
         title=title,
         tone=_tone_of_all(rows),
-        headline=_headline(rows),
+        headline=_headline(groups),
         started=started,
+        groups=groups,
+        tallies=[runs.tally for runs in groups for _ in runs.rows],
         rows=rows,
         words_of=[_word(row) for row in rows],
         tones=[page.tone_of(row) for row in rows],
         links=[_link(row, folder) for row in rows],
-        counts=counts,
+        counts=Counter(runs.worst.standing for runs in groups),
+        flaky=sum(runs.is_flaky for runs in groups),
         total_s=sum(row.duration_s for row in rows),
     )
 
@@ -107,11 +111,11 @@ def _tone_of_all(rows: Sequence[SuiteRow]) -> page.Tone:
     return "open" if is_open else "good"
 
 
-def _headline(rows: Sequence[SuiteRow]) -> str:
-    if not rows:
+def _headline(groups: Sequence[Runs]) -> str:
+    if not groups:
         return "no scenario was run"
-    counts = Counter(row.standing for row in rows)
-    judged = len(rows) - counts["skipped"]
+    counts = Counter(runs.worst.standing for runs in groups)
+    judged = len(groups) - counts["skipped"]
     tail = f", {counts['skipped']} skipped" if counts["skipped"] else ""
     if not judged:
         return "every scenario was skipped"

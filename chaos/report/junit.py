@@ -13,7 +13,7 @@ _FOREIGN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(rows: Sequence[SuiteRow], *, name: str = "chaos") -> str:
-    """Give one test case per scenario.
+    """Give one test case per scenario, or one for each repeat of it, numbered.
 
     A scenario that is not as it expects is a failure; one that could not be
     decided, or that its caller must put right first, is an error; one whose
@@ -41,7 +41,7 @@ def _case(row: SuiteRow) -> ET.Element:
     case = ET.Element(
         "testcase",
         classname=_clean(row.file),
-        name=_clean(row.scenario),
+        name=_clean(row.scenario if row.repeat is None else f"{row.scenario} [{row.repeat}]"),
         file=_clean(row.file),
         time=f"{row.duration_s:.3f}",
     )
@@ -69,7 +69,7 @@ def properties(row: SuiteRow) -> dict[str, str]:
         "restarts_from_scratch": row.verdict.restarts.from_scratch if row.verdict else None,
         "lost_steps": row.lost_steps,
         "recovery_s": None if row.recovery_s is None else f"{row.recovery_s:.3f}",
-        "goodput": _goodput(row),
+        "goodput": None if row.goodput is None else f"{row.goodput:.3f}",
         "backend": row.backend,
         "run_directory": row.directory,
         **{f"version.{key}": value for key, value in row.versions.items()},
@@ -82,11 +82,6 @@ def _properties(row: SuiteRow) -> ET.Element:
     for key, value in properties(row).items():
         ET.SubElement(element, "property", name=_clean(key), value=value)
     return element
-
-
-def _goodput(row: SuiteRow) -> str | None:
-    wall_s = sum(row.phases_s.values())
-    return f"{row.phases_s['productive'] / wall_s:.3f}" if wall_s else None
 
 
 def _add(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None:

@@ -10,7 +10,7 @@ from chaos.report import page
 from chaos.report.came_back import PartRow, lost
 from chaos.report.goodput import goodput_rows, sentence
 from chaos.report.harmless import on_one_line
-from chaos.report.outcome import FinishedRun, SuiteRow, in_words
+from chaos.report.outcome import FinishedRun, Runs, SuiteRow, by_scenario, in_words
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
 ANOMALIES_SHOWN = 10
@@ -48,35 +48,45 @@ def run_in_markdown(run: FinishedRun) -> str:
 
 
 def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
-    """Give a suite: a line per scenario, and why each that is not as it should be is not."""
-    good = sum(row.standing == "expected" for row in rows)
-    skipped = sum(row.standing == "skipped" for row in rows)
-    cells = [
-        (
-            f"{_sign(row)} {plain(row.scenario)}",
-            plain(in_words(row.verdict) if row.verdict else row.word),
-            _count(row.attempts),
-            _count(row.lost_steps),
-            _seconds(row.recovery_s),
-            _share(row),
-            _seconds(row.duration_s),
-        )
-        for row in rows
-    ]
-    head = ("scenario", "verdict", "attempts", "lost steps", "recovery", "goodput", "time")
-    tail = f", {skipped} skipped" if skipped else ""
-    counted = f"{good} of {plural(len(rows) - skipped, 'scenario')} as expected{tail}"
-    lines = [f"# {title}: {counted}", ""]
+    """Give a suite: a line per scenario, and why each that is not as it should be is not.
+
+    Of repeats it gives the gravest verdict, how many passed, and medians.
+    """
+    groups = by_scenario(rows)
+    kinds = [runs.worst.standing for runs in groups]
+    skipped, flaky = kinds.count("skipped"), sum(runs.is_flaky for runs in groups)
+    passed = ("passed",) if any(runs.are_repeats for runs in groups) else ()
+    cells = [_cells(runs, *(runs.tally for _ in passed)) for runs in groups]
+    head = ("scenario", "verdict", *passed, "attempts", "lost steps", "recovery", "goodput", "time")
+    told = {"skipped": skipped, "flaky": flaky}
+    tail = "".join(f", {count} {word}" for word, count in told.items() if count)
+    counted = f"{kinds.count('expected')} of {plural(len(groups) - skipped, 'scenario')}"
+    lines = [f"# {title}: {counted} as expected{tail}", ""]
     lines += [*table(head, cells, numbers_from=2), ""]
     amiss = [row for row in rows if row.standing != "expected"]
     for row in amiss[:REASONS_SHOWN]:
-        lines += [f"### {_sign(row)} {plain(row.scenario)}", ""]
+        number = "" if row.repeat is None else f", run {row.repeat}"
+        lines += [f"### {_sign(row)} {plain(row.scenario)}{number}", ""]
         lines += [plain(row.why), ""]
         if row.directory:
             lines += [code(f"chaos replay {row.directory}"), ""]
     if len(amiss) > REASONS_SHOWN:
         lines += [f"and {len(amiss) - REASONS_SHOWN} more", ""]
     return fitted("\n".join(lines))
+
+
+def _cells(runs: Runs, *passed: str) -> tuple[str, ...]:
+    worst = runs.worst
+    return (
+        f"{_sign(worst)} {plain(worst.scenario)}",
+        plain(in_words(worst.verdict) if worst.verdict else worst.word),
+        *passed,
+        _count(runs.middle(lambda row: row.attempts)),
+        _count(runs.middle(lambda row: row.lost_steps)),
+        _seconds(runs.middle(lambda row: row.recovery_s)),
+        _percent(runs.middle(lambda row: row.goodput)),
+        _seconds(runs.middle(lambda row: row.duration_s)),
+    )
 
 
 def table(
@@ -166,9 +176,8 @@ def _sign(row: SuiteRow) -> str:
     return SKIPPED if row.standing == "skipped" else SIGNS[page.tone_of(row)]
 
 
-def _share(row: SuiteRow) -> str:
-    wall_s = sum(row.phases_s.values())
-    return f"{row.phases_s['productive'] / wall_s:.0%}" if wall_s else "-"
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
 
 
 def _count(value: int | None) -> str:

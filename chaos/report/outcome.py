@@ -1,10 +1,11 @@
 """What a run came to: all that a page about one run, or a row of a suite, is made of."""
 
+import statistics
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from chaos.check.goodput import ledger_of
 from chaos.check.trial import Trial
@@ -12,6 +13,8 @@ from chaos.errors import ChaosError, UnmetNeedError
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Standing, Verdict
+
+Figure = TypeVar("Figure", int, float)
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class FinishedRun:
 class SuiteRow:
     """One scenario of a suite: its verdict, or the caller's error that left it without one.
 
-    `skipped`: why it was passed over, which is neither.
+    `skipped`: why it was passed over, which is neither. `repeat`: which run of
+    its scenario it is, from 1, where there are to be several.
     """
 
     scenario: str
@@ -53,6 +57,7 @@ class SuiteRow:
     versions: Mapping[str, str] = field(default_factory=dict)
     phases_s: Mapping[str, float] = field(default_factory=dict)
     skipped: str | None = None
+    repeat: int | None = None
 
     @property
     def standing(self) -> Standing:
@@ -60,6 +65,12 @@ class SuiteRow:
         if self.verdict is None:
             return "not_run" if self.skipped is None else "skipped"
         return standing(self.verdict)
+
+    @property
+    def goodput(self) -> float | None:
+        """The productive part of the wall time, None where it was not recorded."""
+        wall_s = sum(self.phases_s.values())
+        return self.phases_s["productive"] / wall_s if wall_s else None
 
     @property
     def word(self) -> str:
@@ -72,6 +83,61 @@ class SuiteRow:
         if self.verdict is not None:
             return self.verdict.headline
         return self.skipped or self.error or "no verdict"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of one scenario in a suite, in their order: one, or its repeats."""
+
+    rows: tuple[SuiteRow, ...]
+
+    @property
+    def worst(self) -> SuiteRow:
+        """The run whose verdict is the scenario's; the first of them."""
+        return min(self.rows, key=lambda row: _GRAVEST_FIRST.index(row.standing))
+
+    @property
+    def passed(self) -> int:
+        """How many runs are as the scenario expects."""
+        return sum(row.standing == "expected" for row in self.rows)
+
+    @property
+    def are_repeats(self) -> bool:
+        """Whether the scenario was to run several times."""
+        return self.rows[0].repeat is not None
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether some runs are as the scenario expects, and others are not."""
+        return 0 < self.passed < len(self.rows)
+
+    @property
+    def tally(self) -> str:
+        """How many runs passed, of how many; a dash where the scenario ran once."""
+        return f"{self.passed} of {len(self.rows)}" if self.are_repeats else "-"
+
+    def middle(self, of: Callable[[SuiteRow], Figure | None]) -> Figure | None:
+        """Return the median of a figure, one that was measured; None where there is none."""
+        known = [value for row in self.rows if (value := of(row)) is not None]
+        return statistics.median_low(known) if known else None
+
+
+_GRAVEST_FIRST: tuple[Standing, ...] = (
+    "unexpected",
+    "not_run",
+    "undecided",
+    "expected",
+    "skipped",
+)
+
+
+def by_scenario(rows: Sequence[SuiteRow]) -> tuple[Runs, ...]:
+    """Group the rows of a suite: repeats of a scenario together, any other row alone."""
+    found: dict[object, list[SuiteRow]] = {}
+    for place, row in enumerate(rows):
+        key = place if row.repeat is None else (row.file, row.scenario)
+        found.setdefault(key, []).append(row)
+    return tuple(Runs(tuple(group)) for group in found.values())
 
 
 def standing(verdict: Verdict) -> Standing:

@@ -23,6 +23,7 @@ def summary_of(row: SuiteRow, *, folder: str | None = None) -> RunSummary:
         broken=verdict.broken[0].check if verdict and verdict.broken else None,
         error=row.error,
         seed=row.seed,
+        repeat=row.repeat,
         backend=row.backend,
         attempts=row.attempts,
         lost_steps=row.lost_steps,

@@ -10,7 +10,7 @@ from rich.text import Text
 from chaos.model.diagnosis import Resume
 from chaos.model.verdict import CheckResult, Standing, Verdict
 from chaos.report.came_back import PartRow, lost
-from chaos.report.outcome import SuiteRow, in_words, no_resume, standing
+from chaos.report.outcome import Runs, SuiteRow, by_scenario, in_words, no_resume, standing
 
 ANOMALIES_SHOWN = 5
 EVENTS_SHOWN = 8
@@ -33,32 +33,43 @@ _MARKS: dict[Standing, str] = {
 
 
 def verdict_table(rows: Sequence[SuiteRow]) -> Table:
-    """Give one line per scenario; a mark and a word, so that colour only repeats them."""
+    """Give one line per scenario; a mark and a word, so that colour only repeats them.
+
+    Of repeats it gives the gravest verdict, how many passed, and medians.
+    """
+    groups = by_scenario(rows)
+    has_repeats = any(runs.are_repeats for runs in groups)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("scenario", overflow="fold", ratio=1)
     table.add_column("verdict", no_wrap=True)
-    for name in ("attempts", "lost steps", "recovery", "time"):
+    for name in ("passed" if has_repeats else "attempts", "lost steps", "recovery", "time"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
+    for runs in groups:
         table.add_row(
-            Text(row.scenario),
-            _verdict(row),
-            _count(row.attempts),
-            _count(row.lost_steps),
-            _seconds(row.recovery_s),
-            _seconds(row.duration_s),
+            Text(runs.worst.scenario),
+            _verdict(runs.worst),
+            _tally(runs) if has_repeats else _count(runs.middle(lambda row: row.attempts)),
+            _count(runs.middle(lambda row: row.lost_steps)),
+            _seconds(runs.middle(lambda row: row.recovery_s)),
+            _seconds(runs.middle(lambda row: row.duration_s)),
         )
     return table
 
 
 def findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
-    """Explain each run of a suite that did not come out as expected, in the suite's order.
+    """Explain each scenario of a suite that did not come out as expected, in the suite's order.
 
-    After them what is worth knowing of the jobs, each note once.
+    Of repeats the gravest is explained, and the others are a line each. After
+    them what is worth knowing of the jobs, each note once.
     """
-    for row in rows:
-        if row.verdict is not None and row.standing != "expected":
-            yield explain(row.verdict, row.scenario, directory=f"{row.directory}")
+    for runs in by_scenario(rows):
+        worst = runs.worst
+        if worst.verdict is not None and worst.standing != "expected":
+            yield explain(worst.verdict, worst.scenario, directory=f"{worst.directory}")
+        for row in runs.rows:
+            if row is not worst and row.standing != "expected":
+                yield Text(f"{_MARKS[row.standing]} run {row.repeat}: {row.why}")
+                yield Text(f"  {row.directory}", style="dim")
     noted: dict[str, list[str]] = {}
     for row in rows:
         for note in () if row.verdict is None else row.verdict.notes:
@@ -90,7 +101,8 @@ def explain(verdict: Verdict, scenario: str, *, directory: str) -> RenderableTyp
 
 
 def closing_line(rows: Sequence[SuiteRow]) -> Text:
-    """Count a suite's scenarios by how they stand."""
+    """Count a suite's scenarios by how they stand, and those that stand in some repeats alone."""
+    groups = by_scenario(rows)
     words: dict[Standing, str] = {
         "expected": "as expected",
         "unexpected": "not as expected",
@@ -101,8 +113,10 @@ def closing_line(rows: Sequence[SuiteRow]) -> Text:
     parts = [
         (f"{_MARKS[kind]} {count} {word}", _STYLES[kind])
         for kind, word in words.items()
-        if (count := sum(row.standing == kind for row in rows))
+        if (count := sum(runs.worst.standing == kind for runs in groups))
     ]
+    if flaky := sum(runs.is_flaky for runs in groups):
+        parts.append((f"{flaky} flaky", "yellow"))
     return Text("   ").join(Text(text, style=style) for text, style in parts)
 
 
@@ -164,6 +178,10 @@ def _verdict(row: SuiteRow) -> Text:
     mark = "?" if row.verdict.validity == "unknown" else _MARKS[row.standing]
     tail = _tail(row.verdict)
     return Text.assemble((f"{mark} {row.verdict.validity}", _style(row.verdict)), tail)
+
+
+def _tally(runs: Runs) -> Text:
+    return Text(runs.tally, style="yellow" if runs.is_flaky else "")
 
 
 def _tail(verdict: Verdict) -> str:

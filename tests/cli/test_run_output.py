@@ -94,3 +94,8 @@ def test_a_history_that_cannot_be_written_takes_no_verdict_away(
     said = capsys.readouterr().out
     assert "not in the history of suites" in said
     assert "could not run" in said
+
+
+def test_draws_are_not_repeated(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--random", "3", "--repeat", "2") == 3
+    assert "--random draws other faults for each run" in capsys.readouterr().err

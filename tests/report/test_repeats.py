@@ -1,0 +1,160 @@
+"""A scenario that ran several times in one suite: its gravest verdict, and how often it passed."""
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from rich.console import Console
+
+from chaos import shelf
+from chaos.compare.comparison import compare
+from chaos.harness import Harness, write_suite
+from chaos.model.verdict import Standing
+from chaos.report.html import render_suite
+from chaos.report.junit import render
+from chaos.report.markdown import suite_in_markdown
+from chaos.report.outcome import FinishedRun, SuiteRow, by_scenario, not_run, row_of, skipped
+from chaos.report.terminal import closing_line, findings, verdict_table
+from chaos.run.clock import SystemClock
+from tests.report.test_terminal import written
+
+ROOT = Path(__file__).parents[2]
+SMOKE = ROOT / "scenarios/smoke/worker_killed_mid_epoch.chaos.yaml"
+
+
+@pytest.fixture
+def flaky(valid_run: FinishedRun, guilty_run: FinishedRun) -> list[SuiteRow]:
+    """Give a scenario that passed in two of its three runs, and another that ran once."""
+    rows = [row_of(run) for run in (valid_run, guilty_run, valid_run)]
+    waits = (9.0, 5.0, 7.0)
+    repeats = [
+        replace(row, scenario="killed", repeat=number, recovery_s=wait)
+        for number, (row, wait) in enumerate(zip(rows, waits, strict=True), 1)
+    ]
+    return [*repeats, replace(rows[0], scenario="another")]
+
+
+def test_the_verdict_of_a_scenario_is_the_gravest_of_its_runs(flaky: list[SuiteRow]) -> None:
+    killed, another = by_scenario(flaky)
+
+    assert killed.worst is flaky[1]
+    assert (killed.passed, killed.is_flaky, killed.tally) == (2, True, "2 of 3")
+    assert killed.middle(lambda row: row.recovery_s) == 7.0
+    assert (another.is_flaky, another.tally) == (False, "-")
+
+
+@pytest.mark.parametrize(
+    ("standings", "gravest"),
+    [
+        (("expected", "not_run"), "not_run"),
+        (("undecided", "expected"), "undecided"),
+        (("undecided", "not_run", "unexpected"), "unexpected"),
+    ],
+)
+def test_an_expected_run_never_hides_another(
+    standings: tuple[Standing, ...], gravest: Standing, flaky: list[SuiteRow]
+) -> None:
+    assert flaky[0].verdict is not None
+    unsure = flaky[0].verdict.model_copy(update={"validity": "unknown", "as_expected": False})
+    made = {
+        "expected": flaky[0],
+        "unexpected": flaky[1],
+        "undecided": replace(flaky[0], verdict=unsure),
+        "not_run": replace(not_run(flaky[0].scenario, flaky[0].file, "no cluster"), repeat=3),
+    }
+
+    (runs,) = by_scenario([made[standing] for standing in standings])
+
+    assert runs.worst.standing == gravest
+
+
+def test_runs_that_are_no_repeats_are_each_their_own(valid_run: FinishedRun) -> None:
+    row = row_of(valid_run)
+
+    assert len(by_scenario([row, row])) == 2
+
+
+def test_a_terminal_of_80_columns_shows_how_many_passed(flaky: list[SuiteRow]) -> None:
+    text = written(verdict_table(flaky))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    assert lines[0] == "scenario verdict passed lost steps recovery time"
+    assert lines[1].startswith("killed ✗ invalid 2 of 3 ")
+    assert " 7.0 s " in lines[1]
+    assert lines[2].startswith("another ✓ valid - ")
+    assert written(closing_line(flaky)).split("   ") == [
+        "✓ 1 as expected",
+        "✗ 1 not as expected",
+        "1 flaky\n",
+    ]
+
+
+def test_of_repeats_that_fail_one_is_explained_and_the_others_named(
+    flaky: list[SuiteRow], guilty_run: FinishedRun
+) -> None:
+    again = replace(flaky[1], repeat=4)
+
+    told = [written(each) for each in findings([*flaky, again])]
+
+    assert len([text for text in told if "replay" in text]) == 1
+    assert told[1].startswith("✗ run 4: ")
+    assert told[2].split() == [guilty_run.directory]
+
+
+def test_markdown_and_the_page_show_how_many_passed(flaky: list[SuiteRow]) -> None:
+    text = suite_in_markdown(flaky)
+    page = render_suite(flaky, title="t", started="s")
+
+    assert text.startswith("# chaos: 1 of 2 scenarios as expected, 1 flaky\n")
+    assert "| ❌ killed | invalid | 2 of 3 |" in text
+    assert "### ❌ killed, run 2" in text
+    assert "a suite of 2 scenarios" in page
+    assert "killed</a>, run 2 (2 of 3 passed)" in page
+    assert "1 of 2 scenarios not as expected" in page
+
+
+def test_junit_has_a_name_of_its_own_for_each_repeat(flaky: list[SuiteRow]) -> None:
+    cases = ET.fromstring(render(flaky)).iter("testcase")
+
+    assert [case.get("name") for case in cases] == [
+        "killed [1]",
+        "killed [2]",
+        "killed [3]",
+        "another",
+    ]
+
+
+def test_a_suite_of_repeats_is_read_back_and_compared_by_scenario(
+    flaky: list[SuiteRow], tmp_path: Path
+) -> None:
+    rows = [replace(row, directory=None) for row in flaky]
+    suite = write_suite(tmp_path, rows, SystemClock()).parent
+
+    (killed, _) = compare(shelf.runs_at(suite), shelf.runs_at(suite)).scenarios
+
+    assert [row.repeat for row in shelf.rows_of(suite)] == [1, 2, 3, None]
+    assert [run.repeat for run in killed.after] == [1, 2, 3]
+    assert killed.changes[0].before == (9.0, 5.0, 7.0)
+    assert killed.fate == "varies"
+
+
+@pytest.mark.parametrize("what", ["runs", "could not run", "is skipped"])
+def test_a_suite_runs_each_scenario_so_often_and_not_what_cannot_run(
+    what: str, valid_run: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {
+        "runs": row_of(valid_run),
+        "could not run": not_run("s", "f", "no cluster"),
+        "is skipped": skipped("s", "f", "not installed"),
+    }[what]
+    monkeypatch.setattr(Harness, "_row", lambda *_: row)
+    harness = Harness(tmp_path, Console(quiet=True), ROOT, object(), SystemClock())  # type: ignore[arg-type] # no run is executed
+
+    def numbers(repeat: int) -> list[int | None]:
+        found = harness.run_suite([SMOKE, SMOKE], seed=0, backend="fork", repeat=repeat)
+        return [each.repeat for each in found]
+
+    assert numbers(3) == ([1, 2, 3] * 2 if what == "runs" else [1, 1])
+    assert numbers(1) == [None, None]
