@@ -37,7 +37,7 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
-.PHONY: help setup s3 demo bench matrix pictures mutants campaigns nightly test check static clean
+.PHONY: help setup s3 demo bench matrix statistics pictures mutants campaigns nightly test check static clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z0-9]*\): .*## /  make \1\t/p; s/^\([a-z0-9]*\):  *## /  make \1\t/p' \
@@ -79,6 +79,9 @@ bench: $(READY)  ## the figures of the README, measured here (some minutes)
 
 matrix: $(READY)  ## which fault strikes where: write it into scenarios/README.md
 	@$(BIN)/python -m tests.tools.matrix
+
+statistics: $(READY)  ## how often each statistic errs: write it into docs/statistics.md (two minutes)
+	@$(BIN)/python -m tests.tools.rates
 
 pictures: $(READY)  ## the pictures in docs/, taken of reports made here (needs Chromium)
 	@$(BIN)/python -m tests.browser.pictures

@@ -1,0 +1,279 @@
+"""How often each statistic errs, and whether others get the same figures: `docs/statistics.md`.
+
+`python -m tests.tools.rates` (or `make statistics`) writes its tables, in two minutes of one core.
+Everything is drawn from seeds, so that the page is the same wherever it is made.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from scipy import stats  # type: ignore[import-untyped] # it has no stubs
+
+from chaos.check.band import PROFILES, student
+from chaos.compare.comparison import MEASURES, compare, repeats_needed
+from chaos.compare.rank_test import doubled_ranks, holm, rank_test
+from chaos.compare.shares import fewer_p
+from chaos.model.leeway import Tolerance
+from chaos.model.summary import RunSummary
+from chaos.report.markdown import table
+from chaos.selftest.interval import Share
+from tests.check.clean_runs import DEFECTS, NOISES, RANKS, STEPS, found, hidden, rate
+from tests.report.past import past_run
+
+PAGE = Path(__file__).parents[2] / "docs/statistics.md"
+BEGIN, END = "<!-- {}: written by make statistics -->", "<!-- end of {} -->"
+STANDARD = PROFILES["standard"][1]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How often each thing is tried, as a part of what the page is made with."""
+
+    part: float = 1.0
+
+    def of(self, trials: int) -> int:
+        """Return how many trials are made where the page has so many."""
+        return max(2, round(trials * self.part))
+
+
+# -- the same figures as others ------------------------------------------------------------------
+
+
+def agreement(effort: Effort) -> list[str]:
+    """Return the table of the largest differences from scipy, or from the definition."""
+    head = ("what", "against", "cases", "largest difference")
+    rows = (
+        ("rank test, no ties, up to 12 values", "scipy, exact", 300, _rank(12, 12)),
+        ("rank test, no ties, 3 values against 30", "scipy, exact", 100, _rank(3, 30, least=True)),
+        ("rank test, no ties, 50 against 50", "scipy, exact", 20, _rank(50, 50, least=True)),
+        ("rank test, ties, up to 5 against 5", "all choices", 200, _tied),
+        ("rank test, ties, 60 against 60", "scipy, asymptotic", 50, _normal),
+        ("Holm's correction", "closed testing", 200, _holm),
+        ("Fisher's exact test, one-sided", "scipy", 300, _fisher),
+        ("Wilson's interval", "scipy", 300, _wilson),
+        ("Student's quantile, relative", "scipy", 300, _student),
+    )
+    return table(
+        head,
+        [
+            (what, other, str(cases), _power(_largest(one, effort.of(cases))))
+            for what, other, cases, one in rows
+        ],
+        numbers_from=2,
+    )
+
+
+def _power(value: float) -> str:
+    return f"{value:.0e}" if value else "0"
+
+
+One = Callable[[np.random.Generator], float]
+
+
+def _largest(one: One, cases: int) -> float:
+    draws = np.random.default_rng(1)
+    return max(one(draws) for _ in range(cases))
+
+
+def _rank(first: int, second: int, *, least: bool = False) -> One:
+    def one(draws: np.random.Generator) -> float:
+        sizes = (first, second) if least else draws.integers(1, (first + 1, second + 1))
+        ours, theirs = (draws.normal(size=size).tolist() for size in sizes)
+        expected = stats.mannwhitneyu(ours, theirs, method="exact").pvalue
+        return abs(rank_test(ours, theirs).p - float(expected))
+
+    return one
+
+
+def _tied(draws: np.random.Generator) -> float:
+    ours, theirs = (draws.integers(0, 4, size=size).tolist() for size in draws.integers(1, 6, 2))
+    ranks = doubled_ranks([*ours, *theirs])
+    mean = len(theirs) * (len(ranks) + 1)
+    out = abs(sum(ranks[len(ours) :]) - mean)
+    far = [abs(sum(chosen) - mean) >= out for chosen in combinations(ranks, len(theirs))]
+    return abs(rank_test(ours, theirs).p - sum(far) / len(far))
+
+
+def _normal(draws: np.random.Generator) -> float:
+    ours, theirs = draws.integers(0, 9, size=(2, 60)).tolist()
+    expected = stats.mannwhitneyu(ours, theirs, method="asymptotic").pvalue
+    return abs(rank_test(ours, theirs).p - float(expected))
+
+
+def _holm(draws: np.random.Generator) -> float:
+    """Compare with the closed test of which it is a short cut: every set, by Bonferroni."""
+    values: list[float] = (draws.uniform(size=draws.integers(1, 8)) ** 2).tolist()
+    places = range(len(values))
+    sets = [c for size in range(1, len(values) + 1) for c in combinations(places, size)]
+    worst = {chosen: min(1.0, len(chosen) * min(values[p] for p in chosen)) for chosen in sets}
+    expected = [max(p for chosen, p in worst.items() if place in chosen) for place in places]
+    return max(abs(a - b) for a, b in zip(holm(values), expected, strict=True))
+
+
+def _fisher(draws: np.random.Generator) -> float:
+    before, after = (int(n) for n in draws.integers(1, 30, 2))
+    stood, stands = int(draws.integers(0, before + 1)), int(draws.integers(0, after + 1))
+    cells = [[stands, after - stands], [stood, before - stood]]
+    expected = stats.fisher_exact(cells, alternative="less").pvalue
+    return abs(fewer_p(stood, before, stands, after) - float(expected))
+
+
+def _wilson(draws: np.random.Generator) -> float:
+    total = int(draws.integers(1, 500))
+    count = int(draws.integers(0, total + 1))
+    expected = stats.binomtest(count, total).proportion_ci(method="wilson")
+    low, high = Share(count, total).bounds
+    return max(abs(low - float(expected.low)), abs(high - float(expected.high)))
+
+
+def _student(draws: np.random.Generator) -> float:
+    degrees, tail = int(draws.integers(1, 201)), float(10 ** -draws.uniform(0.5, 8))
+    return abs(float(student(tail, degrees) / stats.t.isf(tail, degrees)) - 1)
+
+
+# -- chaos compare -------------------------------------------------------------------------------
+
+NOTHING_CHANGED = (
+    (1, 5, "continuous", 2_000),
+    (1, 5, "tied", 2_000),
+    (1, 10, "continuous", 1_000),
+    (1, 20, "tied", 500),
+    (6, 8, "continuous", 300),
+    (1, 3, "continuous", 200),
+    (1, 4, "continuous", 200),
+)
+
+
+def false_regressions(effort: Effort) -> list[str]:
+    """Return the table of comparisons that tell a change where nothing changed."""
+    head = ("scenarios x repeats", "values", "worse", "better")
+    rows = []
+    for scenarios, repeats, values, trials in NOTHING_CHANGED:
+        worse, better = _told(scenarios, repeats, values, effort.of(trials))
+        rows.append((f"{scenarios} x {repeats}", values, str(worse), str(better)))
+    return table(head, rows, numbers_from=2)
+
+
+def _told(scenarios: int, repeats: int, values: str, trials: int) -> tuple[Share, Share]:
+    draws = np.random.default_rng(1)
+    told = [
+        {
+            change.told
+            for row in compare(
+                *(_suite(draws, scenarios, repeats, values) for _ in range(2))
+            ).scenarios
+            for change in row.changes
+        }
+        for _ in range(trials)
+    ]
+    worse, better = (sum(word in words for words in told) for word in ("worse", "better"))
+    return Share(worse, trials), Share(better, trials)
+
+
+def _suite(
+    draws: np.random.Generator, scenarios: int, repeats: int, values: str
+) -> list[RunSummary]:
+    digits = 1 if values == "tied" else 12
+    return [
+        past_run(
+            f"s{scenario}",
+            recovery_s=round(float(draws.lognormal(1, 0.2)), digits),
+            lost_steps=int(draws.poisson(3 if values == "tied" else 1e9)),
+            goodput=round(float(draws.beta(20, 5)), digits),
+        )
+        for scenario in range(scenarios)
+        for _ in range(repeats)
+    ]
+
+
+def repeats(_: Effort) -> list[str]:
+    """Return the table of repeats that could show a change."""
+    many = (1, 2, 6, 12, 28, 50, 100)
+    needed = [str(repeats_needed(len(MEASURES) * scenarios)) for scenarios in many]
+    head = ("scenarios", *map(str, many))
+    return table(head, [("repeats on each side", *needed)], numbers_from=1)
+
+
+# -- bands ---------------------------------------------------------------------------------------
+
+SETTINGS = ((5, None), (5, STANDARD), (10, None), (10, STANDARD))
+PARTS = (0.01, 0.03, 0.1)
+
+
+def false_alarms(effort: Effort) -> list[str]:
+    """Return the table of clean runs that leave the band of other clean runs."""
+    trials = effort.of(1_000)
+    settings = (_setting(clean, leeway) for clean, leeway in SETTINGS)
+    head = ("noise", *settings, "half the width of 5, in spreads")
+    rows = [
+        (
+            noise,
+            *(
+                str(Share(rate(noise, clean=clean, trials=trials, leeway=leeway), trials))
+                for clean, leeway in SETTINGS
+            ),
+            f"{_width(noise):.1f}",
+        )
+        for noise in NOISES
+    ]
+    return table(head, rows, numbers_from=1)
+
+
+def _setting(clean: int, leeway: Tolerance | None) -> str:
+    return f"{clean} clean runs" + (", `standard`" if leeway else "")
+
+
+def _width(noise: str) -> float:
+    draws = np.random.default_rng(1)
+    shape = (5, STEPS, RANKS)
+    return float(np.median([hidden(1 + NOISES[noise](draws, shape)) for _ in range(50)]))
+
+
+def defects_found(effort: Effort) -> list[str]:
+    """Return the table of trainings in which a defect shows."""
+    trials = effort.of(200)
+    settings = [(clean, noise) for clean in (5, 10) for noise in PARTS]
+    head = ("defect", *(f"{clean} clean runs, {100 * noise:.0f} %" for clean, noise in settings))
+    rows = [
+        (defect, *(_shown(defect, clean, noise, trials) for clean, noise in settings))
+        for defect in DEFECTS
+    ]
+    return table(head, rows, numbers_from=1)
+
+
+def _shown(defect: str, clean: int, noise: float, trials: int) -> str:
+    count = found(defect, clean=clean, trials=trials, noise=noise, leeway=STANDARD)
+    return f"{100 * count / trials:.0f} %"
+
+
+TABLES: dict[str, Callable[[Effort], list[str]]] = {
+    "agreement": agreement,
+    "repeats": repeats,
+    "false regressions": false_regressions,
+    "false alarms": false_alarms,
+    "defects found": defects_found,
+}
+
+
+def with_tables(page: str, tables: Iterator[tuple[str, Sequence[str]]]) -> str:
+    """Return the page with each table between its markers."""
+    for name, lines in tables:
+        begin, end = re.escape(BEGIN.format(name)), re.escape(END.format(name))
+        body = "\n" + "\n".join(lines) + "\n\n"
+        page, written = re.subn(f"(?<={begin}\n).*?(?={end})", body, page, flags=re.DOTALL)
+        assert written == 1, f"{PAGE} has no place for {name}"
+    return page
+
+
+def made(effort: Effort = Effort()) -> Iterator[tuple[str, Sequence[str]]]:
+    """Make one table after the other."""
+    for name, make in TABLES.items():
+        yield name, make(effort)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), made()), encoding="utf-8")
