@@ -63,7 +63,7 @@ def record(into: Path, wrong: Sequence[str] = WRONG) -> Shelf:
         options: list[str | Path] = ["--backend", "fork", "--reports", here.reports]
         words = ["run", *files, *options]
         code = run_to_its_end(words, here)
-        if code != 1:
+        if code != 1 or not all((here.reports / name).is_dir() for name in names):
             raise RuntimeError(f"the suite to corrupt ended with {code}: {here.said()[-2000:]}")
         shutil.copytree(here.reports, into, ignore=_LEFT_OUT)
     [suite] = (into / "suites").iterdir()
