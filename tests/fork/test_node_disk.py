@@ -5,6 +5,8 @@ import os
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from chaos.backends.fork.node_disk import SOCKET_PATH_MAX, NodeDisk, make_room, remove_disks
 from chaos.backends.train.address import RunAddress
 from chaos.run import leavings
@@ -28,6 +30,22 @@ def test_of_a_deep_folder_it_is_a_short_one_of_the_runs_own() -> None:
 
     assert disk.tmp == Path("/tmp/chaos-0123abcd.held/node-0")
     assert len(os.fsencode(disk.tmp)) < SOCKET_PATH_MAX - 40
+
+
+@pytest.mark.parametrize("depth", range(30, 70))
+def test_the_harness_holds_the_folder_that_any_node_lives_in(depth: int) -> None:
+    """A folder that nobody holds is removed by the next harness that starts."""
+    run = address(Path("/") / ("d" * depth))
+
+    make_room(run)
+    held = leavings.named("chaos-0123abcd").exists()
+    remove_disks(run)
+
+    lie_there = {
+        NodeDisk(run, name).tmp.is_relative_to(leavings.named("chaos-0123abcd"))
+        for name in ("head", "node-0", "node-10", "node-new-12", "start")
+    }
+    assert lie_there == {held}
 
 
 def test_the_short_folder_is_the_users_alone_and_goes_with_the_run() -> None:

@@ -23,6 +23,7 @@ from chaos.run import leavings
 from chaos.run.directory import RunDirectory
 
 HEAD, START, LEDGER = "head", "start", "written.jsonl"
+LONGEST = "node-new-999"  # see `ForkWorld`: what the decision is made by, for all nodes alike
 SOCKET_PATH_MAX = 107
 IN_TMP = len("/torch-shm-dir-XXXXXX/manager.sock") + 10  # the longest that torch and Python bind
 INDUCTOR_ENV = "TORCHINDUCTOR_CACHE_DIR"
@@ -42,10 +43,7 @@ class NodeDisk:
     @property
     def tmp(self) -> Path:
         """The temporary folder of the node's processes."""
-        inside = self._folder / "tmp"
-        if len(os.fsencode(inside)) + IN_TMP <= SOCKET_PATH_MAX:
-            return inside
-        return _short(self.run) / self.node_id
+        return _short(self.run) / self.node_id if _is_deep(self.run) else self._folder / "tmp"
 
     def written(self) -> list[Written]:
         """Read what the node's processes have written so far."""
@@ -128,7 +126,7 @@ def disks(run: RunAddress) -> list[NodeDisk]:
 
 def make_room(run: RunAddress) -> None:
     """Hold, in the harness, what a run's nodes need outside of its folder."""
-    if is_below(str(NodeDisk(run, HEAD).tmp), str(_short(run))):
+    if _is_deep(run):
         leavings.hold(_short(run))
 
 
@@ -136,6 +134,12 @@ def remove_disks(run: RunAddress) -> None:
     """Remove the disks of a run's nodes."""
     shutil.rmtree(run.directory / "nodes", ignore_errors=True)
     leavings.drop(_short(run))
+
+
+def _is_deep(run: RunAddress) -> bool:
+    """Return whether a run's folder lies too deep for sockets: of all its nodes, or of none."""
+    longest = run.directory / "nodes" / LONGEST / "tmp"
+    return len(os.fsencode(longest)) + IN_TMP > SOCKET_PATH_MAX
 
 
 def _short(run: RunAddress) -> Path:
