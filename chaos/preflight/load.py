@@ -19,6 +19,10 @@ from chaos.scenario_file.text import read_text
 
 SUFFIX = ".preflight.yaml"
 _KINDS = {"exponential", "weibull", "bathtub"}
+_MEANS_NOTHING = {  # what an earlier version took, and used for nothing
+    "workers_per_node": "Leave it out: nodes are lost whole, however many workers they hold.",
+    "launched_by": "Leave it out: who starts the job changes nothing in a forecast.",
+}
 
 
 def load_question(path: Path, *, market: dict[str, Any] | None = None) -> Question:
@@ -69,7 +73,7 @@ def _problems(errors: list[ErrorDetails], lines: Lines) -> Iterator[Problem]:
         match error["type"]:
             case "extra_forbidden":
                 near = nearest(str(loc[-1]), _keys_beside(loc))
-                hint = f"Did you mean {near}?" if near else ""
+                hint = _MEANS_NOTHING.get(str(loc[-1])) or (f"Did you mean {near}?" if near else "")
                 yield Problem(lines.key(loc), f"unknown key {name!r}", hint, loc)
             case "missing":
                 yield Problem(lines.value(loc[:-1]), f"{name} is missing", "", loc)

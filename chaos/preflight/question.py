@@ -29,7 +29,6 @@ class JobShape(Figures):
         default=None, description="the job is elastic: it goes on with as few nodes as this"
     )
     spare_nodes: NonNegativeInt = Field(default=0, description="held beside the job, idle")
-    workers_per_node: PositiveInt = 1
     steps: PositiveInt = Field(description="optimizer steps of the whole training")
     checkpoint_every_steps: PositiveInt
     saves_on_notice: bool = Field(
@@ -87,7 +86,22 @@ class RaySettings(Figures):
         default=60.0, description="RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
     )
     workers_on_head: bool = False
-    launched_by: Literal["script", "rayjob"] = "script"
+    controller_failure_limit: int = Field(
+        default=-1, ge=-1, description="FailureConfig: tries to place and start a group that fail"
+    )
+    elastic_resize_monitor_interval_s: NonNegativeFloat = Field(
+        default=60.0, description="ScalingConfig: how often a running group may grow"
+    )
+    checkpoint_upload_mode: Literal["sync", "async", "no_upload"] = Field(
+        default="sync",
+        description="`ray.train.report(checkpoint_upload_mode)`: whether training stands still "
+        "for the upload, goes on beside one upload at a time, or the script uploads by itself",
+    )
+    torch_backend: Literal["nccl", "gloo"] = Field(
+        default="nccl",
+        description="TorchConfig(backend), Ray's own choice with GPUs; NCCL's survivors of a "
+        "loss hang until Ray ends them, gloo's end at once",
+    )
 
 
 class Goal(Figures):

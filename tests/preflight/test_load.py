@@ -49,6 +49,7 @@ def test_a_question_names_its_market_or_spells_it_out(tmp_path: Path) -> None:
         ("deadline_h: 24", "deadline_h: -1", 9, "goal.deadline_h"),
         ("step_s: 1", 'step_s: "1"', 7, "costs.step_s"),
         ("nodes: 8", "nodes: 8\n  min_nodes: 9", 2, "job.min_nodes must be below job.nodes"),
+        ("nodes: 8", "nodes: 8\n  workers_per_node: 8", 4, "nodes are lost whole"),
         ("market: hot-4h\n", "market: {}\n", 8, "a market needs either lifetime or replay"),
         ("max_failures: 3", "max_failures: 3, max_failures: 4", 6, "given twice"),
     ],
