@@ -36,7 +36,7 @@ class MarketChoice:
 
 
 def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
-    """Give the market that was chosen, with what must be known of it.
+    """Return the market that was chosen, with what must be known of it.
 
     Traces and the table tell nothing of notices; two minutes in 95 of 100
     cases, as AWS promises at best, are taken, and said to be.
@@ -90,7 +90,7 @@ def _advised(words: str, notice: Notice) -> tuple[Market, tuple[str, ...]]:
 
 
 def question_of_runs(trials: Sequence[Trial], *, source: str, market: Market) -> Question:
-    """Give the question that recorded runs pose: one worker per node, as long as the clean run."""
+    """Return the question that runs pose: one worker per node, as long as the clean run."""
     seen: Measured = measured(trials, source=f"measured in {source}")
     return Question(
         preflight=f"the job of {source}",
@@ -107,11 +107,16 @@ def question_of_runs(trials: Sequence[Trial], *, source: str, market: Market) ->
 
 
 def with_costs_of(question: Question, trials: Sequence[Trial], *, source: str) -> Question:
-    """Give a question with its costs taken from recorded runs."""
-    costs = measured(trials, source=f"measured in {source}").costs
-    return changed(question, {"costs": costs.model_dump(mode="json")})
+    """Return a question with its costs taken from recorded runs; its price stays."""
+    seen = measured(trials, source=f"measured in {source}")
+    costs = seen.costs.model_dump(mode="json")
+    if question.costs is not None:
+        own = question.costs
+        costs |= {"price_per_node_hour": own.price_per_node_hour, "currency": own.currency}
+    mode = {"settings.checkpoint_upload_mode": seen.settings["checkpoint_upload_mode"]}
+    return changed(question, {"costs": costs, **mode})
 
 
 def settled(question: Question, values: dict[str, Any]) -> Question:
-    """Give the question with values from the command line."""
+    """Return the question with values from the command line."""
     return changed(question, values) if values else question

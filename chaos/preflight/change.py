@@ -8,11 +8,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from chaos.errors import UsageError
+from chaos.preflight.costs import PARTS
 from chaos.preflight.question import Question
 
 
 def changed(question: Question, values: Mapping[str, Any]) -> Question:
-    """Give the question with these values; raises `UsageError` for one that cannot be."""
+    """Return the question with these values; raises `UsageError` for one that cannot be."""
     plain: dict[str, Any] = question.model_dump(mode="json")
     for place, value in values.items():
         _put(plain, place, value)
@@ -25,7 +26,19 @@ def changed(question: Question, values: Mapping[str, Any]) -> Question:
         raise UsageError(f"{where}: {text}", place="the question") from None
 
 
+def value_at(plain: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 (a plain value)
+    """Return the value of a question's plain form at a place (`job.nodes`)."""
+    node: Any = plain
+    for part in place.split("."):
+        node = node[part]
+    return node
+
+
 def _put(plain: dict[str, Any], place: str, value: Any) -> None:  # noqa: ANN401
+    if place == "costs.restart_s" and isinstance(plain["costs"], dict):
+        plain["costs"] = {k: v for k, v in plain["costs"].items() if k not in PARTS}
+        plain["costs"]["restart_s"] = value
+        return
     *path, last = place.split(".")
     node: Any = plain
     for part in path:

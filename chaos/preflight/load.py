@@ -97,7 +97,7 @@ def _keys_beside(loc: tuple[str | int, ...]) -> list[str]:
         kind = next((k for k in _records(field.annotation) if k), None) if field else None
         if kind is None:
             return []
-    return list(kind.model_fields)
+    return [*kind.model_fields, *getattr(kind, "ALSO", ())]
 
 
 def _records(annotation: Any) -> Iterator[type[Record]]:  # noqa: ANN401 (a type, or a union)

@@ -38,7 +38,7 @@ class Measured:
 
 
 def measured(trials: Sequence[Trial], *, source: str) -> Measured:
-    """Give costs, length and settings of a job from a clean run and at least one struck run.
+    """Return costs, length and settings of a job from a clean run and at least one struck run.
 
     Raises `UsageError` where a figure that matters was never seen.
     """
@@ -55,19 +55,26 @@ def measured(trials: Sequence[Trial], *, source: str) -> Measured:
         raise UsageError("the job saves no checkpoint: every loss begins it again", place=source)
     workers, least = _workers(clean.history, first)
     return Measured(
-        Costs(
-            step_s=of_step_s,
-            save_s=_save_s(seen, of_step_s),
-            upload_s=_upload_s(clean.history),
-            **_restart(trials, of_step_s, source=source),
-            source=source,
+        _costs(
+            {
+                "step_s": of_step_s,
+                "save_s": _save_s(seen, of_step_s),
+                "upload_s": _upload_s(clean.history),
+                **_restart(trials, of_step_s, source=source),
+            },
+            source,
         ),
         workers=workers,
         min_workers=least,
         steps=steps,
         checkpoint_every_steps=max(1, round(steps / len(saves))),
-        settings=_settings(clean.history),
+        # However it was uploaded: `save_s` holds what stood still, `upload_s` what came behind it.
+        settings=_settings(clean.history) | {"checkpoint_upload_mode": "async"},
     )
+
+
+def _costs(seconds: dict[str, float], source: str) -> Costs:
+    return Costs.model_validate({**seconds, "source": source})
 
 
 _HOW = "Give a run's folder, an audit's, or let --calibrate make the runs."
@@ -81,7 +88,7 @@ def _ranks(attempt: Attempt) -> set[int]:
 
 
 def step_s(seen: Sequence[tuple[History, Attempt]]) -> float:
-    """Give the mean time between two steps of a rank within one epoch, over all attempts."""
+    """Return the mean time between two steps of a rank within one epoch, over all attempts."""
     apart = []
     for history, attempt in seen:
         for steps in attempt.by_epoch.values():
@@ -93,7 +100,7 @@ def step_s(seen: Sequence[tuple[History, Attempt]]) -> float:
 
 
 def _save_s(seen: Sequence[tuple[History, Attempt]], of_step_s: float) -> float:
-    """Give how long training stands still around a report that carries a checkpoint.
+    """Return how long training stands still around a report that carries a checkpoint.
 
     From an epoch's last step to the next epoch's first, less that step itself:
     writing, reporting, and whatever else the job does there.
@@ -111,7 +118,7 @@ def _save_s(seen: Sequence[tuple[History, Attempt]], of_step_s: float) -> float:
 
 
 def _upload_s(history: History) -> float:
-    """Give how long after the last rank's `report()` returned the commit came."""
+    """Return how long after the last rank's `report()` returned the commit came."""
     returned: dict[int, int] = {}
     for number, event in history.of(ReportReturned):
         returned[event.epoch] = max(returned.get(event.epoch, 0), history.time_ns(number))
@@ -150,7 +157,7 @@ def _parts(trial: Trial, restart: Restart, of_step_s: float) -> dict[str, float]
 
 
 def _teardown_s(history: History, decided_ns: int | None, group_ns: int | None) -> float:
-    """Give the time from Ray's decision until it began to schedule; 0 where that was not seen."""
+    """Return the time from Ray's decision until it began to schedule; 0 where that was not seen."""
     if decided_ns is None or group_ns is None:
         return 0.0
     for number, event in history.of(ControllerState):
@@ -173,7 +180,7 @@ def _called(history: History) -> FitCalled | None:
 
 
 def _settings(history: History) -> dict[str, Any]:
-    """Give what the script sets, as it was before chaos replaced anything."""
+    """Return what the script sets, as it was before chaos replaced anything."""
     called = _called(history)
     if called is None:
         return {}
@@ -193,12 +200,13 @@ _VARIABLES = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "health_check_interval_s",
     "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": "health_check_timeout_s",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "group_start_timeout_s",
+    "RAY_TRAIN_COLLECTIVE_TIMEOUT_S": "report_timeout_s",
 }
 
 
 def _from_environment(environment: dict[str, str]) -> Iterator[tuple[str, Any]]:
     for variable, name in _VARIABLES.items():
-        if variable in environment:
+        if environment.get(variable, "None") != "None":  # Ray's word for no limit
             yield name, float(environment[variable])
     if environment.get("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER") == "0":
         yield "preemption_watcher", False

@@ -39,6 +39,14 @@ class JobShape(Figures):
         default=None, description="left out: it reports with each checkpoint"
     )
 
+    rescales_batch: bool = Field(
+        default=False,
+        description="with fewer nodes it keeps its global batch, or its learning rate follows",
+    )
+    nodes_max: PositiveInt | None = Field(
+        default=None, description="as many nodes as the autoscaler may start; left out: no limit"
+    )
+
     @model_validator(mode="after")
     def _has_room_below(self) -> Self:
         if self.min_nodes is not None and self.min_nodes >= self.nodes:
@@ -85,7 +93,23 @@ class RaySettings(Figures):
     group_start_timeout_s: PositiveFloat = Field(
         default=60.0, description="RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
     )
+    report_timeout_s: PositiveFloat | None = Field(
+        default=None,
+        description="RAY_TRAIN_COLLECTIVE_TIMEOUT_S: how long a rank waits for the others in "
+        "`report()` and `get_preemption_info()`; left out: for ever",
+    )
+    node_death_s: PositiveFloat = Field(
+        default=63.0,
+        description="from a node's silence until Ray declares it dead: RAY_health_check_*",
+    )
+    nccl_hang_detector: Literal["off", "observe", "fail"] = Field(
+        default="off",
+        description="RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR, and RAY_TRAIN_NCCL_RAS_ACTION",
+    )
     workers_on_head: bool = False
+    head_on_spot: bool = Field(
+        default=False, description="the head node stands on the same market as the workers"
+    )
     controller_failure_limit: int = Field(
         default=-1, ge=-1, description="FailureConfig: tries to place and start a group that fail"
     )
@@ -130,6 +154,19 @@ class Question(Figures):
         """Training between two checkpoints, the checkpoint itself not included."""
         assert self.costs is not None
         return self.job.checkpoint_every_steps * self.costs.step_s
+
+    @property
+    def stop_s(self) -> float:
+        """How long training stands still for one checkpoint."""
+        assert self.costs is not None
+        is_sync = self.settings.checkpoint_upload_mode == "sync"
+        return self.costs.save_s + (self.costs.upload_s if is_sync else 0.0)
+
+    @property
+    def behind_s(self) -> float:
+        """How long after training went on a checkpoint is committed, where no other is before."""
+        assert self.costs is not None
+        return self.costs.save_s + self.costs.upload_s - self.stop_s
 
     @property
     def work_s(self) -> float:

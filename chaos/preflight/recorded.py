@@ -11,7 +11,7 @@ RUNS_MAX = 40  # of an audit: means of that many restarts are steady
 
 
 def trials_in(folder: Path) -> tuple[Trial, ...]:
-    """Give the runs of a folder; raises `UsageError` where it holds none."""
+    """Return the runs of a folder; raises `UsageError` where it holds none."""
     if (folder / HISTORY).is_file():
         return (_trial(RunDirectory(folder), RunDirectory(folder)),)
     runs = sorted(path.parent for path in (folder / "runs").glob(f"*/{HISTORY}"))

@@ -51,6 +51,9 @@ def test_a_question_names_its_market_or_spells_it_out(tmp_path: Path) -> None:
         ("nodes: 8", "nodes: 8\n  min_nodes: 9", 2, "job.min_nodes must be below job.nodes"),
         ("nodes: 8", "nodes: 8\n  workers_per_node: 8", 4, "nodes are lost whole"),
         ("market: hot-4h\n", "market: {}\n", 8, "a market needs either lifetime or replay"),
+        ("save_s: 8", "save_s: 8, restart_s: 9, detect_s: 1", 7, "either costs.restart_s or its"),
+        ("save_s: 8", "save_s: 8, restart_s: -9", 7, "costs.restart_s must be 0 or more, got -9"),
+        ("save_s: 8", "save_s: 8, restarts_s: 9", 7, "Did you mean restart_s?"),
         ("max_failures: 3", "max_failures: 3, max_failures: 4", 6, "given twice"),
     ],
 )
@@ -85,6 +88,19 @@ def test_a_value_set_on_the_command_line_must_exist_and_make_sense() -> None:
         changed(question, {"job.node": 64})
     with pytest.raises(UsageError, match=r"job\.nodes"):
         changed(question, {"job.nodes": -1})
+
+
+def test_one_restart_stands_for_its_parts_and_is_paid_in_full_whatever_is_spared(
+    tmp_path: Path,
+) -> None:
+    asked = load_question(loaded(tmp_path, WHOLE.replace("save_s: 8", "save_s: 8, restart_s: 90")))
+    costs = asked.costs
+
+    assert costs is not None
+    assert costs.restart_s == costs.begin_s == costs.start_s == 90
+    again = changed(sound_question(), {"costs.restart_s": 60})
+    assert again.costs is not None
+    assert (again.costs.restart_s, again.costs.detect_s, again.costs.save_s) == (60, 0, 8)
 
 
 def test_a_question_survives_being_written_and_read() -> None:
