@@ -8,7 +8,7 @@ from chaos.preflight.measured import step_s
 
 FIGURES = (
     ("attempts", "", "attempts"),
-    ("steps lost", "steps", "lost_steps"),
+    ("steps lost", "", "lost_steps"),
     ("finish", "s", "finish_s"),
     ("goodput", "", "goodput"),
 )

@@ -1,6 +1,7 @@
 """What the simulated runs say together: distributions and probabilities, not means alone."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,22 +36,28 @@ class Chance:
 class Forecast:
     """What is to be expected of one question.
 
-    Times are hours and count only runs that finished; `None` where none did.
-    `ledger` says where the time went, as shares of all runs' time. `cost` is the
-    price of a run as a share of the same training on on-demand nodes.
+    `finish_h` is over all runs, infinite for those that did not finish. Runs
+    that had not ended after `watched_h` were cut off there; None where none
+    was. `ledger` says where the time went, as shares of all runs' time. `cost`
+    is the price of a run as a share of the same training on on-demand nodes.
+    `ends`: how many runs each budget of retries ended. `borders` are what as
+    many runs reach as must: the goals that are just still met.
     """
 
     runs: int
     goodput: Spread
-    finish_h: Spread | None
+    finish_h: Spread
+    watched_h: float | None
     restarts: Spread
     lost_steps: Spread
     lost_share: float
     cost: Spread
     finishes: Chance
     spent: Chance
+    ends: dict[str, Chance]
     cut_off: Chance
     meets: dict[str, Chance]
+    borders: dict[str, float]
     rescued: Chance
     ledger: dict[str, float]
     mean_goodput: float
@@ -78,7 +85,7 @@ def on_demand_s(question: Question) -> float:
 def _with_saves_s(question: Question, saves: int) -> float:
     costs = question.costs
     assert costs is not None
-    return question.work_s + saves * costs.save_s + costs.upload_s + costs.begin_s
+    return question.work_s + saves * question.stop_s + question.behind_s + costs.begin_s
 
 
 def forecast(question: Question, outcomes: Outcomes) -> Forecast:
@@ -86,6 +93,9 @@ def forecast(question: Question, outcomes: Outcomes) -> Forecast:
     assert question.costs is not None
     good, done = goodput(outcomes), outcomes.finished > 0
     spent = outcomes.spent > 0
+    cut_off, n = ~done & ~spent, len(done)
+    price = costs_of(question, outcomes)
+    finish_h = np.where(done, outcomes.end_s / 3600, np.inf)
     all_s = float(outcomes.end_s.sum())
     parts = ("useful", "save", "lost", "restart", "wait")
     shares = {part: float(getattr(outcomes, f"{part}_s").sum()) / all_s for part in parts}
@@ -95,22 +105,47 @@ def forecast(question: Question, outcomes: Outcomes) -> Forecast:
     return Forecast(
         runs=len(outcomes),
         goodput=spread(good),
-        finish_h=spread(outcomes.end_s[done] / 3600) if done.any() else None,
+        finish_h=spread(finish_h),
+        watched_h=float(outcomes.end_s[cut_off].max()) / 3600 if cut_off.any() else None,
         restarts=spread(outcomes.restarts),
         lost_steps=spread(outcomes.lost_steps),
         lost_share=shares["lost"],
-        cost=spread(costs_of(question, outcomes)),
-        finishes=chance(int(done.sum()), len(done)),
-        spent=chance(int(spent.sum()), len(done)),
-        cut_off=chance(int((~done & ~spent).sum()), len(done)),
+        cost=spread(price),
+        finishes=chance(int(done.sum()), n),
+        spent=chance(int(spent.sum()), n),
+        ends={name: chance(int(by.sum()), n) for name, by in _ended_by(question, outcomes)},
+        cut_off=chance(int(cut_off.sum()), n),
         meets={
             name: chance(int(met.sum()), len(met))
             for name, met in met_goals(question, outcomes).items()
+        },
+        borders={
+            "deadline": _reached(finish_h, question.goal.confidence),
+            "budget": _reached(np.where(done, price, np.inf), question.goal.confidence),
+            "goodput": -_reached(np.where(done, -good, 0.0), question.goal.confidence),
         },
         rescued=chance(int(outcomes.rescued.sum()), noticed),
         ledger=shares,
         mean_goodput=float(outcomes.work_s.sum()) / all_s,
     )
+
+
+def _ended_by(question: Question, outcomes: Outcomes) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield each budget of retries, and the runs that it ended."""
+    settings, left = question.settings, outcomes.spent > 0
+    for name, limit, used in (
+        ("max_failures", settings.max_failures, outcomes.failures),
+        ("max_preemption_failures", settings.max_preemption_failures, outcomes.preemptions),
+    ):
+        over = left & (used > limit) & (limit >= 0)
+        yield name, over
+        left = left & ~over
+    yield "controller_failure_limit", left
+
+
+def _reached(values: Floats, share: float) -> float:
+    """Return the least value that so large a share of the runs does not exceed."""
+    return float(np.quantile(values, share, method="inverted_cdf"))
 
 
 def costs_of(question: Question, outcomes: Outcomes) -> Floats:

@@ -6,7 +6,7 @@ from chaos.preflight.question import Goal, JobShape, Question, RaySettings
 
 
 def sound_question() -> Question:
-    """Give a job of eight nodes whose settings fit its market."""
+    """Return a job of eight nodes whose settings fit its market."""
     return Question(
         preflight="sound settings on a calm market",
         job=JobShape(
@@ -16,6 +16,7 @@ def sound_question() -> Question:
             steps=40_000,
             checkpoint_every_steps=900,
             saves_on_notice=True,
+            rescales_batch=True,
         ),
         settings=RaySettings(
             max_failures=200,
@@ -25,6 +26,9 @@ def sound_question() -> Question:
             health_check_timeout_s=120,
             collective_timeout_s=200,
             group_start_timeout_s=180,
+            report_timeout_s=1800,
+            node_death_s=3,
+            checkpoint_upload_mode="async",
         ),
         costs=Costs(
             step_s=1.0,

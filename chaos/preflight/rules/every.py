@@ -1,0 +1,39 @@
+"""All rules, and what they find in a question."""
+
+from collections.abc import Collection
+
+from chaos.errors import UsageError
+from chaos.preflight.question import Question
+from chaos.preflight.rules import losses, saving, waiting
+from chaos.preflight.rules.rule import Finding, Foretold, Rule
+from chaos.scenario_file.spelling import nearest
+
+RULES: tuple[Rule, ...] = (*losses.RULES, *saving.RULES, *waiting.RULES)
+
+
+def findings(
+    question: Question, told: Foretold | None = None, *, ignore: Collection[str] = ()
+) -> tuple[Finding, ...]:
+    """Return what the rules find, gravest first; raises `UsageError` for an unknown id."""
+    refuse_unknown(ignore)
+    order = ("stops", "costs", "advice")
+    found = [
+        Finding(rule.id, rule.weight, text, rule.reason, rule.source)
+        for rule in RULES
+        if rule.id not in ignore and (text := rule.finds(question, told)) is not None
+    ]
+    return tuple(sorted(found, key=lambda finding: order.index(finding.weight)))
+
+
+def refuse_unknown(ids: Collection[str]) -> None:
+    """Raise `UsageError` where an id is no rule's."""
+    names = [rule.id for rule in RULES]
+    for name in ids:
+        if name not in names:
+            near = nearest(name.replace("-", "_"), [n.replace("-", "_") for n in names])
+            hint = (
+                f"Did you mean {near.replace('_', '-')}?"
+                if near
+                else "See `chaos preflight --list`."
+            )
+            raise UsageError(f"there is no rule '{name}'", hint)

@@ -1,0 +1,400 @@
+"""Rules of what a loss takes: retries, a notice, nodes that are missing, the head."""
+
+import math
+
+from chaos.preflight.availability import held_quantile
+from chaos.preflight.question import Question
+from chaos.preflight.rules.rule import Foretold, Rule
+from chaos.preflight.words import in_hours, in_s
+
+LOW = 0.05
+SHORT_H = 1 / 60
+_LEEWAY_S = 5.0  # of a grace: nobody sets it to the second
+
+
+def worst_save_s(question: Question) -> float | None:
+    """Return how long a save on notice takes at worst: poll, step, save, upload.
+
+    None where that is not known.
+    """
+    costs = question.costs
+    if costs is None or not question.market.notice.seconds:
+        return None
+    return question.settings.preemption_poll_s + costs.step_s + costs.save_s + costs.upload_s
+
+
+# -- budgets of retries ------------------------------------------------------------------------
+
+
+def _no_retry(question: Question) -> str | None:
+    notice = question.market.notice
+    if question.settings.max_failures != 0 or (notice.seconds and notice.reliability == 1):
+        return None
+    return "max_failures is 0: the first loss without a notice ends the training"
+
+
+def _no_retry_foretold(question: Question, told: Foretold) -> str | None:
+    text = None if question.settings.max_failures else _ended(question, told, "max_failures")
+    return text and f"max_failures is 0: the first loss without a notice ends {text}"
+
+
+def _few_retries(question: Question, told: Foretold) -> str | None:
+    limit = question.settings.max_failures
+    text = _ended(question, told, "max_failures") if limit else None
+    return text and f"max_failures is {limit}, and using it up ends {text}"
+
+
+def _few_preemptions(question: Question, told: Foretold) -> str | None:
+    limit = question.settings.max_preemption_failures
+    text = _ended(question, told, "max_preemption_failures")
+    return text and f"max_preemption_failures is {limit}, and using it up ends {text}"
+
+
+def _few_starts(question: Question, told: Foretold) -> str | None:
+    text = _ended(question, told, "controller_failure_limit")
+    limit = question.settings.controller_failure_limit
+    if text is None:
+        return _one_wait_too_long(question)
+    return f"controller_failure_limit is {limit}, and using it up ends {text}"
+
+
+def _ended(question: Question, told: Foretold, budget: str) -> str | None:
+    """Return the share of runs that a budget ends, where more do than may."""
+    chance, accepted = told.seen.ends[budget], 1 - question.goal.confidence
+    if chance.share <= accepted:
+        return None
+    return f"{chance.share:.1%} of runs ({100 * accepted:.3g}% may)"
+
+
+def _one_wait_too_long(question: Question) -> str | None:
+    settings, market, job = question.settings, question.market, question.job
+    limit, away_s = settings.controller_failure_limit, market.away_h * 3600
+    lasts_s = (limit + 1) * settings.group_start_timeout_s
+    if limit < 0 or job.spare_nodes or job.min_nodes is not None or lasts_s > away_s:
+        return None
+    return (
+        f"controller_failure_limit is {limit}: {in_hours(lasts_s / 3600)} without a place for the "
+        f"group end the training, and a lost node is away for {in_hours(market.away_h)} on average"
+    )
+
+
+def _endless(question: Question) -> str | None:
+    if question.settings.max_failures != -1:
+        return None
+    return "max_failures is -1: a bug in the script is retried for ever, on nodes that are paid for"
+
+
+def _nothing(_: Question) -> str | None:
+    """Return nothing: what only a forecast can tell."""
+    return None
+
+
+# -- notices -----------------------------------------------------------------------------------
+
+
+def _watcher_off(question: Question) -> str | None:
+    if question.settings.preemption_watcher or not question.market.notice.seconds:
+        return None
+    return "the market gives notice, and the preemption watcher is off"
+
+
+def _poll(question: Question) -> str | None:
+    notice_s, poll_s = question.market.notice.seconds, question.settings.preemption_poll_s
+    if not notice_s or poll_s <= notice_s / 4:
+        return None
+    return (
+        f"the watcher polls every {in_s(poll_s)}, and a notice comes {in_s(notice_s)} before "
+        "the loss"
+    )
+
+
+def _too_slow(question: Question) -> str | None:
+    need_s, settings = worst_save_s(question), question.settings
+    window_s = question.market.notice.seconds
+    if settings.relax_collectives_on_preemption:
+        window_s += settings.preemption_grace_s
+    if need_s is None or not question.job.saves_on_notice or need_s <= window_s:
+        return None
+    return (
+        f"a save on notice takes up to {in_s(need_s)} (poll, step, save, upload), and has "
+        f"{in_s(window_s)}"
+    )
+
+
+def _grace_alone(question: Question) -> str | None:
+    settings = question.settings
+    if not settings.preemption_grace_s or settings.relax_collectives_on_preemption:
+        return None
+    return "preemption_grace_s is set, relax_collectives_on_preemption is not"
+
+
+def _grace_too_long(question: Question) -> str | None:
+    need_s, grace_s = worst_save_s(question), question.settings.preemption_grace_s
+    if need_s is None or not question.job.saves_on_notice:
+        return None
+    late_s = max(0.0, need_s - question.market.notice.seconds)
+    if grace_s <= late_s + _LEEWAY_S:
+        return None
+    return (
+        f"preemption_grace_s is {in_s(grace_s)}; a save on notice ends {in_s(late_s)} after the "
+        "deadline at worst"
+    )
+
+
+def _unused(question: Question) -> str | None:
+    need_s, notice = worst_save_s(question), question.market.notice
+    if need_s is None or question.job.saves_on_notice or notice.reliability == 0:
+        return None
+    if need_s > notice.seconds:
+        return None
+    return f"a save on notice would take {in_s(need_s)} of {in_s(notice.seconds)}, and is not made"
+
+
+# -- nodes -------------------------------------------------------------------------------------
+
+
+def _above_maximum(question: Question) -> str | None:
+    job = question.job
+    if job.nodes_max is None or job.pool <= job.nodes_max:
+        return None
+    spares = f" and {job.spare_nodes} spare" if job.spare_nodes else ""
+    return f"{job.nodes} nodes{spares} are held, and the autoscaler starts {job.nodes_max} at most"
+
+
+def _head_on_spot(question: Question) -> str | None:
+    if not question.settings.head_on_spot:
+        return None
+    return (
+        f"the head stands on the spot market, where a node is lost every "
+        f"{in_hours(question.market.mtbf_h)} on average"
+    )
+
+
+def _on_head(question: Question) -> str | None:
+    if not question.settings.workers_on_head:
+        return None
+    return "workers stand on the head node: its loss ends driver and controller as well"
+
+
+def _above_market(question: Question) -> str | None:
+    least = question.job.min_nodes or question.job.nodes
+    held = held_quantile(question.market, question.job.pool, LOW)
+    if least <= held:
+        return None
+    return (
+        f"the job needs {least} nodes; of {question.job.pool} the market leaves {held} or fewer "
+        f"in {LOW:.0%} of the time"
+    )
+
+
+def _no_spare(question: Question) -> str | None:
+    job, away_h, replay = question.job, question.market.away_h, question.market.replay
+    if job.spare_nodes or job.min_nodes is not None or (replay is None and away_h <= SHORT_H):
+        return None
+    how_long = "as long as in the trace" if replay else f"{in_hours(away_h)} on average"
+    return (
+        "no spare node and not elastic: every loss stops training until the node is replaced, "
+        f"{how_long}"
+    )
+
+
+def _no_batch_plan(question: Question) -> str | None:
+    job = question.job
+    if job.min_nodes is None or job.rescales_batch:
+        return None
+    least = math.floor(100 * job.min_nodes / job.nodes)
+    return (
+        f"with {job.min_nodes} to {job.nodes} nodes a step sees as little as {least}% of the "
+        "batch, unless the script makes up for it"
+    )
+
+
+RULES = (
+    Rule(
+        id="no-retry",
+        weight="stops",
+        look=_no_retry,
+        foretold=_no_retry_foretold,
+        reason="Ray's default is no retry at all: one lost worker ends the training.",
+        source="Ray 2.60, FailureConfig(max_failures=0)",
+        bad={"settings.max_failures": 0},
+        good={"settings.max_failures": 10},
+    ),
+    Rule(
+        id="retry-budget",
+        weight="stops",
+        look=_nothing,
+        foretold=_few_retries,
+        reason="Every unannounced loss of a running group takes one retry, over the whole run; "
+        "none is given back.",
+        source="Ray 2.60, DefaultFailurePolicy",
+        bad={"settings.max_failures": 1, "market.lifetime.mtbf_h": 5.0},
+        good={"settings.max_failures": 60, "market.lifetime.mtbf_h": 5.0},
+    ),
+    Rule(
+        id="preemption-budget",
+        weight="stops",
+        look=_nothing,
+        foretold=_few_preemptions,
+        reason="Announced losses have a budget of their own; the default, -1, is no limit.",
+        source="Ray 2.60, FailureConfig(max_preemption_failures)",
+        bad={"settings.max_preemption_failures": 0},
+        good={"settings.max_preemption_failures": 30},
+    ),
+    Rule(
+        id="controller-failure-limit",
+        weight="stops",
+        look=_one_wait_too_long,
+        foretold=_few_starts,
+        reason="A try to place the group that ends after group_start_timeout_s is one failure of "
+        "the controller, counted over the whole run. The default, -1, is no limit.",
+        source="Ray 2.60, FailureConfig(controller_failure_limit), DefaultFailurePolicy",
+        bad={
+            "settings.controller_failure_limit": 2,
+            "job.min_nodes": None,
+            "job.spare_nodes": 0,
+        },
+        good={"settings.controller_failure_limit": -1, "job.min_nodes": None, "job.spare_nodes": 0},
+    ),
+    Rule(
+        id="endless-retries",
+        weight="advice",
+        look=_endless,
+        reason="A failure of the script's own is charged as a lost worker is. A finite number, "
+        "well above the losses that are expected, is as safe and ends.",
+        source="Ray 2.60, FailureConfig(max_failures=-1), DefaultFailurePolicy",
+        bad={"settings.max_failures": -1},
+        good={"settings.max_failures": 200},
+    ),
+    Rule(
+        id="watcher-off",
+        weight="costs",
+        look=_watcher_off,
+        reason="Without it an announced loss may be charged to max_failures, and no save is made.",
+        source="Ray 2.60, RAY_TRAIN_ENABLE_PREEMPTION_WATCHER; seen: charged as a failure",
+        bad={"settings.preemption_watcher": False},
+        good={"settings.preemption_watcher": True},
+    ),
+    Rule(
+        id="poll-against-notice",
+        weight="costs",
+        look=_poll,
+        reason="Part of every notice passes before anyone knows of it.",
+        source="Ray 2.60, RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S (5 s)",
+        bad={"settings.preemption_poll_s": 60.0},
+        good={"settings.preemption_poll_s": 5.0},
+    ),
+    Rule(
+        id="notice-too-short",
+        weight="costs",
+        look=_too_slow,
+        reason="A save that is not committed at the deadline is lost. Survivors may commit later "
+        "with preemption_grace_s and relax_collectives_on_preemption together.",
+        source="Ray 2.60, FailureConfig; Ray pull request 66225",
+        bad={"costs.upload_s": 200.0},
+        good={
+            "costs.upload_s": 200.0,
+            "settings.preemption_grace_s": 96.0,
+            "settings.relax_collectives_on_preemption": True,
+        },
+    ),
+    Rule(
+        id="grace-alone",
+        weight="costs",
+        look=_grace_alone,
+        reason="Survivors that wait for lost ranks in a collective gain nothing from more time. "
+        "Relaxing does not help where rank 0 itself is lost.",
+        source="Ray 2.60, FailureConfig(preemption_grace_s)",
+        bad={"settings.preemption_grace_s": 60.0},
+        good={
+            "costs.upload_s": 160.0,
+            "settings.preemption_grace_s": 60.0,
+            "settings.relax_collectives_on_preemption": True,
+        },
+    ),
+    Rule(
+        id="grace-too-long",
+        weight="costs",
+        look=_grace_too_long,
+        reason="Survivors that hang in a collective, as NCCL's do, are ended at the deadline and "
+        "the grace, not when the save is done: all of it is a wait.",
+        source="Ray 2.60, TrainController._handle_preempting_state",
+        bad={
+            "settings.preemption_grace_s": 600.0,
+            "settings.relax_collectives_on_preemption": True,
+        },
+        good={
+            "costs.upload_s": 200.0,
+            "settings.preemption_grace_s": 96.0,
+            "settings.relax_collectives_on_preemption": True,
+        },
+    ),
+    Rule(
+        id="notice-unused",
+        weight="advice",
+        look=_unused,
+        reason="A checkpoint just before the loss leaves almost nothing to do again.",
+        source="Ray pull request 65047: 82 % fewer wasted steps",
+        bad={"job.saves_on_notice": False},
+        good={"job.saves_on_notice": True},
+    ),
+    Rule(
+        id="nodes-above-maximum",
+        weight="stops",
+        look=_above_maximum,
+        reason="Ray asks the autoscaler's configuration before it places a group. A group above "
+        "its maximum is an error that is not retried; spares above it never come.",
+        source="Ray 2.60, WorkerGroup._check_cluster_resources_and_raise_if_insufficient",
+        bad={"job.nodes_max": 8},
+        good={"job.nodes_max": 9},
+    ),
+    Rule(
+        id="head-on-spot",
+        weight="stops",
+        look=_head_on_spot,
+        reason="A lost head is not a restart: the driver, the controller and the record of nodes "
+        "are gone, and someone must start the job again.",
+        source="kuberay issue 2153; the simulation knows no loss of the head",
+        bad={"settings.head_on_spot": True},
+        good={"settings.head_on_spot": False},
+    ),
+    Rule(
+        id="workers-on-head",
+        weight="stops",
+        look=_on_head,
+        reason="A lost head is not a restart: the driver must be started again, by someone.",
+        source="kuberay issue 2153",
+        bad={"settings.workers_on_head": True},
+        good={"settings.workers_on_head": False},
+    ),
+    Rule(
+        id="min-nodes-above-market",
+        weight="costs",
+        look=_above_market,
+        reason="While fewer nodes are there than the job needs it stands still, and the rest is "
+        "paid for.",
+        source="the market's own low quantile",
+        bad={"job.min_nodes": None, "job.spare_nodes": 0, "market.away_h": 10.0},
+        good={"job.min_nodes": 4, "market.away_h": 10.0},
+    ),
+    Rule(
+        id="no-spare",
+        weight="costs",
+        look=_no_spare,
+        reason="A spare node or a smaller group turns a wait into a restart.",
+        source="discrete-event model; Ray 2.60, ScalingConfig(num_workers=(min, max))",
+        bad={"job.min_nodes": None, "job.spare_nodes": 0},
+        good={"job.min_nodes": None, "job.spare_nodes": 1},
+    ),
+    Rule(
+        id="elastic-batch",
+        weight="advice",
+        look=_no_batch_plan,
+        reason="Ray starts the train function with fewer ranks and changes nothing else: batch, "
+        "learning rate and the split of the data are the script's. Where it follows, say so: "
+        "job.rescales_batch.",
+        source="Ray 2.60, ScalingConfig(num_workers=(min, max)); ElasticScalingPolicy",
+        bad={"job.rescales_batch": False},
+        good={"job.rescales_batch": True},
+    ),
+)
