@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from chaos.calibration.runs import calibration_runs
 from chaos.calibration.validation import Trying, validation
@@ -36,10 +37,12 @@ from chaos.preflight.rules.every import RULES, refuse_unknown
 from chaos.preflight.summary import render_summary
 from chaos.preflight.terminal import show_answer
 from chaos.preflight.validation import validated
+from chaos.report.moving import MovingLine
 from chaos.report.screen import screen
-from chaos.run.clock import SystemClock, stamp
+from chaos.run.clock import Clock, SystemClock, seconds_since, stamp
 
 RUNS = 10_000
+MOMENT_S = 1.0
 VALIDATION_RUNS: dict[BackendName, int] = {"fork": 24, "ray": 6}
 
 Subject = Annotated[
@@ -129,7 +132,7 @@ def preflight(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Say whether a job will finish on a spot market, and which setting is wrong.
 
-    Exit codes: 0 go, 1 go with changes or no-go, 2 unknown, 3 usage.
+    Exit codes: 0 go, 5 go with changes, 1 no-go, 2 cannot tell, 3 usage.
 
     Example: chaos preflight big.preflight.yaml --market busy-16h --deadline 72
     """
@@ -146,11 +149,26 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     question, notes = _question(job, choice, costs, trials)
     question = settled(question, _goals(deadline, budget, goodput) | assigned(values or ()))
     effort = Effort(runs=runs, seed=seed, jobs=os.cpu_count() or 1)
-    found = answer(question, effort, ignore=ignore or (), notes=notes)
+    with MovingLine(screen(stderr=True)) as line:
+        found = answer(
+            question, effort, ignore=ignore or (), notes=notes, tell=_progress(line, SystemClock())
+        )
     held = [] if recorded is None else [_recorded(recorded, found.question)]
     held += [validation(trying, trials, question.market)] if validate else []
     _tell(replace(found, validation=tuple(held)), reports, console, as_json=as_json)
     raise typer.Exit(found.exit_code)
+
+
+def _progress(line: MovingLine, clock: Clock) -> Callable[[str], None]:
+    """Return what shows each stage, on a terminal only, once it took longer than a moment."""
+    begun_ns = clock.now_ns()
+
+    def tell(stage: str) -> None:
+        passed_s = seconds_since(begun_ns, clock)
+        if line.moves and passed_s >= MOMENT_S:
+            line.move(Text(f"{stage} ({passed_s:.0f} s)", style="dim"))
+
+    return tell
 
 
 def _job(subject: Path | None, ignore: Sequence[str]) -> Path:

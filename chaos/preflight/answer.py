@@ -1,15 +1,15 @@
-"""The answer: go, go with changes, or no-go; and everything that it rests on."""
+"""The answer: go, go with changes, no-go or cannot tell; and everything that it rests on."""
 
 import math
-from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from chaos.preflight.advice import Counsel, counsel
 from chaos.preflight.availability import Availability, availability
-from chaos.preflight.change import changed
+from chaos.preflight.change import changed, value_at
 from chaos.preflight.comparison import Validation
 from chaos.preflight.curve import Curve, interval_curve
 from chaos.preflight.doubts import doubt
@@ -19,21 +19,26 @@ from chaos.preflight.grace import Cell, grace_sweep
 from chaos.preflight.improving import improved
 from chaos.preflight.market import loss_interval_s
 from chaos.preflight.question import Question
-from chaos.preflight.rules.every import findings
-from chaos.preflight.rules.rule import Finding
+from chaos.preflight.rules.every import findings, refuse_unknown
+from chaos.preflight.rules.rule import Finding, Foretold
 from chaos.preflight.simulate import Outcomes
 from chaos.preflight.verdict import EXIT, Word, reaches, verdict
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A verdict, why, and the figures. What could not be computed is None."""
+    """A verdict, why, and the figures. What could not be computed is None.
+
+    `findings_after` are those of the question with the changes. `after` is
+    foretold of it.
+    """
 
     question: Question
     effort: Effort
     word: Word
     why: str
     findings: tuple[Finding, ...]
+    findings_after: tuple[Finding, ...] = ()
     ignored: tuple[str, ...] = ()
     loss_every_s: float | None = None
     forecast: Forecast | None = None
@@ -49,7 +54,7 @@ class Answer:
 
     @property
     def exit_code(self) -> int:
-        """0 go, 1 go with changes or no-go, 2 unknown."""
+        """0 go, 5 go with changes, 1 no-go, 2 cannot tell."""
         return EXIT[self.word]
 
     @property
@@ -57,8 +62,27 @@ class Answer:
         """Whether every goal is surely met with the changes."""
         return self.after is not None and reaches(self.after, self.question.goal.confidence)
 
+    @property
+    def promised(self) -> Forecast | None:
+        """What is foretold where every goal is met: as it is set, or else with the changes."""
+        if self.word == "go":
+            return self.forecast
+        return self.after if self.word == "go with changes" and self.meets_changed else None
+
+    @property
+    def by_hand(self) -> tuple[Finding, ...]:
+        """What stops the job, and no change that is advised mends."""
+        found = self.findings if self.after is None else self.findings_after
+        return tuple(finding for finding in found if finding.weight == "stops")
+
+    @property
+    def new_findings(self) -> tuple[Finding, ...]:
+        """What is to be looked at with the changes, and was not without them."""
+        known = {finding.rule for finding in self.findings}
+        return tuple(f for f in self.findings_after if f.rule not in known)
+
     def to_json(self) -> dict[str, Any]:
-        """Give everything as plain values; times as their names say."""
+        """Return everything as plain values; times as their names say."""
         plain = asdict(self)
         plain["question"] = self.question.model_dump(mode="json")
         plain["exit_code"] = self.exit_code
@@ -68,7 +92,7 @@ class Answer:
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401 (plain values, nested)
-    """Spell numbers that JSON does not have as text: `Infinity`."""
+    """Return plain values, with numbers that JSON does not have as text: `Infinity`."""
     if isinstance(value, dict):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -84,42 +108,46 @@ def answer(
     *,
     ignore: Collection[str] = (),
     notes: Collection[str] = (),
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Answer:
-    """Answer a question; without costs, or with an impossible goal, only what can be said."""
-    found = findings(question, ignore=ignore)
+    """Answer a question; without costs, or with an impossible goal, only what can be said.
+
+    `tell` hears what is done next.
+    """
+    refuse_unknown(ignore)
     ignored = tuple(sorted(ignore))
     if question.costs is None:
+        found = findings(question, ignore=ignored)
         why = "what a step, a save and a restart cost here is not known: calibrate, or give costs"
-        return Answer(question, effort, "unknown", why, found, ignored, notes=tuple(notes))
-    return _answered(question, effort, found, (ignored, tuple(notes)))
-
-
-def _answered(
-    question: Question,
-    effort: Effort,
-    found: tuple[Finding, ...],
-    known: tuple[tuple[str, ...], tuple[str, ...]],
-) -> Answer:
-    ignored, notes = known
+        return Answer(
+            question, effort, "cannot tell", why, found, ignored=ignored, notes=tuple(notes)
+        )
+    tell(f"simulating {effort.runs:,} runs")
     outcomes = effort.simulate(question)
     seen = forecast(question, outcomes)
+    tell("trying checkpoint intervals")
     curve = interval_curve(question, effort.try_each)
-    advised = counsel(question, curve, effort.try_each)
-    changes, after = improved(question, effort, advised)
+    tell("trying changes, each by itself")
+    advised, withheld = _without_stops(question, counsel(question, curve, effort.try_each), ignored)
+    tell("trying changes together")
+    changes, after, findings_after = _improved(question, effort, (seen, advised), ignored)
+    found = findings(question, Foretold(seen, curve), ignore=ignored)
     word, why = verdict(question, seen, found, after)
     if word in ("go", "go with changes"):
+        tell("asking whether the market's data can take that back")
         asked, promised = question, seen
         if word != "go" and after is not None and reaches(after, question.goal.confidence):
             asked, promised = changed(question, changes), after
         open_ = doubt(asked, promised, effort)
-        word, why = (word, why) if open_ is None else ("unknown", f"{why}; but {open_}")
-    assert question.costs is not None
+        word, why = (word, why) if open_ is None else ("cannot tell", f"{why}; but {open_}")
+    tell("drawing")
     return Answer(
         question=question,
         effort=effort,
         word=word,
         why=why,
         findings=found,
+        findings_after=findings_after,
         ignored=ignored,
         loss_every_s=loss_interval_s(question.market, question.job.nodes),
         forecast=seen,
@@ -132,17 +160,67 @@ def _answered(
             question.market, question.job.pool, hours=_span_h(question, seen), seed=effort.seed
         ),
         finish_bins=_bins(outcomes),
-        notes=notes,
+        notes=(*notes, *withheld),
     )
 
 
+def _without_stops(
+    question: Question, advised: Counsel, ignored: Collection[str]
+) -> tuple[Counsel, tuple[str, ...]]:
+    """Return what is advised without whatever brings a rule's stop, and a note of each of these."""
+    stops = {
+        one.what: new
+        for one in (*advised.settings, *advised.spares)
+        if (new := _new_stops(question, one.values, ignored))
+    }
+    kept = replace(
+        advised,
+        settings=tuple(one for one in advised.settings if one.what not in stops),
+        spares=tuple(one for one in advised.spares if one.what not in stops),
+    )
+    return kept, tuple(f"not advised: {what} ({', '.join(new)})" for what, new in stops.items())
+
+
+def _new_stops(
+    question: Question, values: dict[str, Any], ignored: Collection[str]
+) -> tuple[str, ...]:
+    """Return the rules that stop a changed question, and did not stop it before."""
+    before, after = (
+        [one.rule for one in findings(asked, ignore=ignored) if one.weight == "stops"]
+        for asked in (question, changed(question, values))
+    )
+    return tuple(rule for rule in after if rule not in before)
+
+
+def _improved(
+    question: Question,
+    effort: Effort,
+    known: tuple[Forecast, Counsel],
+    ignored: Collection[str],
+) -> tuple[dict[str, Any], Forecast | None, tuple[Finding, ...]]:
+    """Return the changes that are advised, what they come to, and what the rules say of it.
+
+    There are none where every goal is met as it is, and none that a rule stops.
+    """
+    seen, advised = known
+    if reaches(seen, question.goal.confidence):
+        return {}, None, ()
+    values, after = improved(question, effort, advised)
+    plain = question.model_dump(mode="json")
+    values = {place: value for place, value in values.items() if value_at(plain, place) != value}
+    if not values or after is None or _new_stops(question, values, ignored):
+        return {}, None, ()
+    return values, after, findings(changed(question, values), Foretold(after), ignore=ignored)
+
+
 def _span_h(question: Question, seen: Forecast) -> float:
-    finish = seen.finish_h.high if seen.finish_h else 2 * question.work_s / 3600
+    known = (seen.finish_h.high, seen.finish_h.middle, 2 * question.work_s / 3600)
+    finish = next(hours for hours in known if math.isfinite(hours))
     return min(24 * 30.0, max(1.0, finish))
 
 
 def _bins(outcomes: Outcomes, count: int = 40) -> tuple[tuple[float, float, int], ...]:
-    """Give (from h, to h, runs) of the finish times; the furthest 0.5 % share the last bin."""
+    """Return (from h, to h, runs) of the finish times; the furthest 0.5 % share the last bin."""
     hours = outcomes.end_s[outcomes.finished > 0] / 3600
     if not len(hours):
         return ()

@@ -6,8 +6,9 @@ import altair as alt
 
 from chaos.preflight.answer import Answer
 from chaos.preflight.curve import Curve
+from chaos.preflight.figures import finish_unit, when
 from chaos.preflight.forecast import Forecast
-from chaos.preflight.words import in_hours, in_s, unit_of
+from chaos.preflight.words import in_s
 from chaos.report import chart as ch
 
 HEIGHT = 240
@@ -23,7 +24,7 @@ _PARTS: Mapping[str, tuple[str, str]] = {
 
 
 def charts(answer: Answer) -> tuple[ch.Chart, ...]:
-    """Give every drawing for which the answer has figures."""
+    """Return every drawing for which the answer has figures."""
     found: list[ch.Chart] = []
     if answer.forecast is not None:
         found.append(ledger_chart(answer.forecast))
@@ -138,8 +139,7 @@ def finish_chart(answer: Answer) -> ch.Chart:
     """Draw how the times to finish are distributed, and the deadline."""
     seen = answer.forecast
     assert seen is not None
-    assert seen.finish_h is not None
-    unit, each = unit_of(seen.finish_h.middle)
+    unit, each = finish_unit(seen)
     rows = [
         {"from": low * each, "to": high * each, "runs": n, "none": 0}
         for low, high, n in answer.finish_bins
@@ -167,14 +167,14 @@ def finish_chart(answer: Answer) -> ch.Chart:
         layers.append(ch.named("deadline").mark_rule(color=ch.FAULT, strokeWidth=2).encode(x="h:Q"))
         data["deadline"] = [{"h": deadline * each}]
         keys.append(ch.Key("deadline", "line", ch.FAULT))
-    text = f"half of the runs that finish take {in_hours(seen.finish_h.middle)} or less"
+    text = f"half of the runs are done: {when(seen, seen.finish_h.middle)}"
     return ch.drawn(
         "finish",
         ch.Drawing(alt.layer(*layers).properties(height=HEIGHT), data),
         title="When it finishes",
         label=text,
-        caption=f"{seen.finishes.share:.1%} of {seen.runs} runs finish; {text}, 95 % take "
-        f"{in_hours(seen.finish_h.high)} or less. The last bar holds all that take longer.",
+        caption=f"{seen.finishes.share:.1%} of {seen.runs} runs finish; {text}; 95 %: "
+        f"{when(seen, seen.finish_h.high)}. The last bar holds all that take longer.",
         keys=keys,
     )
 

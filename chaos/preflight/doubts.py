@@ -1,4 +1,4 @@
-"""Can a go be taken back by what a trace leaves open? Then it is unknown."""
+"""Can a go be taken back by what a trace leaves open? Then it cannot be told."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ _AT_ONCE, _RUNS = 8, 400
 
 
 def doubt(question: Question, seen: Forecast, effort: Effort) -> str | None:
-    """Say how the market's data can take a go of this question back; None where they cannot."""
+    """Return how the market's data can take a go of this question back; None where they cannot."""
     replay = question.market.replay
     if replay is not None:
         return _too_little(replay, seen) or _drawn_anew(question, replay, effort)
@@ -29,7 +29,7 @@ def doubt(question: Question, seen: Forecast, effort: Effort) -> str | None:
 
 
 def _at_worst(question: Question, worst: Market, effort: Effort) -> str | None:
-    """Say what is missed surely where the market is as bad as its trace allows."""
+    """Return what is missed surely where the market is as bad as its trace allows."""
     other = changed(question, {"market": worst.model_dump(mode="json")})
     seen, need = forecast(other, effort.simulate(other)), question.goal.confidence
     missed = missed_goals(seen, need)
@@ -42,7 +42,7 @@ def _at_worst(question: Question, worst: Market, effort: Effort) -> str | None:
 
 
 def _too_little(replay: Replay, seen: Forecast) -> str | None:
-    """Say where a trace is too short to be repeated for this job."""
+    """Return where a trace is too short to be repeated for this job."""
     span_h, losses = replay.span_s / 3600, losses_in(replay)
     if losses < FEW:
         return (
@@ -50,7 +50,7 @@ def _too_little(replay: Replay, seen: Forecast) -> str | None:
             f"({FEW} at least): how often they come is not known; fitted, the trace says what it "
             "allows"
         )
-    if seen.finish_h is not None and seen.finish_h.middle > span_h:
+    if seen.finish_h.middle > span_h:
         return (
             f"the trace shows {in_hours(span_h)} and the training takes "
             f"{in_hours(seen.finish_h.middle)}: every run meets the same losses over and over"
@@ -59,7 +59,7 @@ def _too_little(replay: Replay, seen: Forecast) -> str | None:
 
 
 def _drawn_anew(question: Question, replay: Replay, effort: Effort) -> str | None:
-    """Say how many of the traces drawn out of this one miss a goal surely."""
+    """Return how many of the traces drawn out of this one miss a goal surely."""
     rng = np.random.Generator(np.random.PCG64(effort.seed))
     others = [_with(question, resampled(replay, rng)) for _ in range(TRACES)]
     need, missed, seen = question.goal.confidence, 0, 0

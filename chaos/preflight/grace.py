@@ -27,7 +27,7 @@ class Cell:
 
 
 def grace_sweep(question: Question) -> tuple[Cell, ...]:
-    """Give the surface of notice against upload, the moment of the poll averaged over.
+    """Return the surface of notice against upload, the moment of the poll averaged over.
 
     Closed form but for the poll: a loss falls anywhere between two periodic
     checkpoints with equal chance.
@@ -60,7 +60,7 @@ def _cell(question: Question, notice_s: float, upload_s: float) -> Cell:
 
 
 def _mean_saved_s(interval_s: float, upload_s: float, with_s: Floats) -> Floats:
-    """Give what a save on notice spares on average, where `with_s` are lost with it.
+    """Return what a save on notice spares on average, where `with_s` are lost with it.
 
     Without it a part of an interval is lost, each with equal chance, and what
     was not yet uploaded; where that is less than `with_s`, nothing is spared.

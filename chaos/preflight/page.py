@@ -9,19 +9,28 @@ from chaos import __version__
 from chaos.check.result import plural
 from chaos.preflight.answer import Answer
 from chaos.preflight.charts import charts
-from chaos.preflight.figures import figure_rows, goal_rows, ranged
-from chaos.preflight.forecast import Chance, Forecast, Spread
-from chaos.preflight.terminal import interval, points, signed, spelled
+from chaos.preflight.figures import (
+    Cells,
+    border,
+    figure_notes,
+    figure_rows,
+    finish_cells,
+    finish_unit,
+    goal_rows,
+    when,
+)
+from chaos.preflight.forecast import Chance
+from chaos.preflight.terminal import changes_head, interval, pasted, points, signed
 from chaos.preflight.verdict import Word
 from chaos.preflight.words import in_hours
 from chaos.report import chart as ch
 from chaos.report.page import Tone
 
-_TONES: dict[Word, Tone] = {
-    "go": "good",
-    "go with changes": "bad",
-    "no-go": "bad",
-    "unknown": "open",
+_LOOKS: dict[Word, tuple[Tone, str]] = {
+    "go": ("good", "✓"),
+    "go with changes": ("open", "!"),
+    "no-go": ("bad", "✗"),
+    "cannot tell": ("calm", "?"),
 }
 _env = Environment(
     # The frame, the style and the words are those of the report of a run.
@@ -34,14 +43,17 @@ _env = Environment(
 
 
 def render_answer(answer: Answer) -> str:
-    """Give the page of an answer: the verdict first, then what it rests on."""
-    drawn = charts(answer)
+    """Return the page of an answer: the verdict first, then what it rests on."""
+    drawn, (tone, sign) = charts(answer), _LOOKS[answer.word]
     return _env.get_template("preflight.html.j2").render(
         answer=answer,
         question=answer.question,
         costs=answer.question.costs.model_dump() if answer.question.costs else {},
-        tone=_TONES[answer.word],
-        facts=facts(answer.forecast),
+        tone=tone,
+        sign=sign,
+        facts=facts(answer),
+        notes=figure_notes(answer),
+        border=border(answer),
         rows=(*figure_rows(answer), *goal_rows(answer)),
         charts=drawn,
         svg={one.name: Markup(one.svg) for one in drawn},  # noqa: S704 (Vega escapes it)
@@ -50,7 +62,8 @@ def render_answer(answer: Answer) -> str:
         signed=signed,
         struck="" if answer.loss_every_s is None else in_hours(answer.loss_every_s / 3600),
         interval=interval,
-        command=spelled(answer.changes),
+        command=pasted(answer.changes),
+        changes_head=changes_head(answer),
         plural=plural,
         version=__version__,
         weights={"stops": "bad", "costs": "open", "advice": "calm"},
@@ -66,21 +79,27 @@ class Ranged:
     range: str
 
 
-def facts(seen: Forecast | None) -> tuple[Ranged, ...]:
-    """Give the figures people ask for first: 5 to 95 % of runs, or a share's 95 % interval."""
+def facts(answer: Answer) -> tuple[Ranged, ...]:
+    """Return the figures people ask for first: 5 to 95 % of runs, or a share's 95 % interval."""
+    seen = answer.forecast
     if seen is None:
         return ()
-    low, middle, high = ("-", "never", "-") if seen.finish_h is None else ranged(seen.finish_h)
+    (unit, _), (low, _, high) = finish_unit(seen), finish_cells(seen)
+    middle = when(seen, seen.finish_h.middle).removeprefix("after ")
+    by_row = {row[0]: row for row in figure_rows(answer)}
     return (
-        _fact("goodput", seen.goodput, "{:.1%}"),
-        Ranged("finishes after", middle, f"{low} to {high}"),
-        _fact("cost, of on-demand", seen.cost, "{:.0%}"),
-        _fact("restarts", seen.restarts, "{:.0f}"),
-        _fact("runs that finish", seen.finishes, "{:.1%}"),
-        _fact("retries run out", seen.spent, "{:.1%}"),
+        _fact("goodput", by_row["goodput"]),
+        Ranged("finishes after", middle, f"{low} to {high} {unit}"),
+        *(_fact(name, row) for name, row in by_row.items() if name.startswith("cost")),
+        _fact("restarts", by_row["restarts"]),
+        _share("runs that finish", seen.finishes),
+        _share("retries run out", seen.spent),
     )
 
 
-def _fact(name: str, of: Spread | Chance, form: str) -> Ranged:
-    value = of.middle if isinstance(of, Spread) else of.share
-    return Ranged(name, form.format(value), f"{form.format(of.low)} to {form.format(of.high)}")
+def _fact(name: str, row: Cells) -> Ranged:
+    return Ranged(name, row[2], f"{row[1]} to {row[3]}")
+
+
+def _share(name: str, of: Chance) -> Ranged:
+    return Ranged(name, f"{of.share:.1%}", f"{of.low:.1%} to {of.high:.1%}")

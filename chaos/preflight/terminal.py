@@ -1,5 +1,7 @@
 """The answer in a terminal, 80 columns wide."""
 
+import json
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,7 +14,7 @@ from chaos.preflight.advice import Advice, Counsel, Gain
 from chaos.preflight.answer import Answer
 from chaos.preflight.comparison import Validation
 from chaos.preflight.estimate import Estimate
-from chaos.preflight.figures import figure_rows, goal_rows
+from chaos.preflight.figures import border, figure_notes, figure_rows, goal_rows
 from chaos.preflight.forecast import Forecast
 from chaos.preflight.rules.rule import Finding
 from chaos.preflight.verdict import Word
@@ -23,26 +25,29 @@ ENDLESS = "each by itself, with retries without limit but in the rows of budgets
 LEAST_SHOWN = 0.0005
 _LOOKS: dict[Word, tuple[str, str]] = {
     "go": ("✓", "green"),
-    "go with changes": ("✗", "bold red"),
+    "go with changes": ("!", "yellow"),
     "no-go": ("✗", "bold red"),
-    "unknown": ("?", "yellow"),
+    "cannot tell": ("?", "bold blue"),
 }
 _WEIGHTS = {"stops": ("✗", "red"), "costs": ("!", "yellow"), "advice": ("·", "dim")}
 
 
 def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
-    """Give the verdict, its figures, what is wrong, what to change, and what it rests on."""
+    """Return the verdict, its figures, what is wrong, what to change, and what it rests on."""
     mark, style = _LOOKS[answer.word]
     lines: list[RenderableType] = [
         Text(f"{mark} {answer.word}: {answer.why}", style=style),
         Text(""),
     ]
     if answer.forecast is not None:
-        lines += [figures(answer), Text("")]
+        lines += [figures(answer), *(Text(note, style="dim") for note in figure_notes(answer))]
+        lines.append(Text(""))
     if answer.findings:
         lines += [_findings(answer.findings), Text("")]
     if answer.counsel is not None:
         lines += [*_advice(answer.counsel), Text("")]
+    if answer.changes:
+        lines += [*_changes(answer), Text("")]
     for held in answer.validation:
         lines += [*_validation(held), Text("")]
     lines.append(_labelled([*_tail(answer, page)]))
@@ -50,7 +55,7 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
 
 
 def figures(answer: Answer) -> Table:
-    """Give the forecast as rows of 5, 50 and 95 %, and beside it the middle with the changes.
+    """Return the forecast as rows of 5, 50 and 95 %, and beside it the middle with the changes.
 
     For shares of runs the columns are the share, and its 95 % interval.
     """
@@ -64,7 +69,7 @@ def figures(answer: Answer) -> Table:
 
 
 def where_time_goes(seen: Forecast) -> str:
-    """Give the ledger in one line, the largest part first; what is nothing is left out."""
+    """Return the ledger in one line, the largest part first; what is nothing is left out."""
     words = {
         "useful": "training",
         "save": "saving",
@@ -93,7 +98,7 @@ def _validation(held: Validation) -> Iterator[RenderableType]:
 
 
 def interval(estimate: Estimate) -> str:
-    """Give a mean and its 95 % interval."""
+    """Return a mean and its 95 % interval."""
     return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
 
 
@@ -119,6 +124,23 @@ def _advice(counsel: Counsel) -> Iterator[RenderableType]:
         yield Text(ENDLESS, style="dim")
 
 
+def _changes(answer: Answer) -> Iterator[RenderableType]:
+    """Yield the line to paste, whole, and what stays to be done beside it."""
+    yield Text(changes_head(answer), style="bold")
+    yield Text(pasted(answer.changes))
+    if answer.new_findings:
+        yield _findings(answer.new_findings)
+    if answer.by_hand:
+        yield Text(f"to mend by hand: {', '.join(one.rule for one in answer.by_hand)}")
+
+
+def changes_head(answer: Answer) -> str:
+    """Return what the changes come to."""
+    if not answer.meets_changed:
+        return "of the changes that were tried together, these come nearest to the goals"
+    return "set together, these meet every goal"
+
+
 def _gains(head: str, rows: Sequence[Advice]) -> Table:
     table = _table(head, "goals met", "goodput", "cost")
     for one in rows:
@@ -128,7 +150,7 @@ def _gains(head: str, rows: Sequence[Advice]) -> Table:
 
 
 def points(gain: Gain | None) -> str:
-    """Give a difference of shares in percentage points; what rounds to nothing is 0."""
+    """Return a difference of shares in percentage points; what rounds to nothing is 0."""
     if gain is None:
         return "not known"
     text = signed(gain.value)
@@ -136,7 +158,7 @@ def points(gain: Gain | None) -> str:
 
 
 def signed(value: float) -> str:
-    """Give a difference of shares in percentage points, without the unit."""
+    """Return a difference of shares in percentage points, without the unit."""
     text = f"{100 * value:+.1f}"
     return "0" if text in ("+0.0", "-0.0") else text
 
@@ -151,8 +173,8 @@ def _tail(answer: Answer, page: str | None) -> Iterator[tuple[str, str, str]]:
         if low == high:
             text = f"of those tried, only {in_s(low)} is within 1 pt of the best"
         yield "interval", "dim", text
-    if answer.changes:
-        yield "set", "dim", spelled(answer.changes)
+    if (goals := border(answer)) is not None:
+        yield "border", "dim", goals
     yield from _ground(answer)
     if seen is not None:
         yield "rests on", "dim", f"{seen.runs} simulated runs, seed {answer.effort.seed}"
@@ -174,13 +196,13 @@ def _ground(answer: Answer) -> Iterator[tuple[str, str, str]]:
         yield "note", "yellow", note
 
 
-def spelled(changes: dict[str, Any]) -> str:
-    """Give changes as they are written on the command line."""
-    return " ".join(f"--set {place}={_value(value)}" for place, value in changes.items())
+def pasted(changes: dict[str, Any]) -> str:
+    """Return changes as they are written on the command line: one line, if a long one."""
+    return " \\\n".join(f"--set {shlex.quote(f'{at}={_value(to)}')}" for at, to in changes.items())
 
 
 def _value(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _table(head: str, *columns: str) -> Table:

@@ -6,9 +6,11 @@ from typing import Literal, TypeAlias
 from chaos.preflight.forecast import Forecast, lossless_s, on_demand_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import Finding
+from chaos.preflight.words import in_hours, in_percent
 
-Word: TypeAlias = Literal["go", "go with changes", "no-go", "unknown"]
-EXIT: dict[Word, int] = {"go": 0, "go with changes": 1, "no-go": 1, "unknown": 2}
+Word: TypeAlias = Literal["go", "go with changes", "no-go", "cannot tell"]
+# 3, 4 and 128 on mean the same in every command of chaos.
+EXIT: dict[Word, int] = {"go": 0, "go with changes": 5, "no-go": 1, "cannot tell": 2}
 WASTE = {
     "save": "saving checkpoints",
     "lost": "steps that are done again",
@@ -21,11 +23,11 @@ WASTE = {
 def verdict(
     question: Question, seen: Forecast, found: Collection[Finding], after: Forecast | None
 ) -> tuple[Word, str]:
-    """Give the verdict and its reason.
+    """Return the verdict and its reason.
 
     A goal counts as met where the lower end of its chance's interval reaches
     the confidence asked for, as missed where the upper end does not; between
-    them, nothing can be said. A no-go needs that it is missed with the changes
+    them it cannot be told. A no-go needs that it is missed with the changes
     as well: `after`, the best that was tried.
     """
     need, impossible = question.goal.confidence, why_impossible(question)
@@ -41,12 +43,12 @@ def verdict(
     if after is not None and reaches(after, need):
         return "go with changes", why_missed(seen, [*missed, *open_], need)
     if not missed:
-        return "unknown", _too_near(seen, open_, need)
+        return "cannot tell", _too_near(seen, open_, need)
     return _missing(seen, seen if after is None else after, need)
 
 
 def _impossible(why: str, after: Forecast | None, need: float) -> tuple[Word, str]:
-    """Say no-go where a goal that cannot be met as it is, is missed with changes as well."""
+    """Return no-go where a goal that cannot be met as it is, is missed with changes as well."""
     if after is None or missed_goals(after, need):
         return "no-go", why
     if reaches(after, need):
@@ -55,7 +57,7 @@ def _impossible(why: str, after: Forecast | None, need: float) -> tuple[Word, st
 
 
 def _missing(seen: Forecast, after: Forecast, need: float) -> tuple[Word, str]:
-    """Say no-go where a goal is missed with the best changes as well."""
+    """Return no-go where a goal is missed with the best changes as well."""
     why = why_missed(seen, missed_goals(seen, need), need)
     if missed_goals(after, need):
         return "no-go", why + _at_best(seen, after)
@@ -64,26 +66,29 @@ def _missing(seen: Forecast, after: Forecast, need: float) -> tuple[Word, str]:
 
 def _nearly(why: str, after: Forecast, need: float) -> tuple[Word, str]:
     left = [name for name, chance in after.meets.items() if chance.low < need]
-    return "unknown", f"{why}; with changes {_too_near(after, left, need)}"
+    return "cannot tell", f"{why}; with changes {_too_near(after, left, need)}"
 
 
 def reaches(seen: Forecast, need: float) -> bool:
-    """Whether every goal surely is met as often as needed."""
+    """Return whether every goal surely is met as often as needed."""
     return all(chance.low >= need for chance in seen.meets.values())
 
 
 def missed_goals(seen: Forecast, need: float) -> list[str]:
-    """Give the goals that surely are not met as often as needed."""
+    """Return the goals that surely are not met as often as needed."""
     return [name for name, chance in seen.meets.items() if chance.high < need]
 
 
 def _too_near(seen: Forecast, goals: Sequence[str], need: float) -> str:
-    share = seen.meets[goals[0]].share
-    return f"{goals[0]}: {share:.1%} of runs, too near {need:.0%} to tell with {seen.runs} runs"
+    goal, chance = goals[0], seen.meets[goals[0]]
+    return (
+        f"{goal}: {chance.share:.1%} of runs ({chance.low:.1%} to {chance.high:.1%}), "
+        f"{in_percent(need)} needed: {seen.runs} runs do not tell"
+    )
 
 
 def _at_best(seen: Forecast, after: Forecast) -> str:
-    """Say how near the best of what was tried comes, where it comes nearer."""
+    """Return how near the best of what was tried comes, where it comes nearer."""
     worst = min(after.meets, key=lambda name: after.meets[name].share)
     share = after.meets[worst].share
     if share <= min(chance.share for chance in seen.meets.values()):
@@ -92,7 +97,7 @@ def _at_best(seen: Forecast, after: Forecast) -> str:
 
 
 def why_impossible(question: Question) -> str | None:
-    """Say which goal could not be met even if no node were ever lost; None where all could."""
+    """Return which goal could not be met even if no node were ever lost; None where all could."""
     goal = question.goal
     least_s = lossless_s(question)
     if goal.deadline_h is not None and least_s > goal.deadline_h * 3600:
@@ -115,27 +120,29 @@ def why_impossible(question: Question) -> str | None:
 
 def _met(seen: Forecast, need: float) -> str:
     least = min(seen.meets, key=lambda name: seen.meets[name].share)
-    return f"{least}: {seen.meets[least].share:.1%} of {seen.runs} runs, {need:.0%} needed"
+    share = seen.meets[least].share
+    return f"{least}: {share:.1%} of {seen.runs} runs, {in_percent(need)} needed"
 
 
 def _unasked(question: Question, seen: Forecast) -> str:
-    """Say what a go does not promise where no goal was given."""
+    """Return what a go does not promise where no goal was given."""
     goal = question.goal
     if any(value is not None for value in (goal.deadline_h, goal.budget, goal.goodput)):
         return ""
-    times, cost = "", seen.cost.middle
-    if seen.finish_h is not None:
-        times = f", in {seen.finish_h.middle * 3600 / lossless_s(question):.1f} times the shortest"
+    times, cost = seen.finish_h.middle * 3600 / lossless_s(question), seen.cost.middle
     dear = f" and at {cost:.0%} of on-demand" if cost > 1 else ""
-    return f"; no goal was given but to finish{times}{dear}"
+    return f"; no goal was given but to finish, in {times:.1f} times the shortest{dear}"
 
 
 def why_missed(seen: Forecast, missed: Collection[str], need: float) -> str:
-    """Say how often the worst of these goals is met, and what that is lost to."""
+    """Return how often the worst of these goals is met, and what that is lost to."""
     worst = min(missed, key=lambda name: seen.meets[name].share)
     if seen.spent.share > 1 - need:
         cause = f"; {seen.spent.share:.0%} of runs use up their retries"
     else:
         part = max(WASTE, key=lambda part: seen.ledger[part])
         cause = f"; {seen.ledger[part]:.0%} of the time goes into {WASTE[part]}"
-    return f"{worst}: {seen.meets[worst].share:.1%} of runs, {need:.0%} needed{cause}"
+    share, within = seen.meets[worst].share, ""
+    if worst == "finish" and seen.watched_h is not None:
+        within = f" within {in_hours(seen.watched_h)}"
+    return f"{worst}: {share:.1%} of runs{within}, {in_percent(need)} needed{cause}"

@@ -79,6 +79,6 @@ def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
     return "".join(escaped), error.end
 
 
-_MARKS = {"✓": "+", "✗": "x", "·": ".", "…": "~", "→": ">"}
+_MARKS = {"✓": "+", "✗": "x", "·": ".", "…": "~", "→": ">", "≥": ">"}
 _IN_ASCII = "chaos-in-ascii"
 codecs.register_error(_IN_ASCII, _in_ascii)

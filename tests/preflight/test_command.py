@@ -2,17 +2,21 @@
 
 import json
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from chaos.cli import commands as cli
-from chaos.cli.preflight import assigned
+from chaos.cli.preflight import _progress, assigned
 from chaos.errors import UsageError
 from chaos.model import event as ev
 from chaos.preflight.ask import question_of_runs
 from chaos.preflight.measured import measured
 from chaos.preflight.presets import preset
+from chaos.report.moving import MovingLine
+from chaos.run.clock import SystemClock
 from tests.check.story import Story, Strike
 from tests.check.tamper import trial_of, without
 
@@ -71,7 +75,7 @@ def test_json_has_no_number_that_json_does_not_know(
     assert plain["forecast"]["cost"]["high"] == "Infinity"  # some runs did no work at all
 
 
-def test_missing_costs_are_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_costs_nothing_can_be_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = "\n".join(line for line in QUESTION.splitlines() if not line.startswith("costs"))
 
     assert ran(monkeypatch, tmp_path, text=text) == 2
@@ -170,3 +174,24 @@ def test_a_summary_that_cannot_be_written_is_said_and_no_crash(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "no" / "folder.md"))
 
     assert ran(monkeypatch, tmp_path, "--deadline", "8") == 3
+
+
+class SlowClock(SystemClock):
+    """A clock on which every look takes a minute."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def now_ns(self) -> int:
+        self.now += 60_000_000_000
+        return self.now
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_what_takes_long_says_what_it_does_on_a_terminal_only(*, moves: bool) -> None:
+    written = StringIO()
+    console = Console(file=written, force_terminal=moves, width=80)
+    with MovingLine(console) as line:
+        _progress(line, SlowClock())("trying changes")
+
+    assert ("trying changes (60 s)" in written.getvalue()) is moves

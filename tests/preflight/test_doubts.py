@@ -1,4 +1,4 @@
-"""A go that the data can take back is unknown."""
+"""A go that the data can take back cannot be told."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_a_go_with_changes_is_taken_back_by_a_worse_market_too() -> None:
 
     assert answer(asked, FEW).word == "go with changes"
     found = answer(doubtful, FEW)
-    assert (found.word, found.exit_code) == ("unknown", 2)
+    assert (found.word, found.exit_code) == ("cannot tell", 2)
     assert "worse end of what the trace allows" in found.why
 
 
@@ -71,14 +71,14 @@ def test_a_long_trace_that_is_repeated_may_be_a_go() -> None:
         (repeated(12, 0.1), "the trace shows 72.0 min and the training takes"),
     ],
 )
-def test_a_go_on_too_little_of_a_trace_is_unknown(market: Market, reason: str) -> None:
+def test_a_go_on_too_little_of_a_trace_cannot_be_told(market: Market, reason: str) -> None:
     found = answer(asked_of(market), FEW)
 
-    assert (found.word, found.exit_code) == ("unknown", 2)
+    assert (found.word, found.exit_code) == ("cannot tell", 2)
     assert reason in found.why
 
 
-def test_a_go_that_hangs_on_the_order_of_a_trace_is_unknown() -> None:
+def test_a_go_that_hangs_on_the_order_of_a_trace_cannot_be_told() -> None:
     # Losses come in one bad hour of ten: which share of jobs meets it is open.
     effort, bad = (
         Effort(runs=1000, jobs=1),

@@ -1,11 +1,14 @@
 """What people read: units, the Markdown of GitHub's page, and the validation in all of them."""
 
+import math
+import shlex
 from dataclasses import replace
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
+from chaos.cli.preflight import assigned
 from chaos.preflight.answer import Answer, answer
 from chaos.preflight.change import changed
 from chaos.preflight.comparison import Comparison, Validation
@@ -13,10 +16,13 @@ from chaos.preflight.effort import Effort
 from chaos.preflight.estimate import Estimate
 from chaos.preflight.figures import figure_rows
 from chaos.preflight.page import render_answer
+from chaos.preflight.presets import preset
 from chaos.preflight.rules.sound import sound_question
 from chaos.preflight.summary import render_summary
-from chaos.preflight.terminal import show_answer
+from chaos.preflight.terminal import pasted, show_answer
+from chaos.preflight.verdict import Word
 from chaos.preflight.words import in_hours
+from tests.preflight.shown import shown
 
 HELD = Validation(
     "30 runs | on <fork>",
@@ -79,5 +85,97 @@ def test_without_figures_the_summary_says_what_is_missing() -> None:
 
     text = render_summary(answer(bare, Effort(runs=200, jobs=1)))
 
-    assert text.startswith("### ❔ preflight: unknown")
+    assert text.startswith("### ❔ preflight: cannot tell")
     assert "calibrate" in text
+
+
+def cut_off() -> Answer:
+    """Return the answer for a job that mostly waits: it is watched for half as long again."""
+    places = {
+        "market": preset("unannounced-16h").model_dump(mode="json"),
+        "job.nodes": 64,
+        "job.min_nodes": None,
+        "job.spare_nodes": 0,
+        "settings.max_failures": -1,
+        "goal.deadline_h": 12.0,
+    }
+    return answer(changed(sound_question(), places), Effort(runs=200, jobs=1))
+
+
+def test_a_run_that_was_cut_off_is_not_called_one_that_never_finishes() -> None:
+    found = cut_off()
+    text, page = shown(found), render_answer(found)
+
+    assert found.forecast is not None
+    assert found.forecast.finish_h.middle == math.inf
+    rows = {line.partition("  ")[0]: line.split()[1:] for line in text.splitlines()}
+    assert "> 18" in " ".join(
+        next(line for line in text.splitlines() if "finishes after" in line).split()
+    )
+    assert "never" not in text
+    assert "not within 18.0 h" in page
+    assert "never" not in page.partition("<script")[0]
+    assert "≥" in rows["restarts"]
+    assert "within 18.0 h" in found.why
+    assert found.to_json()["forecast"]["finish_h"]["middle"] == "Infinity"
+
+
+def test_where_retries_run_out_it_is_never() -> None:
+    places = {
+        "market": preset("unannounced-16h").model_dump(mode="json"),
+        "settings.max_failures": 0,
+        "goal.deadline_h": None,
+    }
+    found = answer(changed(sound_question(), places), Effort(runs=200, jobs=1))
+
+    assert "never" in next(line for line in shown(found).splitlines() if "finishes" in line)
+    # One share of one source, in the rule as in the row.
+    row = next(line for line in shown(found).splitlines() if line.startswith("retries run out"))
+    share = row.split()[4]
+    assert f"ends {share} of runs" in next(f.text for f in found.findings if f.rule == "no-retry")
+
+
+def test_a_cost_above_the_on_demand_price_is_explained() -> None:
+    assert "above 100 % it is dearer than on demand" in " ".join(shown(cut_off()).split())
+    assert "above 100 % it is dearer than on demand" in render_answer(cut_off())
+
+
+def test_money_is_said_where_a_price_is_given() -> None:
+    priced = changed(sound_question(), {"costs.price_per_node_hour": 12.5, "costs.currency": "EUR"})
+    found = answer(priced, Effort(runs=200, jobs=1))
+    assert found.forecast is not None
+    on_demand = (40_000 + 8 + 20 + 37) / 3600 * 8 * 12.5  # saved once; schedule, start, restore
+
+    for text in (shown(found), render_answer(found), render_summary(found)):
+        assert f"EUR {on_demand:,.0f}" in text
+        assert f"{found.forecast.cost.middle * on_demand:,.0f}" in text
+    assert "USD" not in shown(answer(sound_question(), Effort(runs=200, jobs=1)))
+
+
+def test_the_line_to_paste_is_whole_and_is_what_a_shell_takes() -> None:
+    changes = {"job.min_nodes": None, "settings.run_name": "big run", "job.saves_on_notice": True}
+
+    text = pasted(changes)
+
+    words = shlex.split(text.replace("\\\n", ""))
+    assert assigned(words[1::2]) == changes
+    assert max(len(line) for line in text.splitlines()) < 60
+
+
+@pytest.mark.parametrize(
+    ("word", "mark", "tone", "emoji"),
+    [
+        ("go", "✓", "good", "✅"),
+        ("go with changes", "!", "open", "⚠"),
+        ("no-go", "✗", "bad", "❌"),
+        ("cannot tell", "?", "calm", "❔"),
+    ],
+)
+def test_every_word_has_a_colour_and_a_sign_of_its_own(
+    held: Answer, word: Word, mark: str, tone: str, emoji: str
+) -> None:
+    found = replace(held, word=word)
+
+    assert shown(found).startswith(f"{mark} {word}: ")
+    assert f'class="banner {tone}"' in render_answer(found)
+    assert render_summary(found).startswith(f"### {emoji}")
