@@ -142,24 +142,29 @@ def preflight(  # noqa: PLR0913 - one parameter per option
         return
     job = _job(subject, ignore or ())
     _refuse_idle(replay and trace is None, None if validate else (scale, validation_runs))
-    words, choice = arguments or (), MarketChoice(market, trace, replay, advisor)
+    choice = MarketChoice(market, trace, replay, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
     trying = Trying(reports, console, backend, count, scale=scale, seed=seed)
-    trials = _calibrated(trying, job, words) if calibrate or validate else ()
+    trials = _calibrated(trying, job, arguments or ()) if calibrate or validate else ()
     question, notes = _question(job, choice, costs, trials)
     question = settled(question, _goals(deadline, budget, goodput) | assigned(values or ()))
     effort = Effort(runs=runs, seed=seed, jobs=os.cpu_count() or 1)
-    with MovingLine(screen(stderr=True)) as line:
-        found = answer(
-            question, effort, ignore=ignore or (), notes=notes, tell=_progress(line, SystemClock())
-        )
+    found = _answer(question, effort, ignore or (), notes)
     held = [] if recorded is None else [_recorded(recorded, found.question)]
     held += [validation(trying, trials, question.market)] if validate else []
     _tell(replace(found, validation=tuple(held)), reports, console, as_json=as_json)
     raise typer.Exit(found.exit_code)
 
 
-def _progress(line: MovingLine, clock: Clock) -> Callable[[str], None]:
+def _answer(
+    question: Question, effort: Effort, ignore: Sequence[str], notes: Sequence[str]
+) -> Answer:
+    with MovingLine(screen(stderr=True)) as line:
+        tell = _told(line, SystemClock())
+        return answer(question, effort, ignore=ignore, notes=notes, tell=tell)
+
+
+def _told(line: MovingLine, clock: Clock) -> Callable[[str], None]:
     """Return what shows each stage, on a terminal only, once it took longer than a moment."""
     begun_ns = clock.now_ns()
 

@@ -116,12 +116,17 @@ def answer(
     """
     refuse_unknown(ignore)
     ignored = tuple(sorted(ignore))
-    if question.costs is None:
-        found = findings(question, ignore=ignored)
-        why = "what a step, a save and a restart cost here is not known: calibrate, or give costs"
-        return Answer(
-            question, effort, "cannot tell", why, found, ignored=ignored, notes=tuple(notes)
-        )
+    if question.costs is not None:
+        found = _answered(question, effort, ignored, tell)
+        return replace(found, notes=(*notes, *found.notes))
+    why = "what a step, a save and a restart cost here is not known: calibrate, or give costs"
+    rules = findings(question, ignore=ignored)
+    return Answer(question, effort, "cannot tell", why, rules, ignored=ignored, notes=tuple(notes))
+
+
+def _answered(
+    question: Question, effort: Effort, ignored: tuple[str, ...], tell: Callable[[str], None]
+) -> Answer:
     tell(f"simulating {effort.runs:,} runs")
     outcomes = effort.simulate(question)
     seen = forecast(question, outcomes)
@@ -133,19 +138,17 @@ def answer(
     changes, after, findings_after = _improved(question, effort, (seen, advised), ignored)
     found = findings(question, Foretold(seen, curve), ignore=ignored)
     word, why = verdict(question, seen, found, after)
-    if word in ("go", "go with changes"):
-        tell("asking whether the market's data can take that back")
-        asked, promised = question, seen
-        if word != "go" and after is not None and reaches(after, question.goal.confidence):
-            asked, promised = changed(question, changes), after
-        open_ = doubt(asked, promised, effort)
-        word, why = (word, why) if open_ is None else ("cannot tell", f"{why}; but {open_}")
-    tell("drawing")
+    tell("asking what the market's data leave open")
+    if word == "go with changes" and after is not None and reaches(after, question.goal.confidence):
+        open_ = doubt(changed(question, changes), after, effort)
+    else:
+        open_ = doubt(question, seen, effort) if word in ("go", "go with changes") else None
+    hours = _span_h(question, seen)
     return Answer(
         question=question,
         effort=effort,
-        word=word,
-        why=why,
+        word=word if open_ is None else "cannot tell",
+        why=why if open_ is None else f"{why}; but {open_}",
         findings=found,
         findings_after=findings_after,
         ignored=ignored,
@@ -157,10 +160,10 @@ def answer(
         curve=curve,
         grace=grace_sweep(question),
         availability=availability(
-            question.market, question.job.pool, hours=_span_h(question, seen), seed=effort.seed
+            question.market, question.job.pool, hours=hours, seed=effort.seed
         ),
         finish_bins=_bins(outcomes),
-        notes=(*notes, *withheld),
+        notes=withheld,
     )
 
 

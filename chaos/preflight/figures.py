@@ -83,8 +83,9 @@ def border(answer: Answer) -> str | None:
     seen, need = answer.promised, answer.question.goal.confidence
     if seen is None:
         return None
+    changes = "with the changes " if seen is answer.after else ""
     return (
-        f"a deadline below {in_hours(seen.borders['deadline'])}, a budget below "
+        f"{changes}a deadline below {in_hours(seen.borders['deadline'])}, a budget below "
         f"{seen.borders['budget']:.0%} of on-demand or a goodput above "
         f"{seen.borders['goodput']:.1%} would be missed by more than {in_percent(1 - need)} of runs"
     )

@@ -89,7 +89,7 @@ def facts(answer: Answer) -> tuple[Ranged, ...]:
     by_row = {row[0]: row for row in figure_rows(answer)}
     return (
         _fact("goodput", by_row["goodput"]),
-        Ranged("finishes after", middle, f"{low} to {high} {unit}"),
+        Ranged("finishes after", middle, _range(low, high, unit)),
         *(_fact(name, row) for name, row in by_row.items() if name.startswith("cost")),
         _fact("restarts", by_row["restarts"]),
         _share("runs that finish", seen.finishes),
@@ -97,8 +97,14 @@ def facts(answer: Answer) -> tuple[Ranged, ...]:
     )
 
 
+def _range(low: str, high: str, unit: str) -> str:
+    if "never" in (low, high):
+        return low if low == high else f"{low} {unit} to {high}"
+    return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
+
+
 def _fact(name: str, row: Cells) -> Ranged:
-    return Ranged(name, row[2], f"{row[1]} to {row[3]}")
+    return Ranged(name, row[2], row[1] if row[1] == row[3] else f"{row[1]} to {row[3]}")
 
 
 def _share(name: str, of: Chance) -> Ranged:

@@ -41,7 +41,8 @@ def verdict(
             return "go with changes", f"{stops[0].rule}: {stops[0].text}"
         return "go", _met(seen, need) + _unasked(question, seen)
     if after is not None and reaches(after, need):
-        return "go with changes", why_missed(seen, [*missed, *open_], need)
+        why = why_missed(seen, missed, need) if missed else _too_near(seen, open_, need)
+        return "go with changes", why
     if not missed:
         return "cannot tell", _too_near(seen, open_, need)
     return _missing(seen, seen if after is None else after, need)

@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from chaos.cli.commands import app
+from chaos.preflight.verdict import EXIT
 from tests.documents.blocks import PROGRAMS, ROOT, Command, commands, inline_commands
 from tests.documents.conftest import Desk
 from tests.documents.exceptions import DEAR, NOT_RUN, READERS_OWN, RUN_ELSEWHERE, SMALLER
@@ -16,8 +17,8 @@ CHAOS: Any = typer.main.get_command(app)
 EVERY = commands()
 # As where chaos is installed, though here it may not be.
 PLUGIN = ("-p", "no:chaos", "-p", "chaos.pytest_plugin", "-p", "no:randomly")
-# They exit with 1: what the README shows is a job that does not stand.
-FINDS_SOMETHING = ("chaos audit", "chaos preflight")
+# What the README shows is a job that does not stand, or not as it is set.
+FINDS = {"chaos audit": 1, "chaos preflight": EXIT["go with changes"]}
 _FILE = re.compile(r"[\w./-]+\.(py|yaml|csv)|scenarios[\w/.-]*")
 
 
@@ -100,7 +101,7 @@ def _run(desk: Desk, text: str) -> None:
 
     done = desk.call(command.program, *words)
 
-    code = 1 if text.startswith(FINDS_SOMETHING) else 0
+    code = next((code for begins, code in FINDS.items() if text.startswith(begins)), 0)
     assert done.code == code, f"{text}: {done.out[-2000:]} {done.err[-2000:]}"
     if " > " in text:
         (desk.folder / text.rpartition(" > ")[2]).write_text(done.out)

@@ -240,7 +240,7 @@ def test_a_go_says_which_goals_would_be_missed() -> None:
     met = {"goal.deadline_h": borders["deadline"] * 1.05, "goal.goodput": borders["goodput"] - 0.02}
     assert answer(changed(asked, met), FEW).word == "go"
     assert f"a deadline below {borders['deadline']:.1f} h" in shown(found)
-    assert "a deadline below" in render_answer(found)
+    assert "A deadline below" in render_answer(found)
 
 
 def test_advice_names_the_lever() -> None:

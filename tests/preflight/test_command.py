@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from chaos.cli import commands as cli
-from chaos.cli.preflight import _progress, assigned
+from chaos.cli.preflight import _told, assigned
 from chaos.errors import UsageError
 from chaos.model import event as ev
 from chaos.preflight.ask import question_of_runs
@@ -192,6 +192,6 @@ def test_what_takes_long_says_what_it_does_on_a_terminal_only(*, moves: bool) ->
     written = StringIO()
     console = Console(file=written, force_terminal=moves, width=80)
     with MovingLine(console) as line:
-        _progress(line, SlowClock())("trying changes")
+        _told(line, SlowClock())("trying changes")
 
     assert ("trying changes (60 s)" in written.getvalue()) is moves
