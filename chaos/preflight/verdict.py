@@ -59,10 +59,11 @@ def _impossible(why: str, after: Forecast | None, need: float) -> tuple[Word, st
 
 def _missing(seen: Forecast, after: Forecast, need: float) -> tuple[Word, str]:
     """Return no-go where a goal is missed with the best changes as well."""
-    why = why_missed(seen, missed_goals(seen, need), need)
-    if missed_goals(after, need):
-        return "no-go", why + _at_best(seen, after)
-    return _nearly(why, after, need)
+    missed, lasting = missed_goals(seen, need), missed_goals(after, need)
+    if not lasting:
+        return _nearly(why_missed(seen, missed, need), after, need)
+    named = [name for name in missed if name in lasting]
+    return "no-go", why_missed(seen, named or missed, need) + _at_best(seen, after)
 
 
 def _nearly(why: str, after: Forecast, need: float) -> tuple[Word, str]:

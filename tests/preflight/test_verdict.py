@@ -120,6 +120,28 @@ def test_a_no_go_needs_that_the_best_changes_miss_as_well() -> None:
     assert why.endswith("with the best changes that were tried finish: 60.0%")
 
 
+def test_a_no_go_names_the_goal_that_the_best_changes_miss_too() -> None:
+    asked = on("calm-500h")
+    seen = forecast(asked, FEW.simulate(asked))
+    never, ever = chance(0, 200), chance(200, 200)
+    as_set = replace(seen, meets={"finish": never, "deadline": never})
+    at_best = replace(seen, meets={"finish": ever, "deadline": never})
+    traded = replace(seen, meets={"finish": never, "deadline": ever})
+
+    assert verdict(asked, as_set, (), at_best)[1].startswith("deadline: 0.0%")
+    word, why = verdict(asked, at_best, (), traded)
+    assert (word, why.partition(":")[0]) == ("no-go", "deadline")
+
+
+@pytest.mark.parametrize(
+    ("need", "said"), [(0.95, "95% needed"), (0.999999, "99.9999% needed: 200 runs do not tell")]
+)
+def test_what_is_needed_is_said_with_all_its_digits(need: float, said: str) -> None:
+    asked = changed(on("calm-500h"), {"goal.confidence": need})
+
+    assert said in verdict(asked, forecast(asked, FEW.simulate(asked)), (), None)[1]
+
+
 @pytest.fixture(scope="module")
 def struck() -> Answer:
     return answer(on("hot-4h", settings__max_failures=0, job__steps=10_000), FEW)
