@@ -106,10 +106,10 @@ class RaySettings(Figures):
         default="off",
         description="RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR, and RAY_TRAIN_NCCL_RAS_ACTION",
     )
-    workers_on_head: bool = False
     head_on_spot: bool = Field(
         default=False, description="the head node stands on the same market as the workers"
     )
+    workers_on_head: bool = False
     controller_failure_limit: int = Field(
         default=-1, ge=-1, description="FailureConfig: tries to place and start a group that fail"
     )
@@ -159,14 +159,14 @@ class Question(Figures):
     def stop_s(self) -> float:
         """How long training stands still for one checkpoint."""
         assert self.costs is not None
-        is_sync = self.settings.checkpoint_upload_mode == "sync"
-        return self.costs.save_s + (self.costs.upload_s if is_sync else 0.0)
+        return self.costs.save_s + self.costs.upload_s - self.behind_s
 
     @property
     def behind_s(self) -> float:
         """How long after training went on a checkpoint is committed, where no other is before."""
         assert self.costs is not None
-        return self.costs.save_s + self.costs.upload_s - self.stop_s
+        is_sync = self.settings.checkpoint_upload_mode == "sync"
+        return 0.0 if is_sync else self.costs.upload_s
 
     @property
     def work_s(self) -> float:
