@@ -20,7 +20,7 @@ from chaos.preflight.presets import preset
 from chaos.preflight.rules.sound import sound_question
 from chaos.preflight.summary import render_summary
 from chaos.preflight.terminal import pasted, show_answer
-from chaos.preflight.verdict import Word
+from chaos.preflight.verdict import Word, verdict
 from chaos.preflight.words import in_hours
 from tests.preflight.shown import shown
 
@@ -116,7 +116,7 @@ def test_a_run_that_was_cut_off_is_not_called_one_that_never_finishes() -> None:
     assert "not within 18.0 h" in page
     assert "never" not in page.partition("<script")[0]
     assert "≥" in rows["restarts"]
-    assert "within 18.0 h" in found.why
+    assert "within 18.0 h" in verdict(found.question, found.forecast, (), None)[1]
     assert found.to_json()["forecast"]["finish_h"]["middle"] == "Infinity"
 
 
