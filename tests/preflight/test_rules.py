@@ -1,12 +1,14 @@
 """Each rule has an example that triggers it and one that does not."""
 
+from dataclasses import replace
+
 import pytest
 
 from chaos.errors import UsageError
 from chaos.preflight.change import changed
 from chaos.preflight.curve import interval_curve
 from chaos.preflight.effort import Effort
-from chaos.preflight.forecast import forecast
+from chaos.preflight.forecast import chance, forecast
 from chaos.preflight.question import Question
 from chaos.preflight.rules.every import RULES, findings
 from chaos.preflight.rules.rule import Foretold, Rule
@@ -182,6 +184,15 @@ def test_a_limit_on_starts_is_held_against_one_wait(
     )
 
     assert (found.get("controller-failure-limit") == "stops") is fires
+
+
+def test_where_starts_were_simulated_their_budget_is_said_with_its_share() -> None:
+    asked = changed(sound_question(), {"settings.controller_failure_limit": 9})
+    seen = foretold(asked).seen
+    told = Foretold(replace(seen, ends={**seen.ends, "controller_failure_limit": chance(50, 200)}))
+
+    text = RULE["controller-failure-limit"].finds(asked, told)
+    assert text == "controller_failure_limit is 9, and using it up ends 25.0% of runs (5% may)"
 
 
 def test_a_whole_restart_that_is_longer_than_a_silent_death_may_hold_the_detection() -> None:
