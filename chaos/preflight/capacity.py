@@ -11,7 +11,16 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from chaos.preflight.market import Bathtub, Exponential, Lifetime, Market, Replay, Weibull
+from chaos.preflight.market import (
+    Bathtub,
+    Exponential,
+    Lifetime,
+    Market,
+    Replay,
+    Shock,
+    Weibull,
+    scaled,
+)
 
 Floats: TypeAlias = NDArray[np.float64]
 Counts: TypeAlias = NDArray[np.int64]
@@ -20,10 +29,15 @@ HOUR_S = 3600.0
 
 
 class Capacity(Protocol):
-    """What the simulation asks of an engine."""
+    """What the simulation asks of an engine.
+
+    `cut`: nodes that went with the last change where a repeated trace begins again, which
+    is no loss that was seen; None where no market has such a seam.
+    """
 
     up: Counts
     next_s: Floats
+    cut: Counts | None
 
     def change(self) -> Counts:
         """Let the next change happen in every run; gives how many nodes were lost (0: a return)."""
@@ -50,10 +64,12 @@ class Memoryless:
     ) -> None:
         self.up = np.full(runs, pool, dtype=np.int64)
         self.next_s = np.zeros(runs)
-        self._pool, self._rng, self._shock = pool, rng, market.shock
+        self.cut: Counts | None = None
+        self._rng, self._shock = rng, market.shock
         self._loss = 1 / (life.mtbf_h * HOUR_S)
         self._shock_rate = 0.0 if market.shock is None else 1 / (market.shock.every_h * HOUR_S)
         self._return = 0.0 if market.away_h == 0 else 1 / (market.away_h * HOUR_S)
+        self._other = self._shock_rate + pool * self._return
         self._draw()
 
     def change(self) -> Counts:
@@ -65,7 +81,7 @@ class Memoryless:
         else:
             lost = np.where(single, 1, 0)
             struck = np.flatnonzero(~single & (point < self._losing + self._shock_rate))
-            lost[struck] = self._rng.binomial(self.up[struck], self._shock.share)
+            lost[struck] = taken(self._shock, self.up[struck], self._rng)
         if self._return:
             back = point >= self._losing + self._shock_rate
             self.up += back
@@ -75,8 +91,9 @@ class Memoryless:
 
     def _draw(self) -> None:
         self._losing = self.up * self._loss
-        self._total = self._losing + self._shock_rate + (self._pool - self.up) * self._return
-        self.next_s += self._rng.standard_exponential(len(self.up)) / self._total
+        total = self.up * (self._loss - self._return) if self._return else self._losing
+        self._total = total + self._other
+        self.next_s = self.next_s + self._rng.standard_exponential(len(self.up)) / self._total
 
 
 class Ageing:
@@ -86,6 +103,7 @@ class Ageing:
         self, market: Market, life: Lifetime, pool: int, runs: int, rng: np.random.Generator
     ) -> None:
         self.up = np.full(runs, pool, dtype=np.int64)
+        self.cut: Counts | None = None
         self._rng, self._life, self._shock, self._away = rng, life, market.shock, market.away_h
         self._is_up = np.ones((runs, pool + 1), dtype=np.bool_)
         self._clock = np.full((runs, pool + 1), np.inf)  # the last column is the shock's
@@ -132,17 +150,19 @@ class Ageing:
             return
         shape = (len(rows), self._clock.shape[1] - 1)
         now_s = self.next_s[rows, None]
-        taken = self._is_up[rows, :-1] & (self._rng.random(shape) < self._shock.share)
+        count = taken(self._shock, self.up[rows], self._rng)
+        keys = np.where(self._is_up[rows, :-1], self._rng.random(shape), 1.0)
+        is_taken = keys.argsort(axis=1).argsort(axis=1) < count[:, None]
         if self._away == 0:
             then = lives_s(self._life, shape, self._rng)
         else:
             then = self._rng.exponential(self._away * HOUR_S, shape)
-            self._is_up[rows, :-1] &= ~taken
-            self.up[rows] -= taken.sum(axis=1)
-        self._clock[rows, :-1] = np.where(taken, now_s + then, self._clock[rows, :-1])
+            self._is_up[rows, :-1] &= ~is_taken
+            self.up[rows] -= count
+        self._clock[rows, :-1] = np.where(is_taken, now_s + then, self._clock[rows, :-1])
         next_s = self._rng.exponential(self._shock.every_h * HOUR_S, len(rows))
         self._clock[rows, -1] = self.next_s[rows] + next_s
-        lost[rows] = taken.sum(axis=1)
+        lost[rows] = count
 
     def _draw(self) -> None:
         self._node = self._clock.argmin(axis=1)
@@ -151,35 +171,57 @@ class Ageing:
 
 
 class Replayed:
-    """A trace, entered at a random moment; after its end it begins again."""
+    """A trace, entered at a random moment; after its end it begins again.
+
+    A pool larger than the trace is several copies of it, each entered at a moment of its own:
+    its losses are more, and not larger than those that were seen.
+    """
 
     def __init__(self, replay: Replay, pool: int, runs: int, rng: np.random.Generator) -> None:
-        self._at = np.asarray(replay.at_s)
-        self._up = np.rint(np.asarray(replay.up) * pool).astype(np.int64)
-        self._span = replay.span_s
-        offset = rng.random(runs) * replay.span_s
+        self._at = np.append(np.asarray(replay.at_s), replay.span_s)
+        self._up = scaled(replay, pool)
+        self._copies = np.arange(len(self._up))
+        self._rows = np.arange(runs)
+        offset = rng.random((runs, len(self._up))) * replay.span_s
         self._place = np.searchsorted(self._at, offset, side="right") - 1
         self._zero = -offset  # the run's time at which the trace's present round began
-        self.up = self._up[self._place]
-        self.next_s = np.zeros(runs)
+        self.up = self._up[self._copies, self._place].sum(axis=1)
+        self.cut: Counts | None = np.zeros(runs, dtype=np.int64)
         self._draw()
 
     def change(self) -> Counts:
         """Let the next change happen in every run."""
-        wraps = self._place + 1 >= len(self._at)
-        self._zero = np.where(wraps, self._zero + self._span, self._zero)
-        self._place = np.where(wraps, 0, self._place + 1)
-        before, self.up = self.up, self._up[self._place]
-        self._draw()
+        here = self._rows, self._copy
+        place = self._place[here]
+        before = self._up[self._copy, place]
+        wraps = place + 2 >= len(self._at)
+        place = np.where(wraps, 0, place + 1)
+        self._place[here] = place
+        self._zero[here] += np.where(wraps, self._at[-1], 0.0)
+        after = self._up[self._copy, place]
+        self.up = self.up + after - before
+        fall = np.maximum(0, before - after)
         # The seam between the end of a trace and its beginning is no loss that was seen.
-        lost: Counts = np.where(wraps, 0, np.maximum(0, before - self.up))
-        return lost
+        self.cut = np.where(wraps, fall, 0)
+        self._draw()
+        return fall - self.cut
 
     def _draw(self) -> None:
-        following = self._place + 1
-        is_last = following >= len(self._at)
-        at = self._at[np.where(is_last, 0, following)]
-        self.next_s = self._zero + np.where(is_last, self._span, at)
+        nexts = self._zero + self._at[self._place + 1]
+        self._copy = nexts.argmin(axis=1)
+        self.next_s = nexts[self._rows, self._copy]
+
+
+def taken(shock: Shock, up: Counts, rng: np.random.Generator) -> Counts:
+    """Draw how many of the nodes that are up each shock takes."""
+    if not shock.seen:
+        drawn: Counts = rng.binomial(up, shock.share)
+        return drawn
+    lost, of = np.array(shock.seen).T[:, rng.integers(0, len(shock.seen), len(up))]
+    among = rng.hypergeometric(lost, of - lost, np.minimum(up, of))
+    larger = np.floor(up * (lost / of) + rng.random(len(up)))
+    counts: Counts = np.where(up > of, larger, among).astype(np.int64)
+    return counts
 
 
 def lives_s(life: Lifetime, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:

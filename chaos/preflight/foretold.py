@@ -23,8 +23,12 @@ _HORIZON = 200  # times the work
 
 
 def asked_of(question: Question, market: Market, *, pool: int) -> Question:
-    """Give the question that the runs pose: no goal, retries for ever, this market."""
+    """Give the question that the runs pose: no goal, retries for ever, this market.
+
+    Their saves were timed around `report()`, whatever it did: what follows is behind training.
+    """
     values = {
+        "settings.checkpoint_upload_mode": "async",
         "market": market.model_dump(mode="json"),
         "goal": {},
         "job.min_nodes": None,

@@ -6,7 +6,7 @@ import numpy as np
 
 from chaos.preflight.capacity import Floats
 from chaos.preflight.question import Question
-from chaos.preflight.runs import signal_s
+from chaos.preflight.saving import signal_s
 
 NOTICES_S = (0, 5, 10, 15, 20, 30, 45, 60, 90, 120)
 UPLOADS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times what was measured: a checkpoint's size over the speed

@@ -1,10 +1,11 @@
 """A spot market: how nodes are lost, how long they stay away, what word is given, at what price."""
 
 import math
-from itertools import pairwise
 from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from chaos.preflight.figure import Figures
 
@@ -26,7 +27,7 @@ class Weibull(Figures):
 
     kind: Literal["weibull"] = "weibull"
     scale_h: PositiveFloat
-    shape: PositiveFloat
+    shape: float = Field(ge=0.05, le=50, description="beyond it no one has seen lives")
 
     @property
     def mean_h(self) -> float:
@@ -45,21 +46,17 @@ class Bathtub(Figures):
     early_share: float = Field(ge=0, le=1)
     early_h: PositiveFloat
     late_h: PositiveFloat
-    late_shape: float = Field(gt=1)
+    late_shape: float = Field(gt=1, le=50)
     cap_h: PositiveFloat
 
     @property
     def mean_h(self) -> float:
         """The mean life of a node: the integral of the share that is alive."""
-        steps = 2000
-        width = self.cap_h / steps
-        ages = ((n + 0.5) * width for n in range(steps))
-        return width * sum(self._alive(age) for age in ages)
-
-    def _alive(self, age_h: float) -> float:
-        early = math.exp(-age_h / self.early_h)
-        late = math.exp(-((age_h / self.late_h) ** self.late_shape))
-        return self.early_share * early + (1 - self.early_share) * late
+        ages = (np.arange(2000) + 0.5) * (self.cap_h / 2000)
+        with np.errstate(over="ignore"):  # what has overflowed has long been lost
+            late = np.exp(-((ages / self.late_h) ** self.late_shape))
+        alive = self.early_share * np.exp(-ages / self.early_h) + (1 - self.early_share) * late
+        return self.cap_h * float(alive.mean())
 
 
 Lifetime: TypeAlias = Annotated[Exponential | Weibull | Bathtub, Field(discriminator="kind")]
@@ -76,10 +73,27 @@ def faster(life: Lifetime, times: float) -> Lifetime:
 
 
 class Shock(Figures):
-    """Once in `every_h` hours each node is lost with probability `share`, all at one instant."""
+    """Once in `every_h` hours each node is lost with probability `share`, all at one instant.
+
+    With `seen` each shock is one of those that a trace showed, as likely one as the other.
+    """
 
     every_h: PositiveFloat
     share: float = Field(gt=0, le=1)
+    seen: tuple[tuple[PositiveInt, PositiveInt], ...] = Field(
+        default=(), description="nodes lost, of so many that were held: `share` is their mean"
+    )
+
+    @model_validator(mode="after")
+    def _takes_what_is_there(self) -> Self:
+        if any(lost > of for lost, of in self.seen):
+            raise ValueError("shock.seen is [lost, of so many]: more are lost than were held")
+        return self
+
+    def strikes(self, pool: int) -> float:
+        """Return how probable it is that a shock takes any of `pool` nodes."""
+        shares = [lost / of for lost, of in self.seen] or [self.share]
+        return sum(1 - (1 - share) ** pool for share in shares) / len(shares)
 
 
 class Notice(Figures):
@@ -100,12 +114,15 @@ class Replay(Figures):
     """The changes of a real trace, from a random place on, round and round.
 
     `at_s` are the times of changes and `up` the share of the peak that is up
-    from then on; the first is at 0.
+    from then on; the first is at 0. A pool of more nodes than `peak` is several such traces.
     """
 
     at_s: tuple[NonNegativeFloat, ...] = Field(min_length=2)
     up: tuple[float, ...] = Field(min_length=2)
     span_s: PositiveFloat
+    peak: PositiveInt | None = Field(
+        default=None, description="the nodes of the trace; left out: as many as the pool"
+    )
 
 
 class Market(Figures):
@@ -174,18 +191,25 @@ def replayed_mtbf_h(replay: Replay) -> float:
     return held / 3600 / lost if lost else math.inf
 
 
+def scaled(replay: Replay, pool: int) -> NDArray[np.int64]:
+    """Return how many nodes are up after each change, a row for each copy of the trace."""
+    copies = math.ceil(pool / (replay.peak or pool))
+    sizes = [pool // copies + (n < pool % copies) for n in range(copies)]
+    up: NDArray[np.int64] = np.rint(np.outer(sizes, replay.up)).astype(np.int64)
+    return up
+
+
 def loss_interval_s(market: Market, pool: int) -> float:
     """Give the mean seconds between two events in which `pool` nodes lose at least one.
 
     Exact for exponential lives and shocks; for other lives the long-run rate.
-    A trace that is repeated is scaled to the pool, as the simulation does it.
+    A trace that is repeated is `scaled` to the pool, as in the simulation.
     """
     if market.replay is not None:
-        up = [round(share * pool) for share in market.replay.up]
-        drops = sum(after < before for before, after in pairwise(up))
+        drops = int((np.diff(scaled(market.replay, pool), axis=1) < 0).sum())
         return market.replay.span_s / drops if drops else math.inf
     assert market.lifetime is not None
     rate = pool / market.lifetime.mean_h
     if market.shock is not None:
-        rate += (1 - (1 - market.shock.share) ** pool) / market.shock.every_h
+        rate += market.shock.strikes(pool) / market.shock.every_h
     return 3600 / rate

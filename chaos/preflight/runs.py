@@ -1,238 +1,361 @@
-"""The state of many runs of one job, and what a change of the pool does to them."""
+"""The state of many runs of some jobs on one pool, and what a change of the pool does to them.
+
+Ray Train 2.60, as it is modelled here:
+
+    training --loss--> found out, torn down --> placed, started --> restored --> training
+                              ^                        |                |
+                              +--- a loss: a failed start of the        +--- a loss: as in training
+                                   controller, charged to its budget
+
+With too few nodes a job waits in between; an elastic one asks for all of them first.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from chaos.preflight.capacity import Counts, Flags, Floats
 from chaos.preflight.question import Question
+from chaos.preflight.saving import (
+    TINY,
+    Terms,
+    commits,
+    finish_after_s,
+    finished_steps,
+    rescue,
+    signal_s,
+    terms_of,
+)
 
-_TINY = 1e-9
+Rows: TypeAlias = NDArray[np.intp]
+_Kind = TypeVar("_Kind", bound=np.generic)
+_PARTS, _BITS = 65_536, 16
 
 
 class Runs:
-    """Vectors over runs. `ready_s`: when training begins or began; infinite while waiting.
+    """Vectors over the runs of each question, one question after another.
 
-    `used` nodes are the job's; `work_s` is committed work. What is only
-    trained is not kept: at each change it is computed from the time since `ready_s`.
-    With `spares_starts` a loss before that moment takes no node of the job.
+    `ready_s`: when training begins or began; infinite while waiting. `free_s`: when the
+    old group is gone. `used` nodes are the job's; `work_s` is committed work. What is
+    only trained is not kept: where an attempt ends it is computed from the time since
+    `ready_s`. `limit_s`: when something happens to a run by itself.
+    With `spares_starts` a loss before `ready_s` takes no node of the job.
     """
 
     def __init__(
-        self, question: Question, up: Counts, horizon_s: float, *, spares_starts: bool = False
+        self,
+        questions: Sequence[Question],
+        up: Counts,
+        horizons_s: Sequence[float],
+        *,
+        spares_starts: bool = False,
     ) -> None:
-        assert question.costs is not None
-        self._question, self._horizon_s = question, horizon_s
-        self._spares_starts = spares_starts
-        self._job, self._set, self._costs = question.job, question.settings, question.costs
-        self._tau, self._all = question.interval_s, question.work_s
-        runs = len(up)
-        self.going: Flags = np.ones(runs, dtype=np.bool_)
-        self.finished, self.spent = np.zeros((2, runs), dtype=np.bool_)
-        self.failures, self.preemptions, self.restarts = np.zeros((3, runs), dtype=np.int64)
-        self.noticed, self.rescued = np.zeros((2, runs), dtype=np.int64)
-        self.end_s, self.work_s, self.useful_s, self.save_s = np.zeros((4, runs))
-        self.lost_s, self.restart_s, self.wait_s, self.node_s = np.zeros((4, runs))
-        self.lost_steps = np.zeros(runs)
-        self._since_s, self._paid_s = np.zeros((2, runs))
-        self._begin(np.zeros(runs), up, np.zeros(runs), self.going)
+        self._runs, self._spares_starts = len(up), spares_starts
+        self._table = np.array([terms_of(question) for question in questions], dtype=float).T
+        each = Terms(*self._table[:, :, None])
+        self._least = each.least
+        self._is_elastic = bool(each.is_elastic.any())
+        self._is_bounded = bool(np.isfinite(each.max_tries).any())
+        n = len(questions) * len(up)
+        self.going = n
+        self._horizon_s = np.repeat(np.asarray(horizons_s, dtype=float), len(up))
+        self._up, self._then_s, self._held_s = up.copy(), np.zeros(len(up)), np.zeros(len(up))
+        self._has_group, self._waits = np.zeros((2, n), dtype=np.bool_)
+        self.finished, self.spent = np.zeros((2, n), dtype=np.bool_)
+        self.failures, self.preemptions, self.start_failures = np.zeros((3, n), dtype=np.int64)
+        self.restarts, self.noticed, self.rescued, self.used = np.zeros((4, n), dtype=np.int64)
+        self.end_s, self.work_s, self.useful_s, self.save_s = np.zeros((4, n))
+        self.lost_s, self.restart_s, self.wait_s, self.node_s = np.zeros((4, n))
+        self.lost_steps, self._tries, self.ready_s, self.free_s = np.zeros((4, n))
+        self._since_s, self._done_s, self._gives_up_s = np.zeros((3, n))
+        self._grows_s, self.limit_s = np.full((2, n), np.inf)
+        self._begin(np.arange(n), np.zeros(n))
 
-    # -- between two changes -------------------------------------------------------------------
+    # -- by itself, between two changes ----------------------------------------------------------
 
-    def train_until(self, now_s: Floats, up: Counts) -> None:
-        """Finish the runs that reach their last step before `now_s`, and pay for the nodes."""
-        left_s = (self._all - self.work_s) / self._speed()
-        saves = np.ceil(left_s / self._tau - _TINY)
-        done_s = self.ready_s + left_s + saves * self._costs.save_s + self._costs.upload_s
-        done = self.going & (done_s <= now_s)
-        self.node_s += np.where(
-            self.going, (np.where(done, done_s, now_s) - self._paid_s) * up, 0.0
-        )
-        self._paid_s = now_s
-        if not done.any():
+    def pass_to(self, now_s: Floats) -> None:
+        """Let happen what happens before `now_s`: ends, growth, giving up."""
+        while True:
+            due = self._by_run(self.limit_s) <= now_s
+            if not due.any():
+                break
+            rows = np.flatnonzero(due)
+            at_s = self.limit_s[rows]
+            is_done = self._done_s[rows] <= at_s
+            is_out = ~is_done & (self._gives_up_s[rows] <= at_s)
+            is_late = ~(is_done | is_out) & (self._horizon_s[rows] <= at_s)
+            self._finish(rows[is_done], at_s[is_done])
+            self._cut_off(rows[is_out | is_late], at_s[is_out | is_late])
+            self.spent[rows[is_out]] = True
+            self._grow(rows[~(is_done | is_out | is_late)])
+        self._held_s += self._up * (now_s - self._then_s)
+        self._then_s = now_s.copy()
+
+    def _finish(self, rows: Rows, at_s: Floats) -> None:
+        if not len(rows):
             return
-        self._account_start(done, done_s)
-        self.useful_s += np.where(done, left_s, 0.0)
-        self.save_s += np.where(done, saves * self._costs.save_s + self._costs.upload_s, 0.0)
-        self.work_s = np.where(done, self._all, self.work_s)
-        self._end(done, done_s)
-        self.finished |= done
+        of = self._of(rows)
+        self._account(rows, at_s)
+        left_s = (of.work_s - self.work_s[rows]) * of.nodes / self.used[rows]
+        self.useful_s[rows] += left_s
+        self.save_s[rows] += at_s - self.ready_s[rows] - left_s
+        self.work_s[rows] = of.work_s
+        self.finished[rows] = True
+        self._end(rows, at_s)
 
-    # -- at a change ---------------------------------------------------------------------------
-
-    def meet(self, now_s: Floats, before: Counts, up: Counts, lost: Counts, luck: Floats) -> None:
-        """Let a change take effect: hits, charges, restarts, growth; then the horizon."""
-        self._stop_at_horizon(now_s)
-        hit = self.going & np.isfinite(self.ready_s) & self._is_hit(before, lost, luck[0])
-        if self._spares_starts:
-            hit &= now_s >= self.ready_s
-        grows = self.going & ~hit & self._wants_more(up)
-        stops = hit | grows
-        if not stops.any():
+    def _cut_off(self, rows: Rows, at_s: Floats) -> None:
+        if not len(rows):
             return
-        noticed = hit & self._is_noticed(luck[1])
-        window_s = self._window_s(lost, luck[3])
-        over_s = self._keep(stops, noticed, now_s, (luck[2], window_s))
-        self._charge(hit, noticed, now_s)
-        waited = ~np.isfinite(self.ready_s)
-        pause_s = over_s + np.where(hit & ~noticed, self._costs.detect_s, 0.0)
-        pause_s = pause_s + np.where(waited, 0.0, self._costs.teardown_s)
-        self._begin(now_s, up, pause_s, stops & self.going)
+        self._account(rows, at_s)
+        self._keep(rows, at_s, self._of(rows))
+        self._end(rows, at_s)
 
-    def _is_hit(self, before: Counts, lost: Counts, luck: Floats) -> Flags:
-        """Say whether a loss of `lost` among `before` nodes takes one of those in use."""
-        idle = before - self.used
-        spared = (lost > 0) & (lost <= idle)
-        if not spared.any():
-            return lost > 0
-        chance = np.ones(len(lost))
-        for n in range(int(lost[spared].max())):
-            chance *= np.where(n < lost, (idle - n) / np.maximum(before - n, 1), 1.0)
-        return (lost > 0) & ~(spared & (luck < chance))
+    def _grow(self, rows: Rows) -> None:
+        """Take in nodes that are there: what is not committed is done again."""
+        if not len(rows):
+            return
+        at_s, of = self._grows_s[rows], self._of(rows)
+        self._account(rows, at_s)
+        self._keep(rows, at_s, of)
+        self.free_s[rows] = at_s + of.teardown_s
+        self._begin(rows, at_s, asks=False)
 
-    def _wants_more(self, up: Counts) -> Flags:
-        """Say which runs wait for nodes that are there now, or may grow."""
-        enough = up >= (self._job.min_nodes or self._job.nodes)
-        waits = ~np.isfinite(self.ready_s) & enough
-        return waits | ((up > self.used) & (self.used < self._job.nodes) & enough)
+    def _end(self, rows: Rows, at_s: Floats) -> None:
+        column = rows % self._runs
+        then_s = self._then_s[column]
+        self.node_s[rows] = self._held_s[column] + self._up[column] * (at_s - then_s)
+        self.end_s[rows] = at_s
+        self._has_group[rows] = self._waits[rows] = False
+        self.limit_s[rows] = self._grows_s[rows] = np.inf
+        self.going -= len(rows)
 
-    def _is_noticed(self, luck: Floats) -> Flags:
-        notice = self._question.market.notice
-        if not self._set.preemption_watcher or notice.seconds == 0:
-            return np.zeros(len(luck), dtype=np.bool_)
-        told: Flags = luck < notice.reliability
-        return told
+    # -- at a change of the pool -----------------------------------------------------------------
 
-    def _window_s(self, lost: Counts, luck: Floats) -> Floats:
-        """Give how long after its notice a save may still commit.
+    def meet(self, up: Counts, lost: Counts, luck: NDArray[np.uint64], cut: Counts | None) -> None:
+        """Let a change take effect at the time that was passed to.
 
-        Survivors may commit beyond the deadline where Ray's collectives are
-        relaxed, and rank 0, which speaks for all, is not among the lost.
+        `cut` nodes go where a repeated trace begins again: the attempt ends, uncharged.
         """
-        grace_s = self._set.preemption_grace_s
-        window_s = np.full(len(lost), self._question.market.notice.seconds)
-        if not (self._set.relax_collectives_on_preemption and grace_s):
-            return window_s
-        has_rank_0 = luck * self.used >= lost
-        return window_s + np.where(has_rank_0, grace_s, 0.0)
+        before, self._up = self._up, up.copy()
+        fall = lost if cut is None else lost + cut
+        is_hit = self._by_run(self._has_group) & (fall > 0)
+        if self._spares_starts:
+            is_hit &= self._then_s >= self._by_run(self.ready_s)
+        rows = self._in_use(np.flatnonzero(is_hit), before, fall, luck)
+        rises = self._by_run(self._waits) & (up > before) & (up >= self._least)
+        if len(rows):
+            self._strike(rows, lost, luck)
+        if rises.any():
+            back = np.flatnonzero(rises)
+            now_s = self._then_s[back % self._runs]
+            self._account(back, now_s)
+            self._begin(back, now_s)
+        if self._is_elastic:
+            self._plan_growth()
+
+    def _in_use(self, rows: Rows, before: Counts, fall: Counts, luck: NDArray[np.uint64]) -> Rows:
+        """Return the rows in which a loss among the nodes held takes one of those in use."""
+        column = rows % self._runs
+        held, gone = before[column], fall[column]
+        idle = held - self.used[rows]
+        may = np.flatnonzero((idle > 0) & (gone <= idle))
+        if not len(may):
+            return rows
+        held, gone, idle = held[may], gone[may], idle[may]
+        chance = np.ones(len(may))
+        for n in range(int(gone.max())):
+            chance *= np.where(n < gone, (idle - n) / (held - n), 1.0)
+        is_spared = _shares(luck[column[may]])[0] < chance
+        return np.delete(rows, may[is_spared])
+
+    def _strike(self, rows: Rows, lost: Counts, luck: NDArray[np.uint64]) -> None:
+        """End attempts by a loss: what they keep, whom it is charged to, when the group is gone."""
+        column, of = rows % self._runs, self._of(rows)
+        at_s, gone = self._then_s[column], lost[column]
+        _, told, poll, first = _shares(luck[column])
+        is_told, is_cut = (told < of.told) & (gone > 0), gone == 0
+        is_starting = at_s < self.ready_s[rows] - of.restore_s
+        noticed = is_told & ~is_starting
+        self._account(rows, at_s)
+        over_s = self._keep_noticed(rows, at_s, of, (noticed, gone, poll, first))
+        found_s = at_s + np.where(is_told | is_cut, 0.0, of.detect_s)
+        is_busy = at_s < self.free_s[rows]  # the old group is not gone yet: nothing to tear down
+        known = is_busy & (found_s <= self.free_s[rows])
+        self._charge(rows, at_s, of, (noticed, is_starting, is_cut | (is_starting & known)))
+        self.free_s[rows] = np.where(
+            is_busy,
+            np.maximum(self.free_s[rows], found_s),
+            np.maximum(found_s, at_s + over_s) + of.teardown_s,
+        )
+        left = self._has_group[rows]
+        self._begin(rows[left], at_s[left])
+
+    def _keep_noticed(
+        self, rows: Rows, at_s: Floats, of: Terms, word: tuple[Flags, Counts, Floats, Floats]
+    ) -> Floats:
+        """Keep what was committed, with a save on notice where there was one.
+
+        Gives how long past the deadline the old group went on: for a save, or because
+        survivors hang, and Ray ends them at the end of the grace alone.
+        """
+        noticed, gone, poll, first = word
+        heard = np.flatnonzero(noticed)
+        over_s = np.zeros(len(rows))
+        if not len(heard):
+            self._keep(rows, at_s, of)
+            return over_s
+        unheard = np.flatnonzero(~noticed)
+        self._keep(rows[unheard], at_s[unheard], _some(of, unheard))
+        rows, at_s, of = rows[heard], at_s[heard], _some(of, heard)
+        self.noticed[rows] += 1
+        # Ray's collectives are relaxed for survivors alone, and rank 0 speaks for all.
+        late_s = np.where(first[heard] * self.used[rows] >= gone[heard], of.relaxed_s, 0.0)
+        past_s = self._keep(rows, at_s, of, (signal_s(poll[heard], of.poll_s, of.step_s), late_s))
+        over_s[heard] = np.maximum(past_s, of.hang_s)
+        return over_s
 
     def _keep(
-        self, stops: Flags, noticed: Flags, now_s: Floats, signal: tuple[Floats, Floats]
+        self, rows: Rows, at_s: Floats, of: Terms, signal: tuple[Floats, Floats] | None = None
     ) -> Floats:
         """Add what was committed when training stopped, and count the rest as lost.
 
-        Gives how long past the deadline just-in-time saves went on.
+        Gives how long past the deadline saves on notice went on.
         """
-        self._account_start(stops, now_s)
-        trained_s = np.where(stops, np.maximum(0.0, now_s - self.ready_s), 0.0)
-        cycle_s = self._tau + self._costs.save_s
-        commits = np.floor(np.maximum(0.0, trained_s - self._costs.upload_s) / cycle_s + _TINY)
-        useful_s, saves = commits * self._tau, commits
-        left_s = (self._all - self.work_s) / self._speed()  # beyond it nothing is trained
-        over_s = np.zeros(len(stops))
-        if self._job.saves_on_notice and noticed.any():
-            rescued_s, count, is_saved, past_s = self._saved_in_time(
-                trained_s, left_s, noticed, signal
-            )
-            is_better = is_saved & (rescued_s > useful_s)
-            useful_s = np.where(is_better, rescued_s, useful_s)
-            saves = np.where(is_better, count, saves)
-            over_s = np.where(is_better, past_s, 0.0)
-            self.rescued += is_better
-        self.noticed += noticed
-        finished = np.minimum(self._finished(trained_s), left_s / self._costs.step_s)
-        self.lost_steps += np.maximum(0.0, finished - useful_s / self._costs.step_s)
-        self.work_s += useful_s * self._speed()
-        self.useful_s += useful_s
-        self.save_s += saves * self._costs.save_s
+        trained_s = np.maximum(0.0, at_s - self.ready_s[rows])
+        speed = np.maximum(self.used[rows], 1) / of.nodes
+        left_s = (of.work_s - self.work_s[rows]) / speed  # beyond it nothing is trained
+        saves = commits(trained_s, of)
+        useful_s, over_s = saves * of.tau_s, np.zeros(len(rows))
+        if signal is not None and of.saves_on_notice.any():
+            found = rescue(trained_s, left_s, *signal, of)
+            is_better = found.is_saved & (found.useful_s > useful_s)
+            useful_s = np.where(is_better, found.useful_s, useful_s)
+            saves = np.where(is_better, found.saves, saves)
+            over_s = np.where(is_better, found.past_s, 0.0)
+            self.rescued[rows] += is_better
+        steps = np.minimum(finished_steps(trained_s, of), left_s / of.step_s)
+        self.lost_steps[rows] += np.maximum(0.0, steps - useful_s / of.step_s)
+        self.work_s[rows] += useful_s * speed
+        self.useful_s[rows] += useful_s
+        saved_s = saves * of.stop_s
+        self.save_s[rows] += saved_s
         # A save that began within the notice may have ended after the deadline.
-        self.lost_s += np.maximum(0.0, trained_s - useful_s - saves * self._costs.save_s)
+        self.lost_s[rows] += np.maximum(0.0, trained_s - useful_s - saved_s)
         return over_s
 
-    def _finished(self, trained_s: Floats) -> Floats:
-        """Count the steps that are finished so long after training began: none within a save."""
-        cycles, rest_s = np.divmod(trained_s, self._tau + self._costs.save_s)
-        steps = (cycles * self._tau + np.minimum(rest_s, self._tau)) / self._costs.step_s
-        whole: Floats = np.floor(steps + _TINY)
-        return whole
-
-    def _saved_in_time(
-        self,
-        trained_s: Floats,
-        left_s: Floats,
-        noticed: Flags,
-        signal: tuple[Floats, Floats],
-    ) -> tuple[Floats, Floats, Flags, Floats]:
-        """Give what a save on notice holds, its saves, whether it committed, and how late.
-
-        It begins once the watcher has polled and the step under way is done.
-        Training goes on behind it until the node is gone (Ray 2.60), which is lost.
-        """
-        costs, notice_s = self._costs, self._question.market.notice.seconds
-        luck, window_s = signal
-        latency_s = signal_s(luck, self._set.preemption_poll_s, costs.step_s)
-        begun_s = np.where(latency_s < notice_s, trained_s - notice_s + latency_s, 0.0)
-        taken_s = latency_s + costs.save_s + costs.upload_s
-        cycle_s = self._tau + costs.save_s
-        whole = np.floor(np.maximum(begun_s, 0.0) / cycle_s)
-        rest_s = np.minimum(begun_s - whole * cycle_s, self._tau)
-        is_saved = noticed & (taken_s <= window_s) & (begun_s > 0)
-        held_s = np.minimum(whole * self._tau + rest_s, left_s)
-        # What of the blocking part lies behind the deadline is a pause, not training time.
-        saves = whole + np.clip((trained_s - held_s - whole * costs.save_s), 0, costs.save_s) / max(
-            costs.save_s, _TINY
+    def _charge(
+        self, rows: Rows, at_s: Floats, of: Terms, kind: tuple[Flags, Flags, Flags]
+    ) -> None:
+        """Charge each loss to its budget, as Ray's default failure policy does."""
+        noticed, is_starting, is_free = kind
+        self.preemptions[rows] += noticed
+        self.start_failures[rows] += is_starting & ~is_free
+        self.failures[rows] += ~(noticed | is_starting | is_free)
+        out = (
+            (self.failures[rows] > of.max_failures)
+            | (self.preemptions[rows] > of.max_preemptions)
+            | (self.start_failures[rows] + self._tries[rows] > of.max_tries)
         )
-        return held_s, saves, is_saved, np.maximum(0.0, taken_s - notice_s)
+        self.restarts[rows] += ~(is_free | out)
+        if out.any():
+            self.spent[rows[out]] = True
+            self._end(rows[out], at_s[out])
 
-    def _charge(self, hit: Flags, noticed: Flags, now_s: Floats) -> None:
-        """Charge each hit to its budget, as Ray's default failure policy does."""
-        self.preemptions += noticed
-        self.failures += hit & ~noticed
-        out = np.zeros(len(hit), dtype=np.bool_)
-        if self._set.max_failures >= 0:
-            out |= self.failures > self._set.max_failures
-        if self._set.max_preemption_failures >= 0:
-            out |= self.preemptions > self._set.max_preemption_failures
-        out &= hit
-        self.restarts += hit & ~out
-        self._end(out, now_s)
-        self.spent |= out
+    def _begin(self, rows: Rows, at_s: Floats, *, asks: bool = True) -> None:
+        """Begin a new attempt, or wait where there are too few nodes for one.
 
-    def _begin(self, now_s: Floats, up: Counts, pause_s: Floats, which: Flags) -> None:
-        """Begin a new attempt, or wait where there are too few nodes for one."""
-        size = np.minimum(up, self._job.nodes)
-        can = size >= (self._job.min_nodes or self._job.nodes)
-        begin_s = now_s + pause_s + self._costs.begin_s
-        if self._job.min_nodes is not None:
-            # Ray 2.60 first asks for all workers, and goes on with fewer when that timed out.
-            is_short = size < self._job.nodes
-            begin_s = begin_s + np.where(is_short, self._set.group_start_timeout_s, 0.0)
-        if not hasattr(self, "ready_s"):
-            self.ready_s, self.used = np.zeros(len(up)), np.zeros(len(up), dtype=np.int64)
-        self.ready_s = np.where(which, np.where(can, begin_s, np.inf), self.ready_s)
-        self.used = np.where(which, np.where(can, size, 0), self.used)
-        self._since_s = np.where(which, now_s, self._since_s)
+        An elastic job first asks for as many workers as before the loss, and goes on with
+        fewer when that timed out (Ray 2.60).
+        """
+        of = self._of(rows)
+        size = np.minimum(self._up[rows % self._runs], of.nodes)
+        can = size >= of.least
+        free_s = self.free_s[rows]
+        from_s = np.maximum(at_s, free_s)
+        begin_s = from_s + of.place_s + of.restore_s
+        is_short: Floats | float = 0.0
+        if self._is_elastic:
+            is_short = np.where((size < of.nodes) & asks, of.is_elastic, 0.0)
+            begin_s = begin_s + is_short * of.ask_s
+        speed = np.maximum(size, 1) / of.nodes
+        left_s = (of.work_s - self.work_s[rows]) / speed
+        done_s = np.where(can, begin_s + finish_after_s(left_s, of), np.inf)
+        self.ready_s[rows] = np.where(can, begin_s, np.inf)
+        self.used[rows] = np.where(can, size, 0)
+        self._has_group[rows], self._waits[rows] = can, ~can
+        self._since_s[rows], self._done_s[rows] = at_s, done_s
+        gives_up_s = self._gives_up(rows, from_s, can, is_short) if self._is_bounded else np.inf
+        self._gives_up_s[rows], self._grows_s[rows] = gives_up_s, np.inf
+        self.limit_s[rows] = np.minimum(np.minimum(done_s, gives_up_s), self._horizon_s[rows])
 
-    def _account_start(self, which: Flags, now_s: Floats) -> None:
+    def _gives_up(self, rows: Rows, from_s: Floats, can: Flags, is_short: Floats | float) -> Floats:
+        """Return when the controller's budget ends by tries to place the group that time out.
+
+        A job of fixed size tries all the time that it waits, each time for
+        `group_start_timeout_s`; an elastic one waits until its least number of nodes is there.
+        """
+        of = self._of(rows)
+        first_s = np.where(of.is_elastic > 0, from_s, self.free_s[rows])
+        tries = np.floor((from_s - first_s + of.schedule_s) / of.ask_s + TINY) + is_short
+        left = of.max_tries - self.start_failures[rows] - self._tries[rows]
+        lasts = np.where(can, tries <= left, of.is_elastic > 0)
+        self._tries[rows] += np.where(can, tries, 0.0)
+        return np.where(lasts, np.inf, first_s + (left + 1) * of.ask_s)
+
+    def _plan_growth(self) -> None:
+        """Set when elastic runs take in nodes: Ray looks once in `resize_s` after a start."""
+        more = self._by_run(self._has_group) & (self._up > self._by_run(self.used))
+        rows = np.flatnonzero(more | self._by_run(np.isfinite(self._grows_s)))
+        of = self._of(rows)
+        is_more = (of.is_elastic > 0) & (self.used[rows] < of.nodes)
+        rows, of = rows[is_more], _some(of, is_more)
+        now_s, up = self._then_s[rows % self._runs], self._up[rows % self._runs]
+        begun_s = self.ready_s[rows] - of.restore_s
+        # Nodes that come while all of them are asked for are taken at once.
+        is_asking = (now_s < begun_s - of.place_s) & (up > self.used[rows])
+        looks = np.maximum(1.0, np.ceil((now_s - begun_s) / np.maximum(of.resize_s, TINY)))
+        look_s = np.where(of.resize_s > 0, begun_s + looks * of.resize_s, now_s)
+        grows_s = np.where((up > self.used[rows]) & ~is_asking, np.maximum(look_s, now_s), np.inf)
+        self._grows_s[rows] = grows_s
+        own_s = np.minimum(self._done_s[rows], self._gives_up_s[rows])
+        self.limit_s[rows] = np.minimum(np.minimum(own_s, grows_s), self._horizon_s[rows])
+        if is_asking.any():
+            self._account(rows[is_asking], now_s[is_asking])
+            self._begin(rows[is_asking], now_s[is_asking])
+
+    # -- what all of them use ----------------------------------------------------------------------
+
+    def _account(self, rows: Rows, now_s: Floats) -> None:
         """Count the time since the last stop as restarting or waiting."""
-        is_waiting = ~np.isfinite(self.ready_s)
-        spent_s = np.where(which, np.minimum(now_s, self.ready_s) - self._since_s, 0.0)
-        self.wait_s += np.where(is_waiting, spent_s, 0.0)
-        self.restart_s += np.where(is_waiting, 0.0, spent_s)
+        spent_s = np.minimum(now_s, self.ready_s[rows]) - self._since_s[rows]
+        until_s = np.minimum(now_s, self.free_s[rows]) - self._since_s[rows]
+        waited_s = np.where(self._waits[rows], spent_s - np.maximum(0.0, until_s), 0.0)
+        self.wait_s[rows] += waited_s
+        self.restart_s[rows] += spent_s - waited_s
 
-    def _stop_at_horizon(self, now_s: Floats) -> None:
-        late = self.going & (now_s >= self._horizon_s)
-        if late.any():
-            self._keep(late, np.zeros(len(late), dtype=np.bool_), now_s, (now_s, now_s))
-            self._end(late, now_s)
+    def _of(self, rows: Rows) -> Terms:
+        if self._table.shape[1] == 1:
+            return Terms(*self._table)
+        return Terms(*self._table.take(rows // self._runs, axis=1))
 
-    def _end(self, which: Flags, at_s: Floats) -> None:
-        self.end_s = np.where(which, at_s, self.end_s)
-        self.going = self.going & ~which
-
-    def _speed(self) -> Floats:
-        """Give the worth of a second of training: the share of the nodes that take part."""
-        return np.maximum(self.used, 1) / self._job.nodes
+    def _by_run(self, values: NDArray[_Kind]) -> NDArray[_Kind]:
+        return values.reshape(-1, self._runs)
 
 
-def signal_s(luck: Floats, poll_s: float, step_s: float) -> Floats:
-    """Give the seconds from a notice to the save: the next poll, and the step under way."""
-    return luck * poll_s + step_s
+def _some(of: Terms, which: NDArray[np.generic]) -> Terms:
+    """Return the terms of some rows; those of a single question are of all."""
+    return of if len(of.nodes) == 1 else Terms(*(values[which] for values in of))
+
+
+def packed_luck(*shares: float) -> int:
+    """Return four shares below 1 as one number: hit, told, moment of the poll, rank 0 survives."""
+    parts = [min(_PARTS - 1, int(share * _PARTS)) for share in shares]
+    return sum(part << (_BITS * n) for n, part in enumerate(parts))
+
+
+def _shares(luck: NDArray[np.uint64]) -> tuple[Floats, ...]:
+    """Return the four shares of a number: one draw serves for all that a loss needs."""
+    parts = (luck >> np.uint64(_BITS * n) & np.uint64(_PARTS - 1) for n in range(4))
+    return tuple(part / _PARTS for part in parts)

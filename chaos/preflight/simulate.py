@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
 from multiprocessing import get_context
+from typing import TypeAlias
 
 import numpy as np
 
 from chaos.errors import UsageError
-from chaos.preflight.capacity import Floats, capacity
-from chaos.preflight.market import Market, loss_interval_s
+from chaos.preflight.capacity import HOUR_S, Floats, capacity
+from chaos.preflight.market import Market, Notice, loss_interval_s
 from chaos.preflight.question import Question
 from chaos.preflight.runs import Runs
 
@@ -47,6 +48,7 @@ class Outcomes:
     restarts: Floats
     failures: Floats
     preemptions: Floats
+    start_failures: Floats
     noticed: Floats
     rescued: Floats
     finished: Floats
@@ -72,65 +74,97 @@ def simulate(
     so long, that no figure would come of it.
     """
     horizon = horizon_s or default_horizon_s(question)
-    asked = [(question, horizon, spares_starts)]
-    return _simulated(asked, runs=runs, seed=seed, jobs=jobs)[0]
+    asked = [(question, horizon)]
+    return _simulated(asked, runs=runs, seed=seed, jobs=jobs, spares_starts=spares_starts)[0]
 
 
 def simulate_each(
     questions: Sequence[Question], *, runs: int, seed: int, jobs: int = 2
 ) -> list[Outcomes]:
-    """Simulate several questions, each on the same draws, side by side."""
-    asked = [(question, default_horizon_s(question), False) for question in questions]
-    return _simulated(asked, runs=runs, seed=seed, jobs=jobs)
+    """Simulate several questions, each on the same draws.
+
+    Those of one market and as many nodes meet the very same losses, at once.
+    """
+    asked = [(question, default_horizon_s(question)) for question in questions]
+    return _simulated(asked, runs=runs, seed=seed, jobs=jobs, spares_starts=False)
 
 
 def _simulated(
-    asked: Sequence[tuple[Question, float, bool]], *, runs: int, seed: int, jobs: int
+    asked: Sequence[tuple[Question, float]],
+    *,
+    runs: int,
+    seed: int,
+    jobs: int,
+    spares_starts: bool,
 ) -> list[Outcomes]:
     """Give the outcomes of each question; blocks go side by side where that is safe.
 
     A process that has threads is not forked: what a thread holds stays held.
     """
-    for question, horizon_s, _ in asked:
+    for question, horizon_s in asked:
         _refuse_endless(question, horizon_s)
+    groups: dict[tuple[Market, int], list[int]] = {}
+    for n, (question, _) in enumerate(asked):
+        groups.setdefault((_losing(question.market), question.job.pool), []).append(n)
     sizes = [min(BLOCK, runs - start) for start in range(0, runs, BLOCK)]
     seeds = np.random.SeedSequence(seed).spawn(len(sizes))
-    parts = [(*one, *part) for one in asked for part in zip(sizes, seeds, strict=True)]
+    parts = []
+    for places in groups.values():
+        among = [asked[n] for n in places]
+        parts += [(places, (among, *one, spares_starts)) for one in zip(sizes, seeds, strict=True)]
     if min(jobs, len(parts)) < 2 or threading.active_count() > 1:  # noqa: PLR2004
-        blocks = [_block(*part) for part in parts]
+        blocks = [_block(part) for _, part in parts]
     else:
         processes = ProcessPoolExecutor(min(jobs, len(parts)), mp_context=get_context("fork"))
         with processes as pool:
-            blocks = list(pool.map(_block, *zip(*parts, strict=True)))
-    each = len(sizes)
-    return [_joined(blocks[n : n + each]) for n in range(0, len(blocks), each)]
+            blocks = list(pool.map(_block, (part for _, part in parts)))
+    found: dict[int, list[Outcomes]] = {}
+    for (places, _), block in zip(parts, blocks, strict=True):
+        for n, outcomes in zip(places, block, strict=True):
+            found.setdefault(n, []).append(outcomes)
+    return [_joined(found[n]) for n in range(len(asked))]
+
+
+def _losing(market: Market) -> Market:
+    """Return what of a market decides when nodes go and come."""
+    return market.model_copy(update={"name": "", "notice": Notice(), "price_ratio": 1.0})
 
 
 def default_horizon_s(question: Question) -> float:
-    """Give how long a run is watched: half as long again as the deadline, or ten times the work."""
+    """Give how long a run is watched: half as long again as the deadline, or ten times the work.
+
+    A training that takes a hundred times its work does not end, whatever the deadline.
+    """
     deadline_h = question.goal.deadline_h
-    return 10 * question.work_s + DAY_S if deadline_h is None else 1.5 * deadline_h * 3600
+    if deadline_h is None:
+        return 10 * question.work_s + DAY_S
+    return min(1.5 * deadline_h * HOUR_S, 100 * question.work_s + DAY_S)
 
 
-def _block(
-    question: Question,
-    horizon_s: float,
-    spares_starts: bool,  # noqa: FBT001 (mapped over, by position)
-    runs: int,
-    seed: np.random.SeedSequence,
-) -> Outcomes:
+_Part: TypeAlias = tuple[Sequence[tuple[Question, float]], int, np.random.SeedSequence, bool]
+
+
+def _block(part: _Part) -> list[Outcomes]:
+    """Simulate some runs of questions that have one pool."""
+    asked, runs, seed, spares_starts = part
+    questions, horizons_s = zip(*asked, strict=True)
     # `spawn` counts on: a copy gives the same children however often the seed was used before.
     seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
-    of_market, of_job = (np.random.Generator(np.random.SFC64(s)) for s in seed.spawn(2))
-    pool = capacity(question.market, question.job.pool, runs, of_market)
-    state = Runs(question, pool.up, horizon_s, spares_starts=spares_starts)
-    while state.going.any():
-        now_s = np.minimum(pool.next_s, horizon_s)
-        before = pool.up.copy()
-        state.train_until(now_s, before)
+    of_market, of_job = (np.random.SFC64(s) for s in seed.spawn(2))
+    first = questions[0]
+    pool = capacity(first.market, first.job.pool, runs, np.random.Generator(of_market))
+    state = Runs(questions, pool.up, horizons_s, spares_starts=spares_starts)
+    while True:
+        state.pass_to(pool.next_s)
+        if not state.going:
+            break
         lost = pool.change()
-        state.meet(now_s, before, pool.up, lost, of_job.random((4, runs)))
-    return Outcomes(**{f.name: getattr(state, f.name).astype(np.float64) for f in fields(Outcomes)})
+        state.meet(pool.up, lost, of_job.random_raw(runs), pool.cut)
+    columns = {f.name: getattr(state, f.name).astype(np.float64) for f in fields(Outcomes)}
+    return [
+        Outcomes(**{name: column[n * runs : (n + 1) * runs] for name, column in columns.items()})
+        for n in range(len(asked))
+    ]
 
 
 def _joined(blocks: list[Outcomes]) -> Outcomes:

@@ -14,9 +14,9 @@ from chaos.preflight.comparison import Comparison, Validation
 from chaos.preflight.course import FIGURES, Course
 from chaos.preflight.estimate import Estimate, mean_of
 from chaos.preflight.question import Question
-from chaos.preflight.runs import Runs
+from chaos.preflight.runs import Runs, packed_luck
 
-_LUCK = np.array([[0.0], [1.0], [0.0], [1.0]])  # hit, not told, and what then does not matter
+_LUCK = np.array([packed_luck(0.0, 1.0, 0.0, 1.0)], dtype=np.uint64)  # hit, and not told
 _FOR_EVER_S = 1e12
 
 
@@ -79,15 +79,14 @@ def predicted(question: Question, struck: Sequence[int]) -> Course:
         question, {"job.min_nodes": None, "settings.max_failures": -1, "job.spare_nodes": 0}
     )
     nodes = np.array([asked.job.nodes])
-    runs = Runs(asked, nodes, _FOR_EVER_S)
+    runs = Runs([asked], nodes, [_FOR_EVER_S])
     for steps in struck:
-        saved_s = steps // every * (question.interval_s + costs.save_s)
-        committed_s = saved_s + (costs.upload_s if saved_s else 0.0)
+        saved_s = steps // every * (question.interval_s + question.stop_s)
+        committed_s = saved_s + (question.behind_s if saved_s else 0.0)
         trained_s = max(saved_s + steps % every * costs.step_s, committed_s)
-        now = runs.ready_s + trained_s
-        runs.train_until(now, nodes)
-        runs.meet(now, nodes, nodes, np.array([1]), _LUCK)
-    runs.train_until(np.array([_FOR_EVER_S]), nodes)
+        runs.pass_to(runs.ready_s + trained_s)
+        runs.meet(nodes, np.array([1]), _LUCK, None)
+    runs.pass_to(np.array([_FOR_EVER_S]))
     end_s = float(runs.end_s[0])
     lost = float(runs.lost_steps[0])
     return Course(1 + int(runs.restarts[0]), lost, end_s, question.work_s / end_s)

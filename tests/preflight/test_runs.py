@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chaos.preflight.capacity import Floats
 from chaos.preflight.forecast import costs_of, on_demand_s
 from chaos.preflight.question import Question
-from chaos.preflight.runs import Runs
+from chaos.preflight.runs import Runs, packed_luck
 from chaos.preflight.simulate import simulate
 from tests.preflight.questions import memoryless
 
 NODES = 4
+FOUR = np.array([NODES])
 LUCK = (0.0, 0.0, 0.5, 1.0)  # hit, told, half a poll, rank 0 survives
 
 
@@ -22,6 +22,8 @@ def question(**values: Any) -> Question:
         "costs__upload_s": 30,
         "costs__detect_s": 5,
         "costs__teardown_s": 7,
+        "settings__checkpoint_upload_mode": "async",
+        "settings__torch_backend": "gloo",
         "market__notice": {"seconds": 0, "reliability": 0},
     }
     return memoryless(
@@ -33,15 +35,18 @@ def struck(
     asked: Question, at_s: float, *, lost: int = 1, up: int = NODES, luck: tuple[float, ...] = LUCK
 ) -> Runs:
     """Give one run, struck once at `at_s`, with `up` nodes left to it."""
-    runs = Runs(asked, np.array([asked.job.pool]), 1e9)
-    now, held = np.array([at_s]), np.array([asked.job.pool])
-    runs.train_until(now, held)
-    runs.meet(now, held, np.array([up]), np.array([lost]), _column(luck))
+    runs = Runs([asked], np.array([asked.job.pool]), [1e9])
+    change(runs, at_s, lost=lost, up=up, luck=luck)
     return runs
 
 
-def _column(luck: tuple[float, ...]) -> Floats:
-    return np.array(luck)[:, None]
+def change(
+    runs: Runs, at_s: float, *, up: int, lost: int = 0, cut: int = 0, luck: tuple[float, ...] = LUCK
+) -> None:
+    """Let the pool change once."""
+    runs.pass_to(np.array([at_s]))
+    drawn = np.array([packed_luck(*luck)], dtype=np.uint64)
+    runs.meet(np.array([up]), np.array([lost]), drawn, np.array([cut]))
 
 
 def test_a_checkpoint_counts_once_it_is_uploaded_and_not_before() -> None:
@@ -105,8 +110,8 @@ def test_where_rank_0_is_lost_grace_does_not_help() -> None:
     survives, dies = struck(told, 265), struck(told, 265, luck=(0.0, 0.0, 0.5, 0.2))
 
     assert (survives.rescued[0], dies.rescued[0]) == (1, 0)
-    # The new group waits for the save: 43.5 s from the notice, of which 20 s were there.
-    assert survives.ready_s[0] - dies.ready_s[0] == pytest.approx(23.5)
+    # The new group waits for the save, and this for the upload under way: from 270 s to 300 s.
+    assert survives.ready_s[0] - dies.ready_s[0] == pytest.approx(300 - 265)
 
 
 def test_a_job_that_is_too_small_waits_and_starts_when_nodes_are_back() -> None:
@@ -114,12 +119,10 @@ def test_a_job_that_is_too_small_waits_and_starts_when_nodes_are_back() -> None:
     runs = struck(asked, 265, up=3)
     assert np.isinf(runs.ready_s[0])
 
-    now = np.array([1000.0])
-    runs.train_until(now, np.array([3]))
-    runs.meet(now, np.array([3]), np.array([4]), np.array([0]), _column(LUCK))
+    change(runs, 1000, up=4)
 
     assert runs.ready_s[0] == 1000 + 20
-    assert runs.wait_s[0] == 1000 - 265
+    assert runs.wait_s[0] == 1000 - 265 - 5 - 7
 
 
 def test_an_elastic_job_asks_for_all_first_and_then_goes_on_more_slowly() -> None:
@@ -127,7 +130,7 @@ def test_an_elastic_job_asks_for_all_first_and_then_goes_on_more_slowly() -> Non
     assert runs.ready_s[0] == 265 + 5 + 7 + 20 + 60
     assert runs.used[0] == 3
 
-    runs.train_until(np.array([1e6]), np.array([3]))
+    runs.pass_to(np.array([1e6]))
 
     assert runs.finished[0]
     # 900 steps' worth at three quarters of the speed, twelve saves, the last upload.
@@ -184,3 +187,93 @@ def test_no_save_on_notice_holds_more_than_the_whole_training() -> None:
     assert found.work_s[0] <= asked.work_s
     assert found.rescued[0] == 1
     assert parts[0] == 1145
+
+
+@pytest.mark.parametrize(
+    ("mode", "kept"),
+    # Training from 20 s on. Sync: saved and uploaded at 330, 640, 950 s. Async: saves at 130, 240,
+    # 350 s, uploads one after another until 330, 530, 730 s. No upload: the script's own, together.
+    [("sync", [0, 100, 200]), ("async", [0, 100, 300]), ("no_upload", [0, 200, 400])],
+)
+def test_uploads_pass_through_one_thread_or_hold_training_up(mode: str, kept: list[int]) -> None:
+    asked = question(settings__checkpoint_upload_mode=mode, costs__upload_s=200)
+
+    assert [struck(asked, at_s).work_s[0] for at_s in (329, 500, 735)] == kept
+
+
+def test_a_training_ends_when_the_last_upload_is_through() -> None:
+    ends = []
+    for mode in ("sync", "async", "no_upload"):
+        runs = Runs(
+            [question(settings__checkpoint_upload_mode=mode, costs__upload_s=200)], FOUR, [1e9]
+        )
+        runs.pass_to(np.array([1e6]))
+        ends.append(float(runs.end_s[0]))
+
+    assert ends == [20 + 1000 + 10 * 210, 20 + 110 + 10 * 200, 20 + 1000 + 10 * 10 + 200]
+
+
+@pytest.mark.parametrize("back_s", [266, 276, 277, 300])
+def test_detection_and_teardown_count_also_where_nodes_are_waited_for(back_s: float) -> None:
+    # Struck at 265 s; 5 s until it is found out, and 7 s until the old group is gone.
+    runs = struck(question(market__away_h=1.0), 265, up=3)
+    change(runs, back_s, up=4)
+
+    assert runs.ready_s[0] == max(back_s, 277) + 20
+    assert runs.wait_s[0] == max(0, back_s - 277)
+
+
+def test_the_seam_of_a_repeated_trace_ends_the_attempt_and_is_charged_to_nobody() -> None:
+    runs = Runs([question(settings__max_failures=0)], FOUR, [1e9])
+    change(runs, 275, up=3, cut=1)
+
+    assert np.isinf(runs.ready_s[0])
+    assert (runs.work_s[0], runs.failures[0], runs.restarts[0], runs.spent[0]) == (200, 0, 0, 0)
+
+
+def test_a_loss_during_a_start_is_charged_to_the_controller() -> None:
+    # Placed and started from 277 to 292 s, restored until 297 s.
+    for at_s, failures, start_failures in ((266, 1, 0), (273, 1, 1), (291, 1, 1), (293, 2, 0)):
+        runs = struck(question(costs__schedule_s=15, costs__restore_s=5), 265)
+        change(runs, at_s, up=NODES, lost=1)
+
+        assert (runs.failures[0], runs.start_failures[0]) == (failures, start_failures), at_s
+
+
+def test_a_finite_budget_of_the_controller_ends_a_job_that_waits() -> None:
+    asked = question(market__away_h=1.0, settings__controller_failure_limit=2)
+    runs = struck(asked, 265, up=3)
+    change(runs, 1000, up=4)
+
+    # Tries to place the group from 277 s on, 60 s each; the third failure is one too many.
+    assert runs.spent[0]
+    assert runs.end_s[0] == 277 + 3 * 60
+    assert not struck(question(job__min_nodes=2), 265, up=1).spent[0]
+
+
+@pytest.mark.parametrize(("backend", "until_s"), [("gloo", 265), ("nccl", 265 + 60)])
+def test_survivors_that_hang_are_waited_for_until_the_grace_ends(
+    backend: str, until_s: float
+) -> None:
+    notice = {"seconds": 30, "reliability": 1.0}
+    told = question(
+        market__notice=notice, settings__torch_backend=backend, settings__preemption_grace_s=60
+    )
+
+    assert struck(told, 265).ready_s[0] == until_s + 7 + 20
+
+
+def test_a_running_group_grows_when_ray_looks_and_an_asking_one_at_once() -> None:
+    # Struck at 265 s, gone at 277 s, all asked for until 337 s; three train from 357 s on.
+    grows, asks = (
+        struck(question(job__min_nodes=2), 265, up=3),
+        struck(question(job__min_nodes=2), 265, up=3),
+    )
+    change(grows, 500, up=4)
+    change(asks, 300, up=4)
+    grows.pass_to(np.array([537.5]))
+
+    assert asks.ready_s[0] == 300 + 20
+    assert (asks.used[0], grows.used[0]) == (4, 4)
+    # Ray looks 60, 120 and 180 s after the start of the group.
+    assert grows.ready_s[0] == 357 + 180 + 7 + 20

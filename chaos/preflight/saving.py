@@ -1,0 +1,171 @@
+"""What of an attempt is kept: commits of periodic saves, saves on notice, the last upload.
+
+All are computed from the time that an attempt trained. Uploads beside training go
+through one thread (Ray 2.60: MAX_CHECKPOINT_UPLOAD_THREADS = 1), so that each
+begins when its save is made and the upload before it is done. With a cycle of
+p seconds (an interval and its save) and an upload of u, save k is committed at
+
+    k p + u  where u <= p,  p + k u  where u > p
+
+which is the later of the two.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from chaos.preflight.capacity import Flags, Floats
+from chaos.preflight.question import Question
+
+TINY = 1e-9
+
+
+class Terms(NamedTuple):
+    """What decides the course of a job, a number each, or a vector of them.
+
+    `stop_s`: how long training stands still for a save; `behind_s`: how much later it is
+    committed. Budgets without limit are infinite. `told`: how probable it is that a loss is heard
+    of before. `relaxed_s`: how long after the deadline survivors may still commit.
+    `hang_s`: how long after it they are waited for. `place_s`: from the end of the old
+    group to the train function.
+    """
+
+    nodes: Floats
+    least: Floats
+    is_elastic: Floats
+    tau_s: Floats
+    step_s: Floats
+    work_s: Floats
+    stop_s: Floats
+    behind_s: Floats
+    is_queued: Floats
+    saves_on_notice: Floats
+    told: Floats
+    notice_s: Floats
+    poll_s: Floats
+    relaxed_s: Floats
+    hang_s: Floats
+    detect_s: Floats
+    teardown_s: Floats
+    schedule_s: Floats
+    place_s: Floats
+    restore_s: Floats
+    ask_s: Floats
+    resize_s: Floats
+    max_failures: Floats
+    max_preemptions: Floats
+    max_tries: Floats
+
+
+def terms_of(question: Question) -> list[float]:
+    """Return the terms of one question, in their order."""
+    job, settings, costs = question.job, question.settings, question.costs
+    assert costs is not None
+    notice, grace_s = question.market.notice, settings.preemption_grace_s
+    is_told = settings.preemption_watcher and notice.seconds > 0
+    return [
+        job.nodes,
+        job.min_nodes or job.nodes,
+        job.min_nodes is not None,
+        question.interval_s,
+        costs.step_s,
+        question.work_s,
+        question.stop_s,
+        question.behind_s,
+        settings.checkpoint_upload_mode == "async",
+        job.saves_on_notice,
+        notice.reliability if is_told else 0.0,
+        notice.seconds,
+        settings.preemption_poll_s,
+        grace_s if settings.relax_collectives_on_preemption else 0.0,
+        grace_s if settings.torch_backend == "nccl" else 0.0,
+        costs.detect_s,
+        costs.teardown_s,
+        costs.schedule_s,
+        costs.schedule_s + costs.start_s,
+        costs.restore_s,
+        settings.group_start_timeout_s,
+        settings.elastic_resize_monitor_interval_s,
+        *map(
+            _limit,
+            (
+                settings.max_failures,
+                settings.max_preemption_failures,
+                settings.controller_failure_limit,
+            ),
+        ),
+    ]
+
+
+def _limit(budget: int) -> float:
+    return np.inf if budget < 0 else budget
+
+
+def commits(trained_s: Floats, of: Terms) -> Floats:
+    """Return how many periodic saves are committed so long after training began."""
+    cycle_s = of.tau_s + of.stop_s
+    count = np.floor(np.maximum(0.0, trained_s - of.behind_s) / cycle_s + TINY)
+    is_late = (of.is_queued > 0) & (of.behind_s > cycle_s)
+    if not is_late.any():
+        return count
+    behind_s = np.maximum(of.behind_s, TINY)
+    queued = np.floor(np.maximum(0.0, trained_s - cycle_s) / behind_s + TINY)
+    return np.where(is_late, np.minimum(count, queued), count)
+
+
+def finished_steps(trained_s: Floats, of: Terms) -> Floats:
+    """Count the steps that are finished so long after training began: none within a save."""
+    cycles, rest_s = np.divmod(trained_s, of.tau_s + of.stop_s)
+    steps: Floats = np.floor((cycles * of.tau_s + np.minimum(rest_s, of.tau_s)) / of.step_s + TINY)
+    return steps
+
+
+def finish_after_s(left_s: Floats, of: Terms) -> Floats:
+    """Return how long what is left to train takes, with its saves and until all is committed."""
+    saves = np.ceil(left_s / of.tau_s - TINY)
+    saved_s = left_s + saves * of.stop_s
+    return np.maximum(saved_s, _uploaded_s(saves - 1, of)) + of.behind_s
+
+
+def _uploaded_s(saves: Floats, of: Terms) -> Floats:
+    """Return when the thread is done with so many saves; 0 where nothing waits for it."""
+    cycle_s = of.tau_s + of.stop_s
+    done_s = np.maximum(saves * cycle_s + of.behind_s, cycle_s + saves * of.behind_s)
+    return np.where((of.is_queued > 0) & (saves > 0), done_s, 0.0)
+
+
+class Rescue(NamedTuple):
+    """Saves on notice: what they hold, with how many saves, whether in time, how much past it."""
+
+    useful_s: Floats
+    saves: Floats
+    is_saved: Flags
+    past_s: Floats
+
+
+def rescue(
+    trained_s: Floats, left_s: Floats, latency_s: Floats, late_s: Floats, of: Terms
+) -> Rescue:
+    """Return what a save on notice keeps of attempts that end at the notice's deadline.
+
+    It begins once the watcher has polled and the step under way is done, is uploaded
+    behind what waits for the thread, and counts if it is committed by the deadline or
+    `late_s` after it. Training goes on behind it until the node is gone (Ray 2.60): lost.
+    """
+    cycle_s = of.tau_s + of.stop_s
+    begun_s = np.where(latency_s < of.notice_s, trained_s - of.notice_s + latency_s, 0.0)
+    whole = np.floor(np.maximum(begun_s, 0.0) / cycle_s)
+    waits_s = np.maximum(of.stop_s, _uploaded_s(whole, of) - begun_s)
+    taken_s = latency_s + waits_s + of.behind_s
+    rest_s = np.minimum(begun_s - whole * cycle_s, of.tau_s)
+    held_s = np.minimum(whole * of.tau_s + rest_s, left_s)
+    # What of the blocking part lies behind the deadline is a pause, not training time.
+    stood_s = np.clip(trained_s - held_s - whole * of.stop_s, 0.0, of.stop_s)
+    saves = whole + stood_s / np.maximum(of.stop_s, TINY)
+    is_saved = (of.saves_on_notice > 0) & (taken_s <= of.notice_s + late_s) & (begun_s > 0)
+    return Rescue(held_s, saves, is_saved, np.maximum(0.0, taken_s - of.notice_s))
+
+
+def signal_s(luck: Floats, poll_s: Floats | float, step_s: Floats | float) -> Floats:
+    """Return the seconds from a notice to the save: the next poll, and the step under way."""
+    return luck * poll_s + step_s
