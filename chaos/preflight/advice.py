@@ -105,17 +105,20 @@ def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
     themselves are judged with retries without limit.
     """
     free = changed(question, dict.fromkeys(BUDGETS, -1))
-    base, free_base = simulate([question, free])
+    (free_base,) = simulate([free])
     budgets = [
         (f"{place.partition('.')[2]} {value}", {place: value})
         for place, value in enough_retries(question, free_base).items()
     ]
     spares = [(_so_many(question, count), {SPARES: count}) for count in ladder(question)]
     proposals, levers = list(_proposals(question, curve)), list(_levers(question))
-    rows = [(question, base, *row) for row in budgets]
-    rows += [(free, free_base, *row) for row in (*spares, *proposals, *levers)]
-    others = simulate([changed(asked, values) for asked, _, _, values in rows])
-    tried = [_advice(*row, outcomes) for row, outcomes in zip(rows, others, strict=True)]
+    rows = [(question, *row) for row in budgets]
+    rows += [(free, *row) for row in (*spares, *proposals, *levers)]
+    base, *others = simulate([question, *(changed(asked, values) for asked, _, values in rows)])
+    tried = [
+        _advice(row[0], base if row[0] is question else free_base, *row[1:], outcomes)
+        for row, outcomes in zip(rows, others, strict=True)
+    ]
     rungs = [one for one in tried if set(one.values) == {SPARES}]
     best = sorted(rungs, key=_value_of_spares)[:1]
     count = len(tried) - len(levers)
@@ -196,10 +199,14 @@ def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
 
 def _proposals(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str, Any]]]:
     job, notice = question.job, question.market.notice
+    assert question.costs is not None
     here = next(p for p in curve.points if p.steps == job.checkpoint_every_steps)
     if curve.best.simulated - here.simulated > _SHORT:
         text = f"a checkpoint every {curve.best_steps} steps instead of {here.steps}"
         yield text, {"job.checkpoint_every_steps": curve.best_steps}
+    if question.settings.checkpoint_upload_mode == "sync" and question.costs.upload_s:
+        beside = {"settings.checkpoint_upload_mode": "async"}
+        yield "upload beside training (async)", kept_up(question, beside)
     if notice.seconds:
         yield from _of_notices(question)
     if question.market.makes_wait and job.min_nodes is None and job.nodes > 1:
@@ -211,7 +218,7 @@ def _proposals(question: Question, curve: Curve) -> Iterator[tuple[str, dict[str
 def _of_notices(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
     settings, costs = question.settings, question.costs
     assert costs is not None
-    watch: dict[str, Any] = {"settings.preemption_watcher": True}
+    watch = {} if settings.preemption_watcher else {"settings.preemption_watcher": True}
     if not question.job.saves_on_notice:
         yield "save on notice", {**watch, "job.saves_on_notice": True}
     need_s = settings.preemption_poll_s + costs.step_s + costs.save_s + costs.upload_s
@@ -229,6 +236,14 @@ def _of_notices(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
                 "settings.relax_collectives_on_preemption": True,
             },
         )
+
+
+def kept_up(question: Question, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changes with an interval at which uploads keep up, where theirs is too short."""
+    other = changed(question, values)
+    if other.job.checkpoint_every_steps >= other.shortest_steps:
+        return dict(values)
+    return {**values, "job.checkpoint_every_steps": other.shortest_steps}
 
 
 def _levers(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:

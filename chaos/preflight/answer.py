@@ -135,7 +135,7 @@ def _answered(
     tell("trying changes, each by itself")
     advised, withheld = _without_stops(question, counsel(question, curve, effort.try_each), ignored)
     tell("trying changes together")
-    changes, after, findings_after = _improved(question, effort, (seen, advised), ignored)
+    changes, after, findings_after = _improved(question, effort, (seen, advised, curve), ignored)
     found = findings(question, Foretold(seen, curve), ignore=ignored)
     word, why = verdict(question, seen, found, after)
     tell("asking what the market's data leave open")
@@ -198,17 +198,17 @@ def _new_stops(
 def _improved(
     question: Question,
     effort: Effort,
-    known: tuple[Forecast, Counsel],
+    known: tuple[Forecast, Counsel, Curve],
     ignored: Collection[str],
 ) -> tuple[dict[str, Any], Forecast | None, tuple[Finding, ...]]:
     """Return the changes that are advised, what they come to, and what the rules say of it.
 
     There are none where every goal is met as it is, and none that a rule stops.
     """
-    seen, advised = known
+    seen, advised, curve = known
     if reaches(seen, question.goal.confidence):
         return {}, None, ()
-    values, after = improved(question, effort, advised)
+    values, after = improved(question, effort, advised, curve)
     plain = question.model_dump(mode="json")
     values = {place: value for place, value in values.items() if value_at(plain, place) != value}
     if not values or after is None or _new_stops(question, values, ignored):

@@ -6,6 +6,7 @@ depends on the market and the pool alone, never on the job: two settings of one
 job on one seed meet the same losses (common random numbers).
 """
 
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -48,7 +49,7 @@ def capacity(market: Market, pool: int, runs: int, rng: np.random.Generator) -> 
     if market.replay is not None:
         return Replayed(market.replay, pool, runs, rng)
     if isinstance(market.lifetime, Exponential):
-        return Memoryless(market, market.lifetime, pool, runs, rng)
+        return Memoryless([(market, pool)], runs, rng)
     assert market.lifetime is not None
     return Ageing(market, market.lifetime, pool, runs, rng)
 
@@ -56,44 +57,54 @@ def capacity(market: Market, pool: int, runs: int, rng: np.random.Generator) -> 
 class Memoryless:
     """Exponential lives, shocks and absences: only counts matter, so any number of nodes is cheap.
 
-    Gillespie's direct method: one exponential says when, one uniform says what.
+    Gillespie's direct method: one exponential says when, one uniform says what. Several
+    pools, one after another, go side by side on the same draws; they have one shock.
     """
 
     def __init__(
-        self, market: Market, life: Exponential, pool: int, runs: int, rng: np.random.Generator
+        self, pools: Sequence[tuple[Market, int]], runs: int, rng: np.random.Generator
     ) -> None:
-        self.up = np.full(runs, pool, dtype=np.int64)
-        self.next_s = np.zeros(runs)
+        self._pools = len(pools)
+        self.up: Counts = np.repeat(np.array([pool for _, pool in pools], dtype=np.int64), runs)
+        self.next_s = np.zeros(len(self.up))
         self.cut: Counts | None = None
-        self._rng, self._shock = rng, market.shock
-        self._loss = 1 / (life.mtbf_h * HOUR_S)
-        self._shock_rate = 0.0 if market.shock is None else 1 / (market.shock.every_h * HOUR_S)
-        self._return = 0.0 if market.away_h == 0 else 1 / (market.away_h * HOUR_S)
-        self._other = self._shock_rate + pool * self._return
+        self._runs, self._rng, self._shock = runs, rng, pools[0][0].shock
+        rates = np.array([self._rates(market) for market, _ in pools])
+        self._loss, self._shock_rate, self._return = np.repeat(rates, runs, axis=0).T.copy()
+        self._comes_back = self._return > 0
+        self._other = self._shock_rate + self.up * self._return
         self._draw()
+
+    @staticmethod
+    def _rates(market: Market) -> tuple[float, float, float]:
+        """Return losses per node, shocks, and returns per missing node, in a second."""
+        assert isinstance(market.lifetime, Exponential)
+        times_h = (market.lifetime.mtbf_h, market.shock and market.shock.every_h, market.away_h)
+        loss, shock, back = (1 / (hours * HOUR_S) if hours else 0.0 for hours in times_h)
+        return loss, shock, back
 
     def change(self) -> Counts:
         """Let the next change happen in every run."""
-        point = self._rng.random(len(self.up)) * self._total
+        point = self._spread(self._rng.random(self._runs)) * self._total
         single = point < self._losing
-        if self._shock is None:
-            lost = single.astype(np.int64)
-        else:
-            lost = np.where(single, 1, 0)
+        lost: Counts = single.astype(np.int64)
+        if self._shock is not None:
             struck = np.flatnonzero(~single & (point < self._losing + self._shock_rate))
-            lost[struck] = taken(self._shock, self.up[struck], self._rng)
-        if self._return:
-            back = point >= self._losing + self._shock_rate
-            self.up += back
-            self.up -= lost
+            if len(struck):
+                lost[struck] = taken(self._shock, self.up[struck], self._rng)
+        back = self._comes_back & (point >= self._losing + self._shock_rate)
+        self.up = self.up + back - lost * self._comes_back
         self._draw()
         return lost
 
     def _draw(self) -> None:
         self._losing = self.up * self._loss
-        total = self.up * (self._loss - self._return) if self._return else self._losing
-        self._total = total + self._other
-        self.next_s = self.next_s + self._rng.standard_exponential(len(self.up)) / self._total
+        self._total = self._losing - self.up * self._return + self._other
+        drawn = self._spread(self._rng.standard_exponential(self._runs))
+        self.next_s = self.next_s + drawn / self._total
+
+    def _spread(self, drawn: Floats) -> Floats:
+        return drawn if self._pools == 1 else np.tile(drawn, self._pools)
 
 
 class Ageing:
@@ -204,7 +215,8 @@ class Replayed:
         # The seam between the end of a trace and its beginning is no loss that was seen.
         self.cut = np.where(wraps, fall, 0)
         self._draw()
-        return fall - self.cut
+        lost: Counts = fall - self.cut
+        return lost
 
     def _draw(self) -> None:
         nexts = self._zero + self._at[self._place + 1]

@@ -1,5 +1,6 @@
 """A question with some of its values changed, named by their places (`job.nodes`)."""
 
+import copy
 import difflib
 import json
 from collections.abc import Mapping
@@ -48,4 +49,4 @@ def _put(plain: dict[str, Any], place: str, value: Any) -> None:  # noqa: ANN401
         near = difflib.get_close_matches(last, known, n=1)
         hint = f"Did you mean {near[0]}?" if near else f"Known there: {', '.join(known)}."
         raise UsageError(f"there is no value {place}", hint)
-    node[last] = value
+    node[last] = copy.deepcopy(value)  # what is put deeper later is not the caller's

@@ -32,7 +32,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points by rising interval; the flat region is where goodput is within 0.01 of the best."""
+    """Points by rising interval; the flat region is where goodput is within 0.01 of the best.
+
+    The best is one at which uploads keep up with saves.
+    """
 
     points: tuple[Point, ...]
     best_steps: int
@@ -58,10 +61,11 @@ def interval_curve(question: Question, simulate: Simulate) -> Curve:
     asked = [changed(free, {"job.checkpoint_every_steps": steps}) for steps in all_steps]
     pairs = zip(asked, simulate(asked), strict=True)
     points = tuple(_point(other, outcomes, every_s) for other, outcomes in pairs)
-    best = max(points, key=lambda point: point.simulated)
+    kept_up = [point for point in points if point.steps >= question.shortest_steps]
+    best = max(kept_up, key=lambda point: point.simulated)
     flat = [p.seconds for p in points if p.simulated >= best.simulated - FLAT]
     costs = question.costs
-    theory = intervals(costs.save_s, every_s, costs.restart_s)
+    theory = intervals(question.stop_s, every_s, costs.restart_s)
     return Curve(points, best.steps, (min(flat), max(flat)), theory)
 
 
@@ -69,10 +73,11 @@ def _steps(question: Question, every_s: float) -> list[int]:
     costs, job = question.costs, question.job
     assert costs is not None
     middle = max(
-        1.0, exact(costs.save_s, min(every_s, 10 * question.work_s)).seconds / costs.step_s
+        1.0, exact(question.stop_s, min(every_s, 10 * question.work_s)).seconds / costs.step_s
     )
-    spread = np.geomspace(middle / REACH, middle * REACH, POINTS)
-    return sorted({min(job.steps, max(1, round(s))) for s in spread} | {job.checkpoint_every_steps})
+    spread = {round(steps) for steps in np.geomspace(middle / REACH, middle * REACH, POINTS)}
+    spread |= {question.shortest_steps, job.checkpoint_every_steps}
+    return sorted({min(job.steps, max(1, steps)) for steps in spread})
 
 
 def _point(question: Question, outcomes: Outcomes, every_s: float) -> Point:
@@ -82,6 +87,9 @@ def _point(question: Question, outcomes: Outcomes, every_s: float) -> Point:
     half = 1.96 * float(good.std()) / len(good) ** 0.5
     mean = float(good.mean())
     theory = efficiency(
-        steps * costs.step_s, save_s=costs.save_s, loss_every_s=every_s, restart_s=costs.restart_s
+        question.interval_s,
+        save_s=question.stop_s,
+        loss_every_s=every_s,
+        restart_s=costs.restart_s,
     )
     return Point(steps, steps * costs.step_s, mean, mean - half, mean + half, theory)

@@ -37,6 +37,8 @@ _PARTS, _BITS = 65_536, 16
 class Runs:
     """Vectors over the runs of each question, one question after another.
 
+    The pools lie one after another too; `pool_of` says which of them is a question's.
+
     `ready_s`: when training begins or began; infinite while waiting. `free_s`: when the
     old group is gone. `used` nodes are the job's; `work_s` is committed work. What is
     only trained is not kept: where an attempt ends it is computed from the time since
@@ -50,17 +52,22 @@ class Runs:
         up: Counts,
         horizons_s: Sequence[float],
         *,
+        pool_of: Sequence[int] | None = None,
         spares_starts: bool = False,
     ) -> None:
-        self._runs, self._spares_starts = len(up), spares_starts
-        self._table = np.array([terms_of(question) for question in questions], dtype=float).T
-        each = Terms(*self._table[:, :, None])
-        self._least = each.least
-        self._is_elastic = bool(each.is_elastic.any())
-        self._is_bounded = bool(np.isfinite(each.max_tries).any())
-        n = len(questions) * len(up)
+        pools = np.asarray(pool_of or [0] * len(questions))
+        self._runs, self._spares_starts = len(up) // (int(pools.max()) + 1), spares_starts
+        self._column = (pools[:, None] * self._runs + np.arange(self._runs)).reshape(-1)
+        self._is_alone = len(questions) == 1
+        self._question = np.arange(len(questions)).repeat(self._runs)
+        table = np.array([terms_of(question) for question in questions], dtype=float).T
+        self._each = Terms(*(one[:1] if (one == one[0]).all() else one for one in table))
+        self._least = np.repeat(table[Terms._fields.index("least")], self._runs)
+        self._is_elastic = bool(self._each.is_elastic.any())
+        self._is_bounded = bool(np.isfinite(self._each.max_tries).any())
+        n = len(questions) * self._runs
         self.going = n
-        self._horizon_s = np.repeat(np.asarray(horizons_s, dtype=float), len(up))
+        self._horizon_s = np.repeat(np.asarray(horizons_s, dtype=float), self._runs)
         self._up, self._then_s, self._held_s = up.copy(), np.zeros(len(up)), np.zeros(len(up))
         self._has_group, self._waits = np.zeros((2, n), dtype=np.bool_)
         self.finished, self.spent = np.zeros((2, n), dtype=np.bool_)
@@ -71,17 +78,18 @@ class Runs:
         self.lost_steps, self._tries, self.ready_s, self.free_s = np.zeros((4, n))
         self._since_s, self._done_s, self._gives_up_s = np.zeros((3, n))
         self._grows_s, self.limit_s = np.full((2, n), np.inf)
-        self._begin(np.arange(n), np.zeros(n))
+        every = np.arange(n)
+        self._begin(every, np.zeros(n), self._of(every))
 
     # -- by itself, between two changes ----------------------------------------------------------
 
     def pass_to(self, now_s: Floats) -> None:
         """Let happen what happens before `now_s`: ends, growth, giving up."""
+        each_s = self._of_pool(now_s)
         while True:
-            due = self._by_run(self.limit_s) <= now_s
-            if not due.any():
+            rows = np.flatnonzero(self.limit_s <= each_s)
+            if not len(rows):
                 break
-            rows = np.flatnonzero(due)
             at_s = self.limit_s[rows]
             is_done = self._done_s[rows] <= at_s
             is_out = ~is_done & (self._gives_up_s[rows] <= at_s)
@@ -120,10 +128,10 @@ class Runs:
         self._account(rows, at_s)
         self._keep(rows, at_s, of)
         self.free_s[rows] = at_s + of.teardown_s
-        self._begin(rows, at_s, asks=False)
+        self._begin(rows, at_s, of, asks=False)
 
     def _end(self, rows: Rows, at_s: Floats) -> None:
-        column = rows % self._runs
+        column = self._column[rows]
         then_s = self._then_s[column]
         self.node_s[rows] = self._held_s[column] + self._up[column] * (at_s - then_s)
         self.end_s[rows] = at_s
@@ -140,24 +148,24 @@ class Runs:
         """
         before, self._up = self._up, up.copy()
         fall = lost if cut is None else lost + cut
-        is_hit = self._by_run(self._has_group) & (fall > 0)
+        is_hit = self._has_group & self._of_pool(fall > 0)
         if self._spares_starts:
-            is_hit &= self._then_s >= self._by_run(self.ready_s)
+            is_hit &= self._of_pool(self._then_s) >= self.ready_s
         rows = self._in_use(np.flatnonzero(is_hit), before, fall, luck)
-        rises = self._by_run(self._waits) & (up > before) & (up >= self._least)
+        rises = self._waits & self._of_pool(up > before)
+        back = np.flatnonzero(rises & (self._of_pool(up) >= self._least))
         if len(rows):
             self._strike(rows, lost, luck)
-        if rises.any():
-            back = np.flatnonzero(rises)
-            now_s = self._then_s[back % self._runs]
+        if len(back):
+            now_s = self._then_s[self._column[back]]
             self._account(back, now_s)
-            self._begin(back, now_s)
+            self._begin(back, now_s, self._of(back))
         if self._is_elastic:
             self._plan_growth()
 
     def _in_use(self, rows: Rows, before: Counts, fall: Counts, luck: NDArray[np.uint64]) -> Rows:
         """Return the rows in which a loss among the nodes held takes one of those in use."""
-        column = rows % self._runs
+        column = self._column[rows]
         held, gone = before[column], fall[column]
         idle = held - self.used[rows]
         may = np.flatnonzero((idle > 0) & (gone <= idle))
@@ -172,7 +180,7 @@ class Runs:
 
     def _strike(self, rows: Rows, lost: Counts, luck: NDArray[np.uint64]) -> None:
         """End attempts by a loss: what they keep, whom it is charged to, when the group is gone."""
-        column, of = rows % self._runs, self._of(rows)
+        column, of = self._column[rows], self._of(rows)
         at_s, gone = self._then_s[column], lost[column]
         _, told, poll, first = _shares(luck[column])
         is_told, is_cut = (told < of.told) & (gone > 0), gone == 0
@@ -189,8 +197,11 @@ class Runs:
             np.maximum(self.free_s[rows], found_s),
             np.maximum(found_s, at_s + over_s) + of.teardown_s,
         )
-        left = self._has_group[rows]
-        self._begin(rows[left], at_s[left])
+        goes_on = self._has_group[rows]
+        if goes_on.all():
+            self._begin(rows, at_s, of)
+        else:
+            self._begin(rows[goes_on], at_s[goes_on], _some(of, goes_on))
 
     def _keep_noticed(
         self, rows: Rows, at_s: Floats, of: Terms, word: tuple[Flags, Counts, Floats, Floats]
@@ -201,23 +212,19 @@ class Runs:
         survivors hang, and Ray ends them at the end of the grace alone.
         """
         noticed, gone, poll, first = word
-        heard = np.flatnonzero(noticed)
-        over_s = np.zeros(len(rows))
-        if not len(heard):
-            self._keep(rows, at_s, of)
-            return over_s
-        unheard = np.flatnonzero(~noticed)
-        self._keep(rows[unheard], at_s[unheard], _some(of, unheard))
-        rows, at_s, of = rows[heard], at_s[heard], _some(of, heard)
-        self.noticed[rows] += 1
+        self.noticed[rows] += noticed
         # Ray's collectives are relaxed for survivors alone, and rank 0 speaks for all.
-        late_s = np.where(first[heard] * self.used[rows] >= gone[heard], of.relaxed_s, 0.0)
-        past_s = self._keep(rows, at_s, of, (signal_s(poll[heard], of.poll_s, of.step_s), late_s))
-        over_s[heard] = np.maximum(past_s, of.hang_s)
-        return over_s
+        late_s = np.where(first * self.used[rows] >= gone, of.relaxed_s, 0.0)
+        latency_s = signal_s(poll, of.poll_s, of.step_s)
+        over_s = np.maximum(self._keep(rows, at_s, of, (noticed, latency_s, late_s)), of.hang_s)
+        return np.where(noticed, over_s, 0.0)
 
     def _keep(
-        self, rows: Rows, at_s: Floats, of: Terms, signal: tuple[Floats, Floats] | None = None
+        self,
+        rows: Rows,
+        at_s: Floats,
+        of: Terms,
+        signal: tuple[Flags, Floats, Floats] | None = None,
     ) -> Floats:
         """Add what was committed when training stopped, and count the rest as lost.
 
@@ -229,8 +236,9 @@ class Runs:
         saves = commits(trained_s, of)
         useful_s, over_s = saves * of.tau_s, np.zeros(len(rows))
         if signal is not None and of.saves_on_notice.any():
-            found = rescue(trained_s, left_s, *signal, of)
-            is_better = found.is_saved & (found.useful_s > useful_s)
+            noticed, latency_s, late_s = signal
+            found = rescue(trained_s, left_s, latency_s, late_s, of)
+            is_better = noticed & found.is_saved & (found.useful_s > useful_s)
             useful_s = np.where(is_better, found.useful_s, useful_s)
             saves = np.where(is_better, found.saves, saves)
             over_s = np.where(is_better, found.past_s, 0.0)
@@ -263,14 +271,13 @@ class Runs:
             self.spent[rows[out]] = True
             self._end(rows[out], at_s[out])
 
-    def _begin(self, rows: Rows, at_s: Floats, *, asks: bool = True) -> None:
+    def _begin(self, rows: Rows, at_s: Floats, of: Terms, *, asks: bool = True) -> None:
         """Begin a new attempt, or wait where there are too few nodes for one.
 
         An elastic job first asks for as many workers as before the loss, and goes on with
         fewer when that timed out (Ray 2.60).
         """
-        of = self._of(rows)
-        size = np.minimum(self._up[rows % self._runs], of.nodes)
+        size = np.minimum(self._up[self._column[rows]], of.nodes)
         can = size >= of.least
         free_s = self.free_s[rows]
         from_s = np.maximum(at_s, free_s)
@@ -286,17 +293,21 @@ class Runs:
         self.used[rows] = np.where(can, size, 0)
         self._has_group[rows], self._waits[rows] = can, ~can
         self._since_s[rows], self._done_s[rows] = at_s, done_s
-        gives_up_s = self._gives_up(rows, from_s, can, is_short) if self._is_bounded else np.inf
+        gives_up_s: Floats | float = np.inf
+        if self._is_bounded:
+            gives_up_s = self._gives_up(rows, from_s, of, (can, is_short))
         self._gives_up_s[rows], self._grows_s[rows] = gives_up_s, np.inf
         self.limit_s[rows] = np.minimum(np.minimum(done_s, gives_up_s), self._horizon_s[rows])
 
-    def _gives_up(self, rows: Rows, from_s: Floats, can: Flags, is_short: Floats | float) -> Floats:
+    def _gives_up(
+        self, rows: Rows, from_s: Floats, of: Terms, group: tuple[Flags, Floats | float]
+    ) -> Floats:
         """Return when the controller's budget ends by tries to place the group that time out.
 
         A job of fixed size tries all the time that it waits, each time for
         `group_start_timeout_s`; an elastic one waits until its least number of nodes is there.
         """
-        of = self._of(rows)
+        can, is_short = group
         first_s = np.where(of.is_elastic > 0, from_s, self.free_s[rows])
         tries = np.floor((from_s - first_s + of.schedule_s) / of.ask_s + TINY) + is_short
         left = of.max_tries - self.start_failures[rows] - self._tries[rows]
@@ -306,12 +317,14 @@ class Runs:
 
     def _plan_growth(self) -> None:
         """Set when elastic runs take in nodes: Ray looks once in `resize_s` after a start."""
-        more = self._by_run(self._has_group) & (self._up > self._by_run(self.used))
-        rows = np.flatnonzero(more | self._by_run(np.isfinite(self._grows_s)))
+        more = self._has_group & (self._of_pool(self._up) > self.used)
+        rows = np.flatnonzero(more | (self._grows_s < np.inf))
+        if not len(rows):
+            return
         of = self._of(rows)
         is_more = (of.is_elastic > 0) & (self.used[rows] < of.nodes)
         rows, of = rows[is_more], _some(of, is_more)
-        now_s, up = self._then_s[rows % self._runs], self._up[rows % self._runs]
+        now_s, up = self._then_s[self._column[rows]], self._up[self._column[rows]]
         begun_s = self.ready_s[rows] - of.restore_s
         # Nodes that come while all of them are asked for are taken at once.
         is_asking = (now_s < begun_s - of.place_s) & (up > self.used[rows])
@@ -322,8 +335,9 @@ class Runs:
         own_s = np.minimum(self._done_s[rows], self._gives_up_s[rows])
         self.limit_s[rows] = np.minimum(np.minimum(own_s, grows_s), self._horizon_s[rows])
         if is_asking.any():
-            self._account(rows[is_asking], now_s[is_asking])
-            self._begin(rows[is_asking], now_s[is_asking])
+            rows, now_s = rows[is_asking], now_s[is_asking]
+            self._account(rows, now_s)
+            self._begin(rows, now_s, _some(of, is_asking))
 
     # -- what all of them use ----------------------------------------------------------------------
 
@@ -336,17 +350,20 @@ class Runs:
         self.restart_s[rows] += spent_s - waited_s
 
     def _of(self, rows: Rows) -> Terms:
-        if self._table.shape[1] == 1:
-            return Terms(*self._table)
-        return Terms(*self._table.take(rows // self._runs, axis=1))
+        """Return the terms of these rows; one number each where all questions have the same."""
+        if self._is_alone:
+            return self._each
+        of = self._question[rows]
+        return Terms(*(one if len(one) == 1 else one.take(of) for one in self._each))
 
-    def _by_run(self, values: NDArray[_Kind]) -> NDArray[_Kind]:
-        return values.reshape(-1, self._runs)
+    def _of_pool(self, values: NDArray[_Kind]) -> NDArray[_Kind]:
+        """Return what is of each pool's run, for each question's run."""
+        return values if self._is_alone else values[self._column]
 
 
 def _some(of: Terms, which: NDArray[np.generic]) -> Terms:
-    """Return the terms of some rows; those of a single question are of all."""
-    return of if len(of.nodes) == 1 else Terms(*(values[which] for values in of))
+    """Return the terms of some of the rows that these are of."""
+    return Terms(*(one if len(one) == 1 else one[which] for one in of))
 
 
 def packed_luck(*shares: float) -> int:

@@ -16,12 +16,12 @@ from typing import TypeAlias
 import numpy as np
 
 from chaos.errors import UsageError
-from chaos.preflight.capacity import HOUR_S, Floats, capacity
-from chaos.preflight.market import Market, Notice, loss_interval_s
+from chaos.preflight.capacity import HOUR_S, Capacity, Floats, Memoryless, capacity
+from chaos.preflight.market import Exponential, Market, Notice, loss_interval_s
 from chaos.preflight.question import Question
 from chaos.preflight.runs import Runs
 
-BLOCK = 5_000
+BLOCK = 2_500
 DAY_S = 86_400.0
 CHANGES_MAX = 200_000
 
@@ -83,7 +83,7 @@ def simulate_each(
 ) -> list[Outcomes]:
     """Simulate several questions, each on the same draws.
 
-    Those of one market and as many nodes meet the very same losses, at once.
+    Those of one market and as many nodes meet the very same losses.
     """
     asked = [(question, default_horizon_s(question)) for question in questions]
     return _simulated(asked, runs=runs, seed=seed, jobs=jobs, spares_starts=False)
@@ -103,9 +103,9 @@ def _simulated(
     """
     for question, horizon_s in asked:
         _refuse_endless(question, horizon_s)
-    groups: dict[tuple[Market, int], list[int]] = {}
+    groups: dict[object, list[int]] = {}
     for n, (question, _) in enumerate(asked):
-        groups.setdefault((_losing(question.market), question.job.pool), []).append(n)
+        groups.setdefault(_together(question), []).append(n)
     sizes = [min(BLOCK, runs - start) for start in range(0, runs, BLOCK)]
     seeds = np.random.SeedSequence(seed).spawn(len(sizes))
     parts = []
@@ -125,9 +125,16 @@ def _simulated(
     return [_joined(found[n]) for n in range(len(asked))]
 
 
-def _losing(market: Market) -> Market:
-    """Return what of a market decides when nodes go and come."""
-    return market.model_copy(update={"name": "", "notice": Notice(), "price_ratio": 1.0})
+def _pool(question: Question) -> tuple[Market, int]:
+    """Return what decides when nodes go and come."""
+    plain = {"name": "", "source": "", "notice": Notice(), "price_ratio": 1.0, "doubt": None}
+    return question.market.model_copy(update=plain), question.job.pool
+
+
+def _together(question: Question) -> object:
+    """Return what questions have in common that are simulated side by side."""
+    is_simple = isinstance(question.market.lifetime, Exponential)
+    return question.market.shock if is_simple else _pool(question)
 
 
 def default_horizon_s(question: Question) -> float:
@@ -145,21 +152,27 @@ _Part: TypeAlias = tuple[Sequence[tuple[Question, float]], int, np.random.SeedSe
 
 
 def _block(part: _Part) -> list[Outcomes]:
-    """Simulate some runs of questions that have one pool."""
+    """Simulate some runs of questions side by side."""
     asked, runs, seed, spares_starts = part
     questions, horizons_s = zip(*asked, strict=True)
     # `spawn` counts on: a copy gives the same children however often the seed was used before.
     seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
     of_market, of_job = (np.random.SFC64(s) for s in seed.spawn(2))
-    first = questions[0]
-    pool = capacity(first.market, first.job.pool, runs, np.random.Generator(of_market))
-    state = Runs(questions, pool.up, horizons_s, spares_starts=spares_starts)
+    pools = list(dict.fromkeys(map(_pool, questions)))
+    market, rng = pools[0][0], np.random.Generator(of_market)
+    if isinstance(market.lifetime, Exponential):
+        pool: Capacity = Memoryless(pools, runs, rng)
+    else:
+        pool = capacity(*pools[0], runs, rng)
+    pool_of = [pools.index(_pool(question)) for question in questions]
+    state = Runs(questions, pool.up, horizons_s, pool_of=pool_of, spares_starts=spares_starts)
     while True:
         state.pass_to(pool.next_s)
         if not state.going:
             break
         lost = pool.change()
-        state.meet(pool.up, lost, of_job.random_raw(runs), pool.cut)
+        luck = np.tile(of_job.random_raw(runs), len(pools))
+        state.meet(pool.up, lost, luck, pool.cut)
     columns = {f.name: getattr(state, f.name).astype(np.float64) for f in fields(Outcomes)}
     return [
         Outcomes(**{name: column[n * runs : (n + 1) * runs] for name, column in columns.items()})

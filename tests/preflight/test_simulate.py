@@ -14,7 +14,7 @@ from chaos.preflight.market import Exponential, Market, Notice, Shock, Weibull
 from chaos.preflight.presets import MARKETS
 from chaos.preflight.question import Question
 from chaos.preflight.rules.sound import sound_question
-from chaos.preflight.simulate import Outcomes, simulate
+from chaos.preflight.simulate import Outcomes, simulate, simulate_each
 from tests.preflight.questions import memoryless
 
 PARTS = ("useful_s", "save_s", "lost_s", "restart_s", "wait_s")
@@ -210,3 +210,50 @@ def test_absurd_units_are_refused_instead_of_running_for_ever() -> None:
 def test_a_share_of_nothing_says_nothing() -> None:
     assert (chance(0, 0).low, chance(0, 0).high) == (0, 1)
     assert chance(95, 100).low < 0.95 < chance(95, 100).high
+
+
+def test_a_deadline_far_beyond_what_a_job_can_need_is_no_reason_to_refuse_it() -> None:
+    asked = changed(
+        sound_question(),
+        {
+            "market": next(m for m in MARKETS if m.name == "hot-4h").model_dump(mode="json"),
+            "job.nodes": 512,
+            "job.steps": 200,
+            "goal.deadline_h": 2000.0,
+        },
+    )
+
+    assert (simulate(asked, runs=20, seed=0).end_s <= 100 * asked.work_s + 86_400).all()
+
+
+@pytest.mark.parametrize("away_h", [0.0, 0.02, 0.05, 0.1, 0.2])
+def test_replacements_that_come_later_never_raise_the_goodput(away_h: float) -> None:
+    asked = memoryless(loss_every_s=1800, nodes=8, costs__detect_s=300, market__away_h=away_h)
+    sooner, later = (
+        goodput(outcomes(changed(asked, {"market.away_h": away}), runs=1000)).mean()
+        for away in (away_h, away_h + 0.05)
+    )
+
+    assert later <= sooner + 0.01
+
+
+def test_questions_that_are_asked_together_get_what_each_gets_alone() -> None:
+    base = changed(memoryless(loss_every_s=3000, nodes=8), {"market.away_h": 0.2})
+    asked = [
+        changed(base, values)
+        for values in (
+            {},
+            {"job.checkpoint_every_steps": 100},
+            {"job.spare_nodes": 2},
+            {"job.min_nodes": 6, "settings.max_failures": 9},
+            {"market.away_h": 0.0},
+            {"market.lifetime": {"kind": "weibull", "scale_h": 9.0, "shape": 0.7}},
+        )
+    ]
+
+    together = simulate_each(asked, runs=300, seed=4, jobs=1)
+
+    for one, seen in zip(asked, together, strict=True):
+        alone = simulate(one, runs=300, seed=4, jobs=1)
+        for field in fields(Outcomes):
+            assert np.array_equal(getattr(seen, field.name), getattr(alone, field.name)), field.name
