@@ -61,7 +61,7 @@ def availability_optimal(save_s: float, loss_every_s: float, restart_s: float) -
 def exact(save_s: float, loss_every_s: float) -> Interval:
     """Give the interval of highest `efficiency`: where (1 - x) e^x = e^-C/M, x = tau / M.
 
-    It does not depend on R. Newton's method from Daly's value.
+    It does not depend on R. Found by halving, as (1 - x) e^x falls steadily.
     """
     if save_s == 0:
         return Interval("exact", 0.0, "minimum of Daly's equation for the wall time", None)
@@ -93,12 +93,11 @@ def spent_chance(losses: float, retries: int) -> float:
     """Give P(more than `retries` losses) where `losses` are expected, Poisson; -1: no limit."""
     if retries < 0 or losses <= 0:
         return 0.0
-    term = log_term = -losses
+    log_term = -losses
     total = math.exp(log_term)
-    for n in range(1, retries + 1):
-        log_term += math.log(losses / n)
-        term = math.exp(log_term)
-        total += term
+    for n in range(1, min(retries, math.ceil(losses + 40 * math.sqrt(losses) + 100)) + 1):
+        log_term += math.log(losses / n)  # forty standard deviations on there is nothing left
+        total += math.exp(log_term)
     return max(0.0, 1.0 - total)
 
 

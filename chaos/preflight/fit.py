@@ -149,13 +149,17 @@ def _single_mtbf_h(trace: Trace) -> float:
 
 
 def _shock(trace: Trace) -> Shock | None:
-    """Give the shock that fits drops of more than one: so many, of that mean size."""
-    wide = [lost for lost in trace.drops if lost >= _INSTANT]
+    """Give the shock that fits losses of more than one node: as many, of the sizes seen."""
+    changes = zip(trace.changes, trace.changes[1:], strict=False)
+    wide = [
+        (min(after.lost, before.up), before.up)
+        for before, after in changes
+        if after.is_seen and after.lost >= _INSTANT
+    ]
     if not wide:
         return None
-    held = trace.node_h / (trace.span_s / 3600)
-    share = min(1.0, max(1e-3, sum(wide) / len(wide) / held))
-    return Shock(every_h=trace.span_s / 3600 / len(wide), share=share)
+    share = sum(lost / of for lost, of in wide) / len(wide)
+    return Shock(every_h=trace.span_s / 3600 / len(wide), share=share, seen=tuple(wide))
 
 
 def _losses(trace: Trace) -> str:

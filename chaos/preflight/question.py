@@ -3,6 +3,7 @@
 The YAML of a `*.preflight.yaml` file is these records, spelled out.
 """
 
+import math
 from typing import Literal, Self
 
 from pydantic import (
@@ -167,6 +168,15 @@ class Question(Figures):
         assert self.costs is not None
         is_sync = self.settings.checkpoint_upload_mode == "sync"
         return 0.0 if is_sync else self.costs.upload_s
+
+    @property
+    def shortest_steps(self) -> int:
+        """The shortest interval, in steps, at which Ray's one upload thread keeps up with saves."""
+        assert self.costs is not None
+        if self.settings.checkpoint_upload_mode != "async":
+            return 1
+        least = math.ceil((self.behind_s - self.stop_s) / self.costs.step_s)
+        return min(self.job.steps, max(1, least))
 
     @property
     def work_s(self) -> float:

@@ -48,7 +48,7 @@ def resampled(replay: Replay, rng: np.random.Generator) -> Replay:
     if len(changes) == 1:  # nothing changed in it, which a replay spells as two times the same
         changes.append((replay.span_s / 2, changes[0][1]))
     at_s, shares = zip(*changes, strict=True)
-    return Replay(at_s=at_s, up=shares, span_s=replay.span_s)
+    return replay.model_copy(update={"at_s": at_s, "up": shares})
 
 
 def _drawn(weights: Floats, rng: np.random.Generator) -> int:

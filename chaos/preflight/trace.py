@@ -87,6 +87,7 @@ class Trace:
             at_s=tuple(c.at_s for c in self.changes),
             up=tuple(c.up / peak for c in self.changes),
             span_s=self.span_s,
+            peak=peak,
         )
 
 

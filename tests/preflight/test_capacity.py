@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from chaos.preflight.availability import availability, held_quantile
 from chaos.preflight.capacity import Ageing, Capacity, Memoryless, capacity, lives_s
@@ -134,3 +135,60 @@ def test_availability_over_time_starts_full_and_settles() -> None:
     assert np.mean(seen.middle[20:]) == pytest.approx(16, abs=1)
     assert np.mean(seen.losses_per_h[20:]) == pytest.approx(16 / 4, rel=0.1)
     assert all(low <= high for low, high in zip(seen.low, seen.high, strict=True))
+
+
+def test_the_seam_of_a_repeated_trace_is_no_loss_and_takes_its_nodes() -> None:
+    ramp = Replay(at_s=(0.0, 100.0, 200.0), up=(0.25, 0.5, 1.0), span_s=300.0)
+    engine = engine_of(Market(replay=ramp), pool=32, runs=50)
+    cuts = 0
+    for _ in range(20):
+        before = engine.up.copy()
+        lost = engine.change()
+        assert engine.cut is not None
+        assert not lost.any()
+        assert np.array_equal(np.maximum(0, before - engine.up), engine.cut)
+        cuts += int((engine.cut == 24).sum())
+
+    assert cuts > 50
+
+
+def test_a_pool_larger_than_its_trace_loses_more_often_and_not_more_at_once() -> None:
+    replay = Replay(at_s=(0.0, 900.0, 1800.0), up=(1.0, 0.75, 0.5), span_s=3600.0, peak=8)
+    market = Market(replay=replay)
+    engine = engine_of(market, pool=24, runs=200)
+    largest = max(int(engine.change().max()) for _ in range(30))
+    _, _, events = followed(engine_of(market, pool=24), hours=50)
+
+    assert largest == 2
+    assert events == pytest.approx(3 * followed(engine_of(market, pool=8), hours=50)[2], rel=0.05)
+    assert 50 * HOUR_S / events == pytest.approx(loss_interval_s(market, 24), rel=0.05)
+
+
+@pytest.mark.parametrize("life", [Exponential(mtbf_h=1e6), Weibull(scale_h=1e6, shape=1.0)])
+def test_shocks_are_of_the_sizes_that_were_seen(life: Exponential | Weibull) -> None:
+    shock = Shock(every_h=1.0, share=0.3, seen=((2, 20), (2, 20), (14, 20)))
+    engine = engine_of(Market(lifetime=life, shock=shock, away_h=0.001), pool=20, runs=50)
+    lost = np.concatenate([engine.change() for _ in range(60)])
+
+    assert set(np.unique(lost[lost > 0])) <= {1, 2, 13, 14}
+    assert (lost >= 13).sum() / (lost > 0).sum() == pytest.approx(1 / 3, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (Weibull, {"scale_h": 1.0, "shape": 0.001}),
+        (Bathtub, {"early_share": 0.1, "early_h": 1, "late_h": 2, "late_shape": 1e9, "cap_h": 24}),
+    ],
+)
+def test_lives_that_no_number_can_hold_are_refused(
+    kind: type[Weibull | Bathtub], wrong: dict[str, float]
+) -> None:
+    with pytest.raises(ValidationError, match=r"shape"):
+        kind.model_validate(wrong)
+
+
+def test_a_bathtub_with_a_far_cap_has_a_mean() -> None:
+    life = Bathtub(early_share=0.5, early_h=1, late_h=1, late_shape=50, cap_h=1e8)
+
+    assert 0 <= life.mean_h < 1e8

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from scipy.stats import poisson
 
 from chaos.preflight.closed_form import (
     availability_optimal,
@@ -131,3 +133,24 @@ def test_the_chance_that_retries_run_out_is_poissons(losses: float) -> None:
 
 def test_with_no_losses_at_all_only_saves_cost() -> None:
     assert efficiency(90, save_s=10, loss_every_s=math.inf, restart_s=5) == pytest.approx(0.9)
+
+
+@given(st.floats(0.01, 900), st.integers(0, 2000) | st.just(10**9))
+def test_spent_chance_is_poissons_and_needs_no_billion_steps(losses: float, retries: int) -> None:
+    assert spent_chance(losses, retries) == pytest.approx(
+        float(poisson.sf(retries, losses)), abs=1e-11
+    )
+
+
+def test_the_exact_optimum_is_where_scipy_finds_it() -> None:
+    for save_s, every_s in ((1, 300), (10, 7515), (600, 400), (30, 1e7)):
+        best = minimize_scalar(
+            lambda tau, save_s=save_s, every_s=every_s: (
+                -efficiency(tau, save_s=save_s, loss_every_s=every_s, restart_s=60)
+            ),
+            bounds=(1e-3, 3 * every_s),
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
+        found = exact(save_s, every_s).seconds
+        assert found == pytest.approx(best.x, rel=1e-4)
