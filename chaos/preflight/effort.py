@@ -9,7 +9,7 @@ from chaos.preflight.forecast import met_goals
 from chaos.preflight.question import Question
 from chaos.preflight.simulate import Outcomes, simulate, simulate_each
 
-FEWER = 33  # a proposal is tried with so many times fewer runs
+FEWER = 40  # a proposal is tried with so many times fewer runs
 LEAST = 200
 ENOUGH = 2_000  # where these decide by far, no more are simulated
 _BY_FAR = 4.0  # standard errors
@@ -41,7 +41,9 @@ class Effort:
         runs = min(self.runs, max(LEAST, self.runs // FEWER))
         keys = [question.model_dump_json() for question in questions]
         new = {key: one for key, one in zip(keys, questions, strict=True) if key not in self._seen}
-        found = simulate_each(list(new.values()), runs=runs, seed=self.seed, jobs=self.jobs)
+        found = simulate_each(
+            list(new.values()), runs=runs, seed=self.seed, jobs=self.jobs, to_deadline=True
+        )
         self._seen.update(zip(new, found, strict=True))
         return [self._seen[key] for key in keys]
 

@@ -61,12 +61,13 @@ class Runs:
         self._is_alone = len(questions) == 1
         self._question = np.arange(len(questions)).repeat(self._runs)
         table = np.array([terms_of(question) for question in questions], dtype=float).T
-        self._each = Terms(*(one[:1] if (one == one[0]).all() else one for one in table))
-        self._least = np.repeat(table[Terms._fields.index("least")], self._runs)
-        self._is_elastic = bool(self._each.is_elastic.any())
-        self._is_bounded = bool(np.isfinite(self._each.max_tries).any())
-        n = len(questions) * self._runs
-        self.going = n
+        self._varied = np.flatnonzero((table != table[:, :1]).any(axis=1))
+        self._varying, self._each = table[self._varied], Terms(*table[:, :1])
+        every = Terms(*table)
+        self._least = np.repeat(every.least, self._runs)
+        self._is_elastic = bool(every.is_elastic.any())
+        self._is_bounded = bool(np.isfinite(every.max_tries).any())
+        n = self.going = len(questions) * self._runs
         self._horizon_s = np.repeat(np.asarray(horizons_s, dtype=float), self._runs)
         self._up, self._then_s, self._held_s = up.copy(), np.zeros(len(up)), np.zeros(len(up))
         self._has_group, self._waits = np.zeros((2, n), dtype=np.bool_)
@@ -78,8 +79,7 @@ class Runs:
         self.lost_steps, self._tries, self.ready_s, self.free_s = np.zeros((4, n))
         self._since_s, self._done_s, self._gives_up_s = np.zeros((3, n))
         self._grows_s, self.limit_s = np.full((2, n), np.inf)
-        every = np.arange(n)
-        self._begin(every, np.zeros(n), self._of(every))
+        self._begin(np.arange(n), np.zeros(n), self._of(np.arange(n)))
 
     # -- by itself, between two changes ----------------------------------------------------------
 
@@ -201,7 +201,8 @@ class Runs:
         if goes_on.all():
             self._begin(rows, at_s, of)
         else:
-            self._begin(rows[goes_on], at_s[goes_on], _some(of, goes_on))
+            rows, at_s = rows[goes_on], at_s[goes_on]
+            self._begin(rows, at_s, self._of(rows))
 
     def _keep_noticed(
         self, rows: Rows, at_s: Floats, of: Terms, word: tuple[Flags, Counts, Floats, Floats]
@@ -323,7 +324,8 @@ class Runs:
             return
         of = self._of(rows)
         is_more = (of.is_elastic > 0) & (self.used[rows] < of.nodes)
-        rows, of = rows[is_more], _some(of, is_more)
+        rows = rows[is_more]
+        of = self._of(rows)
         now_s, up = self._then_s[self._column[rows]], self._up[self._column[rows]]
         begun_s = self.ready_s[rows] - of.restore_s
         # Nodes that come while all of them are asked for are taken at once.
@@ -337,7 +339,7 @@ class Runs:
         if is_asking.any():
             rows, now_s = rows[is_asking], now_s[is_asking]
             self._account(rows, now_s)
-            self._begin(rows, now_s, _some(of, is_asking))
+            self._begin(rows, now_s, self._of(rows))
 
     # -- what all of them use ----------------------------------------------------------------------
 
@@ -351,19 +353,16 @@ class Runs:
 
     def _of(self, rows: Rows) -> Terms:
         """Return the terms of these rows; one number each where all questions have the same."""
-        if self._is_alone:
+        if not len(self._varying):
             return self._each
-        of = self._question[rows]
-        return Terms(*(one if len(one) == 1 else one.take(of) for one in self._each))
+        terms = list(self._each)
+        for place, values in zip(self._varied, self._varying, strict=True):
+            terms[place] = values.take(self._question[rows])
+        return Terms._make(terms)
 
     def _of_pool(self, values: NDArray[_Kind]) -> NDArray[_Kind]:
         """Return what is of each pool's run, for each question's run."""
         return values if self._is_alone else values[self._column]
-
-
-def _some(of: Terms, which: NDArray[np.generic]) -> Terms:
-    """Return the terms of some of the rows that these are of."""
-    return Terms(*(one if len(one) == 1 else one[which] for one in of))
 
 
 def packed_luck(*shares: float) -> int:

@@ -79,13 +79,22 @@ def simulate(
 
 
 def simulate_each(
-    questions: Sequence[Question], *, runs: int, seed: int, jobs: int = 2
+    questions: Sequence[Question],
+    *,
+    runs: int,
+    seed: int,
+    jobs: int = 2,
+    to_deadline: bool = False,
 ) -> list[Outcomes]:
-    """Simulate several questions, each on the same draws.
+    """Simulate several questions, each on the same draws; with `to_deadline` not beyond it.
 
     Those of one market and as many nodes meet the very same losses.
     """
     asked = [(question, default_horizon_s(question)) for question in questions]
+    if to_deadline:
+        asked = [
+            (one, min(until_s, (one.goal.deadline_h or until_s) * HOUR_S)) for one, until_s in asked
+        ]
     return _simulated(asked, runs=runs, seed=seed, jobs=jobs, spares_starts=False)
 
 

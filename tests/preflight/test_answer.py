@@ -372,7 +372,7 @@ def test_no_interval_is_advised_at_which_uploads_fall_behind(mode: str) -> None:
 
 def test_what_is_advised_together_is_neither_a_default_nor_more_than_it_takes() -> None:
     tight = {"job__spare_nodes": 0, "job__min_nodes": None, "job__saves_on_notice": False}
-    asked = on("busy-16h", **tight, goal__deadline_h=24.0)
+    asked = on("busy-16h", **tight, goal__deadline_h=14.5)
 
     found = answer(asked, FEW)
 
