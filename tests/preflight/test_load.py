@@ -107,3 +107,12 @@ def test_a_question_survives_being_written_and_read() -> None:
     question = sound_question()
 
     assert type(question).model_validate_json(question.model_dump_json()) == question
+
+
+def test_changing_what_was_put_before_changes_nothing_of_the_callers() -> None:
+    costs = {"step_s": 1.0, "save_s": 8.0}
+    found = changed(sound_question(), {"costs": costs, "costs.save_s": 9.0})
+
+    assert found.costs is not None
+    assert found.costs.save_s == 9
+    assert costs["save_s"] == 8

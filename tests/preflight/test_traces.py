@@ -4,9 +4,11 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from chaos.errors import UsageError
+from chaos.preflight.capacity import capacity
 from chaos.preflight.fit import fit, replayed
 from chaos.preflight.market import Exponential, Market, Notice, Shock, at_worst
 from chaos.preflight.question import Question
@@ -204,6 +206,20 @@ def test_what_made_a_trace_is_found_again_in_its_intervals(seed: int) -> None:
     assert found.market.mtbf_h == pytest.approx(found.mtbf_h.value, rel=0.05)
     assert found.market.shock is not None
     assert found.market.shock.every_h == pytest.approx(20, rel=0.3)
+
+
+def test_a_fitted_market_loses_as_many_at_once_as_its_trace_did() -> None:
+    counts = [(0.0, 60)]
+    for n in range(1, 40):
+        lost = 40 if n == 20 else (2 if n % 3 == 0 else 1)
+        counts += [(n * 3600.0, 60 - lost), (n * 3600.0 + 600, 60)]
+    trace = trace_of_counts("tails", counts, format_="test", kind="held", span_s=40 * 3600)
+    market = fit(trace, notice=NO_NOTICE, price_ratio=0.3).market
+    engine = capacity(market, 60, 300, np.random.Generator(np.random.SFC64(0)))
+    lost_at_once = np.concatenate([engine.change() for _ in range(200)])
+
+    assert lost_at_once.max() == 40
+    assert (lost_at_once > 1).sum() / (lost_at_once > 0).sum() == pytest.approx(14 / 39, abs=0.04)
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
