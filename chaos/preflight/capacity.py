@@ -104,7 +104,7 @@ class Memoryless:
         self.next_s = self.next_s + drawn / self._total
 
     def _spread(self, drawn: Floats) -> Floats:
-        return drawn if self._pools == 1 else np.tile(drawn, self._pools)
+        return drawn if self._pools == 1 else np.concatenate([drawn] * self._pools)
 
 
 class Ageing:

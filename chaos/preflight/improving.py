@@ -19,7 +19,6 @@ Changes: TypeAlias = dict[str, Any]
 Improved: TypeAlias = tuple[Changes, Forecast | None]
 INTERVAL = "job.checkpoint_every_steps"
 _A_CHANGE = 0.002  # of on-demand: what one change less may cost
-_ROUNDS = 6
 _LIKELY = 3  # sets of changes that are tried in full
 _INF = float("inf")
 
@@ -115,23 +114,40 @@ def _smaller(
     are best by themselves are too many once it is elastic. The first set stays where all runs
     do not bear out what few have shown.
     """
-    best, price = stage, _INF
-    for _ in range(_ROUNDS):
-        others = [best, *_simpler(question, best, curve)] if stage else [best]
-        if len(others) == 1:
-            break
-        prices = [
-            _price(question, *seen) + _A_CHANGE * len(values)
-            for values, seen in _tried(question, others, effort)
-        ]
-        price = min(prices)
-        if price >= prices[0]:
-            break
-        best = others[prices.index(price)]
-    if best == stage:
+    moves = [] if not stage else [*_simpler(question, stage, curve)]
+    if not moves:
         return found
+    (price, _), *singles = _priced(question, [stage, *moves], effort)
+    better = [values for cost, values in sorted(singles, key=lambda one: one[0]) if cost < price]
+    if not better:
+        return found
+    joined = [better[0], *(_joined(stage, better[:n]) for n in range(2, len(better) + 1))]
+    different = [values for n, values in enumerate(joined) if values not in joined[:n]]
+    sets = [kept_up(question, values) for values in different]
+    _, best = min(_priced(question, sets, effort), key=lambda one: one[0])
     again = _with_retries(question, best, effort)
     return again if _meets(question, again) or again == ({}, None) else found
+
+
+def _priced(
+    question: Question, sets: Sequence[Changes], effort: Effort
+) -> list[tuple[float, Changes]]:
+    """Give sets of changes with their prices, each change added to them."""
+    return [
+        (_price(question, *seen) + _A_CHANGE * len(values), values)
+        for values, seen in _tried(question, sets, effort)
+    ]
+
+
+def _joined(stage: Changes, moves: Sequence[Changes]) -> Changes:
+    """Give what several sets do to a stage together; of two that differ in a place the first."""
+    values = dict(stage)
+    for move in moves:
+        for place in {**stage, **move}:
+            now, then = stage.get(place), move.get(place)
+            if then != now and values.get(place) == now:
+                values[place] = then
+    return {place: value for place, value in values.items() if value is not None}
 
 
 def _price(question: Question, asked: Question, outcomes: Outcomes) -> float:

@@ -87,7 +87,7 @@ class Runs:
         """Let happen what happens before `now_s`: ends, growth, giving up."""
         each_s = self._of_pool(now_s)
         while True:
-            rows = np.flatnonzero(self.limit_s <= each_s)
+            rows = _rows(self.limit_s <= each_s)
             if not len(rows):
                 break
             at_s = self.limit_s[rows]
@@ -144,16 +144,17 @@ class Runs:
     def meet(self, up: Counts, lost: Counts, luck: NDArray[np.uint64], cut: Counts | None) -> None:
         """Let a change take effect at the time that was passed to.
 
-        `cut` nodes go where a repeated trace begins again: the attempt ends, uncharged.
+        `luck` is drawn for each run, the same for all questions. `cut` nodes go where a
+        repeated trace begins again: the attempt ends, uncharged.
         """
         before, self._up = self._up, up.copy()
         fall = lost if cut is None else lost + cut
         is_hit = self._has_group & self._of_pool(fall > 0)
         if self._spares_starts:
             is_hit &= self._of_pool(self._then_s) >= self.ready_s
-        rows = self._in_use(np.flatnonzero(is_hit), before, fall, luck)
+        rows = self._in_use(_rows(is_hit), before, fall, luck)
         rises = self._waits & self._of_pool(up > before)
-        back = np.flatnonzero(rises & (self._of_pool(up) >= self._least))
+        back = _rows(rises & (self._of_pool(up) >= self._least))
         if len(rows):
             self._strike(rows, lost, luck)
         if len(back):
@@ -168,21 +169,23 @@ class Runs:
         column = self._column[rows]
         held, gone = before[column], fall[column]
         idle = held - self.used[rows]
-        may = np.flatnonzero((idle > 0) & (gone <= idle))
+        may = _rows((idle > 0) & (gone <= idle))
         if not len(may):
             return rows
         held, gone, idle = held[may], gone[may], idle[may]
         chance = np.ones(len(may))
         for n in range(int(gone.max())):
             chance *= np.where(n < gone, (idle - n) / (held - n), 1.0)
-        is_spared = _shares(luck[column[may]])[0] < chance
-        return np.delete(rows, may[is_spared])
+        stays = np.ones(len(rows), dtype=np.bool_)
+        stays[may] = _share(luck[column[may] % self._runs], 0) >= chance
+        return rows[stays]
 
     def _strike(self, rows: Rows, lost: Counts, luck: NDArray[np.uint64]) -> None:
         """End attempts by a loss: what they keep, whom it is charged to, when the group is gone."""
         column, of = self._column[rows], self._of(rows)
         at_s, gone = self._then_s[column], lost[column]
-        _, told, poll, first = _shares(luck[column])
+        drawn = luck[column % self._runs]
+        told, poll, first = _share(drawn, 1), _share(drawn, 2), _share(drawn, 3)
         is_told, is_cut = (told < of.told) & (gone > 0), gone == 0
         is_starting = at_s < self.ready_s[rows] - of.restore_s
         noticed = is_told & ~is_starting
@@ -319,7 +322,7 @@ class Runs:
     def _plan_growth(self) -> None:
         """Set when elastic runs take in nodes: Ray looks once in `resize_s` after a start."""
         more = self._has_group & (self._of_pool(self._up) > self.used)
-        rows = np.flatnonzero(more | (self._grows_s < np.inf))
+        rows = _rows(more | (self._grows_s < np.inf))
         if not len(rows):
             return
         of = self._of(rows)
@@ -371,7 +374,11 @@ def packed_luck(*shares: float) -> int:
     return sum(part << (_BITS * n) for n, part in enumerate(parts))
 
 
-def _shares(luck: NDArray[np.uint64]) -> tuple[Floats, ...]:
-    """Return the four shares of a number: one draw serves for all that a loss needs."""
-    parts = (luck >> np.uint64(_BITS * n) & np.uint64(_PARTS - 1) for n in range(4))
-    return tuple(part / _PARTS for part in parts)
+def _share(luck: NDArray[np.uint64], place: int) -> Floats:
+    """Return one of the four shares of a number: one draw serves for all that a loss needs."""
+    share: Floats = (luck >> np.uint64(_BITS * place) & np.uint64(_PARTS - 1)) / _PARTS
+    return share
+
+
+def _rows(which: Flags) -> Rows:
+    return which.nonzero()[0]

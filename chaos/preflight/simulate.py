@@ -180,8 +180,7 @@ def _block(part: _Part) -> list[Outcomes]:
         if not state.going:
             break
         lost = pool.change()
-        luck = np.tile(of_job.random_raw(runs), len(pools))
-        state.meet(pool.up, lost, luck, pool.cut)
+        state.meet(pool.up, lost, of_job.random_raw(runs), pool.cut)
     columns = {f.name: getattr(state, f.name).astype(np.float64) for f in fields(Outcomes)}
     return [
         Outcomes(**{name: column[n * runs : (n + 1) * runs] for name, column in columns.items()})
