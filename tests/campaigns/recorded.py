@@ -101,8 +101,9 @@ def change_word(hurt: Hurt, draw: random.Random) -> None:
 def take_anothers(hurt: Hurt, draw: random.Random) -> None:
     """Put the file of another run there, or another file of the same kind of this one."""
     beside = [p for p in hurt.file.parent.glob(f"*{hurt.file.suffix}") if p != hurt.file]
-    kin = [p for p in beside if hurt.file.suffix == ".jsonl"]
-    shutil.copyfile(draw.choice([*hurt.others, *kin]), hurt.file)
+    kin = [p for p in beside if hurt.file.suffix == ".jsonl" and p.is_file()]
+    others = [other for other in hurt.others if other != hurt.file]
+    hurt.file.write_bytes(draw.choice([*others, *kin, hurt.precious]).read_bytes())
 
 
 def remove(hurt: Hurt, draw: random.Random) -> None:

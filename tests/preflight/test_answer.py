@@ -206,7 +206,7 @@ def test_what_no_change_mends_is_to_be_mended_by_hand() -> None:
 def test_what_the_changes_bring_with_them_is_shown() -> None:
     asked = on(
         "hot-4h", job__min_nodes=None, job__spare_nodes=0, job__rescales_batch=False,
-        settings__max_failures=-1, goal__deadline_h=None, goal__goodput=0.9,
+        settings__max_failures=-1, goal__deadline_h=None, goal__goodput=0.6,
     )  # fmt: skip
     found = answer(asked, FEW)
 

@@ -86,7 +86,7 @@ def test_a_number_of_spares_that_meets_the_budget_is_found() -> None:
     [
         (
             {"job__spare_nodes": 4, "job__min_nodes": None, "goal__budget": 0.55},
-            "even without any loss it costs 62% of on-demand",
+            "even without any loss it costs 61% of on-demand",
             ("job.spare_nodes", 0, 2),
         ),
         (

@@ -11,7 +11,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped] # it has no stubs
+from scipy import stats
 
 from chaos.check.band import PROFILES, student
 from chaos.compare.comparison import MEASURES, compare, repeats_needed
