@@ -38,6 +38,9 @@ def _of_another_run(plan: Plan, history: History) -> Iterator[str]:
         others = [s for token, s in history.tokens.items() if token != plan.token]
         for source in sorted(set().union(*others)):
             yield f"{HISTORY}: its journal {source} is of another run than plan.json"
+        for _, started in history.of(RunStarted):
+            if not others and plan.digest and started.plan not in {None, plan.digest}:
+                yield "plan.json was changed after the run had begun"
         return
     for _, started in history.of(RunStarted):
         if (started.scenario, started.seed) != (plan.scenario, plan.seed):

@@ -68,7 +68,7 @@ class Plan(Record):
     `confined`: nothing but the audit's own folder is written to. `follows_script`:
     the number of workers is a guess, and the script's own stands. `token` names
     the run whose folder this was written into, and `baselines` those of the clean
-    runs that it is judged by.
+    runs that it is judged by. `digest` is that of the file that this was read from.
     """
 
     version: Literal[1] = PLAN_VERSION
@@ -87,6 +87,7 @@ class Plan(Record):
     confined: Confined | None = None
     follows_script: bool = False
     token: str | None = None
+    digest: str | None = Field(default=None, exclude=True)
     baselines: tuple[str, ...] = ()
 
     def baseline(self) -> "Plan":

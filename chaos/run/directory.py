@@ -12,6 +12,7 @@ storage-faults/  which faults storage was armed with, and what it did
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -156,7 +157,8 @@ class RunDirectory:
         """Read the plan, or raise `HistoryError` with what is wrong in it."""
         path = self.path / "plan.json"
         try:
-            return Plan.model_validate_json(_read(path))
+            plan = Plan.model_validate_json(_read(path))
+            return plan.model_copy(update={"digest": _digest_of_plan(read_record(path))})
         except OSError as error:
             raise HistoryError(
                 f"cannot read the plan: {error.strerror}",
@@ -205,6 +207,13 @@ def _read(path: Path) -> bytes:
         return with_absent(text, Op.model_fields)
     except (ValueError, RecursionError):
         return text
+
+
+def _digest_of_plan(content: bytes) -> str:
+    """Return a digest of all that plan.json says; the baselines are named in it later."""
+    fields = json.loads(content)
+    fields.pop("baselines", None)
+    return hashlib.blake2b(json.dumps(fields).encode(), digest_size=16).hexdigest()
 
 
 def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirectory:

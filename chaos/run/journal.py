@@ -2,15 +2,22 @@
 
 A line is one `os.write` to a file opened with O_APPEND: it is in the page
 cache when the call returns, so it survives the writer's SIGKILL. Only the
-last line of a file can be torn.
+last line of a file can be torn. Each begins with a sum of what follows, so that a
+line that was changed since is no evidence of anything:
+
+    {"sum":"1a2b3c4d","time_ns":...,"source":"driver","seq":0,"what":{...}}
+
+Files of a chaos that wrote no sums are taken as they are.
 """
 
 import errno
 import os
 import socket
 import threading
+import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -30,10 +37,21 @@ _decoder = msgspec.json.Decoder(Entry)
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
+# CRC-32 of a line from behind its sum on: it is there to find damage, not to keep anybody out.
+_SUM = b'{"sum":"'
+_SUM_BYTES = len(_SUM) + 8 + len(b'",')
+
+
 class _Owner(msgspec.Struct):
     """What a journal must know of its run's plan."""
 
     token: str | None = None
+
+
+class _Torn(msgspec.Struct):
+    """The first line of a history that torn journals were merged into."""
+
+    torn: list[str]
 
 
 class Journal:
@@ -66,7 +84,7 @@ class Journal:
             entry = Entry(
                 time_ns=self._clock.now_ns(), source=self._source, seq=self._seq, what=event
             )
-            self._write(self._encoder.encode(entry) + b"\n")
+            self._write(_summed(self._encoder.encode(entry)))
             self._seq += 1
         return entry
 
@@ -134,10 +152,10 @@ def read_history(folder: Path) -> History:
 
 def read_journal(path: Path) -> tuple[list[Entry], bool]:
     """Give a journal's entries, and whether its last line was cut short."""
-    text = read_record(path, most=HISTORY_BYTES)
+    text = _read(path)
     lines = text.split(b"\n")
     torn = bool(lines.pop())
-    return [_entry(path, number, line) for number, line in enumerate(lines, start=1)], torn
+    return _entries(path, lines), torn
 
 
 def _token(run: Path) -> str | None:
@@ -151,36 +169,56 @@ def _token(run: Path) -> str | None:
 def write_history(path: Path, history: History) -> None:
     """Write a merged history; its first line names the torn journals, if there are any."""
     encoder = msgspec.json.Encoder()
-    lines: Iterable[bytes] = (encoder.encode(entry) for entry in history)
     head = [encoder.encode({"torn": history.torn})] if history.torn else []
-    write_bytes(path, b"".join(line + b"\n" for line in [*head, *lines]))
+    lines: Iterable[bytes] = (encoder.encode(entry) for entry in history)
+    write_bytes(path, b"".join(map(_summed, chain(head, lines))))
 
 
 def load_history(path: Path) -> History:
     """Read what `write_history` wrote; `HistoryError` names the line that is wrong."""
+    lines = _read(path).splitlines()
+    if not lines or b'"torn":' not in lines[0][: _SUM_BYTES + 8]:
+        return History(_entries(path, lines))
+    _refuse_changed(path, lines)
+    return History(_entries(path, lines[1:], first=2), torn=_torn(path, lines[0]))
+
+
+def _read(path: Path) -> bytes:
     try:
-        text = read_record(path, most=HISTORY_BYTES)
+        return read_record(path, most=HISTORY_BYTES)
     except OSError as error:
         raise HistoryError(
             f"cannot read the history: {error.strerror}",
             "Is this the directory of a run?",
             place=str(path),
         ) from error
-    lines = text.splitlines()
-    torn: list[str] = []
-    skip = 0
-    if lines and lines[0].startswith(b'{"torn"'):
-        torn = _torn(path, lines[0])
-        skip = 1
-    entries = [_entry(path, number + 1, lines[number]) for number in range(skip, len(lines))]
-    return History(entries, torn=torn)
 
 
 def _torn(path: Path, line: bytes) -> list[str]:
     try:
-        return msgspec.json.decode(line, type=dict[str, list[str]])["torn"]
-    except (KeyError, *_DAMAGE) as error:
+        return msgspec.json.decode(line, type=_Torn).torn
+    except _DAMAGE as error:
         raise _damaged(f"not the names of torn journals: {error}", path, 1) from error
+
+
+def _summed(body: bytes) -> bytes:
+    """Return a line of what is an object in JSON."""
+    rest = body[1:]
+    return b'%b%08x",%b\n' % (_SUM, zlib.crc32(rest), rest)
+
+
+def _refuse_changed(path: Path, lines: Sequence[bytes], first: int = 1) -> None:
+    if not any(line.startswith(_SUM) for line in lines):
+        return
+    for number, line in enumerate(lines, start=first):
+        told = line[len(_SUM) : _SUM_BYTES - 2]
+        if not line.startswith(_SUM) or told != b"%08x" % zlib.crc32(line[_SUM_BYTES:]):
+            raise _damaged("the line is not as it was written", path, number)
+
+
+def _entries(path: Path, lines: Sequence[bytes], first: int = 1) -> list[Entry]:
+    _refuse_changed(path, lines, first)
+    return [_entry(path, number, line) for number, line in enumerate(lines, start=first)]
 
 
 def _entry(path: Path, number: int, line: bytes) -> Entry:

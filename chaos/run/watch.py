@@ -47,7 +47,11 @@ class RunWatch(ABC, Generic[Driver]):
         """Write down which plan is carried out, and where."""
         plan = self.plan
         started = RunStarted(
-            scenario=plan.scenario, seed=plan.seed, backend=plan.backend, again_after=again_after
+            scenario=plan.scenario,
+            seed=plan.seed,
+            backend=plan.backend,
+            plan=self.directory.load_plan().digest,
+            again_after=again_after,
         )
         self.journal.add(started)
 

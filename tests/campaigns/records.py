@@ -146,7 +146,7 @@ class _Try:
         self.tally.figures[
             f"{said} by check, of {'a right' if run.is_right else 'a wrong'} job"
         ] += 1
-        if done.code not in {0, 1, 2, 3}:
+        if done.code not in {0, 1, 2, 3} and "cannot write there" not in done.err:
             self.tally.violated(CODES, f"{self.what}: check: {done.code}")
         self._judge(said, run, "check")
 
@@ -197,7 +197,9 @@ class _Try:
         except Exception as error:  # noqa: BLE001 - past chaos's own net, and a traceback
             self.tally.violated(TRACEBACKS, f"{self.what}: {command}: {error!r}")
             return None
-        if done.code == 4 or TRACEBACK in done.err:
+        # A verdict that cannot be kept, as on a full disk, is said, and is no job's fault.
+        is_unkept = done.code == 4 and "cannot write there" in done.err
+        if (done.code == 4 and not is_unkept) or TRACEBACK in done.err:
             last = [line for line in done.err.splitlines() if line.strip()][-2:]
             self.tally.violated(TRACEBACKS, f"{self.what}: {command}: {' '.join(last)[:200]}")
         if "\x1b" in done.out + done.err or "\n::error" in f"\n{done.out}":

@@ -213,3 +213,15 @@ def test_a_hole_in_a_journal_accuses_nobody_and_clears_nobody(
     assert verdict.validity == "unknown"
     assert "history.jsonl: " in doubts(verdict)
     assert why in doubts(verdict)
+
+
+def test_a_plan_that_was_changed_after_the_run_had_begun_leads_to_no_verdict() -> None:
+    started = next(entry for entry in OURS if isinstance(entry.what, ev.RunStarted))
+    what = msgspec.structs.replace(started.what, plan="0a")
+    told = History([msgspec.structs.replace(e, what=what) if e is started else e for e in OURS])
+    as_it_was, changed = (plan().model_copy(update={"digest": digest}) for digest in ("0a", "0b"))
+
+    assert judge(as_it_was, told, BASELINE).validity == "valid"
+    verdict = judge(changed, told, BASELINE)
+    assert verdict.validity == "unknown"
+    assert "plan.json was changed after the run had begun" in doubts(verdict)

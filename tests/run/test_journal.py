@@ -1,6 +1,7 @@
 """What was written before a crash can be read after it, line by line."""
 
 import json
+import re
 import resource
 import signal
 from pathlib import Path
@@ -42,7 +43,7 @@ def test_a_damaged_line_names_its_file_and_number(tmp_path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:2], b"not json\n", *lines[2:]]))
 
-    with pytest.raises(HistoryError, match=r"worker-1\.jsonl:3: not an event"):
+    with pytest.raises(HistoryError, match=r"worker-1\.jsonl:3: the line is not as it was written"):
         read_history(tmp_path)
 
 
@@ -67,7 +68,7 @@ def test_a_byte_that_is_no_utf8_names_its_line(tmp_path: Path, place: int) -> No
     text[place] = 0xFF
     (tmp_path / "history.jsonl").write_bytes(text)
 
-    with pytest.raises(HistoryError, match=r"history\.jsonl:\d: not an event"):
+    with pytest.raises(HistoryError, match=r"history\.jsonl:\d: the line is not as it was"):
         load_history(tmp_path / "history.jsonl")
 
 
@@ -158,3 +159,28 @@ def test_a_damaged_first_line_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(HistoryError, match=r"history\.jsonl:1"):
         load_history(tmp_path / "history.jsonl")
+
+
+@given(st.data())
+def test_no_bit_of_a_history_changes_unnoticed(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("journal")
+    journal_in(folder)
+    path = folder / "history"
+    write_history(path, read_history(folder))
+    content = bytearray(path.read_bytes())
+    content[data.draw(st.integers(0, len(content) - 2))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(content)
+
+    with pytest.raises(HistoryError, match="history:"):
+        load_history(path)
+
+
+def test_a_history_without_sums_is_taken_as_it_is(tmp_path: Path) -> None:
+    journal_in(tmp_path)
+    (tmp_path / "worker-1.jsonl").write_bytes(
+        re.sub(rb'"sum":"\w+",', b"", (tmp_path / "worker-1.jsonl").read_bytes())
+    )
+
+    assert len(read_history(tmp_path)) == 4

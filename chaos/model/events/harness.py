@@ -18,12 +18,14 @@ class JournalOpened(Event, frozen=True, kw_only=True):
 class RunStarted(Event, frozen=True, kw_only=True):
     """The harness begins to execute a plan.
 
-    `again_after`: why it is the second time. `tried-before/` holds what was seen of the first.
+    `plan` is the digest of plan.json as it then was. `again_after`: why it is the second time;
+    `tried-before/` holds what was seen of the first.
     """
 
     scenario: str
     seed: int
     backend: str
+    plan: str | None = None
     again_after: str | None = None
 
 
