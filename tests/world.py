@@ -108,6 +108,9 @@ class FakeWorld:
     def node_is_back(self, node_id: str, *, within_s: float) -> bool:
         return not self.hardy
 
+    def joined_nodes(self) -> list[str]:
+        return ["node-a", "node-b", *(name for name in self.done if name.startswith("new-"))]
+
     def idle_nodes(self) -> list[str]:
         return ["spare-0", "spare-1"]
 

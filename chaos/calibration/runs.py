@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -9,9 +10,9 @@ from rich.console import Console
 from chaos.audit.base import base_plan, with_own_workers
 from chaos.audit.extent import Extent, extent
 from chaos.backends.open import open_backend
+from chaos.calibration.timed_ops import Losses
 from chaos.check.trial import Trial
 from chaos.errors import UsageError
-from chaos.faults.kill_worker import KillWorker
 from chaos.harness import Harness
 from chaos.model.plan import BackendName, Op, Plan
 from chaos.model.scenario import FailureBudget
@@ -22,27 +23,40 @@ from chaos.run.clock import SystemClock
 from chaos.scenario_file.load import SUFFIX, load_scenario
 
 RETRIES = 3
-STRUCK: dict[BackendName, int] = {"fork": 6, "ray": 2}  # a restart differs from the next
+STRUCK: dict[BackendName, int] = {"fork": 6, "ray": 4}  # a restart differs from the next
 
 
-def calibration_runs(
-    subject: Path,
-    words: Sequence[str],
-    reports: Path,
-    console: Console,
-    *,
-    backend: BackendName = "fork",
-    seed: int = 0,
-) -> tuple[Trial, ...]:
+@dataclass(frozen=True)
+class Trying:
+    """How a job is run to hold the model against it; `scale`: None for a few losses a run.
+
+    `folder` holds the runs: those that are there already are not made again.
+    """
+
+    reports: Path
+    console: Console
+    backend: BackendName
+    runs: int
+    scale: float | None = None
+    seed: int = 0
+    losses: Losses = "kills"
+    folder: Path | None = None
+
+
+def calibration_runs(trying: Trying, subject: Path, words: Sequence[str]) -> tuple[Trial, ...]:
     """Run a script or a scenario clean and struck; gives the struck runs, each with its baseline.
 
-    Faults, times and processes are real; machines and network are this one's.
+    They lose what `losses` says, without notice, and with a spare node at hand. Faults, times
+    and processes are real; machines and network are this one's.
     """
+    backend, console = trying.backend, trying.console
     with open_backend(backend, console) as opened:
-        harness = Harness(reports, console, Path.cwd(), opened, SystemClock())
+        harness = Harness(trying.reports, console, Path.cwd(), opened, SystemClock())
         alone = harness.run_plan(job_alone(subject, words, backend))
         plan = with_own_workers(alone.plan, extent(alone.history))
-        ops = struck_places(extent(alone.history), count=STRUCK[backend], seed=seed)
+        places = struck_places(extent(alone.history), count=STRUCK[backend], seed=trying.seed)
+        kind = "kill_worker" if trying.losses == "kills" else "kill_node"
+        ops = (Op.model_validate({"index": 0, "at": at, kind: {}}) for at in places)
         return tuple(_trial(harness.run_plan(_struck(plan, op))) for op in ops)
 
 
@@ -60,8 +74,8 @@ def job_alone(subject: Path, words: Sequence[str], backend: BackendName) -> Plan
     return plan.model_copy(update={"backend": backend, "scenario": title})
 
 
-def struck_places(job: Extent, *, count: int, seed: int) -> Iterator[Op]:
-    """Draw steps behind the first commit, and ranks, at which a worker is to be killed."""
+def struck_places(job: Extent, *, count: int, seed: int) -> Iterator[AtStep]:
+    """Draw steps behind the first commit, and ranks, at which the job is to be struck."""
     later = [(epoch, rank) for epoch, rank in job.steps if epoch > 0]
     if not later:
         raise UsageError(
@@ -72,7 +86,7 @@ def struck_places(job: Extent, *, count: int, seed: int) -> Iterator[Op]:
     for _ in range(count):
         epoch, rank = draws.choice(later)
         step = draws.randint(1, job.steps[epoch, rank])
-        yield Op(index=0, at=AtStep(epoch=epoch, step=step, rank=rank), kill_worker=KillWorker())
+        yield AtStep(epoch=epoch, step=step, rank=rank)
 
 
 def _struck(plan: Plan, op: Op) -> Plan:

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.calibration.runs import calibration_runs
-from chaos.calibration.validation import Trying, validation
+from chaos.calibration.runs import Trying, calibration_runs
+from chaos.calibration.timed_ops import Losses
+from chaos.calibration.validation import validation
 from chaos.check.trial import Trial
 from chaos.cli.streams import write_document
 from chaos.errors import UsageError
@@ -79,6 +80,14 @@ Validate = Annotated[
 ValidationRuns = Annotated[
     int | None, typer.Option("--validation-runs", min=2, help="Default: 24; on Ray 6.")
 ]
+LossesOption = Annotated[
+    Losses,
+    typer.Option(
+        "--losses",
+        help="With --validate: what a loss takes. A worker; its node, which comes again later; a "
+        "node whose loss is announced.",
+    ),
+]
 Scale = Annotated[
     float | None,
     typer.Option(
@@ -117,6 +126,7 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     backend: BackendOption = "fork",
     validate: Validate = False,
     validation_runs: ValidationRuns = None,
+    losses: LossesOption = "kills",
     scale: Scale = None,
     recorded: Recorded = None,
     deadline: Deadline = None,
@@ -144,14 +154,14 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     _refuse_idle(replay and trace is None, None if validate else (scale, validation_runs))
     choice = MarketChoice(market, trace, replay, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
-    trying = Trying(reports, console, backend, count, scale=scale, seed=seed)
+    trying = Trying(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
     trials = _calibrated(trying, job, arguments or ()) if calibrate or validate else ()
     question, notes = _question(job, choice, costs, trials)
     question = settled(question, _goals(deadline, budget, goodput) | assigned(values or ()))
     effort = Effort(runs=runs, seed=seed, jobs=os.cpu_count() or 1)
     found = _answer(question, effort, ignore or (), notes)
     held = [] if recorded is None else [_recorded(recorded, found.question)]
-    held += [validation(trying, trials, question.market)] if validate else []
+    held += [validation(trying, trials, found.question)] if validate else []
     _tell(replace(found, validation=tuple(held)), reports, console, as_json=as_json)
     raise typer.Exit(found.exit_code)
 
@@ -199,9 +209,7 @@ def _calibrated(trying: Trying, job: Path, words: Sequence[str]) -> tuple[Trial,
             "Give the script or the scenario; what the file sets goes into --set.",
             place=str(job),
         )
-    return calibration_runs(
-        job, words, trying.reports, trying.console, backend=trying.backend, seed=trying.seed
-    )
+    return calibration_runs(trying, job, words)
 
 
 def append_summary(text: str, file: str | None) -> None:

@@ -120,6 +120,9 @@ class World(Protocol):
     def node_is_back(self, node_id: str, *, within_s: float) -> bool:
         """Wait until a node's address answers again, and say whether it does."""
 
+    def joined_nodes(self) -> list[str]:
+        """Return every node of the run that could hold workers, lost ones too, oldest first."""
+
     def idle_nodes(self) -> list[str]:
         """Give the nodes that are alive, hold no worker and were not announced to go."""
 

@@ -19,10 +19,13 @@ class Op(FaultEntry):
     """One numbered entry of a plan: a trigger and a fault.
 
     `package` is the one that brings the fault, where it is not chaos's own;
-    `absent` stands in for the fault where that package is not installed.
+    `absent` stands in for the fault where that package is not installed. `node`, with a
+    trigger by the clock: the node that is struck at that moment, whatever it holds then,
+    by the order in which the run's nodes joined.
     """
 
     index: NonNegativeInt
+    node: NonNegativeInt | None = None
     package: str | None = None
     absent: AbsentFault | None = None
 

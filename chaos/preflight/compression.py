@@ -13,11 +13,24 @@ LOSSES = 1.5  # in the time of a run that is left alone, where no scale is given
 
 
 @dataclass(frozen=True)
-class Loss:
-    """So many of the job's workers go at one instant, counted from the job's start."""
+class Change:
+    """At one instant, counted from the job's start, nodes are lost and others come.
+
+    `lost` has their numbers, by the order in which all nodes joined; of a loss that
+    takes workers alone, those of the nodes that they are on.
+    """
 
     at_s: float
-    workers: int
+    lost: tuple[int, ...]
+    came: int = 0
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A pool of `first` nodes to begin with, and what becomes of it."""
+
+    first: int
+    each: tuple[Change, ...]
 
 
 def scale_for(market: Market, *, nodes: int, work_s: float) -> float:
@@ -28,11 +41,13 @@ def scale_for(market: Market, *, nodes: int, work_s: float) -> float:
     return max(1.0, every_s * LOSSES / work_s)
 
 
-def compressed(market: Market, scale: float) -> Market:
+def compressed(
+    market: Market, scale: float, *, away_s: float = 0.0, notice_s: float = 0.0
+) -> Market:
     """Give the market with time running `scale` times faster.
 
-    Lost nodes are replaced at once and nothing is announced: how long capacity
-    stays away and what a notice is worth are not part of what is compared.
+    How long a lost node stays away and how long before its loss is announced are
+    given in seconds that are not compressed: a restart and a save are not, either.
     """
     shock, replay = market.shock, market.replay
     if shock is not None:
@@ -46,8 +61,8 @@ def compressed(market: Market, scale: float) -> Market:
             "lifetime": None if market.lifetime is None else faster(market.lifetime, scale),
             "shock": shock,
             "replay": replay,
-            "away_h": 0.0,
-            "notice": Notice(),
+            "away_h": away_s / 3600,
+            "notice": Notice(seconds=notice_s),
         }
     )
 
@@ -73,8 +88,8 @@ def pool_for(market: Market, *, nodes: int) -> int:
 
 def drawn_losses(
     market: Market, *, nodes: int, pool: int, until_s: float, seed: int
-) -> tuple[Loss, ...]:
-    """Draw when the job loses workers: one of `pool` nodes that goes may hold none."""
+) -> tuple[Change, ...]:
+    """Draw when the job loses workers, nodes staying: one of `pool` that goes may hold none."""
     rng = np.random.Generator(np.random.PCG64(seed))
     engine, found = capacity(market, pool, 1, rng), []
     while engine.next_s[0] < until_s:
@@ -82,5 +97,24 @@ def drawn_losses(
         lost = int(engine.change()[0])
         hit = int(rng.hypergeometric(nodes, max(0, before - nodes), lost)) if lost else 0
         if hit:
-            found.append(Loss(at_s, hit))
+            found.append(Change(at_s, tuple(rng.permutation(nodes)[:hit].tolist())))
     return tuple(found)
+
+
+def drawn_changes(market: Market, *, pool: int, until_s: float, seed: int) -> Changes:
+    """Draw which of `pool` nodes go and when new ones come, whatever the job does meanwhile."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    engine, found = capacity(market, pool, 1, rng), []
+    first = joined = int(engine.up[0])
+    up = list(range(first))
+    while engine.next_s[0] < until_s:
+        at_s = float(engine.next_s[0])
+        lost, now = int(engine.change()[0]), int(engine.up[0])
+        lost = max(lost, len(up) - now)
+        gone = sorted(rng.permutation(up)[:lost].tolist())
+        came = now - len(up) + lost
+        up = [node for node in up if node not in gone] + list(range(joined, joined + came))
+        joined += came
+        if gone or came:
+            found.append(Change(at_s, tuple(gone), came))
+    return Changes(first, tuple(found))

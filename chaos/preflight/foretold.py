@@ -31,7 +31,6 @@ def asked_of(question: Question, market: Market, *, pool: int) -> Question:
         "settings.checkpoint_upload_mode": "async",
         "market": market.model_dump(mode="json"),
         "goal": {},
-        "job.min_nodes": None,
         "job.spare_nodes": pool - question.job.nodes,
         "settings.max_failures": -1,
         "settings.max_preemption_failures": -1,
@@ -40,27 +39,38 @@ def asked_of(question: Question, market: Market, *, pool: int) -> Question:
 
 
 def compared(
-    questions: Sequence[Question], courses: Sequence[Course], *, seed: int
+    questions: Sequence[Question],
+    courses: Sequence[Course],
+    *,
+    seed: int,
+    spares_starts: bool = True,
 ) -> tuple[Comparison, ...]:
     """Compare the means of `courses` with what the model says that such means will be.
 
     `questions` differ in their costs alone, each resampled from the runs that
     measured them, so that the intervals hold both the luck of losses and how
-    sure the costs are.
+    sure the costs are. With `spares_starts` no loss took a worker before its first step.
     """
-    drawn = [_figures(question, seed + n) for n, question in enumerate(questions)]
+    drawn = [
+        _figures(question, seed + n, spares_starts=spares_starts)
+        for n, question in enumerate(questions)
+    ]
     return tuple(
         _compared(name, unit, [one[field] for one in drawn], [getattr(c, field) for c in courses])
         for name, unit, field in FIGURES
     )
 
 
-def _figures(question: Question, seed: int) -> dict[str, Floats]:
-    horizon_s = _HORIZON * question.work_s
-    return _of(
-        # As in the runs that it is compared with: a group that is being set up is not struck.
-        simulate(question, runs=RUNS, seed=seed, horizon_s=horizon_s, jobs=1, spares_starts=True)
+def _figures(question: Question, seed: int, *, spares_starts: bool) -> dict[str, Floats]:
+    seen = simulate(
+        question,
+        runs=RUNS,
+        seed=seed,
+        horizon_s=_HORIZON * question.work_s,
+        jobs=1,
+        spares_starts=spares_starts,
     )
+    return _of(seen)
 
 
 def _of(seen: Outcomes) -> dict[str, Floats]:

@@ -31,6 +31,7 @@ from chaos.run.recorded import Recorded
 from chaos.run.roll import Roll
 
 STRIKE_LIMIT_S = 900.0
+JOIN_LOOKS, JOIN_POLL_S = 300, 0.1  # for a node that is announced, and not there yet
 NOBODY = 0  # a pid that no process has
 
 
@@ -40,6 +41,7 @@ class ChaosController:
     `look` gives what the run's storage holds once an op has struck, before the
     rank that was held for it goes on. Where training goes on first, as after a
     notice, storage is looked at before: later it may be in the midst of a change.
+    `has_trained` says whether an attempt has finished a step.
     """
 
     def __init__(
@@ -49,11 +51,13 @@ class ChaosController:
         journal: Journal,
         *,
         look: Callable[[int], StorageSeen | None] = lambda _: None,
+        has_trained: Callable[[int], bool] = lambda _: True,
     ) -> None:
         self._plan = plan
         self._world = world
         self._journal = journal
         self._look = look
+        self._has_trained = has_trained
         self._changed = threading.Condition()
         self._recorded = Recorded(journal)
         self._roll = Roll()
@@ -207,28 +211,49 @@ class ChaosController:
         assert isinstance(op.at, AtTime)
         with self._changed:
             self._changed.wait_for(self._is_over, timeout=op.at.seconds)
-            self._changed.wait_for(  # a launch that is under way
-                lambda: self._over or self._roll.has_launched(self._roll.attempt),
-                timeout=self._plan.limits.gate_s,
-            )
+            if op.node is None and op.return_capacity is None:
+                self._changed.wait_for(  # a launch that is under way
+                    lambda: self._over or self._roll.has_launched(self._roll.attempt),
+                    timeout=self._plan.limits.gate_s,
+                )
         self._begin_anywhere(op)
 
     def _begin_anywhere(self, op: Op) -> Gate | None:
-        """Begin an op that holds no worker at a place, against whoever has its rank now."""
+        """Begin an op that holds no worker at a place, against whoever has its rank or node now."""
+        node_id = "" if op.node is None else self._joined(op.node)
         with self._changed:
             rank, now = op.at.rank or 0, self._roll.attempt
-            nobody = Victim(attempt=now, rank=rank, pid=NOBODY, node_id="")
-            victim = self._roll.holder(rank) or nobody
+            nobody = Victim(attempt=now, rank=rank, pid=NOBODY, node_id=node_id)
+            holder = self._roll.holder(rank) if op.node is None else self._on(node_id, op)
+            victim = holder or nobody
             if self._over or self._recorded.is_spent(op, victim.attempt):
                 return None
             self._recorded.add(gate_reached(op, victim))
             return self._begin(op, victim)
 
+    def _joined(self, number: int) -> str:
+        """Return the id of a node by its number, once it has joined; empty if it does not."""
+        for _ in range(JOIN_LOOKS):
+            joined = self._world.joined_nodes()
+            if number < len(joined):
+                return joined[number]
+            with self._changed:
+                self._changed.wait_for(self._is_over, timeout=JOIN_POLL_S)
+        return ""
+
+    def _on(self, node_id: str, op: Op) -> Victim | None:
+        """Return the worker on a node; a fault of a worker spares those that made no step yet."""
+        victim = self._roll.on(node_id)
+        if victim is None or op.nodes_lost or self._has_trained(victim.attempt):
+            return victim
+        return None
+
     def _begin(self, op: Op, arrived: Victim) -> Gate:
         assert op in due_ops(self._plan, self._recorded.events)
         rank = arrived.rank if op.fault.rank is None else op.fault.rank
         victim = arrived if rank == arrived.rank else self._roll.holder(rank)
-        if arrived.pid == NOBODY and not op.strikes_no_worker:
+        is_node = bool(op.nodes_lost and arrived.node_id)
+        if arrived.pid == NOBODY and not (op.strikes_no_worker or is_node):
             victim = None
         gate = Gate()
         target = victim or replace(arrived, rank=rank, pid=0, node_id="")

@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from chaos.errors import HistoryError
-from chaos.model.event import AnyEvent, JournalOpened
+from chaos.model.event import AnyEvent, JournalOpened, StepDone
 from chaos.model.history import Entry, History, merge
 from chaos.run.clock import Clock
 from chaos.run.record_file import HISTORY_BYTES, read_record, refuse_link
@@ -132,6 +132,19 @@ class Tail:
             fresh.extend(_decoder.decode(line) for line in whole.splitlines())
             self.lines[path.stem] += whole.count(b"\n")
         return sorted(fresh, key=lambda entry: entry.time_ns)
+
+
+class Trained:
+    """Says which attempts have finished a step, by the journals that its workers write."""
+
+    def __init__(self, folder: Path) -> None:
+        self._tail, self._attempts = Tail(folder), set[int]()
+
+    def __call__(self, attempt: int) -> bool:
+        """Return whether an attempt has finished a step."""
+        events = (entry.what for entry in self._tail.new_entries())
+        self._attempts |= {event.attempt for event in events if isinstance(event, StepDone)}
+        return attempt in self._attempts
 
 
 def read_history(folder: Path) -> History:

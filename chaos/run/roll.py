@@ -37,6 +37,10 @@ class Roll:
         """Give who holds a rank, if anybody does."""
         return self._group.get(rank)
 
+    def on(self, node_id: str) -> Victim | None:
+        """Return the worker that a node holds, the first where it holds several."""
+        return next((worker for worker in self._group.values() if worker.node_id == node_id), None)
+
     def knows(self, attempt: int) -> bool:
         """Say whether an attempt's group is known, or that of a later one."""
         return any(worker.attempt >= attempt for worker in self._group.values())

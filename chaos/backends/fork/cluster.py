@@ -61,6 +61,7 @@ class ForkCluster:
             self._failed(Disturbed(why=STUCK))
             raise core.WorkerDiedError(is_preempted=False)
         pid, wire = started
+        self._port.placed(pid, node_id)
         return core.ProcessActor(
             pid, wire, lambda: self._death_of(pid, node_id), lambda: self._end(pid)
         )

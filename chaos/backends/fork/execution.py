@@ -31,7 +31,7 @@ from chaos.model.event import (
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
-from chaos.run.journal import Journal
+from chaos.run.journal import Journal, Trained
 from chaos.run.killed import is_foreign, killed
 from chaos.run.stacks import DRIVER_STACKS, STACK_SIGNAL, rank_stacks
 from chaos.run.watch import RunWatch
@@ -81,7 +81,10 @@ class Run(RunWatch[int]):
             return
         look = look_for(self.plan, self.directory)
         chaos = Journal(self.directory.journals, "chaos", role="chaos", clock=self.clock)
-        controller = ChaosController(self.plan, self.world, chaos, look=look)
+        has_trained = Trained(self.directory.journals)
+        controller = ChaosController(
+            self.plan, self.world, chaos, look=look, has_trained=has_trained
+        )
         server = GateServer(self.address.controller.partition(":")[2], controller, self.world)
         interrupted = True
         try:

@@ -34,6 +34,7 @@ QUESTIONS: dict[str, Types] = {
     "arrive": (tuple[int, Victim], Order | None),
     "obeyed": (tuple[str], None),
     "failure_decided": (tuple[FailureDecided], None),
+    "placed": (tuple[int, str], None),
     "live_nodes": (tuple[()], list[str]),
     "draining": (tuple[()], dict[str, int]),
     "preempted": (tuple[()], list[str]),

@@ -55,6 +55,10 @@ class SocketController:
         """Tell what Ray has decided to do about a failure."""
         self._ask("failure_decided", event)
 
+    def placed(self, pid: int, node_id: str) -> None:
+        """Tell which node a worker was started on."""
+        self._ask("placed", pid, node_id)
+
     def live_nodes(self) -> list[str]:
         """Give the nodes that are neither lost nor about to be."""
         return list(self._ask("live_nodes"))
@@ -81,6 +85,9 @@ class NobodysController(Unattended):
 
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes
+
+    def placed(self, pid: int, node_id: str) -> None:
+        """Tell nobody."""
 
     def live_nodes(self) -> list[str]:
         """Give all nodes."""

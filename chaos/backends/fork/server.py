@@ -32,6 +32,7 @@ class GateServer:
             "arrive": controller.arrive,
             "obeyed": world.obeyed,
             "failure_decided": world.failure_decided,
+            "placed": world.placed,
             "live_nodes": world.live_nodes,
             "draining": world.draining,
             "preempted": world.preempted,

@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import psutil
 
@@ -32,6 +32,8 @@ class ForkWorld(RunWorld):
         self._disk_of = disk_of
         self._lock = threading.Lock()
         self._live = [f"node-{number}" for number in range(nodes)]
+        self._joined = list(self._live)
+        self._placed: dict[int, str] = {}  # of a group that is being started: nodes by pid
         self._deadlines: dict[str, int] = {}
         self._frozen: dict[str, tuple[int, ...]] = {}
         self._added = 0
@@ -39,6 +41,21 @@ class ForkWorld(RunWorld):
         self.signalled: set[int] = set()  # whoever a fault has sent a signal to
 
     # -- asked by the driver ---------------------------------------------------------------
+
+    def learn_group(self, group: Mapping[int, Victim]) -> None:
+        """Learn who holds each rank."""
+        super().learn_group(group)
+        with self._lock:
+            self._placed.clear()
+
+    def placed(self, pid: int, node_id: str) -> None:
+        """Learn where a worker of the next group is; one whose node was lost meanwhile ends."""
+        with self._lock:
+            self._placed[pid] = node_id
+            is_lost = node_id not in self._live
+        if is_lost and is_running(pid):
+            self.signalled.add(pid)
+            os.kill(pid, signal.SIGKILL)
 
     def live_nodes(self) -> list[str]:
         """Give the nodes that new workers may be placed on."""
@@ -143,6 +160,11 @@ class ForkWorld(RunWorld):
         del node_id, within_s
         return True
 
+    def joined_nodes(self) -> list[str]:
+        """Return every node of the run, lost ones too, oldest first."""
+        with self._lock:
+            return list(self._joined)
+
     def idle_nodes(self) -> list[str]:
         """Give the nodes that hold no worker and are neither lost nor about to be."""
         with self._lock:
@@ -156,6 +178,7 @@ class ForkWorld(RunWorld):
             fresh = [f"node-new-{self._added + number}" for number in range(count)]
             self._added += count
             self._live += fresh
+            self._joined += fresh
             return fresh
 
     def end_driver(self) -> int:
@@ -198,7 +221,8 @@ class ForkWorld(RunWorld):
         return True
 
     def _workers_on(self, node_id: str) -> list[int]:
-        return [victim.pid for victim in self.group().values() if victim.node_id == node_id]
+        held = [victim.pid for victim in self.group().values() if victim.node_id == node_id]
+        return held + [pid for pid, node in self._placed.items() if node == node_id]
 
 
 def _is_stopped(pid: int) -> bool:

@@ -21,7 +21,7 @@ from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import Journal
+from chaos.run.journal import Journal, Trained
 
 
 @ray.remote(num_cpus=0, max_restarts=0)
@@ -49,7 +49,9 @@ class ChaosActor:
         plan = run.load_plan()
         look = look_for(plan, run)
         self._pool = Pool(plan, self._journal, SystemClock()) if prestarts else None
-        self._controller = ChaosController(plan, self._world, self._journal, look=look)
+        self._controller = ChaosController(
+            plan, self._world, self._journal, look=look, has_trained=Trained(run.journals)
+        )
 
     def ready(self) -> None:
         """Return once the actor is up."""

@@ -104,6 +104,10 @@ class RayWorld(RunWorld):
         del node_id, within_s
         return True
 
+    def joined_nodes(self) -> list[str]:
+        """Return every node with an agent of ours, lost ones too, oldest first."""
+        return [node_id for node_id in self._agents if node_id != HEAD]
+
     def idle_nodes(self) -> list[str]:
         """Give the nodes with an agent of ours that hold no worker and are not draining."""
         used = {victim.node_id for victim in self.group().values()} | compat.draining_nodes()

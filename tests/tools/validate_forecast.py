@@ -1,0 +1,182 @@
+"""Holds `chaos preflight`'s forecast against real runs, and writes the tables of a page.
+
+    python -m tests.tools.validate_forecast --backend ray --minutes 5
+
+Runs that are there already are not made again, so that it can be called until nothing is missing
+(exit code 0; else 2). With `--write` the tables go into the page, between its marks.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from chaos.calibration.runs import STRUCK, Trying, calibration_runs
+from chaos.calibration.timed_ops import Losses
+from chaos.calibration.validation import Posed, held_against, posed_by, record
+from chaos.check.trial import Trial
+from chaos.model.plan import BackendName
+from chaos.preflight.ask import question_of_runs
+from chaos.preflight.change import changed
+from chaos.preflight.comparison import Comparison, Validation
+from chaos.preflight.presets import preset
+from chaos.preflight.recorded import trials_in
+from chaos.run.clock import SystemClock, seconds_since
+
+ROOT = Path(__file__).parents[2]
+JOB = ROOT / "scenarios/jobs/timed_steps.py"
+PAGE = ROOT / "docs/validation.md"
+MARKET = preset("unannounced-16h")
+BEGIN, END = "<!-- tables -->", "<!-- end of the tables -->"
+# A step's own time is mostly sleep: it is the same in a clean run and beside three other processes.
+LENGTH: dict[BackendName, tuple[str, ...]] = {
+    "fork": ("--steps", "120", "--step-s", "0.03"),
+    "ray": ("--steps", "120", "--step-s", "0.1"),
+}
+START_TIMEOUT = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One kind of loss, and the words of the job that meets it."""
+
+    name: str
+    losses: Losses
+    words: tuple[str, ...] = ()
+    start_timeout_s: dict[BackendName, float] | None = None
+
+
+SETTINGS = {
+    "kills": Setting("Workers are killed", "kills"),
+    "nodes": Setting("Nodes are lost, and the job waits for new ones", "nodes"),
+    "notices": Setting("Losses are announced, and the job saves", "notices", ("--jit",)),
+    "elastic": Setting(
+        "Nodes are lost, and the job goes on with fewer",
+        "nodes",
+        ("--min-workers", "1", "--grow-after", "0.5"),
+        {"fork": 0.5, "ray": 5.0},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A setting with its folder: what was calibrated there, and what is asked."""
+
+    setting: Setting
+    trying: Trying
+    folder: Path
+    calibrated: tuple[Trial, ...]
+    posed: Posed
+
+
+def main() -> int:
+    """Make what is missing, within the minutes given; print the tables once nothing is."""
+    asked = _arguments()
+    clock, console = SystemClock(), Console(stderr=True)
+    start = clock.now_ns()
+    settings = {name: SETTINGS[name] for name in asked.only or SETTINGS}
+    tables = []
+    for name, setting in settings.items():
+        _set_timeout(setting, asked.backend)
+        left_s = 60 * asked.minutes - seconds_since(start, clock)
+        tried = _tried(name, setting, asked, console)
+        if left_s <= 0 or record(
+            tried.trying,
+            tried.calibrated[0].plan,
+            tried.posed,
+            tried.folder,
+            within_s=60 * asked.minutes - seconds_since(start, clock),
+        ):
+            console.print(f"{name}: not all of its runs are made; call this again")
+            return 2
+        held = held_against(tried.trying, tried.calibrated, tried.posed, tried.folder)
+        tables.append(_table(setting, held, tried.posed))
+    text = "\n\n".join(tables)
+    print(text)
+    if asked.write:
+        _write(text)
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", choices=("fork", "ray"), default="ray")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--minutes", type=float, default=600.0, help="begin no run after these")
+    parser.add_argument("--only", nargs="*", choices=SETTINGS)
+    parser.add_argument("--reports", type=Path, default=Path("reports/validations"))
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    return parser.parse_args()
+
+
+def _set_timeout(setting: Setting, backend: BackendName) -> None:
+    os.environ.pop(START_TIMEOUT, None)
+    if setting.start_timeout_s is not None:
+        os.environ[START_TIMEOUT] = str(setting.start_timeout_s[backend])
+
+
+def _tried(name: str, setting: Setting, asked: argparse.Namespace, console: Console) -> Tried:
+    folder = asked.reports / f"{asked.backend}-{name}"
+    trying = Trying(
+        folder / "calibration", console, asked.backend, asked.runs, losses=setting.losses
+    )
+    calibrated = _recorded(trying) or calibration_runs(
+        trying, JOB, (*LENGTH[asked.backend], *setting.words)
+    )
+    question = question_of_runs(calibrated, source="other runs", market=MARKET)
+    question = changed(question, {"job.saves_on_notice": "--jit" in setting.words})
+    posed = posed_by(trying, calibrated, question)
+    return Tried(setting, replace(trying, reports=folder), folder, calibrated, posed)
+
+
+def _recorded(trying: Trying) -> tuple[Trial, ...]:
+    """Give the calibration that was made before, none where it is not whole."""
+    folders = sorted(path.parent for path in trying.reports.glob("[!.]*/*/history.jsonl"))
+    trials = (trial for folder in folders for trial in trials_in(folder))
+    found = tuple(trial for trial in trials if trial.plan.ops and trial.baseline is not None)
+    return found if len(found) >= STRUCK[trying.backend] else ()
+
+
+def _table(setting: Setting, held: Validation, posed: Posed) -> str:
+    costs = posed.question.costs
+    assert costs is not None
+    told = (
+        f"step {costs.step_s:.3f} s, save {costs.save_s:.2f} s, upload {costs.upload_s:.2f} s; "
+        f"restart {costs.detect_s:.2f} (detect) + {costs.teardown_s:.2f} (teardown) + "
+        f"{costs.schedule_s:.2f} (schedule) + {costs.start_s:.2f} (start) + "
+        f"{costs.restore_s:.2f} s (restore)"
+    )
+    notes = "".join(f" {note}." for note in held.notes)
+    rows = "\n".join(_rows(held.rows))
+    return (
+        f"### {setting.name}\n\n{held.what}. Costs: {told}.{notes}\n\n"
+        "| figure | predicted | measured | off by | agrees | inside 5 to 95 % |\n"
+        f"| --- | --- | --- | --: | --- | --: |\n{rows}"
+    )
+
+
+def _rows(rows: Iterable[Comparison]) -> Iterator[str]:
+    for row in rows:
+        name = row.figure if row.unit in {"", "steps"} else f"{row.figure}, {row.unit}"
+        sides = " | ".join(
+            f"{one.value:.3g} ({one.low:.3g} to {one.high:.3g})"
+            for one in (row.predicted, row.measured)
+        )
+        inside = "" if row.inside is None else f"{row.inside:.0%}"
+        agrees = "yes" if row.agrees else "**no**"
+        yield f"| {name} | {sides} | {row.difference:+.0%} | {agrees} | {inside} |"
+
+
+def _write(tables: str) -> None:
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
