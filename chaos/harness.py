@@ -98,14 +98,14 @@ class Harness:
         plan = self._plan(file, seed=0, backend=backend)
         refuse_unnamed_cluster(plan, self.elsewhere.permissions)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
-        steps = steps_by_epoch(self._baseline(alike))
+        steps = steps_by_epoch(self.baseline(alike))
         for seed in seeds:
             yield self._row(random_plan(plan, seed=seed, steps=steps))
 
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
         refuse_unpermitted(plan, self.elsewhere.permissions)
-        baseline = self._baseline(plan)
+        baseline = self.baseline(plan)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
         directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))
         with room_in(directory):
@@ -115,6 +115,20 @@ class Harness:
         except UnkeptError as error:  # the verdict stands, and the exit code is its own
             self.console.print(Text(str(error), style="bold red"), soft_wrap=True)
             return error.run
+
+    def baseline(self, plan: Plan) -> Baseline:
+        """Give the same job left alone, as often as the plan needs, from the cache if it can."""
+        refuse_unmet_needs(plan, os.environ)
+        refuse_trials_elsewhere(plan)
+        alone = plan.baseline()
+        code = digest_job_code(plan)
+        digest = baseline_digest(alone, code=code, versions=decisive_versions())
+        wanted = 1 if plan.expect.band is None else RUNS_MIN
+        known = sorted((self.reports / BASELINES).glob(f"{digest}*"))
+        runs = [RunDirectory(path).load_history() for path in known if (path / "complete").exists()]
+        while len(runs) < wanted:
+            runs.append(self._left_alone(plan, alone, digest))
+        return Baseline(runs[:wanted])
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -137,20 +151,6 @@ class Harness:
             word = ("skipped: ", "blue") if is_skip else ("not run: ", "bold red")
             self.console.print(Text.assemble(word, str(error)), soft_wrap=True)
             return without_verdict(plan, error, duration_s=seconds_since(start, self.clock))
-
-    def _baseline(self, plan: Plan) -> Baseline:
-        """Give the same job left alone, as often as the plan needs, from the cache if it can."""
-        refuse_unmet_needs(plan, os.environ)
-        refuse_trials_elsewhere(plan)
-        alone = plan.baseline()
-        code = digest_job_code(plan)
-        digest = baseline_digest(alone, code=code, versions=decisive_versions())
-        wanted = 1 if plan.expect.band is None else RUNS_MIN
-        known = sorted((self.reports / BASELINES).glob(f"{digest}*"))
-        runs = [RunDirectory(path).load_history() for path in known if (path / "complete").exists()]
-        while len(runs) < wanted:
-            runs.append(self._left_alone(plan, alone, digest))
-        return Baseline(runs[:wanted])
 
     def _left_alone(self, plan: Plan, alone: Plan, digest: str) -> History:
         directory = create(self.reports / BASELINES, digest, alone, environment(self.cwd))

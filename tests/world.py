@@ -59,7 +59,7 @@ class FakeWorld:
         self.done.append(f"blame memory for {victim.pid}")
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
-        return victim.pid in self.gone
+        return victim.pid in {0, *self.gone}
 
     def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
         return self.stops

@@ -1,7 +1,7 @@
 """Short runs that measure what a job costs: one left alone, and some struck at drawn places."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,21 +43,25 @@ class Trying:
     folder: Path | None = None
 
 
-def calibration_runs(trying: Trying, subject: Path, words: Sequence[str]) -> tuple[Trial, ...]:
-    """Run a script or a scenario clean and struck; gives the struck runs, each with its baseline.
+def calibration_runs(
+    trying: Trying, subject: Path, words: Sequence[str], *, known: Sequence[Trial] = ()
+) -> Generator[Trial]:
+    """Run a script or a scenario clean and struck; yields the struck runs, each with its baseline.
 
-    They lose what `losses` says, without notice, and with a spare node at hand. Faults, times
-    and processes are real; machines and network are this one's.
+    They lose what `losses` says, without notice, and with a spare node at hand; those in `known`
+    are not made again. Faults, times and processes are real; machines and network are this one's.
     """
     backend, console = trying.backend, trying.console
     with open_backend(backend, console) as opened:
         harness = Harness(trying.reports, console, Path.cwd(), opened, SystemClock())
-        alone = harness.run_plan(job_alone(subject, words, backend))
-        plan = with_own_workers(alone.plan, extent(alone.history))
-        places = struck_places(extent(alone.history), count=STRUCK[backend], seed=trying.seed)
+        alone = job_alone(subject, words, backend)
+        clean = harness.baseline(alone)
+        plan = with_own_workers(alone, extent(clean))
         kind = "kill_worker" if trying.losses == "kills" else "kill_node"
-        ops = (Op.model_validate({"index": 0, "at": at, kind: {}}) for at in places)
-        return tuple(_trial(harness.run_plan(_struck(plan, op))) for op in ops)
+        for at in struck_places(extent(clean), count=STRUCK[backend], seed=trying.seed):
+            ops = (Op.model_validate({"index": 0, "at": at, kind: {}}),)
+            made = next((trial for trial in known if trial.plan.ops == ops), None)
+            yield made or _trial(harness.run_plan(_struck(plan, ops[0])))
 
 
 def job_alone(subject: Path, words: Sequence[str], backend: BackendName) -> Plan:

@@ -209,7 +209,7 @@ def _calibrated(trying: Trying, job: Path, words: Sequence[str]) -> tuple[Trial,
             "Give the script or the scenario; what the file sets goes into --set.",
             place=str(job),
         )
-    return calibration_runs(trying, job, words)
+    return tuple(calibration_runs(trying, job, words))
 
 
 def append_summary(text: str, file: str | None) -> None:

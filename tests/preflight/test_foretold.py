@@ -5,14 +5,23 @@ from collections.abc import Sequence
 
 import pytest
 
-from chaos.calibration.timed_strikes import TimedStrikes
+from chaos.calibration.timed_ops import Clock, Losses, timed_ops
 from chaos.errors import UsageError
+from chaos.faults.preempt_node import PreemptNode
 from chaos.model import event as ev
-from chaos.model.event import AnyEvent, WorkerPlace
+from chaos.model.event import AnyEvent
 from chaos.model.history import Entry, History
+from chaos.model.trigger import AtTime
 from chaos.preflight.change import changed
 from chaos.preflight.comparison import Comparison
-from chaos.preflight.compression import Loss, compressed, drawn_losses, pool_for, scale_for
+from chaos.preflight.compression import (
+    Change,
+    compressed,
+    drawn_changes,
+    drawn_losses,
+    pool_for,
+    scale_for,
+)
 from chaos.preflight.course import Course, course_of
 from chaos.preflight.estimate import mean_of
 from chaos.preflight.foretold import asked_of, compared
@@ -63,7 +72,7 @@ def test_the_same_seed_draws_the_same_losses() -> None:
     )
 
     assert first == again != other
-    assert all(1 <= loss.workers <= 4 for loss in first)
+    assert all(set(loss.lost) <= set(range(4)) and not loss.came for loss in first)
 
 
 def test_a_pool_is_so_large_that_a_replayed_trace_leaves_the_job_its_nodes() -> None:
@@ -84,36 +93,74 @@ def test_a_lost_node_that_holds_no_worker_strikes_nobody() -> None:
     assert sum(map(len, rows)) / 800 == pytest.approx(0.5, abs=0.06)
 
 
-class Stopped:
-    """A clock that stands where it was put."""
+AWAY = compressed(Market(lifetime=Exponential(mtbf_h=1)), 3600, away_s=0.5)  # a life of a second
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
 
-    def now_ns(self) -> int:
-        return int(self.seconds * 1e9)
+def test_a_node_is_lost_once_and_one_that_comes_has_a_number_of_its_own() -> None:
+    drawn = drawn_changes(AWAY, pool=3, until_s=200, seed=7)
 
-    def wall_ns(self) -> int:
-        return self.now_ns()
+    lost = [node for change in drawn.each for node in change.lost]
+    joined, up = drawn.first, set(range(drawn.first))
+    for change in drawn.each:
+        assert set(change.lost) <= up
+        up = (up - set(change.lost)) | set(range(joined, joined + change.came))
+        joined += change.came
+        assert len(up) <= 3
+    assert len(lost) == len(set(lost)) > 100
 
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
+
+def test_nodes_are_away_as_long_as_the_market_says() -> None:
+    drawn = drawn_changes(AWAY, pool=1, until_s=4000, seed=1)
+
+    losses = [change.at_s for change in drawn.each if change.lost]
+    returns = [change.at_s for change in drawn.each if change.came]
+    away = [back - gone for gone, back in zip(losses, returns, strict=False)]
+    assert sum(away) / len(away) == pytest.approx(0.5, rel=0.1)
+
+
+def test_a_node_that_is_replaced_at_once_comes_as_the_other_goes() -> None:
+    drawn = drawn_changes(compressed(preset("hot-4h"), 3000), pool=2, until_s=60, seed=0)
+
+    assert all(len(change.lost) == change.came for change in drawn.each)
+
+
+CLOCK = Clock(placed_s=1.0, join_s=2.0, notice_s=3.0)
+
+
+def told(*changes: Change, losses: Losses) -> list[tuple[float, str, int | None]]:
+    ops = timed_ops(changes, losses, CLOCK)
+    assert [op.index for op in ops] == list(range(len(ops)))
+    assert all(isinstance(op.at, AtTime) for op in ops)
+    return [(op.at.seconds, op.kind, op.node) for op in ops if isinstance(op.at, AtTime)]
+
+
+def test_each_loss_strikes_the_node_of_its_number_at_its_moment() -> None:
+    assert told(Change(5.0, (1, 0)), Change(9.0, (2,)), losses="kills") == [
+        (4.0, "kill_worker", 1),
+        (4.0, "kill_worker", 0),
+        (8.0, "kill_worker", 2),
+    ]
+
+
+def test_a_node_is_ordered_so_long_before_as_it_takes_to_join() -> None:
+    assert told(Change(5.0, (1,)), Change(9.0, (), came=1), losses="nodes") == [
+        (4.0, "kill_node", 1),
+        (6.0, "return_capacity", None),
+    ]
+
+
+def test_a_loss_is_announced_ahead_of_its_moment_and_not_before_the_run() -> None:
+    early, late = timed_ops([Change(2.0, (0,)), Change(9.0, (1,))], "notices", CLOCK)
+
+    assert [op.preempt_node for op in (early, late)] == [
+        PreemptNode(notice_s=2.0),
+        PreemptNode(notice_s=3.0),
+    ]
+    assert [op.at for op in (early, late)] == [AtTime(seconds=0.01), AtTime(seconds=5.0)]
 
 
 def entries(*events: AnyEvent) -> list[Entry]:
     return [Entry(time_ns=0, source="test", seq=n, what=what) for n, what in enumerate(events)]
-
-
-def group(attempt: int, *pids: int) -> list[Entry]:
-    places = tuple(
-        WorkerPlace(rank=rank, pid=pid, node_id="n", node_ip="") for rank, pid in enumerate(pids)
-    )
-    started = ev.WorkerGroupStarted(attempt=attempt, workers=places)
-    return entries(started, step_of(attempt))
-
-
-def step_of(attempt: int) -> ev.StepDone:
-    return ev.StepDone(attempt=attempt, rank=0, epoch=0, step=1, losses=())
 
 
 FIT = entries(
@@ -121,51 +168,7 @@ FIT = entries(
 )
 
 
-def striking(losses: Sequence[Loss]) -> tuple[TimedStrikes, Stopped, list[int]]:
-    clock, killed = Stopped(), list[int]()
-
-    def kill(pid: int) -> bool:
-        killed.append(pid)
-        return True
-
-    strikes = TimedStrikes(losses, clock=clock, seed=0, kill=kill)
-    return strikes, clock, killed
-
-
-def test_workers_are_killed_when_it_is_time_and_not_before() -> None:
-    strikes, clock, killed = striking([Loss(2.0, 1)])
-    strikes([*FIT, *group(0, 11, 12)])
-    clock.seconds = 1.9
-    strikes([])
-    assert killed == []
-
-    clock.seconds = 2.0
-    strikes([])
-
-    assert killed[0] in {11, 12}
-    assert (len(killed), strikes.struck) == (1, 1)
-
-
-def test_losses_together_are_one_strike_and_none_falls_before_a_first_step() -> None:
-    strikes, clock, killed = striking([Loss(2.0, 5), Loss(3.5, 1), Loss(4.5, 1)])
-    strikes([*FIT, *group(0, 11, 12)])
-    clock.seconds = 3.0
-    strikes([])
-    assert sorted(killed) == [11, 12]
-
-    clock.seconds = 4.0
-    strikes([*entries(step_of(0)), *group(1, 21, 22)[:1]])  # the old group's last word, and a start
-    strikes(group(1, 21, 22)[1:])
-    assert len(killed) == 2
-
-    clock.seconds = 5.0
-    strikes([])
-
-    assert killed[2] in {21, 22}
-    assert strikes.struck == 2
-
-
-def walked(question: Question, losses: Sequence[Loss]) -> Course:
+def walked(question: Question, losses: Sequence[Change]) -> Course:
     """Walk through one run second by second: the model's words, written another way."""
     costs, every = question.costs, question.job.checkpoint_every_steps
     assert costs is not None
@@ -225,6 +228,39 @@ def test_a_recorded_run_is_measured_from_fit_on() -> None:
     assert course is not None
     assert (course.attempts, course.lost_steps) == (2, 3)
     assert 0 < course.goodput < 1
+
+
+def test_a_start_that_found_no_room_is_no_attempt_and_one_that_was_struck_is() -> None:
+    decided = [
+        ev.FailureDecided(attempt=1, decision="RETRY", charged="controller", error=error, errors={})
+        for error in (
+            "ControllerError: WorkerGroupStartupTimeoutError",
+            "ControllerError: WorkerGroupStartupFailedError",
+        )
+    ]
+    story = Story((Strike(2, 3, 1),))
+    history = History([*FIT, *story.history(), *entries(*decided)])
+
+    course = course_of(trial_of(story, history), steps=20)
+
+    assert course is not None
+    assert course.attempts == 3
+
+
+def test_a_run_is_measured_from_where_places_are_first_looked_for() -> None:
+    story = Story((Strike(2, 3, 1),))
+    whole = History([*FIT, *story.history()])
+    began_ns = whole[-1].time_ns // 4
+    scheduling = ev.ControllerState(previous="INITIALIZING", state="SCHEDULING")
+    found = Entry(time_ns=began_ns, source="controller", seq=0, what=scheduling)
+    rows = sorted([*whole, found], key=lambda entry: entry.time_ns)
+
+    from_fit = course_of(trial_of(story, whole), steps=20)
+    course = course_of(trial_of(story, History(rows)), steps=20)
+
+    assert from_fit is not None
+    assert course is not None
+    assert from_fit.finish_s - course.finish_s == pytest.approx(began_ns / 1e9)
 
 
 def test_an_interval_of_a_mean_holds_it() -> None:

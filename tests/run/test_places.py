@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.faults.world import Victim
@@ -132,6 +133,83 @@ def test_a_time_that_falls_into_a_launch_strikes_once_that_is_over(
     controller.group_launched(0)
 
     assert struck.wait(10)
+    controller.finish(within_s=5)
+
+
+def by_node(number: int, **fault: Any) -> Plan:
+    plan = plan_of(AtTime(seconds=0.01, rank=0), **fault)
+    return plan.model_copy(update={"ops": (plan.ops[0].model_copy(update={"node": number}),)})
+
+
+@pytest.fixture
+def ended(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Return an event that is set as soon as a strike's end is written down."""
+    over, add = threading.Event(), journal.add
+
+    def listen(event: AnyEvent) -> None:
+        add(event)
+        if isinstance(event, FaultEnded):
+            over.set()
+
+    monkeypatch.setattr(journal, "add", listen)
+    return over
+
+
+def test_a_node_is_struck_by_its_number_also_while_its_workers_are_launched(
+    world: Any, journal: Journal, ended: threading.Event
+) -> None:
+    controller = ChaosController(by_node(1, kill_node=KillNode()), world, journal)
+
+    controller.group_started({0: RANK_0, 1: RANK_1})
+
+    assert ended.wait(10)
+    assert [status for status, _ in outcomes(journal)] == ["ok"]
+    assert world.lost == {RANK_1.node_id}
+    controller.finish(within_s=5)
+
+
+def test_a_node_that_holds_no_worker_is_lost_as_well(
+    world: Any, journal: Journal, ended: threading.Event
+) -> None:
+    controller = launched(by_node(1, kill_node=KillNode()), world, journal)
+
+    controller.group_started({0: RANK_0})
+
+    assert ended.wait(10)
+    assert [status for status, _ in outcomes(journal)] == ["ok"]
+    assert world.lost == {"node-b"}
+    controller.finish(within_s=5)
+
+
+@pytest.mark.parametrize(("has_trained", "gone"), [(False, set()), (True, {RANK_1.pid})])
+def test_a_worker_on_a_node_is_spared_until_its_first_step(
+    has_trained: bool,
+    gone: set[int],
+    world: Any,
+    journal: Journal,
+    ended: threading.Event,
+) -> None:
+    controller = ChaosController(
+        by_node(1, **KILL), world, journal, has_trained=lambda _: has_trained
+    )
+
+    controller.group_started({0: RANK_0, 1: RANK_1})
+
+    assert ended.wait(10)
+    assert world.gone == gone
+    controller.finish(within_s=5)
+
+
+def test_nodes_come_in_time_though_a_launch_is_under_way(
+    world: Any, journal: Journal, ended: threading.Event
+) -> None:
+    plan = plan_of(AtTime(seconds=0.01, rank=0), return_capacity=ReturnCapacity(nodes=1))
+    controller = ChaosController(plan, world, journal)
+
+    controller.group_started({0: RANK_0, 1: RANK_1})
+
+    assert ended.wait(10)
+    assert [status for status, _ in outcomes(journal)] == ["ok"]
     controller.finish(within_s=5)
 
 

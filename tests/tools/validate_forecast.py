@@ -9,8 +9,9 @@ Runs that are there already are not made again, so that it can be called until n
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -63,41 +64,34 @@ SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A setting with its folder: what was calibrated there, and what is asked."""
-
-    setting: Setting
-    trying: Trying
-    folder: Path
-    calibrated: tuple[Trial, ...]
-    posed: Posed
-
-
 def main() -> int:
     """Make what is missing, within the minutes given; print the tables once nothing is."""
     asked = _arguments()
     clock, console = SystemClock(), Console(stderr=True)
     start = clock.now_ns()
-    settings = {name: SETTINGS[name] for name in asked.only or SETTINGS}
+
+    def left_s() -> float:
+        return float(60 * asked.minutes - seconds_since(start, clock))
+
     tables = []
-    for name, setting in settings.items():
+    for name in asked.only or SETTINGS:
+        setting, folder = SETTINGS[name], asked.reports / f"{asked.backend}-{name}"
+        trying = Trying(
+            folder / "calibration", console, asked.backend, asked.runs, losses=setting.losses
+        )
         _set_timeout(setting, asked.backend)
-        left_s = 60 * asked.minutes - seconds_since(start, clock)
-        tried = _tried(name, setting, asked, console)
-        if left_s <= 0 or record(
-            tried.trying,
-            tried.calibrated[0].plan,
-            tried.posed,
-            tried.folder,
-            within_s=60 * asked.minutes - seconds_since(start, clock),
+        calibrated = _calibrated(setting, trying, left_s)
+        posed = None if calibrated is None else _posed(setting, trying, calibrated)
+        if (
+            calibrated is None
+            or posed is None
+            or record(trying, calibrated[0].plan, posed, folder, within_s=left_s())
         ):
             console.print(f"{name}: not all of its runs are made; call this again")
             return 2
-        held = held_against(tried.trying, tried.calibrated, tried.posed, tried.folder)
-        tables.append(_table(setting, held, tried.posed))
+        tables.append(_table(setting, held_against(trying, calibrated, posed, folder), posed))
     text = "\n\n".join(tables)
-    print(text)
+    sys.stdout.write(f"{text}\n")
     if asked.write:
         _write(text)
     return 0
@@ -120,26 +114,29 @@ def _set_timeout(setting: Setting, backend: BackendName) -> None:
         os.environ[START_TIMEOUT] = str(setting.start_timeout_s[backend])
 
 
-def _tried(name: str, setting: Setting, asked: argparse.Namespace, console: Console) -> Tried:
-    folder = asked.reports / f"{asked.backend}-{name}"
-    trying = Trying(
-        folder / "calibration", console, asked.backend, asked.runs, losses=setting.losses
-    )
-    calibrated = _recorded(trying) or calibration_runs(
-        trying, JOB, (*LENGTH[asked.backend], *setting.words)
-    )
-    question = question_of_runs(calibrated, source="other runs", market=MARKET)
-    question = changed(question, {"job.saves_on_notice": "--jit" in setting.words})
-    posed = posed_by(trying, calibrated, question)
-    return Tried(setting, replace(trying, reports=folder), folder, calibrated, posed)
-
-
-def _recorded(trying: Trying) -> tuple[Trial, ...]:
-    """Give the calibration that was made before, none where it is not whole."""
+def _calibrated(
+    setting: Setting, trying: Trying, left_s: Callable[[], float]
+) -> tuple[Trial, ...] | None:
+    """Give the calibration, made as far as it was not; None where time ran out."""
     folders = sorted(path.parent for path in trying.reports.glob("[!.]*/*/history.jsonl"))
     trials = (trial for folder in folders for trial in trials_in(folder))
-    found = tuple(trial for trial in trials if trial.plan.ops and trial.baseline is not None)
-    return found if len(found) >= STRUCK[trying.backend] else ()
+    found = [trial for trial in trials if trial.plan.ops and trial.reference is not None]
+    if len(found) < STRUCK[trying.backend]:
+        words = (*LENGTH[trying.backend], *setting.words)
+        made, known = list[Trial](), tuple(found)
+        with closing(calibration_runs(trying, JOB, words, known=known)) as runs:
+            while len(made) < STRUCK[trying.backend]:
+                if left_s() <= 0:
+                    return None
+                made.append(next(runs))
+        found = made
+    return tuple(found)
+
+
+def _posed(setting: Setting, trying: Trying, calibrated: Sequence[Trial]) -> Posed:
+    question = question_of_runs(calibrated, source="other runs", market=MARKET)
+    asked = changed(question, {"job.saves_on_notice": "--jit" in setting.words})
+    return posed_by(trying, calibrated, asked)
 
 
 def _table(setting: Setting, held: Validation, posed: Posed) -> str:
