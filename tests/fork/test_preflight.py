@@ -47,6 +47,44 @@ def test_a_job_is_calibrated_struck_by_the_clock_and_compared(
     assert "from 1 other runs" in held["what"]
 
 
+TIMED = str(Path(__file__).parents[2] / "scenarios/jobs/timed_steps.py")
+ELASTIC = ("--min-workers", "1", "--grow-after", "0.2")
+QUICK = ("--", "--steps", "40", "--save-every", "10", "--step-s", "0.02")
+
+
+@pytest.mark.parametrize(
+    ("losses", "words", "told"),
+    [
+        ("nodes", (), "away for"),
+        pytest.param("notices", ("--jit",), "announced", marks=pytest.mark.nightly),
+        pytest.param("nodes", ELASTIC, "away for", marks=pytest.mark.nightly),
+    ],
+    ids=["nodes", "notices", "elastic"],
+)
+def test_nodes_are_lost_announced_and_come_again_by_the_clock(
+    losses: str,
+    words: tuple[str, ...],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(calibration.STRUCK, "fork", 1)
+    monkeypatch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "0.5")
+    asked = ("--market", "unannounced-16h", "--reports", str(tmp_path), "--losses", losses)
+    validated = ("--validate", "--validation-runs", "2", "--runs", "200", "--json")
+
+    ran(monkeypatch, "preflight", TIMED, *asked, *validated, *QUICK, *words)
+
+    (held,) = json.loads(capsys.readouterr().out)["validation"]
+    assert held["what"].startswith("2 runs on fork")
+    assert told in held["what"]
+    plans = [json.loads(file.read_text()) for file in tmp_path.glob("validations/*/*/plan.json")]
+    kind = "kill_node" if losses == "nodes" else "preempt_node"
+    assert all(op["node"] is not None for plan in plans for op in plan["ops"] if op[kind])
+    assert any(op["return_capacity"] for plan in plans for op in plan["ops"])
+
+
 MONTHS = ("job.steps=20000000", "job.checkpoint_every_steps=5000", "settings.max_failures=-1")
 
 

@@ -1,0 +1,140 @@
+"""What the forecast takes for granted of Ray Train's starts and of its grace, seen on a cluster."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chaos.backends.ray.backend import RayBackend
+from chaos.model.event import (
+    ControllerState,
+    FailureDecided,
+    FitReturned,
+    NoticeGiven,
+    WorkerGroupStarted,
+)
+from chaos.model.history import History
+from chaos.model.plan import Op, Plan, Shape
+from chaos.model.scenario import Expect, Job, Limits
+from chaos.run.directory import create
+from chaos.run.journal import read_history
+from tests.ray.command import ROOT
+
+pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(600)]
+
+JOB = ROOT / "tests/ray/jobs/starts_and_ends.py"
+TIMEOUT = "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"
+NO_ROOM = "ControllerError: WorkerGroupStartupTimeoutError"
+LOST_IN_START = "ControllerError: WorkerGroupStartupFailedError"
+CLOCKS_S = 0.5  # Ray's deadline is in wall-clock time, ours is not
+
+
+def ran(
+    folder: Path,
+    *ops: dict[str, Any],
+    nodes: int = 2,
+    env: dict[str, str] | None = None,
+    **args: float | bool,
+) -> History:
+    """Run the job on a cluster of its own; no budget for failures of workers but its own."""
+    named = {name.replace("_", "-"): value for name, value in args.items()}
+    plan = Plan(
+        scenario="starts and ends",
+        slug="starts-and-ends",
+        file=str(JOB),
+        seed=0,
+        cwd=str(ROOT),
+        job=Job(script=str(JOB), args=named, workers=2, env=env or {}),
+        shape=Shape(nodes=nodes, cpus_per_node=1),
+        ops=tuple(Op.model_validate({"index": n, **op}) for n, op in enumerate(ops)),
+        expect=Expect(),
+        limits=Limits(run_s=240),
+    )
+    directory = create(folder, "run", plan, {})
+    with RayBackend() as backend:
+        backend.execute(plan, directory, lambda _: None)
+    return read_history(directory.journals)
+
+
+def decided(history: History) -> list[tuple[str, str, str]]:
+    return [(e.error, e.charged, e.decision) for _, e in history.of(FailureDecided)]
+
+
+def has_finished(history: History) -> bool:
+    return bool(list(history.of(FitReturned)))
+
+
+def entered_ns(history: History, state: str) -> int:
+    return next(history.time_ns(n) for n, e in history.of(ControllerState) if e.state == state)
+
+
+def test_the_start_timeout_is_not_for_what_comes_after_the_placement(tmp_path: Path) -> None:
+    history = ran(tmp_path, env={TIMEOUT: "2"}, start_s=6.0)
+
+    started = next(history.time_ns(number) for number, _ in history.of(WorkerGroupStarted))
+    assert started - entered_ns(history, "SCHEDULING") > 6e9
+    assert decided(history) == []
+    assert has_finished(history)
+
+
+def test_a_group_that_finds_no_room_is_tried_again_without_a_charge(tmp_path: Path) -> None:
+    comes = {"at": {"state": "RESCHEDULING", "visit": 4}, "return_capacity": {"nodes": 1}}
+
+    history = ran(tmp_path, comes, nodes=1, env={TIMEOUT: "1"})
+
+    assert decided(history)[:4] == [(NO_ROOM, "controller", "RETRY")] * 4
+    assert {error for error, _, _ in decided(history)} == {NO_ROOM}
+    assert has_finished(history)
+
+
+# The first loss ends an attempt, and the second falls into the start of the next, which takes
+# eight seconds and more.
+LOSSES = (
+    {"at": {"seconds": 2.0}, "node": 0, "kill_node": {}},
+    {"at": {"seconds": 7.0}, "node": 1, "kill_node": {}},
+    {"at": {"seconds": 7.5}, "return_capacity": {"nodes": 1}},
+)
+
+
+def test_a_loss_in_a_start_is_not_charged_to_max_failures(tmp_path: Path) -> None:
+    history = ran(tmp_path, *LOSSES, nodes=3, start_s=8.0, max_failures=1)
+
+    first, second, *more = decided(history)
+    assert first == ("WorkerGroupError", "failures", "RETRY")
+    assert second == (LOST_IN_START, "controller", "RETRY")
+    assert {error for error, _, _ in more} <= {NO_ROOM}
+    assert has_finished(history)
+
+
+def test_a_loss_in_a_start_is_charged_to_the_controllers_own_limit(tmp_path: Path) -> None:
+    history = ran(
+        tmp_path, *LOSSES, nodes=3, start_s=8.0, max_failures=1, controller_failure_limit=0
+    )
+
+    assert decided(history)[1:] == [(LOST_IN_START, "controller", "RAISE")]
+    assert not has_finished(history)
+
+
+NOTICE = {"at": {"epoch": 0, "step": 3, "rank": 1}, "preempt_node": {"notice_s": 3.0}}
+
+
+def restarted_after_s(history: History) -> float:
+    """Return how long after the node's deadline the group was given up."""
+    (deadline_ns,) = (event.deadline_ns for _, event in history.of(NoticeGiven))
+    return (entered_ns(history, "RESTARTING") - deadline_ns) / 1e9
+
+
+def test_survivors_that_hang_are_waited_for_until_the_grace_is_over(tmp_path: Path) -> None:
+    history = ran(tmp_path, NOTICE, nodes=3, hangs=True, grace_s=8.0)
+
+    assert restarted_after_s(history) > 8.0 - CLOCKS_S
+    assert decided(history) == [("PreemptionError", "preemptions", "RETRY")]
+    assert has_finished(history)
+
+
+def test_the_grace_ends_with_the_last_rank(tmp_path: Path) -> None:
+    history = ran(tmp_path, NOTICE, nodes=3, steps=60, grace_s=120.0)
+
+    assert restarted_after_s(history) < 120.0
+    assert [charged for _, charged, _ in decided(history)] == ["preemptions"]
+    assert has_finished(history)
