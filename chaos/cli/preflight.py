@@ -160,9 +160,8 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     question = settled(question, _goals(deadline, budget, goodput) | assigned(values or ()))
     effort = Effort(runs=runs, seed=seed, jobs=os.cpu_count() or 1)
     found = _answer(question, effort, ignore or (), notes)
-    held = [] if recorded is None else [_recorded(recorded, found.question)]
-    held += [validation(trying, trials, found.question)] if validate else []
-    _tell(replace(found, validation=tuple(held)), reports, console, as_json=as_json)
+    held = _held(recorded, trying if validate else None, trials, found.question)
+    _tell(replace(found, validation=held), reports, console, as_json=as_json)
     raise typer.Exit(found.exit_code)
 
 
@@ -272,6 +271,14 @@ def _question(
         market, notes = chosen_market(choice)
         notes = (*notes, f"no market was given: {market.name} is taken")
     return question_of_runs(trials, source=source, market=market), notes
+
+
+def _held(
+    recorded: Path | None, trying: Trying | None, trials: Sequence[Trial], asked: Question
+) -> tuple[Validation, ...]:
+    """Hold the model against runs that were recorded, and against those that are now made."""
+    before = () if recorded is None else (_recorded(recorded, asked),)
+    return before if trying is None else (*before, validation(trying, trials, asked))
 
 
 def _recorded(folder: Path, question: Question) -> Validation:
