@@ -38,7 +38,7 @@ from chaos.run.ports import Backend
 
 COSTS_DRAWN = 20
 LIMIT_S = 90.0  # on a run, at least: one that hangs is said to, and left out
-_UNTIL = 20  # times the work: so long does the market go on, and is a run waited for
+_UNTIL = 10  # times the work: so long does the market go on, and is a run waited for
 _AWAY, _AWAY_ELASTIC = 1.0, 3.0  # times a restart: so long is a lost node away
 _NOTICE = 4.0  # times what a save on notice takes at most
 NOTICE_S = 0.5  # at least

@@ -9,9 +9,9 @@ from chaos.backends.ray.backend import RayBackend
 from chaos.model.event import (
     ControllerState,
     FailureDecided,
+    FaultEnded,
     FitReturned,
     NoticeGiven,
-    WorkerGroupStarted,
 )
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan, Shape
@@ -34,9 +34,9 @@ def ran(
     *ops: dict[str, Any],
     nodes: int = 2,
     env: dict[str, str] | None = None,
-    **args: float | bool,
+    **args: Any,
 ) -> History:
-    """Run the job on a cluster of its own; no budget for failures of workers but its own."""
+    """Run the job, with these arguments, on a cluster of its own."""
     named = {name.replace("_", "-"): value for name, value in args.items()}
     plan = Plan(
         scenario="starts and ends",
@@ -56,6 +56,10 @@ def ran(
     return read_history(directory.journals)
 
 
+def come(nodes: int, **at: float | str) -> dict[str, Any]:
+    return {"at": at, "return_capacity": {"nodes": nodes}}
+
+
 def decided(history: History) -> list[tuple[str, str, str]]:
     return [(e.error, e.charged, e.decision) for _, e in history.of(FailureDecided)]
 
@@ -71,48 +75,57 @@ def entered_ns(history: History, state: str) -> int:
 def test_the_start_timeout_is_not_for_what_comes_after_the_placement(tmp_path: Path) -> None:
     history = ran(tmp_path, env={TIMEOUT: "2"}, start_s=6.0)
 
-    started = next(history.time_ns(number) for number, _ in history.of(WorkerGroupStarted))
-    assert started - entered_ns(history, "SCHEDULING") > 6e9
+    assert entered_ns(history, "RUNNING") - entered_ns(history, "SCHEDULING") > 6e9
     assert decided(history) == []
     assert has_finished(history)
 
 
 def test_a_group_that_finds_no_room_is_tried_again_without_a_charge(tmp_path: Path) -> None:
-    comes = {"at": {"state": "RESCHEDULING", "visit": 4}, "return_capacity": {"nodes": 1}}
+    lost = {"at": {"epoch": 0, "step": 3, "rank": 0}, "kill_node": {}}
 
-    history = ran(tmp_path, comes, nodes=1, env={TIMEOUT: "1"})
+    history = ran(
+        tmp_path, lost, come(1, state="RESCHEDULING", visit=4), env={TIMEOUT: "1"}, max_failures=1
+    )
 
-    assert decided(history)[:4] == [(NO_ROOM, "controller", "RETRY")] * 4
-    assert {error for error, _, _ in decided(history)} == {NO_ROOM}
+    (first, *others) = decided(history)
+    assert first == ("WorkerGroupError", "failures", "RETRY")
+    assert set(others) == {(NO_ROOM, "controller", "RETRY")}
+    assert len(others) >= 4
     assert has_finished(history)
 
 
-# The first loss ends an attempt, and the second falls into the start of the next, which takes
-# eight seconds and more.
-LOSSES = (
-    {"at": {"seconds": 2.0}, "node": 0, "kill_node": {}},
-    {"at": {"seconds": 7.0}, "node": 1, "kill_node": {}},
-    {"at": {"seconds": 7.5}, "return_capacity": {"nodes": 1}},
-)
+# The group is known, and its start takes eight seconds more.
+IN_START = {"at": {"seconds": 2.0}, "node": 0, "kill_node": {}}
 
 
 def test_a_loss_in_a_start_is_not_charged_to_max_failures(tmp_path: Path) -> None:
-    history = ran(tmp_path, *LOSSES, nodes=3, start_s=8.0, max_failures=1)
+    history = ran(tmp_path, IN_START, come(2, seconds=2.5), start_s=8.0, max_failures=0)
 
-    first, second, *more = decided(history)
-    assert first == ("WorkerGroupError", "failures", "RETRY")
-    assert second == (LOST_IN_START, "controller", "RETRY")
-    assert {error for error, _, _ in more} <= {NO_ROOM}
+    (first, *others) = decided(history)
+    assert first == (LOST_IN_START, "controller", "RETRY")
+    assert {error for error, _, _ in others} <= {NO_ROOM}
     assert has_finished(history)
 
 
 def test_a_loss_in_a_start_is_charged_to_the_controllers_own_limit(tmp_path: Path) -> None:
-    history = ran(
-        tmp_path, *LOSSES, nodes=3, start_s=8.0, max_failures=1, controller_failure_limit=0
-    )
+    history = ran(tmp_path, IN_START, come(2, seconds=2.5), start_s=8.0, controller_failure_limit=0)
 
-    assert decided(history)[1:] == [(LOST_IN_START, "controller", "RAISE")]
+    assert decided(history) == [(LOST_IN_START, "controller", "RAISE")]
     assert not has_finished(history)
+
+
+def test_a_group_that_a_loss_ended_late_in_its_start_keeps_the_places_of_its_survivors(
+    tmp_path: Path,
+) -> None:
+    """Ray 2.60 does not end it: one new node in the place of the lost one is not enough."""
+    comes = come(1, seconds=2.5), come(1, state="RESCHEDULING", visit=6)
+
+    history = ran(tmp_path, IN_START, *comes, env={TIMEOUT: "3"}, start_s=8.0)
+
+    joined = next(n for n, e in history.of(FaultEnded) if (e.op, e.status) == (1, "ok"))
+    later = [e.error for number, e in history.of(FailureDecided) if number > joined]
+    assert later.count(NO_ROOM) > 1
+    assert has_finished(history)
 
 
 NOTICE = {"at": {"epoch": 0, "step": 3, "rank": 1}, "preempt_node": {"notice_s": 3.0}}
