@@ -117,7 +117,7 @@ def test_a_loss_in_a_start_is_charged_to_the_controllers_own_limit(tmp_path: Pat
 def test_a_group_that_a_loss_ended_late_in_its_start_keeps_the_places_of_its_survivors(
     tmp_path: Path,
 ) -> None:
-    """Ray 2.60 does not end it: it takes a new node for the lost one, too, and keeps two for good."""
+    """Ray 2.60 does not end it: it takes a new node for the lost one, and keeps both for good."""
     comes = come(2, seconds=2.5), come(1, state="RESCHEDULING", visit=6)
 
     history = ran(tmp_path, IN_START, *comes, env={TIMEOUT: "3"}, start_s=8.0)
