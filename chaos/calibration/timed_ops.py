@@ -15,7 +15,7 @@ from chaos.preflight.compression import Change
 # is announced to go, in whose place another comes at that moment.
 Losses: TypeAlias = Literal["kills", "nodes", "notices"]
 
-JOIN_S: dict[BackendName, float] = {"fork": 0.0, "ray": 1.5}  # from an order to a node
+JOIN_S: dict[BackendName, float] = {"fork": 0.0, "ray": 2.0}  # from an order to a node
 SOON_S = 0.01
 
 
