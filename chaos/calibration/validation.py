@@ -11,7 +11,7 @@ from chaos.calibration.runs import Trying
 from chaos.calibration.timed_ops import JOIN_S, Clock, Losses, timed_ops
 from chaos.check.trial import Trial
 from chaos.errors import UsageError
-from chaos.model.event import FaultEnded
+from chaos.model.event import FaultEnded, FitReturned
 from chaos.model.history import HISTORY
 from chaos.model.plan import Plan
 from chaos.model.scenario import FailureBudget
@@ -158,7 +158,9 @@ def _recosted(question: Question, calibrated: Sequence[Trial]) -> Iterator[dict[
 
 
 def _struck(trial: Trial) -> int:
-    ended = (event for _, event in trial.history.of(FaultEnded) if event.status == "ok")
+    """Count the losses that came about before the job's end."""
+    over = next((number for number, _ in trial.history.of(FitReturned)), len(trial.history))
+    ended = (e for n, e in trial.history.of(FaultEnded) if e.status == "ok" and n < over)
     return sum(trial.plan.ops[event.op].return_capacity is None for event in ended)
 
 
