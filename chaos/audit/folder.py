@@ -27,6 +27,7 @@ from chaos.run.directory import RunDirectory, create, room_in
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
 from chaos.run.shown import shown
+from chaos.run.whole_file import full_disk_told
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,8 @@ class AuditFolder:
     def write(self, name: str, text: str) -> Path:
         """Write a file below the audit's folder, whole or not at all."""
         path = self.path / name
-        return RunDirectory(path.parent).write(path.name, text)
+        with full_disk_told(shown(self.path), "Make room; what each run came to is in its folder."):
+            return RunDirectory(path.parent).write(path.name, text)
 
 
 def unseen(entries: Sequence[Entry]) -> None:

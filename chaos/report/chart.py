@@ -4,6 +4,7 @@ Colours are the page's own CSS variables, so that one specification is right in
 light, in dark and on paper, drawn by the browser or drawn here.
 """
 
+import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,13 @@ from chaos.run.cache import kept
 STATIC_WIDTH = 1040  # of the SVG that stands in until, or unless, scripts run
 _SHARED = "window.vegaEmbed = vegaEmbed;"
 _VEGA_LITE = ".".join(alt.SCHEMA_VERSION.split(".")[:2])  # the version Altair writes for
+# V8, which draws, reserves that many addresses, though it uses little memory; with fewer it ends
+# the process by SIGTRAP (vl-convert 1.9, measured: 40 GB are too few, 80 GB enough).
+_ADDRESSES = 72 << 30
+_NOT_DRAWN = (
+    "<p>This chart is not drawn: where the page was made, addresses are limited "
+    "(<code>ulimit -v</code>). Where they are not, <code>chaos report</code> draws it.</p>"
+)
 INK, FAINT, GRID = "var(--ink-2)", "var(--ink-3)", "var(--line)"
 BASELINE, RUN, LOST = "var(--baseline)", "var(--run)", "var(--lost)"
 LOST_TEXT = "var(--lost-text)"
@@ -73,7 +81,7 @@ def drawn(
     still = {**_styled(drawing.chart).to_dict(), "datasets": datasets, "width": STATIC_WIDTH}
     live = drawing.chart if drawing.hover is None else drawing.chart + drawing.hover
     spec = {**_styled(live).to_dict(), "datasets": datasets, "description": label}
-    svg: str = vlc.vegalite_to_svg(still, vl_version=_VEGA_LITE)
+    svg: str = vlc.vegalite_to_svg(still, vl_version=_VEGA_LITE) if _has_room() else _NOT_DRAWN
     # Several drawings share one page, where each id may stand once.
     svg = svg.replace('id="clip', f'id="{name}-clip').replace("url(#clip", f"url(#{name}-clip")
     return Chart(name, title, label, caption, tuple(keys), spec, svg)
@@ -84,12 +92,20 @@ def named(name: str) -> alt.Chart:
     return alt.Chart(alt.NamedData(name=name))
 
 
+def _has_room() -> bool:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return limit == resource.RLIM_INFINITY or limit >= _ADDRESSES
+
+
 @cache
 def bundle() -> str:
-    """Give the script that draws charts in a browser without a network; about 1 MB.
+    """Return the script that draws charts in a browser without a network; about 1 MB.
 
-    It takes more than a second to put together, so it is kept for other processes.
+    It takes more than a second to put together, so it is kept for other processes. Empty where
+    nothing can be drawn.
     """
+    if not _has_room():
+        return ""
 
     def made() -> str:
         script: str = vlc.javascript_bundle(_SHARED, vl_version=_VEGA_LITE)

@@ -1,14 +1,18 @@
 """What stands on the charts, and where."""
 
 import re
+import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from chaos.model.history import Entry, History
 from chaos.report import curve
-from chaos.report.chart import Chart
+from chaos.report.chart import Chart, bundle
 from chaos.report.goodput import goodput
+from chaos.report.html import render_run
 from chaos.report.outcome import FinishedRun
 from chaos.report.timeline import timeline
 
@@ -53,3 +57,18 @@ def test_the_seconds_of_a_short_run_are_told_apart(valid_run: FinishedRun) -> No
         ticks = re.findall(r"(?<=>)[\d.]+(?=</text>)", chart.svg.partition("seconds")[0])
         assert len(ticks) > 3
         assert len(ticks) == len(set(ticks))
+
+
+def test_where_addresses_are_limited_nothing_is_drawn_and_the_page_says_so(
+    valid_run: FinishedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V8 ends the process otherwise, and what was judged is not told."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1_500_000_000, 1_500_000_000))
+    bundle.cache_clear()
+
+    page = render_run(valid_run)
+
+    bundle.cache_clear()
+    assert "This chart is not drawn" in page
+    assert "<svg" not in page
+    assert "vegaEmbed(" not in page
