@@ -143,13 +143,17 @@ def _end(folder: Path) -> None:
 
 
 def _processes_of(folder: Path) -> list[psutil.Process]:
+    """Find what names a folder in its environment, and what is below that.
+
+    Some have no environment to be found by: Ray's workers write their titles over it.
+    """
     this = psutil.Process()
-    ours, found = {this, *this.parents()}, []
+    ours, found = {this, *this.parents()}, set[psutil.Process]()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):  # it ends, or is another user's
             if process.environ().get(HELD_ENV) == str(folder) and process not in ours:
-                found.append(process)
-    return found
+                found |= {process, *process.children(recursive=True)}
+    return list(found - ours)
 
 
 def _open(folder: Path) -> int:

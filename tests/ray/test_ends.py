@@ -170,6 +170,19 @@ def test_where_a_part_of_the_cluster_is_killed_the_run_is_tried_again_on_a_new_o
     assert "was ended by SIGKILL, and chaos did not end it" in why
 
 
+def test_a_run_whose_chaos_actor_is_killed_is_tried_again(tmp_path: Path) -> None:
+    with harness(tmp_path) as running:
+        every = psutil.Process(running.process.pid).children(recursive=True)
+        [actor] = [p for p in every if "ray::ChaosActor" in " ".join(p.cmdline()[:1])]
+        actor.kill()
+
+        code = running.wait()
+
+    assert code == 0, running.output
+    [why] = again_after(tmp_path)
+    assert "an actor of chaos on the cluster is gone" in why
+
+
 def test_a_run_whose_driver_is_killed_from_outside_is_tried_again(tmp_path: Path) -> None:
     with harness(tmp_path) as running:
         running.child("chaos.backends.ray.driver").kill()

@@ -197,3 +197,24 @@ def test_another_users_folder_is_not_held(tmp: Path) -> None:
         leavings.hold(folder)
 
     assert folder not in leavings._held
+
+
+def test_what_is_below_a_process_of_a_folder_ends_with_it(tmp: Path, holder: Holder) -> None:
+    """Ray's workers write their titles over the environment that they would be found by."""
+    below = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WAITS!r}], env={{}})"
+    with subprocess.Popen(
+        [sys.executable, "-c", below],
+        env={**os.environ, leavings.HELD_ENV: str(holder.folder)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        [child] = psutil.Process(process.pid).children()
+        holder.kill()
+
+        leavings.sweep()
+
+        assert process.wait(10) == -signal.SIGKILL
+        child.wait(10)

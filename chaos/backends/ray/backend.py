@@ -14,7 +14,7 @@ import ray
 from chaos.backends.ray.actor import ChaosActor
 from chaos.backends.ray.bystanders import record_bystanders
 from chaos.backends.ray.clusters import RayCluster, cluster_of, needs_fresh_nodes
-from chaos.backends.ray.deaths import Deaths
+from chaos.backends.ray.deaths import Deaths, lost
 from chaos.backends.ray.existing.keeper import LeaseKeeper
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.leftovers import Leftovers
@@ -24,6 +24,7 @@ from chaos.backends.ray.settings import NAMESPACE, TRAIN_ENV
 from chaos.backends.train.address import CALLBACK, RunAddress
 from chaos.backends.train.compat import CALLBACKS_ENV
 from chaos.backends.train.preimport import WANTED_ENV
+from chaos.errors import HarnessError
 from chaos.model.event import Disturbed, FaultInvoked, NoticeGiven, ObserverFailed
 from chaos.model.plan import Plan
 from chaos.plan.permitted import Permissions
@@ -83,7 +84,12 @@ class RayBackend:
         Raises `HarnessError` or `ClusterError` where the cluster cannot be
         had, and passes KeyboardInterrupt on after the run has been ended.
         """
-        why = self._execute(plan, directory, show)
+        try:
+            why = self._execute(plan, directory, show)
+        except _ActorLostError as error:
+            if plan.shape.address is not None:
+                raise
+            why = str(error)
         if why is not None and plan.shape.address is None:
             directory.set_aside()
             self._execute(plan, directory, show, again_after=why)
@@ -98,6 +104,9 @@ class RayBackend:
         run = Run(plan, directory, shown, cluster, prestarts=prestarts, again_after=again_after)
         try:
             run.execute()
+        except ray.exceptions.RayActorError as error:  # of ours: the driver has the job's
+            run.has_lost_a_part = True
+            raise _ActorLostError(lost(error)) from error
         finally:
             if prestarts:
                 self._prestart.look_back(run.seen())
@@ -116,6 +125,10 @@ class RayBackend:
             if self._cluster.dashboard is not None:
                 self._say(f"Ray dashboard: {self._cluster.dashboard}")
         return self._cluster
+
+
+class _ActorLostError(HarnessError):
+    """A part of chaos on the cluster does not answer any more."""
 
 
 @dataclass

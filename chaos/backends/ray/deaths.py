@@ -7,7 +7,7 @@ from answering, and others may do it by mistake. What the job makes of it is no 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from chaos.run.killed import is_foreign, killed
+from chaos.run.killed import MEMORY, is_foreign, killed
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,12 @@ class Death:
             f"ended by itself, with code {self.code}. A raylet that does not answer for two "
             "seconds is given up, and ends: run with fewer workers, or where less else runs"
         )
+
+
+def lost(error: Exception) -> str:
+    """Return the sentence for an error that a call of an actor of chaos's own ended with."""
+    first = next(iter(str(error).splitlines()), "")
+    return f"an actor of chaos on the cluster is gone ({type(error).__name__}: {first}). {MEMORY}"
 
 
 @dataclass
