@@ -121,7 +121,9 @@ def test_the_reproduction_is_a_scenario_of_the_same_ops(guilty: tuple[Audit, Car
 
     scenario = load_scenario(audit.folder.path / finding.repro)
 
-    ops = [op.model_dump(exclude={"index", "package", "absent"}) for op in finding.smallest.ops]
+    ops = [
+        op.model_dump(exclude={"index", "package", "absent", "node"}) for op in finding.smallest.ops
+    ]
     assert [entry.model_dump() for entry in scenario.faults] == ops
     assert scenario.expect.check == "trajectory"
     assert scenario.job.args == {"epochs": 4}

@@ -7,8 +7,10 @@ import pytest
 
 
 @pytest.fixture(autouse=True, scope="session")
-def hangups_are_heard() -> Iterator[None]:
-    """Have the processes of these tests hear SIGHUP, which `nohup` has them ignore."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def signals_are_heard() -> Iterator[None]:
+    """Have the processes of these tests hear what `nohup` and `&` would have them ignore."""
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, hangup)
+    signal.signal(signal.SIGINT, interrupt)

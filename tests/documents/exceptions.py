@@ -24,6 +24,9 @@ RUN_ELSEWHERE = {
 # Commands that nothing executes as they stand: they are parsed, and their options exist.
 NOT_RUN = {
     "make test": "it runs this very test",
+    "chaos preflight train.py --validate --losses nodes --backend ray --validation-runs 20": (
+        "a quarter of an hour on a cluster; tests/fork/test_preflight.py runs a short one"
+    ),
 }
 
 # Commands that are executed with less to do, and what is put in place of what.

@@ -55,7 +55,10 @@ def test_the_second_fit_is_struck_where_it_is_asked_for(tmp_path: Path) -> None:
         ("task-in-worker", "the job uses `ray.remote` (`task.remote()`, "),
         ("data", "the job uses Ray Data (`ray.data.from_items`, "),
         ("cuda", "the job asks for a GPU by itself; the embedded backend trains on the CPU"),
-        ("raise-once", "fails and retries by itself without any fault: rank 0: RuntimeError: on"),
+        (
+            "raise-once",
+            "fails and retries by itself without any fault: rank ",
+        ),  # whose is seen first
     ],
 )
 def test_what_cannot_be_audited_is_refused_by_its_name(
