@@ -310,6 +310,8 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
             self.jobs = ray.get(controller.retire.remote(), timeout=FINISH_S + 15)
         except ray.exceptions.RayError as error:
             self.directory.write("logs/controller-error.txt", str(error))
+            if isinstance(error, ray.exceptions.RayActorError):
+                self.journal.add(Disturbed(why=lost(error)))
             if not self.cluster.is_ours:  # some of the history may not have come
                 name = type(error).__name__
                 self.journal.add(ObserverFailed(where="collecting the history", error=name))
