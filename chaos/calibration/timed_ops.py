@@ -1,4 +1,4 @@
-"""What a market does to a pool of nodes, as a plan's ops that strike by the clock.
+"""Ops of a plan that strike by the clock, as a market strikes a pool of nodes.
 
 An audit strikes at places, so that it repeats itself. What a forecast says of the
 clock can be held only against harm that knows nothing of places.
@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from chaos.model.plan import BackendName, Op
 from chaos.preflight.compression import Change
 
-# What a loss takes: a worker alone; the node below it, which comes again later; a node that
+# A loss takes a worker alone; the node below it, which comes again later; or a node that
 # is announced to go, in whose place another comes at that moment.
 Losses: TypeAlias = Literal["kills", "nodes", "notices"]
 

@@ -46,7 +46,7 @@ NOTICE_S = 0.5  # at least
 
 @dataclass(frozen=True)
 class Posed:
-    """What is asked: the question of the calibrated runs, and its market in fast motion."""
+    """The question of the calibrated runs, and its market in fast motion."""
 
     question: Question
     market: Market
@@ -148,7 +148,7 @@ def _told(losses: Losses, market: Market) -> str:
 
 
 def _recosted(question: Question, calibrated: Sequence[Trial]) -> Iterator[dict[str, object]]:
-    """Give the costs from runs drawn again and again from those there are."""
+    """Return the costs from runs drawn again and again from those there are."""
     draws = random.Random(0)  # noqa: S311
     for _ in range(COSTS_DRAWN):
         again = draws.choices(calibrated, k=len(calibrated))
@@ -165,7 +165,7 @@ def _struck(trial: Trial) -> int:
 
 
 def _plan(trying: Trying, plan: Plan, posed: Posed, number: int) -> Plan:
-    """Give the plan of one run: retries for ever, and what the market does."""
+    """Return the plan of one run: retries without limit, and the ops of the market."""
     nodes, costs, seed = posed.question.job.nodes, posed.question.costs, trying.seed + number
     assert costs is not None
     if trying.losses == "kills":
@@ -195,7 +195,7 @@ def _run(plan: Plan, backend: Backend, folder: Path, number: int) -> None:
 
 
 def _recorded(folder: Path, number: int) -> Trial | None:
-    """Give a run that was made before, None where it was not, or was broken off."""
+    """Return a run that was made before, None where it was not, or was broken off."""
     found = sorted(folder.glob(f"{number:03}-*/{HISTORY}"))
     if not found:
         return None

@@ -89,18 +89,6 @@ def efficiency(interval_s: float, *, save_s: float, loss_every_s: float, restart
     return 0.0 if exponent > _EXPONENT_MAX else interval_s / math.exp(exponent)
 
 
-def spent_chance(losses: float, retries: int) -> float:
-    """Give P(more than `retries` losses) where `losses` are expected, Poisson; -1: no limit."""
-    if retries < 0 or losses <= 0:
-        return 0.0
-    log_term = -losses
-    total = math.exp(log_term)
-    for n in range(1, min(retries, math.ceil(losses + 40 * math.sqrt(losses) + 100)) + 1):
-        log_term += math.log(losses / n)  # forty standard deviations on there is nothing left
-        total += math.exp(log_term)
-    return max(0.0, 1.0 - total)
-
-
 def intervals(save_s: float, loss_every_s: float, restart_s: float) -> tuple[Interval, ...]:
     """Give all of them, oldest first."""
     return (

@@ -157,8 +157,9 @@ class RunDirectory:
         """Read the plan, or raise `HistoryError` with what is wrong in it."""
         path = self.path / "plan.json"
         try:
-            plan = Plan.model_validate_json(_read(path))
-            return plan.model_copy(update={"digest": _digest_of_plan(read_record(path))})
+            content = read_record(path)
+            plan = Plan.model_validate_json(_marked(content))
+            return plan.model_copy(update={"digest": _digest_of_plan(content)})
         except OSError as error:
             raise HistoryError(
                 f"cannot read the plan: {error.strerror}",
@@ -200,9 +201,8 @@ class RunDirectory:
                     (self.path / name).chmod(0o600)
 
 
-def _read(path: Path) -> bytes:
-    """Give a plan's text; what is no JSON at all is left to the records to complain of."""
-    text = read_record(path)
+def _marked(text: bytes) -> bytes:
+    """Return a plan's text with absent faults marked; pydantic refuses what is no JSON."""
     try:
         return with_absent(text, Op.model_fields)
     except (ValueError, RecursionError):

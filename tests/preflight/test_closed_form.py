@@ -2,19 +2,16 @@
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
-from scipy.stats import poisson
 
 from chaos.preflight.closed_form import (
     availability_optimal,
     daly,
     efficiency,
     exact,
-    spent_chance,
     young,
 )
 from chaos.preflight.question import Question
@@ -120,26 +117,8 @@ def test_out_of_its_range_youngs_interval_is_visibly_worse() -> None:
     assert share(young(save_s, loss_every_s).seconds) < 0.9 * best
 
 
-@pytest.mark.parametrize("losses", [0.5, 4.0, 60.0])
-def test_the_chance_that_retries_run_out_is_poissons(losses: float) -> None:
-    draws = np.random.Generator(np.random.PCG64(0)).poisson(losses, 200_000)
-
-    for retries in (0, 3, 70):
-        share = float((draws > retries).mean())
-        error = math.sqrt(share * (1 - share) / len(draws)) + 1e-5
-        assert spent_chance(losses, retries) == pytest.approx(share, abs=SIGMAS * error)
-    assert spent_chance(losses, -1) == 0
-
-
 def test_with_no_losses_at_all_only_saves_cost() -> None:
     assert efficiency(90, save_s=10, loss_every_s=math.inf, restart_s=5) == pytest.approx(0.9)
-
-
-@given(st.floats(0.01, 900), st.integers(0, 2000) | st.just(10**9))
-def test_spent_chance_is_poissons_and_needs_no_billion_steps(losses: float, retries: int) -> None:
-    assert spent_chance(losses, retries) == pytest.approx(
-        float(poisson.sf(retries, losses)), abs=1e-11
-    )
 
 
 def test_the_exact_optimum_is_where_scipy_finds_it() -> None:

@@ -7,8 +7,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import poisson
 
-from chaos.preflight.closed_form import daly, efficiency, spent_chance
+from chaos.preflight.closed_form import daly, efficiency
 from chaos.preflight.simulate import simulate
 from tests.preflight.questions import memoryless
 
@@ -51,7 +52,7 @@ def test_interruptions_of_llama_3_are_those_of_its_mean_time_between_them() -> N
     assert low <= seen <= high
     # The paper reports more than 90 % effective training time.
     assert (outcomes.work_s / outcomes.end_s).mean() > 0.9
-    assert spent_chance(seen, 419) == pytest.approx(0.5, abs=0.05)
+    assert poisson.sf(419, seen) == pytest.approx(0.5, abs=0.05)
 
 
 class TestRaysPreemptionBenchmark:

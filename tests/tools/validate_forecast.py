@@ -117,7 +117,7 @@ def _set_timeout(setting: Setting, backend: BackendName) -> None:
 def _calibrated(
     setting: Setting, trying: Trying, left_s: Callable[[], float]
 ) -> tuple[Trial, ...] | None:
-    """Give the calibration, made as far as it was not; None where time ran out."""
+    """Return the calibration, made as far as it was not; None where time ran out."""
     folders = sorted(path.parent for path in trying.reports.glob("[!.]*/*/history.jsonl"))
     trials = (trial for folder in folders for trial in trials_in(folder))
     found = [trial for trial in trials if trial.plan.ops and trial.reference is not None]

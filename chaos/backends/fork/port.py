@@ -56,7 +56,7 @@ class SocketController:
         self._ask("failure_decided", event)
 
     def placed(self, pid: int, node_id: str) -> None:
-        """Tell which node a worker was started on."""
+        """Report the node that a worker was started on."""
         self._ask("placed", pid, node_id)
 
     def live_nodes(self) -> list[str]:
@@ -87,7 +87,7 @@ class NobodysController(Unattended):
         self._nodes = nodes
 
     def placed(self, pid: int, node_id: str) -> None:
-        """Tell nobody."""
+        """Do nothing: there is no controller."""
 
     def live_nodes(self) -> list[str]:
         """Give all nodes."""
