@@ -2,6 +2,7 @@
 
 from typing import TypeAlias, assert_never
 
+from chaos.check.result import gist
 from chaos.model import event as ev
 from chaos.report.state_sentence import OfState, state_sentence
 
@@ -146,11 +147,11 @@ def _of_the_driver(event: Driven) -> str:
         case ev.ExperimentEnded():
             text = f"Ray Tune's experiment ended; trials that it made: {event.trials}"
         case ev.FitRaised():
-            text = f"fit() raised {event.error}: {event.message}"
+            text = f"fit() raised {event.error}: {gist(event.message)}"
         case ev.ScriptRaised(error=ev.LATER_FIT):
             text = event.message
         case ev.ScriptRaised():
-            text = f"the script failed outside fit(): {event.error}: {event.message}"
+            text = f"the script failed outside fit(): {event.error}: {gist(event.message)}"
         case _:
             assert_never(event)
     return text

@@ -2,13 +2,15 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
-from chaos.model.event import FaultInvoked
+from chaos.model.event import FaultInvoked, FitRaised, ScriptRaised
 from chaos.model.history import History
 from chaos.report.live import Display, panel
 from chaos.report.outcome import FinishedRun
 from chaos.report.progress import Progress, advance_all
+from chaos.report.sentence import sentence
 
 
 def shown(history: History, *, is_terminal: bool) -> str:
@@ -68,3 +70,14 @@ def test_without_a_baseline_the_place_has_no_bar(valid_run: FinishedRun) -> None
 def test_a_display_that_is_shown_nothing_says_that_nothing_began() -> None:
     assert "no attempt yet" in text_of(Progress(), epochs=4, steps=23)
     assert shown(History([]), is_terminal=False) == "killed [1]\n"
+
+
+@pytest.mark.parametrize("kind", [FitRaised, ScriptRaised])
+def test_of_a_long_error_the_line_that_says_most_is_shown(
+    kind: type[FitRaised | ScriptRaised],
+) -> None:
+    """A job's whole traceback in one line hides what went wrong, and looks like one of chaos's."""
+    message = "Training failed:\nTraceback (most recent call last):\n  File x\nOSError: no memory\n"
+    event = kind(error="WorkerGroupError", message=message)
+
+    assert sentence(event).endswith("WorkerGroupError: OSError: no memory")
