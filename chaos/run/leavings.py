@@ -7,9 +7,9 @@ pids come again, and name other processes in another container.
     /tmp/chaos-ray-k3x0a1bc.held          `make`: the name is random
     /tmp/chaos-run-0a1b2c3d-4e5f6071.held `named`: several processes know the name
 
-A folder that nobody holds is removed, and processes whose environment names it are
-ended: by `sweep` when the next harness starts, and at once where a process
-`attend`s to it, which waits for the lock and nothing else.
+A folder that nobody holds is removed, and processes whose environment names it or that
+write files in it are ended: by `sweep` when the next harness starts, and at once where
+a process `attend`s to it, which waits for the lock and nothing else.
 """
 
 import contextlib
@@ -124,15 +124,15 @@ def _clear(folder: Path, how: int) -> None:
             if os.fstat(lock).st_uid == os.geteuid():
                 fcntl.flock(lock, how)
                 if _is_there(lock, folder):
-                    _end(folder)
+                    _end(folder, is_orphaned=True)
         finally:
             os.close(lock)
 
 
-def _end(folder: Path) -> None:
+def _end(folder: Path, *, is_orphaned: bool = False) -> None:
     """End the processes of a folder, in rounds, for some may start others; then remove it."""
     for _ in range(ROUNDS):
-        found = _processes_of(folder)
+        found = _processes_of(folder, is_orphaned=is_orphaned)
         for process in found:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -142,18 +142,28 @@ def _end(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _processes_of(folder: Path) -> list[psutil.Process]:
+def _processes_of(folder: Path, *, is_orphaned: bool) -> list[psutil.Process]:
     """Find what names a folder in its environment, and what is below that.
 
-    Some have no environment to be found by: Ray's workers write their titles over it.
+    Ray's workers write their titles over their environment. Where their raylet is still there
+    they are below it. Where it died first, and whoever held the folder is dead as well, they are
+    known by the raylet's log, which they have open (Ray 2.60): a worker that is starting on a
+    busy machine takes more than 20 s to notice by itself that its raylet is gone.
     """
     this = psutil.Process()
     ours, found = {this, *this.parents()}, set[psutil.Process]()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):  # it ends, or is another user's
-            if process.environ().get(HELD_ENV) == str(folder) and process not in ours:
+            names = process.environ().get(HELD_ENV) == str(folder)
+            if process not in ours and (names or (is_orphaned and _writes_in(folder, process))):
                 found |= {process, *process.children(recursive=True)}
     return list(found - ours)
+
+
+def _writes_in(folder: Path, process: psutil.Process) -> bool:
+    return any(
+        Path(file.path).is_relative_to(folder) and file.mode != "r" for file in process.open_files()
+    )
 
 
 def _open(folder: Path) -> int:

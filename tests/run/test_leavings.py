@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -218,3 +219,60 @@ def test_what_is_below_a_process_of_a_folder_ends_with_it(tmp: Path, holder: Hol
 
         assert process.wait(10) == -signal.SIGKILL
         child.wait(10)
+
+
+def test_who_writes_in_a_folder_that_nobody_holds_is_ended(tmp: Path, holder: Holder) -> None:
+    """A worker of Ray's whose raylet died first has neither an environment nor a parent."""
+    below = (
+        "import subprocess, sys; log = open(sys.argv[1], 'a'); "
+        f"subprocess.Popen([sys.executable, '-c', {WAITS!r}], env={{}}, stderr=log)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", below, str(holder.folder / "raylet.out")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.wait(10)
+        [worker] = [
+            each
+            for each in psutil.process_iter()
+            if any(file.path == str(holder.folder / "raylet.out") for file in _open_files(each))
+        ]
+
+        leavings.sweep()
+
+        assert worker.is_running()
+
+        holder.kill()
+        leavings.sweep()
+
+        psutil.wait_procs([worker], timeout=10)
+        assert not worker.is_running()
+
+
+def test_who_reads_in_it_is_not(tmp: Path, holder: Holder) -> None:
+    (holder.folder / "raylet.out").touch()
+    with (
+        (holder.folder / "raylet.out").open() as log,
+        subprocess.Popen(
+            [sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        ) as reader,
+    ):
+        assert reader.stdout is not None
+        reader.stdout.readline()
+        holder.kill()
+
+        leavings.sweep()
+
+        assert reader.poll() is None
+        reader.kill()
+
+
+def _open_files(process: psutil.Process) -> list[Any]:
+    try:
+        return list(process.open_files())
+    except psutil.Error:
+        return []
