@@ -14,7 +14,7 @@ import ray
 from chaos.backends.ray.actor import ChaosActor
 from chaos.backends.ray.bystanders import record_bystanders
 from chaos.backends.ray.clusters import RayCluster, cluster_of, needs_fresh_nodes
-from chaos.backends.ray.deaths import Deaths, lost
+from chaos.backends.ray.deaths import Deaths, JobDeaths, lost
 from chaos.backends.ray.existing.keeper import LeaseKeeper
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.leftovers import Leftovers
@@ -148,6 +148,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         self.deaths = Deaths(
             self.cluster.deaths, self._struck_nodes, ends_gcs=self.plan.shape.keeps_gcs
         )
+        self.job_deaths = JobDeaths()
         self.is_headless = self.has_lost_a_part = False
 
     def execute(self) -> None:
@@ -237,7 +238,20 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
             self.journal.add(Disturbed(why=str(death)))
         elif code is not None and is_foreign(code) and not self._is_driver_struck():
             self.journal.add(Disturbed(why=killed("the process that calls fit()", code)))
+        elif code is None and (why := self._vanished()) is not None:
+            self.journal.add(Disturbed(why=why))
         return code
+
+    def _vanished(self) -> str | None:
+        """Return which process of the job is gone that no fault explains, on a cluster of ours.
+
+        Of a run without faults nothing is known that would tell it from one that fails by itself.
+        """
+        if not self.plan.ops or not self.cluster.is_ours:
+            return None
+        if self.job_deaths.foreign(self.seen()) is None:
+            return None
+        return self.job_deaths.foreign(self.seen())  # what explains the end may be written since
 
     def _is_driver_struck(self) -> bool:
         ops = [self.plan.ops[e.op] for e in self.seen() if isinstance(e, FaultInvoked)]

@@ -51,7 +51,25 @@ class LocalCluster:
 
     @classmethod
     def start(cls, shape: Shape) -> Self:
-        """Start head, nodes and agents; what was started is ended again if that fails."""
+        """Start head, nodes and agents; what was started is ended again if that fails.
+
+        It is tried once more: others may have ended one of its processes, or a busy machine kept
+        one from answering. Raises HarnessError with what came of the second time.
+        """
+        try:
+            return cls._started(shape)
+        except ClusterError:
+            raise
+        except Exception:
+            logging.getLogger("chaos.ray").debug("a cluster did not start", exc_info=True)
+        try:
+            return cls._started(shape)
+        except Exception as error:
+            said = next(iter(str(error).splitlines()), "") or type(error).__name__
+            raise HarnessError(f"no local Ray cluster could be started, twice: {said}") from error
+
+    @classmethod
+    def _started(cls, shape: Shape) -> Self:
         cluster = cls(shape)
         try:
             cluster._start()
@@ -129,20 +147,20 @@ class LocalCluster:
             for kind, node_id, pid, code in compat.ended_processes(self._cluster)
         ]
 
-    @compat.keeping_signal_handlers()
     def close(self) -> None:
         """End the cluster and remove its files; safe to call more than once."""
         if ray.is_initialized():
-            ray.shutdown()
+            with compat.keeping_signal_handlers():
+                ray.shutdown()
         if self._cluster is not None:
-            self._cluster.shutdown()
+            with compat.keeping_signal_handlers():
+                self._cluster.shutdown()
             self._cluster = None
         if self._temp is not None:
             leavings.remove(self._temp)
             self._authentication.restore()
             self._temp = None
 
-    @compat.keeping_signal_handlers()
     def _start(self) -> None:
         if ray.is_initialized():
             raise ClusterError(
@@ -157,12 +175,13 @@ class LocalCluster:
             self._start_head()
             self._add_nodes(self.shape.nodes)
             compat.keep_messages_off_the_terminal()
-            ray.init(
-                address=self.address,
-                namespace=NAMESPACE,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
+            with compat.keeping_signal_handlers():
+                ray.init(
+                    address=self.address,
+                    namespace=NAMESPACE,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
         finally:
             if elsewhere is not None:
                 os.environ["RAY_ADDRESS"] = elsewhere
