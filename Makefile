@@ -37,7 +37,7 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
-.PHONY: help setup s3 demo bench matrix statistics pictures mutants campaigns nightly test check static clean
+.PHONY: help setup s3 demo bench matrix statistics pictures docs mutants campaigns nightly test check static clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z0-9]*\): .*## /  make \1\t/p; s/^\([a-z0-9]*\):  *## /  make \1\t/p' \
@@ -72,10 +72,15 @@ demo: $(READY)  ## audit a job in seconds, then strike it and a guilty one on re
 	@echo
 	@$(BIN)/chaos run scenarios/smoke scenarios/guilty/optimizer_state_lost.chaos.yaml
 
-bench: $(READY)  ## the figures of the README, measured here (some minutes)
+bench: $(READY)  ## the figures of docs/benchmarks.md, measured here (some minutes)
 	@$(BIN)/python -m tests.bench.bench
 	@$(BIN)/python -m tests.bench.judging
 	@$(BIN)/python -m tests.bench.cluster
+
+docs: $(READY)  ## the pages as a site, in site/
+	@$(BIN)/python -m tests.tools.reference
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "chaos: site/index.html"
 
 matrix: $(READY)  ## which fault strikes where: write it into scenarios/README.md
 	@$(BIN)/python -m tests.tools.matrix

@@ -1,4 +1,4 @@
-"""The figures of the README, measured here and now: `make bench`.
+"""The figures of docs/benchmarks.md, measured here and now: `make bench`.
 
 Each is a ratio of two things timed in this one run, or a duration that says
 what it includes; none is a test, because machines differ and are noisy.

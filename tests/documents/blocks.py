@@ -9,11 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     ROOT / "scenarios/README.md",
     ROOT / "tests/README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-PROGRAMS = ("chaos", "pytest", "make")
+PROGRAMS = ("chaos", "pytest", "make", "pip")
 _FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 _INLINE = re.compile(r"`(?:\.venv/bin/)?((?:chaos|make) [^`]+)`")
 
@@ -80,6 +82,16 @@ def inline_commands() -> list[Command]:
         for document in DOCUMENTS
         for found in _INLINE.finditer(_FENCE.sub("", document.read_text(encoding="utf-8")))
     ]
+
+
+def block_of(page: str, language: str, begins: str) -> str:
+    """Return the one block of a page that begins so."""
+    (text,) = (
+        block.text
+        for block in blocks(language)
+        if block.document.name == page and block.text.startswith(begins)
+    )
+    return text
 
 
 def _command(line: str, *, is_transcript: bool) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.called import PLAIN, Done, chaos
-from tests.documents.blocks import ROOT, blocks
+from tests.documents.blocks import ROOT, block_of
 
 TRACE = (
     "0,add,a\n0,add,b\n0,add,c\n60000,remove,b\n120000,add,d\n180000,remove,a\n180000,remove,c\n"
@@ -55,25 +55,15 @@ class Desk:
         return str(min(self.folder.glob(places[word])).relative_to(self.folder))
 
 
-def readme(language: str, begins: str) -> str:
-    """Give the block of the README that begins so."""
-    (text,) = (
-        block.text
-        for block in blocks(language)
-        if block.document.name == "README.md" and block.text.startswith(begins)
-    )
-    return text
-
-
 @pytest.fixture(scope="session")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """Write what the README says, and run its scenario once on the embedded backend."""
     folder = tmp_path_factory.mktemp("desk")
     shutil.copytree(ROOT / "scenarios", folder / "scenarios")
     shutil.copy(ROOT / "scenarios/jobs/digits_ddp.py", folder / "train.py")
-    (folder / "my.chaos.yaml").write_text(readme("yaml", "scenario:"))
-    (folder / "big.preflight.yaml").write_text(readme("yaml", "preflight:"))
-    (folder / "test_train.py").write_text(readme("python", "import chaos"))
+    (folder / "my.chaos.yaml").write_text(block_of("README.md", "yaml", "scenario:"))
+    (folder / "big.preflight.yaml").write_text(block_of("preflight.md", "yaml", "preflight:"))
+    (folder / "test_train.py").write_text(block_of("pytest.md", "python", "import chaos"))
     (folder / "p3.csv").write_text(TRACE)
     made = Desk(folder)
     done = made.start("chaos", "run", "my.chaos.yaml", *FORK)

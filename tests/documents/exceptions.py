@@ -24,6 +24,12 @@ RUN_ELSEWHERE = {
 # Commands that nothing executes as they stand: they are parsed, and their options exist.
 NOT_RUN = {
     "make test": "it runs this very test",
+    "make setup": "it makes the environment that this very test runs in",
+    "make check": "it runs this very test",
+    "make nightly": "it takes an hour and more",
+    "make docs": "tests/documents/test_site.py builds the site",
+    "pip install ray-train-chaos": "it is not on PyPI yet",
+    "chaos run my.chaos.yaml": "the same with --backend fork is run",
     "chaos preflight train.py --validate --losses nodes --backend ray --validation-runs 20": (
         "a quarter of an hour on a cluster; tests/fork/test_preflight.py runs a short one"
     ),
@@ -35,11 +41,16 @@ SMALLER = {
         "--runs 40",
         "--runs 2 --no-confirm",
     ),
+    "chaos audit scenarios/jobs/digits_ddp.py --runs 40 --no-confirm -- --epochs 4": (
+        "--runs 40 --no-confirm",
+        "--runs 2 --no-confirm",
+    ),
     "chaos preflight big.preflight.yaml": ("preflight big", "preflight --runs 500 big"),
 }
 
 # Commands that take ten seconds and more, and are run nightly.
 DEAR = (
+    "chaos audit scenarios/jobs/digits_ddp.py --runs 40 --no-confirm -- --epochs 4",
     "chaos audit scenarios/jobs/digits_optimizer_lost.py --runs 40 -- --epochs 4",
     "chaos replay-trace p3.csv train.py --seed 1 -- --epochs 10 > p3.chaos.yaml",
     "chaos run p3.chaos.yaml --backend fork",
@@ -48,9 +59,9 @@ DEAR = (
 # Files that a reader has: by their names in the documents, what stands in for them.
 READERS_OWN = {
     "train.py": "scenarios/jobs/digits_ddp.py",
-    "test_train.py": "README.md",
+    "test_train.py": "docs/pytest.md",
     "my.chaos.yaml": "README.md",
-    "big.preflight.yaml": "README.md",
+    "big.preflight.yaml": "docs/preflight.md",
     "p3.csv": "",  # a trace of some lines
     "p3.chaos.yaml": "",  # what the command before it writes
     "nobody.chaos.yaml": "docs/writing-a-fault.md",

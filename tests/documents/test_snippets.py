@@ -99,8 +99,8 @@ def test_json_can_be_read(block: Block) -> None:
     json.loads(block.text)
 
 
-def test_the_mistake_that_the_readme_makes_is_answered_as_it_says(tmp_path: Path) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_mistake_that_a_page_shows_is_answered_as_it_says(tmp_path: Path) -> None:
+    page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
     scenario = next(b.text for b in blocks("yaml") if b.text.startswith("scenario: a worker"))
     (tmp_path / "train.py").touch()
     file = tmp_path / "my.chaos.yaml"
@@ -109,4 +109,4 @@ def test_the_mistake_that_the_readme_makes_is_answered_as_it_says(tmp_path: Path
     with pytest.raises(ScenarioError) as caught:
         load_scenario(file)
 
-    assert str(caught.value).removeprefix(f"{tmp_path}/") in readme
+    assert str(caught.value).removeprefix(f"{tmp_path}/") in page

@@ -205,7 +205,7 @@ def test_other_seeds_are_refused(text: str) -> None:
 
 
 def test_the_example_of_the_readme_is_collected_as_it_stands(pytester: pytest.Pytester) -> None:
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## In pytest")[2]
+    section = (ROOT / "docs/pytest.md").read_text(encoding="utf-8")
     example = section.partition("```python\n")[2].partition("```")[0]
     (pytester.path / "train.py").touch()
 

@@ -1,4 +1,4 @@
-"""The answer that the README shows of `chaos preflight`, made anew and written there.
+"""The answer that a page shows of `chaos preflight`, made anew and written there.
 
 `python -m tests.tools.worked_example` writes it; a nightly test fails where it is stale.
 """
@@ -10,18 +10,19 @@ from itertools import groupby
 from pathlib import Path
 
 from tests.called import chaos
-from tests.documents.blocks import ROOT
-from tests.documents.conftest import readme
+from tests.documents.blocks import ROOT, block_of
 
 COMMAND = "chaos preflight big.preflight.yaml"
-README = ROOT / "README.md"
+PAGE = ROOT / "docs/preflight.md"
 # Sections of the answer, by how they begin; what is between them is left out.
 SHOWN = ("✓", "!", "✗", "?", " ", "change", "set together", "of the changes")
 
 
 def answered(folder: Path) -> str:
-    """Return what the command says of the question in the README."""
-    (folder / "big.preflight.yaml").write_text(readme("yaml", "preflight:"), encoding="utf-8")
+    """Return what the command says of the question on the page."""
+    (folder / "big.preflight.yaml").write_text(
+        block_of(PAGE.name, "yaml", "preflight:"), encoding="utf-8"
+    )
     return chaos(*COMMAND.split()[1:], folder=folder).out
 
 
@@ -37,10 +38,10 @@ def shortened(said: str) -> str:
 
 
 def written(text: str, answer: str) -> str:
-    """Return the README with the answer below the command."""
+    """Return the page with the answer below the command."""
     block = re.compile(rf"(?<=\$ \.venv/bin/{re.escape(COMMAND)}\n).*?(?=\n```)", re.DOTALL)
     new, count = block.subn(lambda _: answer, text)
-    assert count == 1, f"{README} has no place for the answer"
+    assert count == 1, f"{PAGE} has no place for the answer"
     return new
 
 
@@ -48,8 +49,8 @@ def main() -> int:
     """Write it."""
     with tempfile.TemporaryDirectory() as folder:
         answer = shortened(answered(Path(folder)))
-    text = README.read_text(encoding="utf-8")
-    README.write_text(written(text, answer), encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(written(text, answer), encoding="utf-8")
     return 0
 
 
