@@ -16,7 +16,7 @@ from chaos.declared import declare
 if TYPE_CHECKING:
     from chaos.pytest_plugin.decorator import scenario as scenario
     from chaos.pytest_plugin.result import Result as Result
-    from chaos.python_first.faults import *  # noqa: F403 - whatever faults there are
+    from chaos.scenario_file.faults import *  # noqa: F403 - whatever faults there are
 
 __version__ = "0.1.0"
 
@@ -28,7 +28,8 @@ _ELSEWHERE = {"scenario": "chaos.pytest_plugin.decorator", "Result": "chaos.pyte
 def __getattr__(name: str) -> object:
     if name in _ELSEWHERE:
         return getattr(import_module(_ELSEWHERE[name]), name)
-    faults = {} if name.startswith("_") else import_module("chaos.python_first.construct").BY_NAME
+    private = name.startswith("_")
+    faults = {} if private else import_module("chaos.scenario_file.from_python").BY_NAME
     if name not in faults:
         raise AttributeError(f"module 'chaos' has no attribute {name!r}")
     return faults[name]

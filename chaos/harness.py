@@ -36,8 +36,8 @@ from chaos.plan.digest import baseline_digest
 from chaos.plan.draw import random_plan
 from chaos.plan.make import make_plan
 from chaos.plan.permitted import Elsewhere, Permissions, needs_permission, refusals
+from chaos.report.ci import render as render_junit
 from chaos.report.html import render_run, render_suite
-from chaos.report.junit import render as render_junit
 from chaos.report.live import Display
 from chaos.report.markdown import suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, in_words, row_of, without_verdict

@@ -1,4 +1,4 @@
-"""What lies under `reports/`: runs, suites and audits, found and read back. Nothing is executed."""
+"""The runs, suites and audits under `reports/`, found and read back; nothing is executed."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ class Item:
 
 
 def kind_of(path: Path) -> Kind | None:
-    """Say what a folder is, None where it is none of chaos's."""
+    """Describe what a folder is, None where it is none of chaos's."""
     if (path / AUDIT).is_file():
         return "audit"
     if (path / SUITE).is_file() or (
@@ -62,14 +62,14 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def items(reports: Path) -> list[Item]:
-    """Give everything on the shelf, newest first."""
+    """Return everything on the shelf, newest first."""
     folders = [path for path in reports.glob("*/*") if path.is_dir() and not _is_hidden(path)]
     found = [Item(kind, path, _stamp(path)) for path in folders if (kind := kind_of(path))]
     return sorted(found, key=lambda item: (item.stamp, item.path.name), reverse=True)
 
 
 def item_at(path: Path) -> Item:
-    """Give what lies at a path, a file within it or the folder itself; or raise `HistoryError`."""
+    """Return the run, suite or audit at a path or around a file; or raise `HistoryError`."""
     folder = path if path.is_dir() else path.parent
     kind = kind_of(folder) if folder.is_dir() else None
     if kind is None:
@@ -82,7 +82,7 @@ def item_at(path: Path) -> Item:
 
 
 def came_to(item: Item) -> str:
-    """Say in a word or two what it came to, without reading a history."""
+    """Describe in a word or two what it came to, without reading a history."""
     if item.kind == "run":
         return _verdict_word(item.path)
     try:
@@ -109,7 +109,7 @@ def _verdict_word(path: Path) -> str:
 
 
 def is_stale(path: Path, judged: str | None) -> bool:
-    """Say whether the history of a run is another than the one that was judged.
+    """Return whether the history of a run is another than the one that was judged.
 
     `judged` is the digest of that one; None where an older chaos wrote none.
     """
@@ -117,7 +117,7 @@ def is_stale(path: Path, judged: str | None) -> bool:
 
 
 def read_run(path: Path) -> FinishedRun:
-    """Give an old run with the verdict that it was given; judged now where it has none."""
+    """Return an old run with the verdict that it was given; judged now where it has none."""
     directory = RunDirectory(path.resolve())
     plan, history = directory.load_plan(), recorded(directory)
     baseline = directory.load_baseline()
@@ -138,7 +138,7 @@ def read_run(path: Path) -> FinishedRun:
 
 
 def read_suite(path: Path) -> SuiteSummary:
-    """Give a suite in figures, or raise `HistoryError`."""
+    """Return a suite in figures, or raise `HistoryError`."""
     file = path / SUITE
     try:
         return SuiteSummary.model_validate_json(read_record(file))
@@ -153,12 +153,12 @@ def read_suite(path: Path) -> SuiteSummary:
 
 
 def summary_at(path: Path) -> RunSummary:
-    """Give a run in figures: as it wrote them down, else from its history."""
+    """Return a run in figures: as it wrote them down, else from its history."""
     return _written(path) or summary_of(row_of(read_run(path)))
 
 
 def runs_at(path: Path) -> Sequence[RunSummary]:
-    """Give the runs that a path stands for, in figures.
+    """Return the runs that a path stands for, in figures.
 
     A run is itself, a suite its rows, and a folder of runs (`reports/<scenario>`)
     all of them: repeats of one scenario.
@@ -180,7 +180,7 @@ def runs_at(path: Path) -> Sequence[RunSummary]:
 
 
 def rows_of(path: Path) -> Iterator[SuiteRow]:
-    """Give a suite's rows as they were, read back from the folders of its runs."""
+    """Return a suite's rows as they were, read back from the folders of its runs."""
     for run in read_suite(path).runs:
         folder = None if run.directory is None else (path / run.directory)
         if folder is not None and folder.is_dir():
@@ -192,7 +192,7 @@ def rows_of(path: Path) -> Iterator[SuiteRow]:
 
 
 def _written(path: Path) -> RunSummary | None:
-    """Give the figures that a run wrote down, None where it did not, or another version did."""
+    """Return the figures that a run wrote down, None where it did not, or another version did."""
     try:
         told = RunSummary.model_validate_json(read_record(path / SUMMARY))
     except (OSError, ValidationError):
@@ -201,7 +201,7 @@ def _written(path: Path) -> RunSummary | None:
 
 
 def _checked(run: RunSummary, suite: Path) -> RunSummary:
-    """Give a run of a suite as it told of it, where its folder does not tell otherwise."""
+    """Return a run of a suite as it told of it, where its folder does not tell otherwise."""
     folder = None if run.directory is None else suite / run.directory
     if folder is None or not (folder / HISTORY).exists() or not is_stale(folder, run.history):
         return run
@@ -223,6 +223,6 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _stamp(path: Path) -> str:
-    """Give when something began, by its folder's name: the part that looks like a date."""
+    """Return when something began, by its folder's name: the part that looks like a date."""
     parts = (part for part in path.name.split("-") if len(part) == 15 and part[8] == "T")  # noqa: PLR2004 - 20261121T014500
     return next(parts, "")

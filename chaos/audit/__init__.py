@@ -1,5 +1,5 @@
-"""`chaos audit`: strike a job at every place that can differ, and say which it does not survive.
+"""`chaos audit`: inject faults at every place that can differ, and report which ones break the job.
 
-Clean runs → extent → kill map → struck runs → findings → card. What executes
+Runs without a fault → job profile → places → runs with a fault → findings → card. What executes
 a plan is a backend's; what judges it is `chaos.check`.
 """

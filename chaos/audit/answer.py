@@ -8,7 +8,7 @@ been seen, is no pass.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from chaos.audit.struck import StruckRun
+from chaos.audit.run_row import RunRow
 from chaos.check.result import plural
 from chaos.model.scenario import Acceptable
 
@@ -161,5 +161,5 @@ def _but(card: "Card") -> str:
     return told
 
 
-def _gave_notice(runs: Sequence[StruckRun]) -> bool:
+def _gave_notice(runs: Sequence[RunRow]) -> bool:
     return any(op.kind == "preempt_node" for run in runs for op in run.ops)

@@ -5,23 +5,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from chaos.audit.budget import UNLIMITED, Budget, Pace, Progress, ShowProgress, estimate_s
+from chaos.audit.baseline_runs import Clean, CleanRuns
+from chaos.audit.budget import UNLIMITED, Budget, Minimum, Pace, Progress, ShowProgress, estimate_s
 from chaos.audit.card import Card, Ended
-from chaos.audit.clean import Clean, CleanRuns
-from chaos.audit.conclusion import Conclusion
-from chaos.audit.confirmation import Confirm, confirmation
-from chaos.audit.extent import Extent
 from chaos.audit.finding import size
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import GROUPS, Group, Question
+from chaos.audit.job_profile import JobProfile
 from chaos.audit.lanes import side_by_side
-from chaos.audit.minimum import Minimum
-from chaos.audit.note import Note
+from chaos.audit.notes import Note
+from chaos.audit.place_groups import Strike
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import plan_of
 from chaos.audit.queue import Queue
-from chaos.audit.strike import Strike
-from chaos.audit.struck import Defect, StruckRun, struck_run
+from chaos.audit.repro import Confirm, confirmation
+from chaos.audit.run_row import Defect, RunRow, run_row
+from chaos.audit.write_card import CardWriter
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
@@ -56,8 +55,8 @@ def _tell_nobody(notes: Sequence[Note]) -> None:
     del notes
 
 
-def _none(extent: Extent) -> tuple[Strike, ...]:
-    del extent
+def _none(profile: JobProfile) -> tuple[Strike, ...]:
+    del profile
     return ()
 
 
@@ -88,11 +87,11 @@ class Audit:
     follows_script: bool = True
     command: str = ""
     lanes: Callable[[int], int] = _one_lane
-    _runs: list[StruckRun] = field(default_factory=list, init=False)
-    _kept: dict[Defect, StruckRun] = field(default_factory=dict, init=False)
+    _runs: list[RunRow] = field(default_factory=list, init=False)
+    _kept: dict[Defect, RunRow] = field(default_factory=dict, init=False)
 
     def run(self) -> Card:
-        """Audit the job; gives the card, which is in the folder as well.
+        """Audit the job; returns the card, which is in the folder as well.
 
         Raises `JobError` where the job fails with nothing done to it. Whatever
         breaks an audit off, what was struck before is written down.
@@ -104,7 +103,7 @@ class Audit:
         # Where reports come by the clock, and steps differ as well, no two runs have a place alike.
         apart = clean.repetition.reports_apart is not None and not clean.repetition.is_by_steps
         places = _none if apart else self._strikes
-        queue = Queue(clean.extent, places, self.choice.question, self.choice.seed)
+        queue = Queue(clean.profile, places, self.choice.question, self.choice.seed)
         minimum = Minimum(
             runs=queue.needed,
             spent_s=seconds_since(start, self.clock),
@@ -113,7 +112,7 @@ class Audit:
         )
         clean = replace(clean, notes=(*clean.notes, *minimum.notes(self.budget, self.command)))
         self.tell(clean.notes)
-        conclusion = Conclusion(clean, queue, self.folder, self.choice.seed, self.command)
+        writer = CardWriter(clean, queue, self.folder, self.choice.seed, self.command)
         ended: Ended = "interrupted"
         try:
             ended = self._strike_all(clean, queue, start, fits=minimum.fits(self.budget))
@@ -121,15 +120,15 @@ class Audit:
             seconds = seconds_since(start, self.clock)
             self._runs.sort(key=lambda row: row.number)
             limit = self.budget.named(seconds=seconds, runs=queue.taken)
-            card = conclusion.card(self._runs, ended=ended, seconds=seconds, limit=limit)
-        return self._confirmed(card, conclusion, clean)
+            card = writer.card(self._runs, ended=ended, seconds=seconds, limit=limit)
+        return self._confirmed(card, writer, clean)
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _strikes(self, extent: Extent) -> tuple[Strike, ...]:
+    def _strikes(self, profile: JobProfile) -> tuple[Strike, ...]:
         choice = self.choice
         return kill_map(
-            extent,
+            profile,
             seed=choice.seed,
             exhaustive=choice.exhaustive,
             limit=choice.limit,
@@ -149,7 +148,7 @@ class Audit:
                     return
                 yield queue.take()
 
-        def work(backend: Backend, job: tuple[int, Strike]) -> StruckRun:
+        def work(backend: Backend, job: tuple[int, Strike]) -> RunRow:
             return self._strike(backend, clean, job[1], job[0])
 
         with ExitStack() as opened:
@@ -162,7 +161,7 @@ class Audit:
         self._show(queue, start, first, expected_s)
         return "all" if queue.is_empty else "budget"
 
-    def _settle(self, row: StruckRun) -> None:
+    def _settle(self, row: RunRow) -> None:
         self._runs.append(row)
         directory = self.folder.run(row.number)
         self.folder.prune(directory, keep_logs=self._stands_for_a_finding(row))
@@ -182,15 +181,15 @@ class Audit:
         left_s = pace.left_s(self.budget)
         self.show(Progress(FAULTS, len(self._runs), max(total, queue.taken), left_s, last, wrong))
 
-    def _strike(self, backend: Backend, clean: Clean, strike: Strike, number: int) -> StruckRun:
+    def _strike(self, backend: Backend, clean: Clean, strike: Strike, number: int) -> RunRow:
         """Carry out one strike; nothing of it stays in memory but its row."""
-        plan = plan_of(clean.plan, strike, clean.extent)
+        plan = plan_of(clean.plan, strike, clean.profile)
         directory = self.folder.new_run("runs", number, plan)
         run = self.folder.execute(backend, plan, directory, clean.baseline, self.clock)
-        return struck_run(number, strike, run)
+        return run_row(number, strike, run)
 
-    def _stands_for_a_finding(self, row: StruckRun) -> bool:
-        """Say whether a run is the smallest of its defect so far, and let go of the one before."""
+    def _stands_for_a_finding(self, row: RunRow) -> bool:
+        """Return whether a run is the smallest of its defect so far; forget the one before."""
         if row.validity != "invalid":
             return False
         before = self._kept.get(row.defects[0])
@@ -201,13 +200,13 @@ class Audit:
         self._kept[row.defects[0]] = row
         return True
 
-    def _confirmed(self, card: Card, conclusion: Conclusion, clean: Clean) -> Card:
+    def _confirmed(self, card: Card, writer: CardWriter, clean: Clean) -> Card:
         """Run each finding's reproduction where `confirm` runs it, and say so on the card."""
         if self.confirm is None or not card.findings:
             return card
         if not clean.stays_inside:  # there, nothing keeps it from harming what is a person's own
             card = card.model_copy(update={"notes": (*card.notes, UNCONFIRMED)})
-            conclusion.write(card)
+            writer.write(card)
             return card
         found, total = list(card.findings), len(card.findings)
         for number, finding in enumerate(card.findings):
@@ -216,6 +215,6 @@ class Audit:
             seen = confirmation(file, self.confirm, seed=self.plan.seed, cwd=cwd)
             found[number] = finding.model_copy(update={"confirmation": seen})
             card = card.model_copy(update={"findings": tuple(found)})
-            conclusion.write(card)
+            writer.write(card)
         self.show(Progress(CONFIRMATION, total, total))
         return card

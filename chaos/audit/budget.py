@@ -1,11 +1,14 @@
-"""How long an audit may take, and how far it is."""
+"""The time an audit may take, the minimum that an answer needs, and the progress."""
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from chaos.audit.struck import StruckRun
+from chaos.audit.notes import Note
+from chaos.audit.run_row import RunRow
+from chaos.check.result import plural
 
 # An answer needs a minimum of runs: one of every group that the job has. A limit that cut it
 # would make what is called right depend on how busy the machine is, so the minimum may take so
@@ -33,7 +36,7 @@ class Budget:
         return math.inf if self.seconds is None else MINIMUM_TIMES * self.seconds
 
     def is_spent(self, *, seconds: float, runs: int, for_minimum: bool) -> bool:
-        """Say whether no further run may begin."""
+        """Return whether no further run may begin."""
         if self.runs is not None and runs >= self.runs:
             return True
         limit = self.longest_s if for_minimum else self.seconds
@@ -68,7 +71,7 @@ class Progress:
     done: int
     total: int
     left_s: float | None = None
-    last: StruckRun | None = None
+    last: RunRow | None = None
     wrong: int = 0
 
 
@@ -104,3 +107,53 @@ class Pace:
         if self.done == 0:
             return None
         return (self.total(budget) - self.done) * self.runs_s / self.done
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """So many runs, each about as long as `each_s`, after `spent_s` of clean runs."""
+
+    runs: int
+    spent_s: float
+    each_s: float
+    lanes: int
+
+    @property
+    def total_s(self) -> float:
+        """How long an audit takes that answers, as far as can be told."""
+        return self.spent_s + estimate_s(self.runs, each_s=self.each_s, lanes=self.lanes)
+
+    def fits(self, budget: Budget) -> bool:
+        """Return whether it can be done in the time that it may take."""
+        return self.total_s <= budget.longest_s
+
+    def notes(self, budget: Budget, command: str) -> Iterator[Note]:
+        """Describe what does not fit, and what would."""
+        if budget.runs is not None and budget.runs < self.runs:
+            yield Note(
+                kind="warning",
+                text=(
+                    f"an answer needs {plural(self.runs, 'run')} with a fault; --runs "
+                    f"{budget.runs} is fewer, so that this audit can find something wrong, and "
+                    "cannot pass"
+                ),
+            )
+        if budget.seconds is not None and not self.fits(budget):
+            enough = 10 * math.ceil(self.total_s / MINIMUM_TIMES / 10)
+            yield Note(
+                kind="warning",
+                text=(
+                    f"an answer needs {plural(self.runs, 'run')} with a fault, some "
+                    f"{self.total_s:.0f} s in all, and {MINIMUM_TIMES} times the time limit are "
+                    f"{budget.longest_s:.0f} s: this audit can find something wrong, and cannot "
+                    f"pass; this one can: `{with_budget(command, enough)}`; fewer epochs or less "
+                    "data, by the script's own arguments after --, make it shorter"
+                ),
+            )
+
+
+def with_budget(command: str, seconds: int) -> str:
+    """Return the command line of an audit with another time limit."""
+    ours, dashes, words = command.partition(" -- ")
+    ours = re.sub(r" --budget[= ]\S+", "", ours)
+    return f"{ours} --budget {seconds}{dashes}{words}"

@@ -4,11 +4,11 @@ import json
 from typing import Literal, Self, TypeAlias
 
 from chaos.audit import answer
+from chaos.audit.determinism import Repetition
 from chaos.audit.finding import Finding
 from chaos.audit.group import Group, Question
-from chaos.audit.note import Note
-from chaos.audit.repetition import Repetition
-from chaos.audit.struck import StruckRun
+from chaos.audit.notes import Note
+from chaos.audit.run_row import RunRow
 from chaos.check.result import plural
 from chaos.model.arguments import Arguments
 from chaos.model.scenario import Acceptable
@@ -89,7 +89,7 @@ class Card(Record):
     repetition: Repetition
     notes: tuple[Note, ...]
     covered: tuple[Covered, ...]
-    runs: tuple[StruckRun, ...]
+    runs: tuple[RunRow, ...]
     findings: tuple[Finding, ...]
     question: Question = "spot"
     limit: str | None = None
@@ -116,7 +116,7 @@ class Card(Record):
         return sum(run.is_wrong for run in self.runs)
 
     @property
-    def unknown(self) -> tuple[StruckRun, ...]:
+    def unknown(self) -> tuple[RunRow, ...]:
         """The runs of which that cannot be told."""
         return tuple(run for run in self.runs if run.validity == "unknown")
 
@@ -190,7 +190,7 @@ class Card(Record):
         return f"chaos audit: {self.word}, {answer.coverage(self)} {of}"
 
     def to_json(self) -> str:
-        """Give the whole card for machines; what follows from the rest stands in `verdict`."""
+        """Return the whole card for machines; what follows from the rest stands in `verdict`."""
         tried, places = self.places
         verdict = {
             "word": self.word,

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from chaos.audit.group import GROUPS, Group
-from chaos.audit.struck import Defect, StruckRun
+from chaos.audit.run_row import Defect, RunRow
 from chaos.check.result import plural
 from chaos.check.trajectory import NAME as TRAJECTORY
 from chaos.model.severity import Severity
@@ -46,7 +46,7 @@ class Finding(Record):
     runs: tuple[int, ...]
     groups: dict[Group, int]
     places: tuple[str, ...]
-    smallest: StruckRun
+    smallest: RunRow
     repro: str
     report: str
     confirmation: Confirmation | None = None
@@ -62,7 +62,7 @@ class Finding(Record):
         return len(self.runs)
 
 
-def findings(runs: Sequence[StruckRun]) -> tuple[Finding, ...]:
+def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     """Group the invalid runs by cause, the cause with the most places first.
 
     A run belongs to the causes that its first broken check names, as many as
@@ -79,7 +79,7 @@ def findings(runs: Sequence[StruckRun]) -> tuple[Finding, ...]:
     ]
     counts = Counter(run.defects[0] for run in broken)
     ranking = sorted(counts, key=lambda d: (d.check == TRAJECTORY, -counts[d], d.check, d.gist))
-    grouped: dict[Defect, list[StruckRun]] = {defect: [] for defect in ranking}
+    grouped: dict[Defect, list[RunRow]] = {defect: [] for defect in ranking}
     for run in broken:
         for defect in _causes(run, ranking):
             grouped.setdefault(defect, []).append(run)
@@ -91,8 +91,8 @@ def findings(runs: Sequence[StruckRun]) -> tuple[Finding, ...]:
     )
 
 
-def size(run: StruckRun) -> tuple[object, ...]:
-    """Give how much a reproduction takes: ops, means, then how far into training."""
+def size(run: RunRow) -> tuple[object, ...]:
+    """Return how much a reproduction takes: ops, means, then how far into training."""
     return len(run.ops), _FAULTS.index(run.ops[0].kind), run.strike.place, run.number
 
 
@@ -104,7 +104,7 @@ def _same_cause(defects: Sequence[Defect]) -> dict[Defect, Defect]:
     return {d: of[d.check, d.severity, d.parts[:1] or d.gist] for d in set(defects)}
 
 
-def _causes(run: StruckRun, ranking: Sequence[Defect]) -> Iterator[Defect]:
+def _causes(run: RunRow, ranking: Sequence[Defect]) -> Iterator[Defect]:
     own, others = run.defects[0], run.defects[1:]
     shown = {own, *(defect for defect in others if defect.check != TRAJECTORY)}
     first = next(defect for defect in ranking if defect in shown)
@@ -115,7 +115,7 @@ def _causes(run: StruckRun, ranking: Sequence[Defect]) -> Iterator[Defect]:
         yield own
 
 
-def _finding(defect: Defect, runs: Sequence[StruckRun], name: str) -> Finding:
+def _finding(defect: Defect, runs: Sequence[RunRow], name: str) -> Finding:
     smallest = min(runs, key=size)
     counts = Counter(run.group for run in runs)
     in_order = sorted(runs, key=lambda run: (GROUPS.index(run.group), run.strike.place))
@@ -143,5 +143,5 @@ def _names(defects: Sequence[Defect]) -> list[str]:
 
 
 def said(count: int, found: int) -> str:
-    """Say how many places show how many causes."""
+    """Return how many places show how many causes."""
     return f"{plural(count, 'place')}: {plural(found, 'cause')}"

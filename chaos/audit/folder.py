@@ -109,7 +109,7 @@ class AuditFolder:
             shutil.rmtree(directory.logs, ignore_errors=True)
 
     def run(self, number: int) -> RunDirectory:
-        """Give the folder of a struck run."""
+        """Return the folder of a struck run."""
         return RunDirectory(self.path / "runs" / str(number))
 
     def save_report(self, number: int, baseline: History, *, seconds: float, scenario: str) -> None:
@@ -128,7 +128,7 @@ class AuditFolder:
         RunDirectory(self.path).save_baseline(baseline)
 
     def suite_row(self, number: int, baseline: History, *, seconds: float) -> SuiteRow:
-        """Give a struck run as a row of a suite, from what was kept of it."""
+        """Return a struck run as a row of a suite, from what was kept of it."""
         directory = self.run(number)
         plan, history = directory.load_plan(), directory.load_history()
         verdict = _verdict_of(directory)

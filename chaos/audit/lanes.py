@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 def lanes_for(cpus: int, *, workers: int) -> int:
-    """Give how many runs of a job with so many workers go well together."""
+    """Return how many runs of a job with so many workers go well together."""
     return max(1, 2 * cpus // workers)
 
 

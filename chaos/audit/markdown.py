@@ -11,7 +11,7 @@ PLACES_SHOWN = 6
 
 
 def card_in_markdown(card: Card) -> str:
-    """Give an audit: the verdict, its figures, a section per finding, what was not tried."""
+    """Return an audit: the verdict, its figures, a section per finding, what was not tried."""
     shown, script = facts(card), plain(posixpath.basename(card.job.script))
     lines = [
         f"# {SIGNS[tone(card)]} {script}: {plain(card.sentence)}",

@@ -1,33 +1,148 @@
-"""One plan per strike: what is right there, and with budgets and time enough to get there."""
+"""The plans of an audit: of a script on its own, and of each run with a fault."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from os.path import normpath
+from pathlib import Path
+from typing import Any
 
-from chaos.audit.extent import Extent
-from chaos.audit.strike import Strike
+from chaos.audit.job_profile import JobProfile
+from chaos.audit.place_groups import Strike
+from chaos.errors import UsageError
+from chaos.model.arguments import Arguments
 from chaos.model.plan import Plan, Shape
-from chaos.model.scenario import FailureBudget, Limits
+from chaos.model.scenario import Expect, FailureBudget, Job, Limits
+from chaos.plan.make import slug
+
+_NEGATIVE = re.compile(r"-\.?\d")
+
+
+def args_of(words: Sequence[str]) -> Arguments:
+    """Return `--name value` pairs and `--name` flags by name; else the words as they are.
+
+    Spelled out again they are the same words. Names cannot say positional
+    arguments, short options and repetitions.
+    """
+    options: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if not _is_option(word):
+            if not name:
+                return tuple(words)
+            options[name].append(word)
+            continue
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or not name or name in options or _is_option(value):
+            return tuple(words)
+        options[name] = [value] if equals else []
+    return {name: _value(values) for name, values in options.items()}
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and len(word) > 1 and not _NEGATIVE.match(word)
+
+
+def _value(values: list[str]) -> Any:  # noqa: ANN401 (what YAML can hold)
+    if not values:
+        return True
+    plain = [_number(value) for value in values]
+    return plain[0] if len(plain) == 1 else plain
+
+
+def _number(text: str) -> int | float | str:
+    """Return a number where it is spelled as Python spells it, so that it comes back the same."""
+    for read in (int, float):
+        try:
+            number = read(text)
+        except ValueError:
+            continue
+        if str(number) == text and abs(number) < 2**63:
+            return number
+    return text
+
+
+WORKERS_GUESSED = 2
+CLEAN_RUN_S = 600.0
+RANGE = 2
+
+
+def base_plan(
+    script: Path,
+    words: Sequence[str],
+    *,
+    cwd: Path,
+    seed: int,
+    workers: int | None = None,
+    fit: int = 1,
+) -> Plan:
+    """Return the plan of `python script words…` with nothing done to it.
+
+    Without `workers` it is a guess; `with_own_workers` corrects it once a run
+    has shown what the script asks for. Raises `UsageError` for a script that is
+    not there, or a command line that no scenario can hold.
+    """
+    path = Path(normpath(cwd / script))
+    if not path.is_file():
+        raise UsageError("there is no such script", "Check the path.", place=str(script))
+    count = workers or WORKERS_GUESSED
+    name = path.stem
+    return Plan(
+        scenario=f"audit of {path.name}",
+        slug=slug(Path(name)),
+        file=str(path),
+        seed=seed,
+        cwd=normpath(cwd),
+        job=Job(script=str(path), args=args_of(words), workers=count, fit=fit),
+        shape=Shape(nodes=count + 1, cpus_per_node=1),
+        ops=(),
+        expect=Expect(),
+        limits=Limits(run_s=CLEAN_RUN_S),
+    )
+
+
+def with_own_workers(plan: Plan, profile: JobProfile) -> Plan:
+    """Return the plan with as many workers as the script itself asks for, if that is known."""
+    least, most = _range(profile.own("num_workers"))
+    if most is None or (least, most) == (plan.job.min_workers, plan.job.workers):
+        return plan
+    job = plan.job.model_copy(update={"workers": most, "min_workers": least})
+    shape = plan.shape.model_copy(update={"nodes": most + 1})
+    return plan.model_copy(update={"job": job, "shape": shape})
+
+
+def _range(own: Any) -> tuple[int | None, int | None]:  # noqa: ANN401 (settings are of any type)
+    """Read `num_workers`: a number, or for an elastic job the fewest and the most."""
+    least, most = own if isinstance(own, list | tuple) and len(own) == RANGE else (None, own)
+    if not _is_count(most):
+        return None, None
+    return (least if _is_count(least) and least < most else None), most
+
+
+def _is_count(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
 
 RUN_TIMES, RUN_EXTRA_S = 10, 20.0
 
 
-def plans(base: Plan, strikes: Iterable[Strike], extent: Extent) -> Iterator[Plan]:
-    """Give each strike's plan on the job of `base`."""
-    return (plan_of(base, strike, extent) for strike in strikes)
+def plans(base: Plan, strikes: Iterable[Strike], profile: JobProfile) -> Iterator[Plan]:
+    """Return each strike's plan on the job of `base`."""
+    return (plan_of(base, strike, profile) for strike in strikes)
 
 
-def plan_of(base: Plan, strike: Strike, extent: Extent) -> Plan:
-    """Give one strike's plan.
+def plan_of(base: Plan, strike: Strike, profile: JobProfile) -> Plan:
+    """Return one strike's plan.
 
     Each kill ends one attempt. When a notice runs out is the clock's to say,
     so what is due after it is left to the checks.
     """
     is_by_the_clock = any(op.kind == "preempt_node" for op in strike.ops)
     attempts = None if is_by_the_clock else 1 + len(strike.ops)
-    run_s = RUN_TIMES * extent.seconds + RUN_EXTRA_S
+    run_s = RUN_TIMES * profile.seconds + RUN_EXTRA_S
     return base.model_copy(
         update={
             "scenario": f"{strike.group}: {strike.name}",
-            "job": base.job.model_copy(update={"failure": budget(strike, extent)}),
+            "job": base.job.model_copy(update={"failure": budget(strike, profile)}),
             "shape": _shape(base, strike),
             "ops": strike.ops,
             "expect": base.expect.model_copy(update={"attempts": attempts}),
@@ -37,18 +152,18 @@ def plan_of(base: Plan, strike: Strike, extent: Extent) -> Plan:
 
 
 def _shape(base: Plan, strike: Strike) -> Shape:
-    """Give the nodes: without a spare where the job is to go on with fewer workers."""
+    """Return the nodes: without a spare where the job is to go on with fewer workers."""
     if strike.group != "fewer workers after it":
         return base.shape
     return base.shape.model_copy(update={"nodes": -(-base.job.workers // base.shape.cpus_per_node)})
 
 
-def budget(strike: Strike, extent: Extent) -> FailureBudget:
-    """Give retries enough for every op, and the job's own where these are more."""
+def budget(strike: Strike, profile: JobProfile) -> FailureBudget:
+    """Return retries enough for every op, and the job's own where these are more."""
     notices = sum(op.kind == "preempt_node" for op in strike.ops)
     return FailureBudget(
-        max_failures=_enough(extent.own("max_failures"), len(strike.ops), unset=0),
-        max_preemption_failures=_enough(extent.own("max_preemption_failures"), notices, unset=-1),
+        max_failures=_enough(profile.own("max_failures"), len(strike.ops), unset=0),
+        max_preemption_failures=_enough(profile.own("max_preemption_failures"), notices, unset=-1),
     )
 
 

@@ -1,14 +1,148 @@
-"""The strikes of an audit in their order, and those that only a struck run shows to be there."""
+"""The order in which an audit injects its faults: first those that can show a defect of resuming.
 
+A restart from scratch shows none. So the round begins with one place of every
+group that has places after the first commit, each in another part of training,
+and places before the first commit come last.
+"""
+
+import random
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
+from math import inf
 
-from chaos.audit.extent import Extent
-from chaos.audit.group import Group, Question
-from chaos.audit.order import in_order, part_of, resumes_from
-from chaos.audit.strike import Strike
-from chaos.audit.struck import StruckRun
+from chaos.audit.group import GROUPS, ORDERS, Group, Question
+from chaos.audit.job_profile import JobProfile, Point
+from chaos.audit.place_groups import Strike, evenly
+from chaos.audit.run_row import RunRow
+from chaos.model.plan import Op
+from chaos.model.trigger import AtMoment, AtRecovery, AtStep
+
+PARTS = 3  # of training, from each of which a restart is to go on: early, middle, late
+_PART_NAMES: Mapping[int, tuple[str, ...]] = {
+    0: (),
+    1: ("the only",),
+    2: ("an early", "a late"),
+    3: ("an early", "a middle", "a late"),
+}
+
+
+@dataclass(frozen=True)
+class Order:
+    """All strikes; those `needed` for an answer: of every group, with resumes from every part."""
+
+    needed: tuple[Strike, ...]
+    rest: tuple[Strike, ...]
+
+    @property
+    def all(self) -> tuple[Strike, ...]:
+        """Every strike, in order."""
+        return (*self.needed, *self.rest)
+
+
+def in_order(
+    strikes: Sequence[Strike], profile: JobProfile, *, question: Question = "spot", seed: int = 0
+) -> Order:
+    """Order strikes for a question; what the seed decides is which place of a group comes first."""
+    groups = (*ORDERS[question], *(g for g in GROUPS if g not in ORDERS[question]))
+    parts = {strike: part_of(strike, profile) for strike in strikes}
+    queues, scratch = dict[Group, list[Strike]](), dict[Group, list[Strike]]()
+    offset = random.Random(f"{seed}:order").randrange(PARTS)  # noqa: S311 (repeatable)
+    for turn, group in enumerate(groups):
+        mine = _spread([s for s in strikes if s.group == group], seed=seed)
+        resuming = [s for s in mine if parts[s] is not None]
+        if resuming:
+            queues[group] = _begun_in(offset + turn, resuming, parts)
+        if len(resuming) < len(mine):
+            scratch[group] = [s for s in mine if parts[s] is None]
+    first = [queue.pop(0) for queue in queues.values()]
+    for part in sorted({p for p in parts.values() if p is not None} - {parts[s] for s in first}):
+        queue = next(q for q in queues.values() if any(parts[s] == part for s in q))
+        more = next(s for s in queue if parts[s] == part)
+        queue.remove(more)
+        first.append(more)
+    first += [queue.pop(0) for group, queue in scratch.items() if group not in queues]
+    return Order(tuple(first), (*_in_rounds(queues), *_in_rounds(scratch)))
+
+
+def resumes_from(strike: Strike, profile: JobProfile) -> Point | None:
+    """Return the last point from which a restart goes on, None where all go on from nothing."""
+    found = [point for op in strike.ops if (point := _before(op, profile)) is not None]
+    return max(found, default=None)
+
+
+def part_of(strike: Strike, profile: JobProfile) -> int | None:
+    """Return the part of training from which a restart goes on, counted from 0."""
+    point = resumes_from(strike, profile)
+    if point is None:
+        return None
+    points = profile.resume_points
+    return bisect_left(points, point) * parts_in(profile) // len(points)
+
+
+def parts_in(profile: JobProfile) -> int:
+    """Return how many parts of training have a checkpoint to go on from."""
+    return min(PARTS, len(profile.resume_points))
+
+
+def missing_parts(
+    tried: Sequence[Strike], profile: JobProfile, *, of: Collection[int | None]
+) -> tuple[str, ...]:
+    """Name the checkpoints, of those parts of training, from which none of these went on."""
+    found = {part_of(strike, profile) for strike in tried}
+    names = _PART_NAMES[parts_in(profile)]
+    return tuple(name for n, name in enumerate(names) if n in of and n not in found)
+
+
+def _before(op: Op, profile: JobProfile) -> Point | None:
+    """Return the last point before an op that has training left after it."""
+    at, points = op.at, profile.resume_points
+    if isinstance(at, AtRecovery) or not points:
+        return None
+    place = _place(op, profile)
+    known = bisect_left(profile.points, place)
+    # The last ones may have no training left after them.
+    return profile.points[known - 1] if 0 < known <= len(points) else None
+
+
+def _place(op: Op, profile: JobProfile) -> tuple[float, float]:
+    """Return where an op stands, so that the points before it are smaller."""
+    at = op.at
+    if isinstance(at, AtStep):
+        return at.epoch, at.step
+    if isinstance(at, AtMoment) and at.moment == "committed":
+        return at.epoch + 1, 0.5
+    if isinstance(at, AtMoment) and at.moment == "saving":
+        first = [step for epoch, step in profile.own_saves if epoch == at.epoch]
+        return at.epoch, min(first, default=inf)
+    return at.epoch, inf
+
+
+def _begun_in(part: int, strikes: list[Strike], parts: Mapping[Strike, int | None]) -> list[Strike]:
+    """Put first what goes on from one part of training, or from the nearest to it that there is."""
+    there = sorted({p for s in strikes if (p := parts[s]) is not None})
+    wanted = part % (1 + there[-1])
+    nearest = min(there, key=lambda p: abs(p - wanted))
+    first = next(s for s in strikes if parts[s] == nearest)
+    return [first, *(s for s in strikes if s is not first)]
+
+
+def _spread(strikes: Sequence[Strike], *, seed: int) -> list[Strike]:
+    """Order a group so that any beginning is spread over the job, and none begins with the job."""
+    if not strikes:
+        return []
+    places = sorted(strikes, key=lambda s: s.place)
+    shift = random.Random(f"{seed}:{strikes[0].group}:order").random()  # noqa: S311
+    return [places[n] for n in evenly(len(places), shift=shift)]
+
+
+def _in_rounds(queues: Mapping[Group, Sequence[Strike]]) -> Iterator[Strike]:
+    """Yield one strike of each group in turn."""
+    turns = zip_longest(*queues.values())
+    return (strike for strike in chain.from_iterable(turns) if strike is not None)
+
 
 # How often a group is tried until a restart in it went on from a checkpoint.
 TRIES = 3
@@ -24,8 +158,8 @@ class Queue:
     restart that went on from a checkpoint, and had none, more of it is needed.
     """
 
-    extent: Extent
-    map_of: Callable[[Extent], Sequence[Strike]]
+    profile: JobProfile
+    map_of: Callable[[JobProfile], Sequence[Strike]]
     question: Question = "spot"
     seed: int = 0
     strikes: Sequence[Strike] = ()
@@ -37,7 +171,7 @@ class Queue:
     _resumed: set[Group] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.strikes = self.map_of(self.extent)
+        self.strikes = self.map_of(self.profile)
         self._arrange(taken=set())
 
     @property
@@ -51,40 +185,40 @@ class Queue:
         return len(self._needed)
 
     def take(self) -> tuple[int, Strike]:
-        """Give the next strike and its number, from 0."""
+        """Return the next strike and its number, from 0."""
         number, self.taken = self.taken, self.taken + 1
         strike = (self._needed or self._rest).pop(0)
         self._begun[strike.group] += 1
         return number, strike
 
-    def learn(self, run: StruckRun) -> None:
+    def learn(self, run: RunRow) -> None:
         """Put in what a struck run shows to be there, where it belongs in the order."""
         self._over[run.group] += 1
         if run.is_right and run.resumed:
             self._resumed.add(run.group)
-        if run.loads and not self.extent.loads:
+        if run.loads and not self.profile.loads:
             known = set(self.strikes)
             taken = known - {*self._needed, *self._rest}
-            self.extent = replace(self.extent, loads=run.loads)
-            self.strikes = self.map_of(self.extent)
+            self.profile = replace(self.profile, loads=run.loads)
+            self.strikes = self.map_of(self.profile)
             assert known <= set(self.strikes)
             self._arrange(taken=taken)
         self._try_again(run)
 
     def _arrange(self, *, taken: set[Strike]) -> None:
-        order = in_order(self.strikes, self.extent, question=self.question, seed=self.seed)
+        order = in_order(self.strikes, self.profile, question=self.question, seed=self.seed)
         self._needed = [strike for strike in order.needed if strike not in taken]
         self._rest = [strike for strike in order.rest if strike not in taken]
 
-    def _try_again(self, run: StruckRun) -> None:
+    def _try_again(self, run: RunRow) -> None:
         """Have another of a group struck that should have shown a resume, and did not."""
         group = run.group
         is_settled = group in self._resumed or run.validity == "invalid"
         if is_settled or self._begun[group] > self._over[group] or self._over[group] >= TRIES:
             return
-        if resumes_from(run.strike, self.extent) is None:
+        if resumes_from(run.strike, self.profile) is None:
             return
-        mine = (s for s in self._rest if s.group == group and part_of(s, self.extent) is not None)
+        mine = (s for s in self._rest if s.group == group and part_of(s, self.profile) is not None)
         more = next(mine, None)
         if more is not None:
             self._rest.remove(more)

@@ -1,19 +1,24 @@
-"""A plan as a scenario file, which any backend can run: a finding, or a trace."""
+"""A plan as a scenario file, and the confirmation of a finding on another backend."""
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from chaos.audit.finding import Confirmation
+from chaos.errors import UsageError
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Limits
+from chaos.model.verdict import Verdict
+from chaos.plan.make import make_plan
+from chaos.scenario_file.load import load_scenario
 
 _COMMENT_MAX = 96
 
 
 def repro_text(plan: Plan, *, check: str, folder: Path, headline: str) -> str:
-    """Give the scenario of a plan whose run breaks `check`, to be saved in `folder`."""
+    """Return the scenario of a plan whose run breaks `check`, to be saved in `folder`."""
     expect: dict[str, Any] = {"verdict": "invalid", "check": check}
     if plan.expect.band is not None:
         expect["band"] = plan.expect.band
@@ -31,7 +36,7 @@ def repro_text(plan: Plan, *, check: str, folder: Path, headline: str) -> str:
 def scenario_text(
     plan: Plan, *, folder: Path, comment: Sequence[str], expect: Mapping[str, Any]
 ) -> str:
-    """Give a plan as a scenario, to be saved in `folder`, below a comment.
+    """Return a plan as a scenario, to be saved in `folder`, below a comment.
 
     Scalars are written as JSON, which YAML 1.2 reads alike, so that no text is
     taken for a number or a truth value.
@@ -91,7 +96,7 @@ def _printable(line: str) -> str:
 
 
 def _cluster(shape: Shape) -> dict[str, Any]:
-    """Give what a scenario says of its cluster; that a GCS is kept follows from the faults."""
+    """Return what a scenario says of its cluster; that a GCS is kept follows from the faults."""
     return shape.model_dump(exclude={"keeps_gcs"}, exclude_none=True)
 
 
@@ -108,3 +113,23 @@ def _key(key: str) -> str:
 
 
 _WORDS = {"true", "True", "TRUE", "false", "False", "FALSE", "null", "Null", "NULL"}
+
+
+# Runs a reproduction's plan elsewhere; may raise `UsageError` where it cannot be run there.
+Confirm: TypeAlias = Callable[[Plan], Verdict]
+
+
+def confirmation(file: Path, confirm: Confirm, *, seed: int, cwd: Path) -> Confirmation:
+    """Run a finding's reproduction, read from its file as anybody would, and give what it shows."""
+    plan = make_plan(load_scenario(file), file=file, seed=seed, cwd=cwd)
+    try:
+        verdict = confirm(plan)
+    except UsageError as error:  # one that cannot be run there says nothing of the others
+        return Confirmation(state="open", headline=str(error))
+    if verdict.validity == "invalid":
+        is_same = verdict.as_expected
+        return Confirmation(
+            state="confirmed" if is_same else "otherwise", headline=verdict.headline
+        )
+    state = "refuted" if verdict.validity == "valid" else "open"
+    return Confirmation(state=state, headline=verdict.headline)

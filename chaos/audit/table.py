@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from chaos.audit.card import Card
 from chaos.audit.group import KINDS, Group, Kind, kind_of
-from chaos.audit.struck import StruckRun
+from chaos.audit.run_row import RunRow
 from chaos.check.judge import CHECKS
 from chaos.model.diagnosis import Standing
 
@@ -118,7 +118,7 @@ class PartRow:
 
 
 def part_rows(card: Card) -> tuple[PartRow, ...]:
-    """Give one row per part of the state, as the diagnosis orders them."""
+    """Return one row per part of the state, as the diagnosis orders them."""
     standings: dict[str, list[tuple[Standing, bool]]] = {}
     for run in card.runs:
         for component, standing in run.parts.items():
@@ -143,7 +143,7 @@ def _part_row(component: str, found: Sequence[tuple[Standing, bool]]) -> PartRow
 
 
 def columns(epochs: int) -> tuple[str, ...]:
-    """Give the heat map's columns: each epoch, or ranges of as many as fit."""
+    """Return the heat map's columns: each epoch, or ranges of as many as fit."""
     width = _width(epochs)
     labels = []
     for first in range(0, epochs, width):
@@ -161,9 +161,9 @@ def by_column(by_epoch: Mapping[int, int], epochs: int) -> tuple[int, ...]:
 
 
 def cells(card: Card) -> tuple[Cell, ...]:
-    """Give the cells of the heat map in which the job has places."""
+    """Return the cells of the heat map in which the job has places."""
     width = _width_of(card)
-    found: dict[tuple[Group, int], list[StruckRun]] = {}
+    found: dict[tuple[Group, int], list[RunRow]] = {}
     for run in card.runs:
         found.setdefault((run.group, run.strike.epoch // width), []).append(run)
     return tuple(
@@ -181,7 +181,7 @@ def cells(card: Card) -> tuple[Cell, ...]:
     )
 
 
-def tally(runs: Sequence[StruckRun]) -> Tally:
+def tally(runs: Sequence[RunRow]) -> Tally:
     """Count runs by what became of the job."""
     return Tally(
         right=sum(run.is_right and run.resumed > 0 for run in runs),
@@ -192,7 +192,7 @@ def tally(runs: Sequence[StruckRun]) -> Tally:
 
 
 def kind_rows(card: Card) -> tuple[KindRow, ...]:
-    """Give one row per kind of fault, those that were not tried included."""
+    """Return one row per kind of fault, those that were not tried included."""
     rows = []
     for kind in KINDS:
         runs = [run for run in card.runs if kind_of(run.group) == kind]
@@ -202,7 +202,7 @@ def kind_rows(card: Card) -> tuple[KindRow, ...]:
 
 
 def group_rows(card: Card) -> tuple[GroupRow, ...]:
-    """Give one row per group, those without a place in this job included."""
+    """Return one row per group, those without a place in this job included."""
     rows = []
     for covered in card.covered:
         runs = [run for run in card.runs if run.group == covered.group]
@@ -224,13 +224,13 @@ def group_rows(card: Card) -> tuple[GroupRow, ...]:
     return tuple(rows)
 
 
-def lost_steps(runs: Sequence[StruckRun]) -> list[int]:
-    """Give what each run lost, of those in which steps are seen."""
+def lost_steps(runs: Sequence[RunRow]) -> list[int]:
+    """Return what each run lost, of those in which steps are seen."""
     return [run.lost_steps for run in runs if run.lost_steps is not None]
 
 
 def check_rows(card: Card) -> tuple[CheckRow, ...]:
-    """Give one row per check, in the order in which they judge."""
+    """Return one row per check, in the order in which they judge."""
     rows = []
     for name in _checks(card):
         told = sum(name in run.evidence for run in card.runs)
@@ -241,7 +241,7 @@ def check_rows(card: Card) -> tuple[CheckRow, ...]:
 
 
 def _checks(card: Card) -> dict[str, None]:
-    """Give the names of the checks that judged, other packages' after chaos's own."""
+    """Return the names of the checks that judged, other packages' after chaos's own."""
     told = (name for run in card.runs for name in (*run.evidence, *run.undecided))
     broken = (defect.check for run in card.runs for defect in run.defects)
     return dict.fromkeys([*(check.NAME for check in CHECKS), *sorted({*told, *broken})])
@@ -252,6 +252,6 @@ def _width(epochs: int) -> int:
 
 
 def _width_of(card: Card) -> int:
-    """Give how many epochs a column has: all but the last have as many as the first."""
+    """Return how many epochs a column has: all but the last have as many as the first."""
     first, _, last = card.columns[0].partition("-")
     return 1 + int(last or first) - int(first)

@@ -1,4 +1,4 @@
-"""The card in a terminal, 80 columns wide; without a terminal no line is broken and none framed."""
+"""The card and the progress of an audit in a terminal; without one, no line is broken or framed."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,11 +8,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from chaos.audit.budget import Progress
 from chaos.audit.card import Card
 from chaos.audit.finding import Finding
+from chaos.audit.notes import Note
 from chaos.audit.page import KIND_HEAD, kind_cells, omitted_in_all, title, tone
+from chaos.audit.run_row import RunRow
 from chaos.audit.table import Cell, Fate, cells, group_rows, kind_rows, part_rows
 from chaos.check.grade import ACCEPTED
+from chaos.report.live import MovingLine
 
 UNKNOWN_SHOWN = 3
 _MARKS: dict[Fate, tuple[str, str]] = {
@@ -55,7 +59,7 @@ def _parts(card: Card, *, framed: bool) -> Iterator[RenderableType]:
 
 
 def kind_table(card: Card) -> Table:
-    """Give one line per kind of fault; what was not tried is there, in grey."""
+    """Return one line per kind of fault; what was not tried is there, in grey."""
     table = _table(gap=1)
     for number, name in enumerate(KIND_HEAD):
         table.add_column(name, justify="right" if number > 1 else "left", no_wrap=True)
@@ -66,7 +70,7 @@ def kind_table(card: Card) -> Table:
 
 
 def heat_table(card: Card) -> Table:
-    """Give one line per group: a mark per epoch, counts, and the steps that were recomputed."""
+    """Return one line per group: a mark per epoch, counts, and the steps that were recomputed."""
     table = _table()
     table.add_column("place", no_wrap=True)
     table.add_column(f"epoch {_span(card.columns)}", no_wrap=True)
@@ -154,7 +158,7 @@ def _commands(rows: Sequence[_Row]) -> Iterator[Text]:
 
 
 def _state(card: Card) -> str:
-    """Say which parts of the state came back at every resume, and which did not."""
+    """Return which parts of the state came back at every resume, and which did not."""
     rows = part_rows(card)
     lost = [
         f"{row.component} {row.standing} ({row.lost} of {row.resumes})" for row in rows if row.lost
@@ -199,3 +203,46 @@ def _to_copy(card: Card) -> Iterator[_Row]:
     yield "again", "dim", card.command
     yield "card", "dim", f"{card.folder}/card.html"
     yield "badge", "dim", card.badge
+
+
+_LAMPS = {"valid": ("✓", "green"), "invalid": ("✗", "red"), "unknown": ("?", "yellow")}
+
+
+class AuditDisplay(MovingLine):
+    """Shows an audit's progress; `show` is given each news once."""
+
+    def show(self, progress: Progress) -> None:
+        """Take in how far the audit is."""
+        self.say(line(progress), stage=progress.stage, done=progress.done, total=progress.total)
+
+    def tell(self, notes: Sequence[Note]) -> None:
+        """Write what the runs without a fault have shown, before any other is begun."""
+        for note in notes:
+            self.write(note_line(note))
+
+
+def line(progress: Progress) -> Text:
+    """Describe in one line how far an audit is."""
+    text = Text.assemble((progress.stage, "bold"), f"  {progress.done}/{progress.total}")
+    if progress.wrong:
+        text.append(f"  {progress.wrong} failed")
+    if progress.left_s is not None and progress.done < progress.total:
+        text.append(f"  {progress.left_s:.0f} s left")
+    if progress.last is not None:
+        text.append("  ").append_text(_last(progress.last))
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def note_line(note: Note) -> Text:
+    """Return a note as a line that stays."""
+    return Text.assemble(
+        (f"{note.kind}: ", "yellow" if note.kind == "warning" else "dim"), note.text
+    )
+
+
+def _last(run: RunRow) -> Text:
+    mark, style = _LAMPS[run.validity]
+    if run.is_right and not run.resumed:
+        mark, style = "o", "dim"  # it began anew, and shows nothing of a resume
+    return Text.assemble((mark, style), f" {run.group}: {run.name}")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chaos.audit.base import base_plan, with_own_workers
-from chaos.audit.extent import Extent, extent
+from chaos.audit.job_profile import JobProfile, job_profile
+from chaos.audit.plans import base_plan, with_own_workers
 from chaos.backends.open import open_backend
 from chaos.calibration.timed_ops import Losses
 from chaos.check.trial import Trial
@@ -56,9 +56,9 @@ def calibration_runs(
         harness = Harness(trying.reports, console, Path.cwd(), opened, SystemClock())
         alone = job_alone(subject, words, backend)
         clean = harness.baseline(alone)
-        plan = with_own_workers(alone, extent(clean))
+        plan = with_own_workers(alone, job_profile(clean))
         kind = "kill_worker" if trying.losses == "kills" else "kill_node"
-        for at in struck_places(extent(clean), count=STRUCK[backend], seed=trying.seed):
+        for at in struck_places(job_profile(clean), count=STRUCK[backend], seed=trying.seed):
             ops = (Op.model_validate({"index": 0, "at": at, kind: {}}),)
             made = next((trial for trial in known if trial.plan.ops == ops), None)
             yield made or _trial(harness.run_plan(_struck(plan, ops[0])))
@@ -78,7 +78,7 @@ def job_alone(subject: Path, words: Sequence[str], backend: BackendName) -> Plan
     return plan.model_copy(update={"backend": backend, "scenario": title})
 
 
-def struck_places(job: Extent, *, count: int, seed: int) -> Iterator[AtStep]:
+def struck_places(job: JobProfile, *, count: int, seed: int) -> Iterator[AtStep]:
     """Draw steps behind the first commit, and ranks, at which the job is to be struck."""
     later = [(epoch, rank) for epoch, rank in job.steps if epoch > 0]
     if not later:

@@ -14,16 +14,15 @@ from rich.console import Console
 
 from chaos.audit.answer import ACCEPTABLE
 from chaos.audit.audit import Audit, Choice
-from chaos.audit.base import base_plan
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for
-from chaos.audit.live import AuditDisplay
 from chaos.audit.markdown import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
-from chaos.audit.terminal import print_card
+from chaos.audit.plans import base_plan
+from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.backends.open import open_backend, open_scripts
 from chaos.cli.streams import write_document
 from chaos.errors import UsageError

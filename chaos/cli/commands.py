@@ -47,7 +47,7 @@ from chaos.harness import Harness, check_again, write_suite
 from chaos.model.plan import BackendName
 from chaos.model.summary import SUITE
 from chaos.plan.permitted import Elsewhere, Permissions
-from chaos.report.github import Place, annotations
+from chaos.report.ci import Place, annotations
 from chaos.report.outcome import FinishedRun, SuiteRow, by_scenario, not_run, row_of
 from chaos.report.screen import screen
 from chaos.report.terminal import closing_line, findings, verdict_table
@@ -58,7 +58,7 @@ from chaos.run.directory import RunDirectory
 from chaos.run.index import SuiteIndex
 from chaos.run.shown import shown
 from chaos.scenario_file.load import find_scenarios, load_scenario
-from chaos.scenario_file.schema import json_schema
+from chaos.scenario_file.messages import json_schema
 
 EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN, EXIT_USAGE, EXIT_HARNESS = range(5)
 EXIT_INTERRUPTED = 130

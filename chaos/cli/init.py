@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from chaos.audit.arguments import args_of
+from chaos.audit.plans import args_of
 from chaos.errors import UsageError
 from chaos.report.screen import screen
 from chaos.run.shown import shown

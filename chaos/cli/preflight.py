@@ -38,7 +38,7 @@ from chaos.preflight.rules.every import RULES, refuse_unknown
 from chaos.preflight.summary import render_summary
 from chaos.preflight.terminal import show_answer
 from chaos.preflight.validation import validated
-from chaos.report.moving import MovingLine
+from chaos.report.live import MovingLine
 from chaos.report.screen import screen
 from chaos.run.clock import Clock, SystemClock, seconds_since, stamp
 

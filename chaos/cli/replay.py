@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from chaos.audit.base import with_own_workers
-from chaos.audit.extent import Extent, extent
+from chaos.audit.job_profile import JobProfile, job_profile
+from chaos.audit.plans import with_own_workers
 from chaos.audit.repro import scenario_text
 from chaos.backends.open import open_backend
 from chaos.calibration.runs import job_alone
@@ -91,19 +91,19 @@ def replay_trace(  # noqa: PLR0913 - one parameter per option
 
 def _clean(
     subject: Path, words: Sequence[str], reports: Path, console: Console
-) -> tuple[Plan, tuple[Extent, float]]:
+) -> tuple[Plan, tuple[JobProfile, float]]:
     with open_backend("fork", console) as backend:
         harness = Harness(reports, console, Path.cwd(), backend, SystemClock())
         run = harness.run_plan(job_alone(subject, words, "fork"))
     attempts = run.trial.run.attempts
-    seen = extent(run.history)
+    seen = job_profile(run.history)
     return with_own_workers(run.plan, seen), (
         seen,
         step_s([(run.history, attempt) for attempt in attempts]),
     )
 
 
-def pace_of(plan: Plan, seen: Extent, seconds: float) -> Pace:
+def pace_of(plan: Plan, seen: JobProfile, seconds: float) -> Pace:
     """Give what the walk must know of a job, by its clean run."""
     epochs = sorted({epoch for epoch, _ in seen.steps if epoch in seen.epochs})
     steps = tuple(min(n for (e, _), n in seen.steps.items() if e == epoch) for epoch in epochs)

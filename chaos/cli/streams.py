@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from chaos.errors import HarnessError
-from chaos.report.harmless import harmless
+from chaos.report.screen import harmless
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -12,10 +12,15 @@ from chaos.errors import UsageError
 from chaos.preflight.presets import MARKETS, preset
 from chaos.preflight.question import Question
 from chaos.record import Record
-from chaos.scenario_file.problem import Problem, scenario_error
-from chaos.scenario_file.source import Lines, Source, read_source
-from chaos.scenario_file.spelling import nearest, quoted
-from chaos.scenario_file.text import read_text
+from chaos.scenario_file.messages import nearest, quoted
+from chaos.scenario_file.yaml_lines import (
+    Lines,
+    Problem,
+    Source,
+    read_source,
+    read_text,
+    scenario_error,
+)
 
 SUFFIX = ".preflight.yaml"
 _KINDS = {"exponential", "weibull", "bathtub"}

@@ -7,7 +7,7 @@ per node for sought-after GPUs, hundreds to thousands of hours for others
 
 from chaos.errors import UsageError
 from chaos.preflight.market import Bathtub, Exponential, Market, Notice, Shock
-from chaos.scenario_file.spelling import nearest
+from chaos.scenario_file.messages import nearest
 
 _OURS = "synthetic, made by chaos"
 _TWO_MINUTES = Notice(seconds=120, reliability=0.95)

@@ -9,7 +9,7 @@ from chaos.preflight.forecast import Forecast
 from chaos.preflight.rules.rule import Finding
 from chaos.preflight.terminal import changes_head, interval, pasted, where_time_goes
 from chaos.preflight.verdict import Word
-from chaos.report.harmless import on_one_line
+from chaos.report.screen import on_one_line
 
 _MARKS: dict[Word, str] = {
     "go": "✅",

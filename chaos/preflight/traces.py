@@ -8,7 +8,7 @@ from chaos.errors import UsageError
 from chaos.preflight.resemblance import KNOWN, resembled
 from chaos.preflight.trace import Trace
 from chaos.preflight.trace_formats import TraceError, bamboo_events, count_series, parcae, skypilot
-from chaos.scenario_file.text import read_text
+from chaos.scenario_file.yaml_lines import read_text
 
 TRACE_BYTES = 8 << 20  # a count for every minute of five years, and more events than any market has
 TABLE_BYTES = 64 << 20  # of all regions and types

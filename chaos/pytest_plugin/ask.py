@@ -15,8 +15,8 @@ from chaos.pytest_plugin.failure import could_not_run, require_expected
 from chaos.pytest_plugin.function import plan_for, scenario_for
 from chaos.pytest_plugin.result import Result
 from chaos.pytest_plugin.runs import runs_of
-from chaos.python_first.written import train_loop_name
 from chaos.run.shown import shown
+from chaos.scenario_file.from_python import train_loop_name
 from chaos.scenario_file.load import load_scenario
 
 

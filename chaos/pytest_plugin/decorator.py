@@ -20,7 +20,7 @@ from chaos.model.scenario import (
 from chaos.model.watch import Watch
 from chaos.pytest_plugin.keys import SCENARIO_MARK
 from chaos.pytest_plugin.result import Result
-from chaos.python_first.written import train_loop_name
+from chaos.scenario_file.from_python import train_loop_name
 
 Test: TypeAlias = Callable[..., object]
 Keys: TypeAlias = Mapping[str, Any]

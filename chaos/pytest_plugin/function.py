@@ -16,8 +16,8 @@ from chaos.pytest_plugin.keys import JOB_MARK, SCENARIO, SCENARIO_MARK
 from chaos.pytest_plugin.result import Result
 from chaos.pytest_plugin.runs import runs_of
 from chaos.pytest_plugin.tagged import tag
-from chaos.python_first.written import scenario_of
 from chaos.run.shown import shown
+from chaos.scenario_file.from_python import scenario_of
 
 
 def prepare(collector: pytest.Collector, items: Sequence[pytest.Function]) -> None:

@@ -20,7 +20,7 @@ from chaos.pytest_plugin.keys import FINISHED, ROWS, RUNS, Option
 from chaos.pytest_plugin.result import Result
 from chaos.pytest_plugin.spread import would_have_clusters_side_by_side
 from chaos.pytest_plugin.suite import Suite, reports_folder
-from chaos.report.junit import properties
+from chaos.report.ci import properties
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock, seconds_since

@@ -1,7 +1,7 @@
 """Why a run is as it is, in the few lines that a busy person reads; the page has the rest."""
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -11,10 +11,10 @@ from rich.text import Text
 from chaos.check.result import plural
 from chaos.model.diagnosis import Resume
 from chaos.model.verdict import CheckResult, Verdict
-from chaos.report.came_back import lost
+from chaos.report.live import Progress, advance_all
 from chaos.report.outcome import FinishedRun, in_words
-from chaos.report.progress import Progress, advance_all
 from chaos.report.screen import screen
+from chaos.report.state_table import lost
 
 ANOMALIES_SHOWN = 3
 PARTS_SHOWN = 8
@@ -22,7 +22,7 @@ AS_ABOVE = "as said above"
 
 
 def explanation(run: FinishedRun, *, page: str) -> RenderableType:
-    """Give the verdict, what is broken, what did not come back, and where to go on.
+    """Return the verdict, what is broken, what did not come back, and where to go on.
 
     What the headline says already is not said again.
     """
@@ -38,7 +38,7 @@ def explanation(run: FinishedRun, *, page: str) -> RenderableType:
 
 
 def broken_off(run: FinishedRun, why: str, *, page: str) -> RenderableType:
-    """Give how far a run had come when it was ended from outside, and what was broken by then.
+    """Return how far a run had come when it was ended from outside, and what was broken by then.
 
     What cannot be told of it is not listed: nearly nothing can.
     """
@@ -60,7 +60,7 @@ def _how_far(run: FinishedRun) -> str:
 
 
 def line_of(verdict: Verdict) -> str:
-    """Give the finding on one line: the check that names it and what it found."""
+    """Return the finding on one line: the check that names it and what it found."""
     if verdict.broken:
         first = verdict.broken[0]
         found = first.anomalies[0].message if first.anomalies else first.summary
@@ -71,8 +71,16 @@ def line_of(verdict: Verdict) -> str:
     return f"{in_words(verdict)}: {verdict.headline}"
 
 
+def by_reason(undecided: Sequence[CheckResult]) -> dict[str, list[str]]:
+    """Return the checks that cannot tell by their reason: many wait for the same restart."""
+    reasons: dict[str, list[str]] = {}
+    for result in undecided:
+        reasons.setdefault(result.summary, []).append(result.check)
+    return reasons
+
+
 def plain_text(words: RenderableType, *, width: int) -> str:
-    """Give text without colours, wrapped."""
+    """Return text without colours, wrapped."""
     page = io.StringIO()
     screen(file=page, width=width, color_system=None).print(words)
     return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
@@ -92,14 +100,10 @@ def _anomalies(result: CheckResult, headline: str) -> list[str]:
 
 
 def _undecided(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Name the checks that cannot tell, those with one reason together."""
-    reasons: dict[str, list[str]] = {}
-    for result in verdict.undecided:
-        reasons.setdefault(result.summary, []).append(result.check)
     said = verdict.headline.lower()
     told = (
         f"{', '.join(checks)}: {AS_ABOVE if why.lower() in said else why}"
-        for why, checks in reasons.items()
+        for why, checks in by_reason(verdict.undecided).items()
     )
     yield from zip(_first("unknown"), told, strict=False)
 
@@ -109,10 +113,7 @@ def _not_back(resume: Resume) -> list[RenderableType]:
     if not gone:
         return []
     head = Text(f"not back in attempt {resume.attempt}, at epoch {resume.epoch}")
-    rows = []
-    for row in gone:
-        values = f": {row.ours} instead of {row.baseline}" if row.ours and row.baseline else ""
-        rows.append((row.component, f"{row.standing} ({row.who}){values}"))
+    rows = [(row.component, f"{row.standing} {row.found}") for row in gone]
     return [Text(""), Padding(head, (0, 0, 0, 2)), Padding(_table(rows), (0, 0, 0, 2))]
 
 

@@ -1,4 +1,4 @@
-"""What chaos can do and ask, read from the records and checks themselves."""
+"""The lists of faults, places and checks, read from the records and checks themselves."""
 
 import inspect
 import re
@@ -24,7 +24,7 @@ _TOLD = re.compile(r"`(\w+)`: (.*?)(?=`\w+`: |$)")
 
 
 def catalogue(topic: Topic, others: Others = NO_OTHERS) -> Table:
-    """Give a table that fits 80 columns: a name, and what it is; `others`: those packages' checks.
+    """Return names and what they are, 80 columns wide; `others`: checks of other packages.
 
     What another package brings is followed by that package's name.
     """
@@ -37,7 +37,7 @@ def catalogue(topic: Topic, others: Others = NO_OTHERS) -> Table:
 
 
 def table_of(head: str, rows: Sequence[tuple[str, str]]) -> Table:
-    """Give a table of names and what they are; a long name is folded."""
+    """Return a table of names and what they are; a long name is folded."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column(head, no_wrap=all(len(name) <= NAME_MAX for name, _ in rows), overflow="fold")
     table.add_column("what it is", overflow="fold", ratio=1)
@@ -47,13 +47,13 @@ def table_of(head: str, rows: Sequence[tuple[str, str]]) -> Table:
 
 
 def fault_rows() -> Rows:
-    """Give every fault with what it does, and its settings with their defaults."""
+    """Return every fault with what it does, and its settings with their defaults."""
     packages = REGISTERED.packages
     return [(f, _of(_with_settings(record_of(f)), packages.get(f))) for f in FAULTS]
 
 
 def place_rows() -> Rows:
-    """Give every kind of trigger, as it is written in a scenario."""
+    """Return every kind of trigger, as it is written in a scenario."""
     steps = "{epoch: 2, step: 5}", "after optimizer step 5 of epoch 2, on a rank"
     moments, stages = _told(AtMoment), _told(AtRecovery)
     others = (
@@ -71,13 +71,13 @@ def place_rows() -> Rows:
 
 
 def _told(kind: type[Record]) -> dict[str, str]:
-    """Give what a record's second paragraph says of each name in it."""
+    """Return what a record's second paragraph says of each name in it."""
     text = _paragraph(inspect.getdoc(kind) or "", 1)
     return {name: what.strip(" .") for name, what in _TOLD.findall(text)}
 
 
 def check_rows(others: Others = NO_OTHERS) -> Rows:
-    """Give every check with the question that it asks; chaos's own in the order of the report."""
+    """Return every check with the question that it asks; chaos's own in the order of the report."""
     return [
         (check.NAME, _of(_paragraph(inspect.getdoc(check) or "", 0), package))
         for check, package in _checks(others)
@@ -85,12 +85,12 @@ def check_rows(others: Others = NO_OTHERS) -> Rows:
 
 
 def names(others: Others = NO_OTHERS) -> list[str]:
-    """Give every fault and every check."""
+    """Return every fault and every check."""
     return [*FAULTS, *(check.NAME for check, _ in _checks(others))]
 
 
 def explained(name: str, others: Others = NO_OTHERS) -> str | None:
-    """Give the long text of a fault or a check, None where there is neither."""
+    """Return the long text of a fault or a check, None where there is neither."""
     if name in FAULTS:
         return _fault_explained(name)
     found = next((each for each in _checks(others) if name == each[0].NAME), None)
@@ -110,7 +110,7 @@ def _checks(others: Others) -> list[tuple[Check, str | None]]:
 
 
 def _of(text: str, package: str | None) -> str:
-    """Give a text with the package that brings what it speaks of, where that is not chaos."""
+    """Return a text with the package that brings what it speaks of, where that is not chaos."""
     return text if package is None else f"{text} ({package})"
 
 
@@ -146,7 +146,7 @@ def _default(value: Any) -> str:  # noqa: ANN401 - any field's default
 
 
 def _unwrapped(text: str | None) -> str:
-    """Give paragraphs without the line breaks that they have in the code."""
+    """Return paragraphs without the line breaks that they have in the code."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in (text or "").split("\n\n"))
 
 

@@ -88,7 +88,7 @@ def drawn(
 
 
 def named(name: str) -> alt.Chart:
-    """Give a chart over the rows of this name."""
+    """Return a chart over the rows of this name."""
     return alt.Chart(alt.NamedData(name=name))
 
 

@@ -1,4 +1,4 @@
-"""What a machine lacks, and what each lack costs: a function of what was seen of it."""
+"""The diagnosis of a machine: what it lacks, and what each lack costs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def signs(machine: Machine) -> list[Sign]:
 
 
 def doctor_table(found: Sequence[Sign]) -> Table:
-    """Give a line per sign, with what its lack costs below."""
+    """Return a line per sign, with what its lack costs below."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)

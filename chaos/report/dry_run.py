@@ -1,4 +1,4 @@
-"""What a plan would do to whom, before anything is done."""
+"""A dry run: what each fault of a plan would be injected into."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ _STYLES = {"may be struck": "yellow", "never struck": "green", "holds no worker"
 
 
 def dry_run(plan: Plan, nodes: Sequence[NodeFacts], permissions: Permissions) -> Group:
-    """Give the faults of a plan with what each needs, and the cluster's nodes.
+    """Return the faults of a plan with what each needs, and the cluster's nodes.
 
     Which node holds which rank is known once the job runs: any that may be
     struck may be it.

@@ -1,4 +1,4 @@
-"""Where the time went, as rows and as a chart: the run beside its baseline, and by attempt."""
+"""Goodput as rows and as a chart: the run beside its baseline, and by attempt."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Goodput:
 
 
 def goodput(trial: Trial) -> Goodput | None:
-    """Give where the time of a run went; None where no time was recorded."""
+    """Return where the time of a run went; None where no time was recorded."""
     found = ledger_of(trial)
     if not found.wall_ns:
         return None
@@ -71,7 +71,7 @@ def goodput(trial: Trial) -> Goodput | None:
 
 
 def sentence(found: Ledger, clean: Ledger | None) -> str:
-    """Say the goodput, the baseline's, and what took most of the rest."""
+    """Return the goodput, the baseline's, and what took most of the rest."""
     assert found.goodput is not None
     of_clean = clean.goodput if clean else None
     beside = "" if of_clean is None else f" (the baseline: {of_clean:.0%})"
@@ -85,7 +85,7 @@ def sentence(found: Ledger, clean: Ledger | None) -> str:
 def goodput_rows(
     found: Ledger, clean: Ledger | None, attempts: Sequence[int]
 ) -> tuple[PhaseRow, ...]:
-    """Give a row per phase that took any time, here or in the baseline."""
+    """Return a row per phase that took any time, here or in the baseline."""
     seconds = found.seconds()
     of_clean = clean.seconds() if clean else {}
     by_attempt = [found.seconds(attempt=attempt) for attempt in attempts]

@@ -12,12 +12,11 @@ from markupsafe import Markup
 
 from chaos.report import chart as ch
 from chaos.report import page
-from chaos.report.came_back import resume_table
-from chaos.report.curve import curves
-from chaos.report.excerpt import excerpt
 from chaos.report.goodput import goodput
+from chaos.report.loss_chart import loss_charts
 from chaos.report.outcome import FinishedRun, Runs, SuiteRow, by_scenario, in_words
-from chaos.report.settings import settings
+from chaos.report.page import excerpt, settings
+from chaos.report.state_table import resume_table
 from chaos.report.timeline import timeline
 from chaos.report.trend import Suites, trend
 
@@ -34,9 +33,9 @@ _env = Environment(
 
 
 def render_run(run: FinishedRun) -> str:
-    """Give the page of one run: the verdict first, then what it rests on."""
+    """Return the page of one run: the verdict first, then what it rests on."""
     in_time = timeline(run.trial)
-    loss = curves(run.trial)
+    loss = loss_charts(run.trial)
     spent = goodput(run.trial)
     ops = page.op_rows(run)
     checks = page.check_rows(run.history, run.verdict)
@@ -64,7 +63,7 @@ def render_run(run: FinishedRun) -> str:
 
 
 def render_trend(suites: Suites) -> str:
-    """Give the page of the history of suites; links are relative to the folder of reports."""
+    """Return the page of the history of suites; links are relative to the folder of reports."""
     found = trend(suites)
     return _env.get_template("trend.html.j2").render(trend=found, **_drawings(found.charts))
 
@@ -72,7 +71,7 @@ def render_trend(suites: Suites) -> str:
 def render_suite(
     rows: Sequence[SuiteRow], *, title: str, started: str, folder: str | None = None
 ) -> str:
-    """Give the page of a suite; links are relative to `folder`, where the page will lie."""
+    """Return the page of a suite; links are relative to `folder`, where the page will lie."""
     groups = by_scenario(rows)
     rows = [row for runs in groups for row in runs.rows]
     return _env.get_template("suite.html.j2").render(
@@ -93,7 +92,7 @@ def render_suite(
 
 
 def _drawings(charts: Sequence[ch.Chart]) -> dict[str, Any]:
-    """Give what a page needs to draw charts: as they stand, and to draw them anew."""
+    """Return what a page needs to draw charts: as they stand, and to draw them anew."""
     return {
         "svg": {chart.name: Markup(chart.svg) for chart in charts},  # noqa: S704 (Vega escapes it)
         "specs": {chart.name: _as_script(chart.spec) for chart in charts},

@@ -7,10 +7,10 @@ from chaos.check.goodput import ledger, ledger_of
 from chaos.check.result import plural
 from chaos.model.verdict import CheckResult
 from chaos.report import page
-from chaos.report.came_back import PartRow, lost
 from chaos.report.goodput import goodput_rows, sentence
-from chaos.report.harmless import on_one_line
 from chaos.report.outcome import FinishedRun, Runs, SuiteRow, by_scenario, in_words
+from chaos.report.screen import on_one_line
+from chaos.report.state_table import PartRow, lost
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
 ANOMALIES_SHOWN = 10
@@ -22,7 +22,7 @@ _ACTIVE = re.compile(r"([\\`*_\[\]<>|~])|^(:)(?=:)")  # the last one: a command 
 
 
 def run_in_markdown(run: FinishedRun) -> str:
-    """Give one run: verdict, proof that the fault landed, what was found, where the time went."""
+    """Return one run: verdict, proof that the fault landed, what was found, where the time went."""
     verdict, facts = run.verdict, page.facts(run)
     lines = [
         f"# {SIGNS[page.tone(verdict)]} {in_words(verdict)}: {plain(run.plan.scenario)}",
@@ -48,9 +48,9 @@ def run_in_markdown(run: FinishedRun) -> str:
 
 
 def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
-    """Give a suite: a line per scenario, and why each that is not as it should be is not.
+    """Return a suite: a line per scenario, and why each that is not as it should be is not.
 
-    Of repeats it gives the gravest verdict, how many passed, and medians.
+    Of repeats it returns the gravest verdict, how many passed, and medians.
     """
     groups = by_scenario(rows)
     kinds = [runs.worst.standing for runs in groups]
@@ -92,26 +92,26 @@ def _cells(runs: Runs, *passed: str) -> tuple[str, ...]:
 def table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers_from: int | None = None
 ) -> list[str]:
-    """Give the lines of a table; the columns from `numbers_from` on are set to the right."""
+    """Return the lines of a table; the columns from `numbers_from` on are set to the right."""
     since = len(head) if numbers_from is None else numbers_from
     rule = ["---" if place < since else "---:" for place in range(len(head))]
     return ["| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)]
 
 
 def plain(text: str) -> str:
-    """Give words that Markdown shows as they are, on one line."""
+    """Return words that Markdown shows as they are, on one line."""
     return _ACTIVE.sub(r"\\\1\2", on_one_line(text))
 
 
 def code(text: str) -> str:
-    """Give a command or a path as Markdown shows it in one line of code."""
+    """Return a command or a path as Markdown shows it in one line of code."""
     words = on_one_line(text)
     ticks = "`" * (1 + max((len(run) for run in re.findall("`+", words)), default=0))
     return f"{ticks}{words}{ticks}" if ticks == "`" else f"{ticks} {words} {ticks}"
 
 
 def fitted(text: str, *, limit: int = LIMIT_BYTES) -> str:
-    """Give a text that is no longer than `limit` bytes, cut at a line and saying so."""
+    """Return a text that is no longer than `limit` bytes, cut at a line and saying so."""
     if len(text.encode()) <= limit:
         return text
     tail = "\n\n(cut here: the rest is in the report)\n"

@@ -1,4 +1,4 @@
-"""What a run came to: all that a page about one run, or a row of a suite, is made of."""
+"""Finished runs and rows of a suite: the input of every page."""
 
 import statistics
 from collections import Counter
@@ -141,14 +141,14 @@ def by_scenario(rows: Sequence[SuiteRow]) -> tuple[Runs, ...]:
 
 
 def standing(verdict: Verdict) -> Standing:
-    """Say whether a verdict is what the scenario expects, is not, or could not be reached."""
+    """Return whether a verdict is what the scenario expects, is not, or could not be reached."""
     if verdict.as_expected:
         return "expected"
     return "undecided" if verdict.validity == "unknown" else "unexpected"
 
 
 def in_words(verdict: Verdict) -> str:
-    """Say the verdict as people read it: its word, and how it stands to what was expected."""
+    """Return the verdict as people read it: its word, and how it stands to what was expected."""
     if verdict.is_news:
         return "valid: fixed?"
     if verdict.as_expected:
@@ -160,12 +160,12 @@ def in_words(verdict: Verdict) -> str:
 
 
 def no_resume(verdict: Verdict) -> str:
-    """Say, to end the word of a right run, that no restart in it went on from a checkpoint."""
+    """Return the ending of the word of a right run without a resume from a checkpoint."""
     return "" if verdict.restarts.resumed else ", no resume"
 
 
 def row_of(run: FinishedRun) -> SuiteRow:
-    """Give the row of a finished run."""
+    """Return the row of a finished run."""
     lost: Counter[int] = Counter()
     for restart in run.trial.restarts:
         lost.update(restart.lost_steps)
@@ -188,23 +188,23 @@ def row_of(run: FinishedRun) -> SuiteRow:
 
 
 def not_run(scenario: str, file: str, error: str, *, duration_s: float = 0.0) -> SuiteRow:
-    """Give the row of a scenario that its caller must put right first."""
+    """Return the row of a scenario that its caller must put right first."""
     return SuiteRow(scenario, file, None, None, error, duration_s)
 
 
 def skipped(scenario: str, file: str, why: str, *, duration_s: float = 0.0) -> SuiteRow:
-    """Give the row of a scenario whose job needs what is not here."""
+    """Return the row of a scenario whose job needs what is not here."""
     return SuiteRow(scenario, file, None, None, None, duration_s, skipped=why)
 
 
 def without_verdict(plan: Plan, error: ChaosError, *, duration_s: float) -> SuiteRow:
-    """Give the row of a scenario that an error left without a verdict."""
+    """Return the row of a scenario that an error left without a verdict."""
     make = skipped if isinstance(error, UnmetNeedError) else not_run
     return make(plan.scenario, plan.file, str(error), duration_s=duration_s)
 
 
 def versions(env: Mapping[str, Any]) -> dict[str, str]:
-    """Give the versions named in a run's environment, wherever they are plain values."""
+    """Return the versions named in a run's environment, wherever they are plain values."""
     named = env.get("versions", env)
     plain = named.items() if isinstance(named, Mapping) else ()
     return {str(key): str(value) for key, value in plain if isinstance(value, str | int | float)}

@@ -1,19 +1,82 @@
-"""What stands on the page of a run, as rows that a template only has to write down."""
+"""The rows of the page of a run: facts, faults, restarts, checks, events, settings."""
 
+import json
 import statistics
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from chaos.check.goodput import Ledger, Phase, ledger_of
 from chaos.check.restarts import Restart
 from chaos.check.result import plural
 from chaos.check.strikes import Strike
 from chaos.check.trial import Trial
-from chaos.model.event import WatchCost
+from chaos.model.event import FitCalled, WatchCost, WorkersPrestarted, WorkerStarted
 from chaos.model.history import History
+from chaos.model.masked import masked
 from chaos.model.verdict import Anomaly, CheckResult, Restarts, Verdict
-from chaos.report.excerpt import EVENTS_PER_ANOMALY, Line, lines_of
+from chaos.report.live import is_notable
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
+from chaos.report.sentence import sentence
+
+AROUND = 2
+EVENTS_PER_ANOMALY = 40
+NOTABLE_EVENTS = 300
+
+
+@dataclass(frozen=True)
+class Line:
+    """One event in words; `at_s` counts from the first event."""
+
+    number: int
+    at_s: float
+    source: str
+    text: str
+    is_evidence: bool = False
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How many events are left out here."""
+
+    events: int
+
+
+def lines_of(history: History, numbers: tuple[int, ...]) -> tuple[Line, ...]:
+    """Return these events in words; a number that the history lacks is left out."""
+    return tuple(
+        _line(history, number)
+        for number in numbers[:EVENTS_PER_ANOMALY]
+        if 0 <= number < len(history)
+    )
+
+
+def excerpt(history: History, verdict: Verdict, also: Iterable[int] = ()) -> tuple[Line | Gap, ...]:
+    """Return the notable events, those that show an anomaly with their neighbours, and `also`."""
+    shown = {
+        number
+        for result in verdict.results
+        for anomaly in result.anomalies
+        for number in anomaly.events[:EVENTS_PER_ANOMALY]
+    }
+    chosen = {near for n in shown for near in range(n - AROUND, n + AROUND + 1)}
+    notable = [number for number, entry in enumerate(history) if is_notable(entry)]
+    chosen |= set(notable[:NOTABLE_EVENTS]) | {0, len(history) - 1, *also}
+    rows: list[Line | Gap] = []
+    before = -1
+    for number in sorted(n for n in chosen if 0 <= n < len(history)):
+        if number > before + 1:
+            rows.append(Gap(number - before - 1))
+        rows.append(_line(history, number, is_evidence=number in shown))
+        before = number
+    return tuple(rows)
+
+
+def _line(history: History, number: int, *, is_evidence: bool = False) -> Line:
+    entry = history[number]
+    at_s = (entry.time_ns - history[0].time_ns) / 1e9
+    return Line(number, at_s, entry.source, sentence(entry.what), is_evidence)
+
 
 ENDED_IN: tuple[Phase, ...] = ("detect", "teardown")  # of the attempt before
 BEGUN_WITH: tuple[Phase, ...] = ("schedule", "start", "restore")
@@ -77,14 +140,14 @@ class CheckRow:
 
 
 def tone_of(row: SuiteRow) -> Tone:
-    """Say how a row of a suite is to look."""
+    """Return how a row of a suite is to look."""
     if row.verdict is None:
         return "bad" if row.skipped is None else "open"
     return tone(row.verdict)
 
 
 def tone(verdict: Verdict) -> Tone:
-    """Say how a verdict is to look; unknown never looks like success, expected or not."""
+    """Return how a verdict is to look; unknown never looks like success, expected or not."""
     if verdict.validity == "unknown":
         return "open"
     if not verdict.as_expected:
@@ -93,7 +156,7 @@ def tone(verdict: Verdict) -> Tone:
 
 
 def facts(run: FinishedRun) -> tuple[Fact, ...]:
-    """Give the figures people ask for first."""
+    """Return the figures people ask for first."""
     row = row_of(run)
     landed = sum(strike.landed for strike in run.trial.strikes)
     watching, share = watch_cost(run.history), ledger_of(run.trial).goodput
@@ -112,14 +175,14 @@ def facts(run: FinishedRun) -> tuple[Fact, ...]:
 
 
 def _resumes(restarts: Restarts) -> str:
-    """Say how many restarts went on from a checkpoint, and what the others did."""
+    """Return how many restarts went on from a checkpoint, and what the others did."""
     others = {"from scratch": restarts.from_scratch, "idle": restarts.idle}
     told = [f"{count} {word}" for word, count in others.items() if count]
     return f"{restarts.resumed} ({', '.join(told)})" if told else str(restarts.resumed)
 
 
 def watch_cost(history: History) -> str | None:
-    """Give what watching cost per optimizer step, the median over ranks and epochs, in words."""
+    """Return what watching cost per optimizer step, the median over ranks and epochs, in words."""
     costs = [e for _, e in history.of(WatchCost) if e.steps]
     if not costs:
         return None
@@ -128,18 +191,18 @@ def watch_cost(history: History) -> str | None:
 
 
 def op_rows(run: FinishedRun) -> tuple[OpRow, ...]:
-    """Give one row per op of the plan, whatever became of it."""
+    """Return one row per op of the plan, whatever became of it."""
     return tuple(_op_row(strike, run.history) for strike in run.trial.strikes)
 
 
 def restart_rows(run: FinishedRun) -> tuple[RestartRow, ...]:
-    """Give one row per restart."""
+    """Return one row per restart."""
     spent = ledger_of(run.trial)
     return tuple(_restart_row(restart, spent, run.trial) for restart in run.trial.restarts)
 
 
 def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
-    """Give the checks, those that found something first, then those that cannot tell."""
+    """Return the checks, those that found something first, then those that cannot tell."""
     order = ("invalid", "unknown", "valid")
     results = sorted(verdict.results, key=lambda result: order.index(result.validity))
     return tuple(
@@ -206,3 +269,104 @@ def _anomaly_row(name: str, history: History, anomaly: Anomaly) -> AnomalyRow:
 
 def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} s"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One named value; `before` is what the script had, where chaos replaced it."""
+
+    name: str
+    value: str
+    before: str | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings under one heading."""
+
+    title: str
+    rows: tuple[Setting, ...]
+
+    @property
+    def was_replaced(self) -> bool:
+        """Whether any of them is not what the script had."""
+        return any(row.before is not None for row in self.rows)
+
+
+def settings(run: FinishedRun) -> tuple[Settings, ...]:
+    """Return all settings of a run, by heading; a heading without any is left out."""
+    plan = run.plan
+    job = plan.job.model_dump(exclude_none=True, exclude_defaults=True)
+    rest = {
+        "seed": plan.seed,
+        "backend": plan.backend,
+        "cluster": plan.shape.model_dump(),
+        "limits": plan.limits.model_dump(),
+        "expect": plan.expect.model_dump(exclude_none=True),
+        "working directory": plan.cwd,
+        "scenario file": plan.file,
+    }
+    groups = (
+        Settings("In force at trainer.fit()", tuple(_in_force(run))),
+        Settings("Job", tuple(_flat(job))),
+        Settings("Plan", tuple(_flat(rest))),
+        Settings("Versions and machine", tuple(_flat(run.env))),
+    )
+    return tuple(group for group in groups if group.rows)
+
+
+def _in_force(run: FinishedRun) -> Iterator[Setting]:
+    for _, called in run.history.of(FitCalled):
+        replaced = {row.name: row.value for row in _flat(called.replaced)}
+        in_force = {
+            "trainer": called.trainer,
+            "name": called.run_name,
+            "storage_path": called.storage_path,
+            **called.settings,
+        }
+        for row in _flat(in_force):
+            yield Setting(row.name, row.value, replaced.pop(row.name, None))
+        for name, before in replaced.items():
+            yield Setting(name, "set by the scenario", before)
+        if devices := devices_of(run.history):
+            yield Setting("devices", devices)
+        if waiting := prestarted(run.history):
+            yield Setting("prestarted workers", waiting)
+        return  # a script that calls fit() twice is told of by its history
+
+
+def devices_of(history: History) -> str:
+    """Return on which device the ranks of the first attempt ran; empty where none started."""
+    first = {e.rank: e.accelerators for _, e in history.of(WorkerStarted) if e.attempt == 0}
+    named = {rank: ", ".join(given) or "CPU" for rank, given in sorted(first.items())}
+    if len(set(named.values())) == 1:
+        return named.popitem()[1]
+    return "; ".join(f"rank {rank}: {device}" for rank, device in named.items())
+
+
+def prestarted(history: History) -> str:
+    """Return how many workers had been waiting when they were needed; empty where none were to."""
+    pools = [event for _, event in history.of(WorkersPrestarted)]
+    if not pools:
+        return ""
+    taken = ", ".join(f"{e.taken} in attempt {e.attempt}" for e in pools if e.taken)
+    asked = f"asked for: {sum(sum(pool.asked.values()) for pool in pools)}"
+    error = next((f"; {pool.error}" for pool in pools if pool.error is not None), "")
+    if not taken:
+        return f"none ({asked}{error})"
+    return f"{taken} ({asked}{error}): its recovery is shorter than it would be without"
+
+
+def _flat(values: Mapping[str, Any], head: str = "") -> Iterator[Setting]:
+    for key, value in values.items():
+        name = f"{head}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{name}.")
+        else:
+            yield Setting(name, _text(masked(value, key)))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, default=str)

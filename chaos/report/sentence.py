@@ -57,7 +57,7 @@ Struck: TypeAlias = (
 
 
 def sentence(event: ev.AnyEvent) -> str:
-    """Say in one line what an event tells."""
+    """Describe in one line what an event tells."""
     if isinstance(event, Watched):
         text = _of_the_harness(event)
     elif isinstance(event, Driven):

@@ -14,7 +14,7 @@ _MOMENTS = {"entered": "entered", "step": "after", "left": "left"}
 
 
 def state_sentence(event: OfState) -> str:
-    """Say in one line what an event of the state tells."""
+    """Describe in one line what an event of the state tells."""
     if isinstance(event, Loaded):
         return _of_a_file(event)
     if isinstance(event, Stored):

@@ -1,14 +1,19 @@
-"""Rows of a suite as summaries, for machines and for later."""
+"""A run, or a suite, as figures for machines; nothing is rounded."""
 
+import json
 import posixpath
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
+from chaos.check.goodput import ledger_of
 from chaos.model.summary import RunSummary, SuiteSummary
-from chaos.report.outcome import SuiteRow
+from chaos.report import page
+from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 
 
 def summary_of(row: SuiteRow, *, folder: str | None = None) -> RunSummary:
-    """Give a row in figures; its directory relative to `folder`, else as it is."""
+    """Return a row in figures; its directory relative to `folder`, else as it is."""
     verdict = row.verdict
     directory = row.directory
     if directory is not None and folder is not None:
@@ -36,5 +41,33 @@ def summary_of(row: SuiteRow, *, folder: str | None = None) -> RunSummary:
 
 
 def suite_of(rows: Sequence[SuiteRow], *, started: str, folder: str) -> SuiteSummary:
-    """Give a suite in figures; `folder` is where the summary will lie."""
+    """Return a suite in figures; `folder` is where the summary will lie."""
     return SuiteSummary(started=started, runs=tuple(summary_of(row, folder=folder) for row in rows))
+
+
+def run_in_json(run: FinishedRun) -> str:
+    """Return one run: its figures, verdict, faults, and its time by attempt and phase."""
+    spent = ledger_of(run.trial)
+    return _as_json(
+        {
+            "summary": summary_of(row_of(run)).model_dump(mode="json"),
+            "verdict": run.verdict.model_dump(mode="json"),
+            "ops": [asdict(op) for op in page.op_rows(run)],
+            "goodput": {
+                "wall_s": spent.wall_ns / 1e9,
+                "productive": spent.goodput,
+                "phases_s": spent.seconds(),
+                "by_attempt": {a: spent.seconds(attempt=a) for a in spent.attempts},
+            },
+            "replay": f"chaos replay {run.directory}",
+        }
+    )
+
+
+def runs_in_json(runs: Sequence[RunSummary]) -> str:
+    """Return several runs in figures."""
+    return _as_json([run.model_dump(mode="json") for run in runs])
+
+
+def _as_json(value: Any) -> str:  # noqa: ANN401 - what JSON can hold
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -9,8 +9,9 @@ from rich.text import Text
 
 from chaos.model.diagnosis import Resume
 from chaos.model.verdict import CheckResult, Standing, Verdict
-from chaos.report.came_back import PartRow, lost
+from chaos.report.brief import by_reason
 from chaos.report.outcome import Runs, SuiteRow, by_scenario, in_words, no_resume, standing
+from chaos.report.state_table import lost
 
 ANOMALIES_SHOWN = 5
 EVENTS_SHOWN = 8
@@ -33,9 +34,9 @@ _MARKS: dict[Standing, str] = {
 
 
 def verdict_table(rows: Sequence[SuiteRow]) -> Table:
-    """Give one line per scenario; a mark and a word, so that colour only repeats them.
+    """Return one line per scenario; a mark and a word, so that colour only repeats them.
 
-    Of repeats it gives the gravest verdict, how many passed, and medians.
+    Of repeats it returns the gravest verdict, how many passed, and medians.
     """
     groups = by_scenario(rows)
     has_repeats = any(runs.are_repeats for runs in groups)
@@ -80,7 +81,7 @@ def findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
 
 
 def explain(verdict: Verdict, scenario: str, *, directory: str) -> RenderableType:
-    """Say why a run is not valid, or not as expected; `directory` is where it lies."""
+    """Explain why a run is not valid, or not as expected; `directory` is where it lies."""
     lines: list[RenderableType] = [Text(verdict.headline, style="bold")]
     if not verdict.as_expected:
         lines.append(Text(verdict.expectation))
@@ -138,12 +139,8 @@ def _finding(result: CheckResult) -> list[RenderableType]:
 
 
 def _open_for_one_reason(undecided: Sequence[CheckResult]) -> list[RenderableType]:
-    """Name what is not known, once for each reason: many a check waits for the same restart."""
-    reasons: dict[str, list[str]] = {}
-    for result in undecided:
-        reasons.setdefault(result.summary, []).append(result.check)
     lines: list[RenderableType] = []
-    for summary, checks in reasons.items():
+    for summary, checks in by_reason(undecided).items():
         word = Text("unknown: ", style="yellow")
         lines += [Text(""), Text.assemble(word, (", ".join(checks), "bold"), f"  {summary}")]
     return lines
@@ -155,12 +152,11 @@ def _not_back(resume: Resume) -> list[RenderableType]:
     if not gone:
         return []
     head = Text(f"not back in attempt {resume.attempt}, epoch {resume.epoch}:", style="bold")
-    return [Text(""), head, *(Text(f"  · {_row(row)}") for row in gone[:PARTS_SHOWN])]
-
-
-def _row(row: PartRow) -> str:
-    values = f": {row.ours} instead of {row.baseline}" if row.ours and row.baseline else ""
-    return f"{row.component} {row.standing} ({row.who}){values}"
+    return [
+        Text(""),
+        head,
+        *(Text(f"  · {row.component} {row.standing} {row.found}") for row in gone[:PARTS_SHOWN]),
+    ]
 
 
 def _title(scenario: str, verdict: Verdict) -> Text:

@@ -1,15 +1,260 @@
-"""The swimlanes of a run, drawn."""
+"""The timeline of a run: the attempts of every rank, faults, commits and recoveries, drawn."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import altair as alt
 
-from chaos.check.trial import Trial
+from chaos.check.attempt import Attempt
+from chaos.check.goodput import Phase, ledger_of
+from chaos.check.trial import Course, Trial
+from chaos.model.history import History
 from chaos.report import chart as ch
 from chaos.report.goodput import COLORS
-from chaos.report.swimlane import RECOVERY, Swimlane, swimlane
+
+
+@dataclass(frozen=True, slots=True)
+class LivedStep:
+    """A finished step with its time; `is_lost`: a later attempt began before it."""
+
+    time_ns: int
+    epoch: int
+    step: int
+    is_lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One worker from its start to its last event."""
+
+    attempt: int
+    rank: int
+    begin_ns: int
+    end_ns: int
+    steps: tuple[LivedStep, ...]
+
+    @property
+    def lost(self) -> tuple[LivedStep, ...]:
+        """The steps that were done again, or should have been."""
+        return tuple(step for step in self.steps if step.is_lost)
+
+
+def lives(course: Course) -> tuple[Life, ...]:
+    """Return every worker's life, by attempt and rank."""
+    survivors = {step.number for steps in course.lineage.steps.values() for step in steps}
+    seen = _seen(course.history)
+    found = []
+    for attempt in course.attempts:
+        steps = _lived_steps(course.history, attempt, survivors)
+        for rank in sorted({*attempt.starts, *steps}):
+            begin_ns, end_ns = seen[attempt.index, rank]
+            rows = tuple(steps.get(rank, ()))
+            found.append(Life(attempt.index, rank, begin_ns, end_ns, rows))
+    return tuple(found)
+
+
+def _lived_steps(
+    history: History, attempt: Attempt, survivors: set[int]
+) -> dict[int, list[LivedStep]]:
+    rows: dict[int, list[LivedStep]] = {}
+    for step in attempt.steps:
+        time_ns, is_lost = history.time_ns(step.number), step.number not in survivors
+        row = LivedStep(time_ns, step.epoch, step.step, is_lost)
+        rows.setdefault(step.rank, []).append(row)
+    return rows
+
+
+def _seen(history: History) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return when a worker was first and last heard of, the chaos controller's events apart."""
+    seen: dict[tuple[int, int], tuple[int, int]] = {}
+    for entry in history:
+        attempt = getattr(entry.what, "attempt", None)
+        rank = getattr(entry.what, "rank", None)
+        if attempt is None or rank is None or hasattr(entry.what, "op"):
+            continue
+        first_ns, _ = seen.get((attempt, rank), (entry.time_ns, 0))
+        seen[attempt, rank] = (first_ns, entry.time_ns)
+    return seen
+
+
+LANES = 16
+STEP_TICKS = 1_500
+EPOCH_BARS = 1_000
+CONTROLLER = "controller"
+RECOVERY: tuple[Phase, ...] = ("detect", "teardown", "schedule", "start", "restore")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch of time on a lane."""
+
+    lane: str
+    kind: str
+    since_s: float
+    until_s: float
+    what: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment on a lane."""
+
+    lane: str
+    kind: str
+    at_s: float
+    what: str
+
+
+@dataclass(frozen=True)
+class Swimlane:
+    """The rows of one chart; `hidden` counts the ranks that it leaves out."""
+
+    lanes: tuple[str, ...]
+    bars: tuple[Bar, ...]
+    marks: tuple[Mark, ...]
+    hidden: int
+
+
+def swimlane(trial: Trial) -> Swimlane:
+    """Lay a run out on its lanes."""
+    all_lives = lives(trial.run)
+    ranks = _ranks(trial, all_lives)
+    shown = [life for life in all_lives if life.rank in ranks]
+    clock = _Clock(trial.history[0].time_ns if len(trial.history) else 0)
+    bars = [*_epoch_bars(shown, clock), *_lost_bars(shown, clock), *_phase_bars(trial, clock)]
+    marks = [
+        *_step_marks(shown, clock),
+        *_attempt_marks(trial, clock),
+        *_commit_marks(trial, clock),
+        *_fault_marks(trial, clock, ranks),
+    ]
+    return Swimlane(
+        lanes=(CONTROLLER, *(_lane(rank) for rank in sorted(ranks))),
+        bars=tuple(bars),
+        marks=tuple(marks),
+        hidden=len({life.rank for life in all_lives}) - len(ranks),
+    )
+
+
+@dataclass(frozen=True)
+class _Clock:
+    begin_ns: int
+
+    def s(self, time_ns: int) -> float:
+        return round((time_ns - self.begin_ns) / 1e9, 4)
+
+
+def _lane(rank: int | None) -> str:
+    return f"rank {rank}"
+
+
+def _ranks(trial: Trial, rows: Sequence[Life]) -> set[int]:
+    struck = [strike.rank for strike in trial.strikes if strike.rank is not None]
+    known = sorted({life.rank for life in rows})
+    return set([rank for rank in dict.fromkeys((*struck, *known)) if rank in known][:LANES])
+
+
+def _epoch_bars(rows: Sequence[Life], clock: _Clock) -> Iterator[Bar]:
+    """Return each life as one bar per epoch, its start-up within the first.
+
+    Where that would be too many to see, a life is one bar.
+    """
+    starts = [_starts(life) for life in rows]
+    is_crowded = sum(len(of_life) for of_life in starts) > EPOCH_BARS
+    for life, of_life in zip(rows, starts, strict=True):
+        shown = of_life[:1] if is_crowded else of_life
+        ends = [*(begin_ns for _, begin_ns in shown[1:]), life.end_ns]
+        for (epoch, begin_ns), end_ns in zip(shown, ends, strict=True):
+            what = "no step" if epoch is None else f"epoch {epoch}"
+            yield Bar(
+                lane=_lane(life.rank),
+                kind="odd epoch" if epoch and epoch % 2 else "even epoch",
+                since_s=clock.s(begin_ns),
+                until_s=clock.s(end_ns),
+                what=f"attempt {life.attempt}, {what}{' and later' if is_crowded else ''}",
+                name="" if epoch is None or is_crowded else str(epoch),
+            )
+
+
+def _starts(life: Life) -> list[tuple[int | None, int]]:
+    """Return when each epoch of a life began: as the step before its first was finished."""
+    if not life.steps:
+        return [(None, life.begin_ns)]
+    later = [
+        (step.epoch, before.time_ns)
+        for before, step in pairwise(life.steps)
+        if before.epoch != step.epoch
+    ]
+    return [(life.steps[0].epoch, life.begin_ns), *later]
+
+
+def _lost_bars(rows: Sequence[Life], clock: _Clock) -> Iterator[Bar]:
+    for life in rows:
+        if life.lost:
+            first_ns = life.lost[0].time_ns
+            earlier = [s.time_ns for s in life.steps if s.time_ns < first_ns]
+            yield Bar(
+                lane=_lane(life.rank),
+                kind="lost work",
+                since_s=clock.s(max(earlier, default=life.begin_ns)),
+                until_s=clock.s(life.lost[-1].time_ns),
+                what=f"{len(life.lost)} finished steps of attempt {life.attempt} thrown away",
+            )
+
+
+def _phase_bars(trial: Trial, clock: _Clock) -> Iterator[Bar]:
+    """Return what the controller's time went to while nobody trained."""
+    for span in ledger_of(trial).spans:
+        if span.phase in RECOVERY:
+            what = f"{span.phase}, {span.ns / 1e9:.2f} s, of attempt {span.attempt}"
+            yield Bar(CONTROLLER, span.phase, clock.s(span.since_ns), clock.s(span.until_ns), what)
+
+
+def _step_marks(rows: Sequence[Life], clock: _Clock) -> Iterator[Mark]:
+    total = sum(len(life.steps) for life in rows)
+    every = -(-total // STEP_TICKS) or 1
+    for life in rows:
+        for step in life.steps[::every]:
+            yield Mark(
+                lane=_lane(life.rank),
+                kind="step",
+                at_s=clock.s(step.time_ns),
+                what=f"attempt {life.attempt}, epoch {step.epoch}, step {step.step}",
+            )
+
+
+def _attempt_marks(trial: Trial, clock: _Clock) -> Iterator[Mark]:
+    for attempt in trial.run.attempts:
+        if attempt.opened is not None:
+            at_s = clock.s(trial.history.time_ns(attempt.opened))
+            yield Mark(CONTROLLER, "attempt", at_s, f"attempt {attempt.index}")
+
+
+def _commit_marks(trial: Trial, clock: _Clock) -> Iterator[Mark]:
+    for attempt in trial.run.attempts:
+        for commit in attempt.commits:
+            yield Mark(
+                lane=CONTROLLER,
+                kind="commit",
+                at_s=clock.s(trial.history.time_ns(commit.number)),
+                what=f"epoch {commit.epoch} committed: {commit.checkpoint or 'no checkpoint'}",
+            )
+
+
+def _fault_marks(trial: Trial, clock: _Clock, ranks: set[int]) -> Iterator[Mark]:
+    for strike in trial.strikes:
+        for number, invoked in strike.invoked:
+            status = strike.ended[-1][1].status if strike.ended else "not ended"
+            yield Mark(
+                lane=_lane(invoked.rank) if invoked.rank in ranks else CONTROLLER,
+                kind="fault",
+                at_s=clock.s(trial.history.time_ns(number)),
+                what=f"{strike.op} ({status})",
+            )
+
 
 LANE_HEIGHT = 46
 NARROWEST_NAMED = 0.03  # of the whole width

@@ -77,7 +77,7 @@ class Trend:
 
 
 def trend(suites: Suites) -> Trend:
-    """Give the page's parts; links are relative to the folder of reports."""
+    """Return the page's parts; links are relative to the folder of reports."""
     names = list(dict.fromkeys(run.scenario for _, suite in suites for run in suite.runs))
     drawn = _most_run(suites, names)
     charts = [_standings(suites)] if suites else []
@@ -100,7 +100,7 @@ def trend(suites: Suites) -> Trend:
 
 
 def _sentence(suites: Suites) -> str:
-    """Say how the newest suite stands, and since when all of them did."""
+    """Return how the newest suite stands, and since when all of them did."""
     if not suites:
         return "no suite was run yet"
     runs = [run for run in suites[-1][1].runs if run.standing != "skipped"]
@@ -182,7 +182,7 @@ def _standings(suites: Suites) -> ch.Chart:
 
 
 def _whole(suites: Suites) -> list[int]:
-    """Give the ticks of an axis of counts: whole numbers, and few of them."""
+    """Return the ticks of an axis of counts: whole numbers, and few of them."""
     most = max((len(suite.runs) for _, suite in suites), default=0)
     return list(range(0, most + 1, max(1, -(-most // 5))))
 
@@ -252,7 +252,7 @@ def _most_run(suites: Suites, names: Sequence[str]) -> list[str]:
 
 
 def _labels(suites: Suites) -> list[str]:
-    """Give a label per suite; two of one minute are numbered."""
+    """Return a label per suite; two of one minute are numbered."""
     labels: list[str] = []
     for _, suite in suites:
         plain = _when(suite.started)
@@ -262,7 +262,7 @@ def _labels(suites: Suites) -> list[str]:
 
 
 def _when(started: str) -> str:
-    """Give `20261121T014500` as people read it, to the minute."""
+    """Return `20261121T014500` as people read it, to the minute."""
     if len(started) != len("20261121T014500"):
         return started
     return f"{started[4:6]}-{started[6:8]} {started[9:11]}:{started[11:13]}"

@@ -8,19 +8,24 @@ from pydantic import ValidationError
 
 from chaos.errors import UsageError
 from chaos.model.scenario import Scenario
-from chaos.scenario_file.choice import settled
-from chaos.scenario_file.problem import Loc, Problem, scenario_error
-from chaos.scenario_file.sense import senseless
-from chaos.scenario_file.source import Lines, Plain, Source, read_source
-from chaos.scenario_file.spelling import quoted
-from chaos.scenario_file.text import read_text
-from chaos.scenario_file.wording import reworded
+from chaos.scenario_file.messages import quoted, reworded
+from chaos.scenario_file.validate import senseless, settled
+from chaos.scenario_file.yaml_lines import (
+    Lines,
+    Loc,
+    Plain,
+    Problem,
+    Source,
+    read_source,
+    read_text,
+    scenario_error,
+)
 
 SUFFIX = ".chaos.yaml"
 
 
 def find_scenarios(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Give the scenario files among `paths` and below them, each once; a folder's are sorted."""
+    """Return the scenario files among `paths` and below them, each once; a folder's are sorted."""
     found: dict[Path, None] = {}
     for path in paths:
         found.update(dict.fromkeys(_below(path)))
@@ -33,7 +38,7 @@ def load_scenario(path: Path) -> Scenario:
 
 
 def scenario_from(value: Plain, *, path: Path, line: int) -> Scenario:
-    """Give the scenario that plain values make; their mistakes are all at the line that has them.
+    """Return the scenario that plain values make; their mistakes are all at the line that has them.
 
     It is for what Python wrote instead of a file; `path` is that of the
     program, to which the scenario's own paths are relative.

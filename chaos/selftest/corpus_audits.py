@@ -8,10 +8,10 @@ from typing import Any
 from rich.console import Console
 
 from chaos.audit.audit import Audit, Choice
-from chaos.audit.base import base_plan
 from chaos.audit.budget import Budget
 from chaos.audit.folder import AuditFolder
 from chaos.audit.lanes import lanes_for
+from chaos.audit.plans import base_plan
 from chaos.backends.open import open_scripts
 from chaos.errors import ChaosError
 from chaos.model.plan import Confined

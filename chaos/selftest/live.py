@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from chaos.report.moving import MovingLine
+from chaos.report.live import MovingLine
 from chaos.selftest.terminal import place, what
 from chaos.selftest.trial import Judged
 

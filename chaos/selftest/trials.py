@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from chaos.audit.extent import extent
 from chaos.audit.folder import AuditFolder
+from chaos.audit.job_profile import job_profile
 from chaos.audit.lanes import side_by_side
 from chaos.errors import HarnessError
 from chaos.job_failure import why_the_job_failed
@@ -75,7 +75,7 @@ class Trials:
         directory, run = self._execute(backend, self._plan(case, ()), None, ("clean", number))
         if run.verdict.validity != "valid":
             raise why_the_job_failed(run.plan, run, log=directory.logs / "driver.log")
-        seen, due = extent(run.history), case.exhibit.layout(case.variant)
+        seen, due = job_profile(run.history), case.exhibit.layout(case.variant)
         found = tuple(seen.steps.get((epoch, 0), 0) for epoch in seen.epochs)
         if found != due.steps:
             raise HarnessError(

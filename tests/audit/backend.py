@@ -8,8 +8,8 @@ from typing import Any, Self
 import msgspec
 
 from chaos.audit.audit import Audit
-from chaos.audit.base import base_plan
 from chaos.audit.folder import AuditFolder
+from chaos.audit.plans import base_plan
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.plan import Op, Plan

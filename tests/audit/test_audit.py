@@ -11,10 +11,10 @@ from chaos.audit.answer import reasons
 from chaos.audit.audit import Audit, Choice
 from chaos.audit.budget import Budget, Progress
 from chaos.audit.card import Card
-from chaos.audit.confirmation import confirmation
+from chaos.audit.determinism import Repetition, repetition
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.page import omissions
-from chaos.audit.repetition import Repetition, repetition
+from chaos.audit.repro import confirmation
 from chaos.check.band import HIDDEN_MAX
 from chaos.errors import ClusterError, JobError
 from chaos.harness import check_again
@@ -435,7 +435,7 @@ def test_a_confirmation_stands_on_the_card_and_one_that_cannot_be_had_leaves_it_
 def test_a_finding_of_a_job_that_writes_outside_is_not_tried_there_and_the_card_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.audit.clean.Clean.stays_inside", False)
+    monkeypatch.setattr("chaos.audit.baseline_runs.Clean.stays_inside", False)
     audit = audit_of(
         tmp_path,
         FakeBackend(defect=loses_momentum),
@@ -494,7 +494,7 @@ def test_a_job_that_reports_elsewhere_and_trains_otherwise_is_not_blamed(
         apart = {"reports_apart": "9 reports in one, 11 in the other", "inputs_apart": "step 3"}
         return told.model_copy(update=apart)
 
-    monkeypatch.setattr("chaos.audit.clean.repetition", apart)
+    monkeypatch.setattr("chaos.audit.baseline_runs.repetition", apart)
     card = audit_of(tmp_path, FakeBackend(defect=loses_momentum), choice=FEW).run()
 
     assert card.exit_code == 2

@@ -7,9 +7,9 @@ import pytest
 
 from chaos.audit.audit import Choice
 from chaos.audit.card import Card
-from chaos.audit.extent import extent, shared
-from chaos.audit.repetition import repetition
-from chaos.audit.stratum import strata
+from chaos.audit.determinism import repetition
+from chaos.audit.job_profile import job_profile, shared
+from chaos.audit.place_groups import place_groups
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
@@ -134,15 +134,19 @@ def test_runs_that_report_elsewhere_and_train_otherwise_are_not_alike(
 
 
 def test_only_places_are_shared_that_every_run_has() -> None:
-    seen = shared([extent(by_the_clock(STORY, ways)) for ways in WAYS])
+    seen = shared([job_profile(by_the_clock(STORY, ways)) for ways in WAYS])
 
     assert (
         seen.epochs == seen.saved == (0, 1)
     )  # the run with the fewest reports ends with its third
     assert seen.resume_points == ((1, 0), (2, 0))
-    known = [stratum for stratum in strata(seen, seed=0) for _ in range(stratum.size)]
-    groups = {stratum.group for stratum in known}
+    known = [
+        place_group for place_group in place_groups(seen, seed=0) for _ in range(place_group.size)
+    ]
+    groups = {place_group.group for place_group in known}
     assert not groups & {"epoch boundary", "last epoch", "twice in one epoch", "inside a save"}
-    ops = [op for stratum in known for n in range(stratum.size) for op in stratum.ops(n)]
+    ops = [
+        op for place_group in known for n in range(place_group.size) for op in place_group.ops(n)
+    ]
     steps = [op.at.step for op in ops if isinstance(op.at, AtStep)]
     assert set(steps) == {1}

@@ -13,9 +13,8 @@ from chaos.audit.budget import Progress
 from chaos.audit.card import Card, Covered
 from chaos.audit.finding import findings
 from chaos.audit.group import GROUPS, chosen_groups
-from chaos.audit.live import AuditDisplay
 from chaos.audit.page import facts, render_card
-from chaos.audit.struck import Defect, StruckRun, gist
+from chaos.audit.run_row import Defect, RunRow, gist
 from chaos.audit.table import (
     by_column,
     cells,
@@ -25,7 +24,7 @@ from chaos.audit.table import (
     kind_rows,
     part_rows,
 )
-from chaos.audit.terminal import print_card
+from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.errors import UsageError
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
@@ -33,7 +32,7 @@ from chaos.faults.preempt_node import PreemptNode
 from chaos.model.diagnosis import Standing
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
-from chaos.report.moving import PARTS
+from chaos.report.live import PARTS
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 
 EPOCHS = Defect(check="epochs", gist="N epoch were trained, the baseline has N")
@@ -47,10 +46,10 @@ def card(tmp_path_factory: pytest.TempPathFactory) -> Card:
     return audit_of(tmp_path_factory.mktemp("card"), backend, choice=Choice(limit=40)).run()
 
 
-def run_of(number: int, *defects: Defect, steps: tuple[int, ...] = (3,), **fault: Any) -> StruckRun:
+def run_of(number: int, *defects: Defect, steps: tuple[int, ...] = (3,), **fault: Any) -> RunRow:
     fault = fault or {"kill_worker": KillWorker()}
     ops = (Op(index=n, at=AtStep(epoch=1, step=s, rank=0), **fault) for n, s in enumerate(steps))
-    return StruckRun(
+    return RunRow(
         number=number,
         name=f"place {number}",
         group="mid-epoch",
@@ -311,7 +310,7 @@ def test_of_a_job_that_may_not_be_preempted_the_card_says_what_it_was_given(card
 # -- the answer ----------------------------------------------------------------------------
 
 
-def passing(card: Card, *runs: StruckRun, **job: Any) -> Card:
+def passing(card: Card, *runs: RunRow, **job: Any) -> Card:
     """Give a card of these runs with nothing to object to but what they show."""
     middle = Covered(group="mid-epoch", struck=1, chosen=1, places=9, why_none=None, resumes=True)
     update = {
@@ -348,11 +347,11 @@ def test_the_headline_says_how_bad_it_is(card: Card) -> None:
     assert graded.sentence == "fail: 1 of 1 place: one cause, not reproducible"
 
 
-def anew(number: int) -> StruckRun:
+def anew(number: int) -> RunRow:
     return run_of(number).model_copy(update={"resumed": 0, "from_scratch": 1})
 
 
-def untold(number: int, *, landed: int) -> StruckRun:
+def untold(number: int, *, landed: int) -> RunRow:
     return run_of(number).model_copy(update={"validity": "unknown", "landed": landed})
 
 
@@ -371,7 +370,7 @@ NOISY = {"losses_compared": 9, "losses_differing": 3, "first": "epoch 0, step 1,
     ],
 )
 def test_what_was_not_shown_is_no_pass(
-    card: Card, runs: tuple[StruckRun, ...], update: dict[str, Any], says: str
+    card: Card, runs: tuple[RunRow, ...], update: dict[str, Any], says: str
 ) -> None:
     less = passing(card, *runs).model_copy(update=update)
 

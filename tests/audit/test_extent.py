@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from chaos.audit.extent import extent
-from chaos.audit.note import Note, notes
-from chaos.audit.repetition import is_deterministic, repetition
+from chaos.audit.determinism import is_deterministic, repetition
+from chaos.audit.job_profile import job_profile
+from chaos.audit.notes import Note, notes
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from tests.check.story import Story
@@ -32,11 +32,13 @@ def with_fit(
 
 
 def said(history: History, *names: str) -> str:
-    return "\n".join(f"{note.kind}: {note.text}" for note in notes(extent(history), names=names))
+    return "\n".join(
+        f"{note.kind}: {note.text}" for note in notes(job_profile(history), names=names)
+    )
 
 
 def test_the_extent_counts_what_a_clean_run_did() -> None:
-    seen = extent(QUIET)
+    seen = job_profile(QUIET)
 
     assert seen.ranks == (0, 1)
     assert seen.epochs == seen.saved == (0, 1, 2)
@@ -47,7 +49,7 @@ def test_the_extent_counts_what_a_clean_run_did() -> None:
 
 
 def test_a_report_without_a_checkpoint_is_an_epoch_that_was_not_saved() -> None:
-    seen = extent(Story(epochs=4, every=2).history())
+    seen = job_profile(Story(epochs=4, every=2).history())
 
     assert seen.epochs == (0, 1, 2, 3)
     assert seen.saved == (1, 3)
@@ -55,7 +57,7 @@ def test_a_report_without_a_checkpoint_is_an_epoch_that_was_not_saved() -> None:
 
 
 def test_the_scripts_own_setting_is_what_chaos_replaced() -> None:
-    seen = extent(with_fit(QUIET, replaced={"max_failures": 0}, max_failures=5, num_to_keep=2))
+    seen = job_profile(with_fit(QUIET, replaced={"max_failures": 0}, max_failures=5, num_to_keep=2))
 
     assert seen.own("max_failures") == 0
     assert seen.own("num_to_keep") == 2
@@ -63,11 +65,11 @@ def test_the_scripts_own_setting_is_what_chaos_replaced() -> None:
 
 
 def test_a_job_in_order_has_nothing_said_of_it() -> None:
-    assert notes(extent(with_fit(QUIET, max_failures=3)), names=["digits", "digits"]) == ()
+    assert notes(job_profile(with_fit(QUIET, max_failures=3)), names=["digits", "digits"]) == ()
 
 
 def test_what_a_job_does_with_its_data_is_a_note() -> None:
-    found = notes(extent(with_fit(QUIET, max_failures=3)), names=[], habits=["one order"])
+    found = notes(job_profile(with_fit(QUIET, max_failures=3)), names=[], habits=["one order"])
 
     assert found == (Note(kind="note", text="one order"),)
 
@@ -97,7 +99,7 @@ def test_no_retry_after_a_notice_is_warned_of() -> None:
 
 
 def test_of_a_job_whose_steps_are_not_seen_its_reports_say_how_long_it_went_on() -> None:
-    seen = extent(History([e for e in QUIET if not isinstance(e.what, ev.StepDone)]))
+    seen = job_profile(History([e for e in QUIET if not isinstance(e.what, ev.StepDone)]))
 
     assert seen.steps == {}
     assert seen.left_s[0] > seen.left_s[1] > seen.left_s[2] > 0
@@ -114,7 +116,7 @@ def test_that_only_rank_0_uploads_is_a_note_and_no_warning() -> None:
         [e for e in QUIET if not (isinstance(e.what, ev.UploadEnded) and e.what.rank == 1)]
     )
 
-    assert notes(extent(alone), names=[]) == (
+    assert notes(job_profile(alone), names=[]) == (
         Note(
             kind="note",
             text="only rank 0 uploads: what the 1 other rank drew, such as random numbers, is in "
@@ -175,6 +177,6 @@ def test_without_losses_nothing_is_said_to_repeat() -> None:
 
 
 def test_a_file_saved_after_the_last_report_has_a_column_of_its_own() -> None:
-    seen = replace(extent(QUIET), saves=((3, 0),))
+    seen = replace(job_profile(QUIET), saves=((3, 0),))
 
     assert (seen.epoch_last, seen.epochs_seen) == (2, 4)

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from chaos.audit.base import base_plan
-from chaos.audit.extent import Extent
+from chaos.audit.job_profile import JobProfile
 from chaos.audit.places import kill_map
-from chaos.audit.plans import plans
+from chaos.audit.plans import base_plan, plans
 from chaos.audit.repro import repro_text
 from chaos.scenario_file.load import load_scenario
 from tests.audit.test_places import extent_of
@@ -15,7 +14,7 @@ def test_it_is_left_out_of_every_plan_and_of_the_reproduction(tmp_path: Path) ->
     (tmp_path / "train.py").write_text("")
     base = base_plan(Path("train.py"), [], cwd=tmp_path, seed=0)
     expect = base.expect.model_copy(update={"ignore_metrics": ("epoch_s",)})
-    seen: Extent = extent_of(epochs=3, steps=4)
+    seen: JobProfile = extent_of(epochs=3, steps=4)
 
     strikes = kill_map(seen, seed=0)
     struck = list(plans(base.model_copy(update={"expect": expect}), strikes, seen))

@@ -6,32 +6,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.audit.extent import Extent
 from chaos.audit.group import GROUPS, ORDERS, QUESTIONS, Group, Question
-from chaos.audit.order import in_order, missing_parts, part_of, parts_in, resumes_from
+from chaos.audit.job_profile import JobProfile
+from chaos.audit.place_groups import Strike
 from chaos.audit.places import coverage, kill_map
-from chaos.audit.strike import Strike
+from chaos.audit.queue import in_order, missing_parts, part_of, parts_in, resumes_from
 from tests.audit.test_places import SEEDS, extent_of, extents
 
 ASKED = st.sampled_from(QUESTIONS)
 
 
-def parts_of(strikes: tuple[Strike, ...], extent: Extent) -> set[int]:
-    return {part for s in strikes if (part := part_of(s, extent)) is not None}
+def parts_of(strikes: tuple[Strike, ...], profile: JobProfile) -> set[int]:
+    return {part for s in strikes if (part := part_of(s, profile)) is not None}
 
 
-def applying(strikes: tuple[Strike, ...], extent: Extent) -> set[Group]:
-    return {s.group for s in strikes if resumes_from(s, extent) is not None}
+def applying(strikes: tuple[Strike, ...], profile: JobProfile) -> set[Group]:
+    return {s.group for s in strikes if resumes_from(s, profile) is not None}
 
 
 @settings(max_examples=60)
 @given(extents(), SEEDS, ASKED, st.integers(1, 60))
 def test_an_order_is_of_all_places_and_leaves_none_out(
-    extent: Extent, seed: int, question: Question, limit: int
+    profile: JobProfile, seed: int, question: Question, limit: int
 ) -> None:
-    strikes = kill_map(extent, seed=seed, limit=limit)
+    strikes = kill_map(profile, seed=seed, limit=limit)
 
-    order = in_order(strikes, extent, question=question, seed=seed)
+    order = in_order(strikes, profile, question=question, seed=seed)
 
     assert sorted(order.all, key=id) == sorted(strikes, key=id)
 
@@ -39,62 +39,62 @@ def test_an_order_is_of_all_places_and_leaves_none_out(
 @settings(max_examples=60)
 @given(extents(), SEEDS, ASKED, st.data())
 def test_any_beginning_as_long_as_there_are_groups_that_apply_has_one_of_each(
-    extent: Extent, seed: int, question: Question, data: st.DataObject
+    profile: JobProfile, seed: int, question: Question, data: st.DataObject
 ) -> None:
-    strikes = kill_map(extent, seed=seed, limit=40)
-    groups = applying(strikes, extent)
+    strikes = kill_map(profile, seed=seed, limit=40)
+    groups = applying(strikes, profile)
     length = data.draw(st.integers(len(groups), max(len(groups), len(strikes))))
 
-    begun = in_order(strikes, extent, question=question, seed=seed).all[:length]
+    begun = in_order(strikes, profile, question=question, seed=seed).all[:length]
 
-    assert applying(begun, extent) == groups
+    assert applying(begun, profile) == groups
 
 
 @settings(max_examples=60)
 @given(extents(), SEEDS, ASKED)
 def test_what_is_needed_has_every_group_and_resumes_from_every_part_of_training(
-    extent: Extent, seed: int, question: Question
+    profile: JobProfile, seed: int, question: Question
 ) -> None:
-    strikes = kill_map(extent, seed=seed, limit=40)
+    strikes = kill_map(profile, seed=seed, limit=40)
 
-    needed = in_order(strikes, extent, question=question, seed=seed).needed
+    needed = in_order(strikes, profile, question=question, seed=seed).needed
 
     assert {s.group for s in needed} == {s.group for s in strikes}
-    assert applying(needed, extent) == applying(strikes, extent)
-    assert parts_of(needed, extent) == parts_of(strikes, extent)
-    assert missing_parts(needed, extent, of=parts_of(strikes, extent)) == ()
-    assert len(needed) <= len({s.group for s in strikes}) + parts_in(extent)
+    assert applying(needed, profile) == applying(strikes, profile)
+    assert parts_of(needed, profile) == parts_of(strikes, profile)
+    assert missing_parts(needed, profile, of=parts_of(strikes, profile)) == ()
+    assert len(needed) <= len({s.group for s in strikes}) + parts_in(profile)
 
 
 @settings(max_examples=60)
 @given(extents(), SEEDS, ASKED)
 def test_what_shows_no_resume_comes_after_what_does(
-    extent: Extent, seed: int, question: Question
+    profile: JobProfile, seed: int, question: Question
 ) -> None:
-    order = in_order(kill_map(extent, seed=seed, limit=40), extent, question=question, seed=seed)
+    order = in_order(kill_map(profile, seed=seed, limit=40), profile, question=question, seed=seed)
 
     for part in (order.needed, order.rest):
-        shows = [resumes_from(strike, extent) is not None for strike in part]
+        shows = [resumes_from(strike, profile) is not None for strike in part]
         assert shows == sorted(shows, reverse=True)
 
 
 @settings(max_examples=60)
 @given(extents(), SEEDS, st.integers(1, 40))
 def test_a_group_that_the_map_says_can_resume_has_a_place_in_the_sample_that_does(
-    extent: Extent, seed: int, limit: int
+    profile: JobProfile, seed: int, limit: int
 ) -> None:
-    strikes = kill_map(extent, seed=seed, limit=limit)
+    strikes = kill_map(profile, seed=seed, limit=limit)
 
-    can = {row.group for row in coverage(extent, strikes, seed=seed) if row.resumes}
+    can = {row.group for row in coverage(profile, strikes, seed=seed) if row.resumes}
 
-    assert can == applying(strikes, extent)
+    assert can == applying(strikes, profile)
 
 
 def test_the_seed_decides_which_place_of_a_group_is_first() -> None:
-    extent = extent_of(epochs=6, steps=6)
+    profile = extent_of(epochs=6, steps=6)
     firsts = set()
     for seed in range(12):
-        order = in_order(kill_map(extent, seed=0), extent, seed=seed)
+        order = in_order(kill_map(profile, seed=0), profile, seed=seed)
         [first, *_] = [s for s in order.all if s.group == "mid-epoch"]
         firsts.add(first.epoch)
 
@@ -102,11 +102,11 @@ def test_the_seed_decides_which_place_of_a_group_is_first() -> None:
 
 
 def test_the_first_places_of_groups_are_in_different_parts_of_training() -> None:
-    extent = extent_of(epochs=9, steps=6)
+    profile = extent_of(epochs=9, steps=6)
 
-    needed = in_order(kill_map(extent, seed=0), extent, seed=0).needed
+    needed = in_order(kill_map(profile, seed=0), profile, seed=0).needed
 
-    assert parts_of(needed[:3], extent) == {0, 1, 2}
+    assert parts_of(needed[:3], profile) == {0, 1, 2}
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_the_first_places_of_groups_are_in_different_parts_of_training() -> None
     ],
 )
 def test_a_question_decides_what_comes_first(question: Question, first: list[Group]) -> None:
-    extent = extent_of(epochs=5, steps=6)
-    strikes = kill_map(extent, seed=0, choose=ORDERS[question])
+    profile = extent_of(epochs=5, steps=6)
+    strikes = kill_map(profile, seed=0, choose=ORDERS[question])
 
-    needed = in_order(strikes, extent, question=question).needed
+    needed = in_order(strikes, profile, question=question).needed
 
     assert [strike.group for strike in needed[:3]] == first
     assert needed[-1].group == "before the first commit"
@@ -146,20 +146,20 @@ def test_spot_asks_of_every_group_and_crash_takes_no_node() -> None:
 def test_a_restart_goes_on_from_the_last_commit_that_has_training_after_it(
     name: str, point: tuple[int, int] | None
 ) -> None:
-    extent = extent_of(epochs=4, steps=6)
-    [strike] = [s for s in kill_map(extent, seed=0, exhaustive=True) if s.name == name]
+    profile = extent_of(epochs=4, steps=6)
+    [strike] = [s for s in kill_map(profile, seed=0, exhaustive=True) if s.name == name]
 
-    assert resumes_from(strike, extent) == point
+    assert resumes_from(strike, profile) == point
 
 
 def test_files_of_the_jobs_own_are_points_to_resume_from_within_an_epoch() -> None:
-    extent = replace(
+    profile = replace(
         extent_of(epochs=1, steps=10), saved=(), uploads=(), own_saves=((0, 4), (0, 8))
     )
-    by_name = {s.name: s for s in kill_map(extent, seed=0, exhaustive=True)}
+    by_name = {s.name: s for s in kill_map(profile, seed=0, exhaustive=True)}
 
-    assert extent.resume_points == ((0, 4), (0, 8))
-    assert resumes_from(by_name["epoch 0, step 4, rank 0"], extent) is None
-    assert resumes_from(by_name["epoch 0, step 5, rank 0"], extent) == (0, 4)
+    assert profile.resume_points == ((0, 4), (0, 8))
+    assert resumes_from(by_name["epoch 0, step 4, rank 0"], profile) is None
+    assert resumes_from(by_name["epoch 0, step 5, rank 0"], profile) == (0, 4)
     assert by_name["epoch 0, step 4, rank 0"].group == "before the first commit"
     assert by_name["epoch 0, step 5, rank 0"].group == "last epoch"

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.audit.extent import Extent
 from chaos.audit.group import GROUPS, LOADS, Group
+from chaos.audit.job_profile import JobProfile
+from chaos.audit.place_groups import Strike, place_groups
 from chaos.audit.places import coverage, kill_map
 from chaos.audit.plans import budget, plan_of
-from chaos.audit.stratum import strata
-from chaos.audit.strike import Strike
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 from tests.check.story import Story
@@ -22,7 +21,7 @@ SEEDS = st.integers(min_value=0, max_value=2**32)
 
 
 @st.composite
-def extents(draw: st.DrawFn, *, steps_max: int = 8) -> Extent:
+def extents(draw: st.DrawFn, *, steps_max: int = 8) -> JobProfile:
     ranks = tuple(range(draw(st.integers(1, 3))))
     epochs = tuple(range(draw(st.integers(0, 5))))
     trailing = draw(st.booleans())
@@ -31,7 +30,7 @@ def extents(draw: st.DrawFn, *, steps_max: int = 8) -> Extent:
     steps = {(e, r): n for e in trained for r in ranks if (n := draw(lengths))}
     saved = tuple(e for e in epochs if draw(st.booleans()))
     uploaders = ranks if draw(st.booleans()) else ranks[:1]
-    return Extent(
+    return JobProfile(
         ranks=ranks,
         epochs=epochs,
         saved=saved,
@@ -49,21 +48,21 @@ def extents(draw: st.DrawFn, *, steps_max: int = 8) -> Extent:
     )
 
 
-def exists(op: Op, extent: Extent) -> bool:
+def exists(op: Op, profile: JobProfile) -> bool:
     at = op.at
     if isinstance(at, AtRecovery):
-        by_then = {"start": True, "first_step": bool(extent.steps)}
-        return by_then.get(at.stage, at.rank in extent.loads) and at.rank in extent.ranks
-    if at.rank not in extent.ranks:
+        by_then = {"start": True, "first_step": bool(profile.steps)}
+        return by_then.get(at.stage, at.rank in profile.loads) and at.rank in profile.ranks
+    if at.rank not in profile.ranks:
         return False
     if isinstance(at, AtStep):
-        return at.step <= extent.steps.get((at.epoch, at.rank), 0)
+        return at.step <= profile.steps.get((at.epoch, at.rank), 0)
     assert isinstance(at, AtMoment)
     if at.moment == "saving":
-        return (at.epoch, at.rank) in extent.saves
+        return (at.epoch, at.rank) in profile.saves
     if at.moment in ("upload_begin", "upload_end"):
-        return (at.epoch, at.rank) in extent.uploads
-    return at.epoch in extent.epochs
+        return (at.epoch, at.rank) in profile.uploads
+    return at.epoch in profile.epochs
 
 
 def groups_of(strikes: tuple[Strike, ...]) -> set[Group]:
@@ -72,62 +71,66 @@ def groups_of(strikes: tuple[Strike, ...]) -> set[Group]:
 
 @given(extents(), SEEDS, st.booleans(), st.integers(1, 60))
 def test_every_place_that_is_struck_is_a_place_of_the_job(
-    extent: Extent, seed: int, exhaustive: bool, limit: int
+    profile: JobProfile, seed: int, exhaustive: bool, limit: int
 ) -> None:
-    strikes = kill_map(extent, seed=seed, exhaustive=exhaustive, limit=limit)
+    strikes = kill_map(profile, seed=seed, exhaustive=exhaustive, limit=limit)
 
-    assert all(exists(op, extent) for strike in strikes for op in strike.ops)
+    assert all(exists(op, profile) for strike in strikes for op in strike.ops)
 
 
 @given(extents(), SEEDS)
 def test_a_job_goes_on_with_fewer_workers_only_where_it_is_elastic(
-    extent: Extent, seed: int
+    profile: JobProfile, seed: int
 ) -> None:
-    groups = groups_of(kill_map(extent, seed=seed, exhaustive=True))
+    groups = groups_of(kill_map(profile, seed=seed, exhaustive=True))
 
     loses_nodes = "node lost" in groups
-    assert ("fewer workers after it" in groups) == (extent.is_elastic and loses_nodes)
+    assert ("fewer workers after it" in groups) == (profile.is_elastic and loses_nodes)
 
 
 @given(extents(), SEEDS, st.integers(1, 40))
-def test_the_same_seed_gives_the_same_map(extent: Extent, seed: int, limit: int) -> None:
-    once, again = (kill_map(extent, seed=seed, limit=limit) for _ in range(2))
+def test_the_same_seed_gives_the_same_map(profile: JobProfile, seed: int, limit: int) -> None:
+    once, again = (kill_map(profile, seed=seed, limit=limit) for _ in range(2))
 
     assert once == again
 
 
 @given(extents(), SEEDS, st.integers(1, 40))
-def test_every_group_that_the_job_has_is_struck(extent: Extent, seed: int, limit: int) -> None:
-    strikes = kill_map(extent, seed=seed, limit=limit)
+def test_every_group_that_the_job_has_is_struck(profile: JobProfile, seed: int, limit: int) -> None:
+    strikes = kill_map(profile, seed=seed, limit=limit)
 
-    assert groups_of(strikes) == {stratum.group for stratum in strata(extent, seed=seed)}
+    assert groups_of(strikes) == {
+        place_group.group for place_group in place_groups(profile, seed=seed)
+    }
 
 
 @settings(max_examples=50)
 @given(extents(), SEEDS)
-def test_an_exhaustive_map_has_every_step_and_every_moment_once(extent: Extent, seed: int) -> None:
-    strikes = kill_map(extent, seed=seed, exhaustive=True, limit=1)
+def test_an_exhaustive_map_has_every_step_and_every_moment_once(
+    profile: JobProfile, seed: int
+) -> None:
+    strikes = kill_map(profile, seed=seed, exhaustive=True, limit=1)
 
     single = [s.ops[0].at for s in strikes if len(s.ops) == 1 and s.ops[0].kind == "kill_worker"]
     steps = {(at.epoch, at.step, at.rank) for at in single if isinstance(at, AtStep)}
     moments = {(at.epoch, at.moment, at.rank) for at in single if isinstance(at, AtMoment)}
     assert len(steps) + len(moments) == len(single)
-    assert len(steps) == extent.step_places
-    uploads, saves = 2 * len(extent.uploads), len(extent.saves)
-    assert len(moments) == saves + uploads + 2 * len(extent.epochs) * len(extent.ranks)
+    assert len(steps) == profile.step_places
+    uploads, saves = 2 * len(profile.uploads), len(profile.saves)
+    assert len(moments) == saves + uploads + 2 * len(profile.epochs) * len(profile.ranks)
 
 
 @settings(max_examples=50)
 @given(extents(), SEEDS, st.integers(1, 40))
 def test_a_sample_is_part_of_the_whole_and_no_larger_than_asked_for(
-    extent: Extent, seed: int, limit: int
+    profile: JobProfile, seed: int, limit: int
 ) -> None:
-    whole = kill_map(extent, seed=seed, exhaustive=True)
-    sample = kill_map(extent, seed=seed, limit=limit)
+    whole = kill_map(profile, seed=seed, exhaustive=True)
+    sample = kill_map(profile, seed=seed, limit=limit)
 
     assert set(sample) <= set(whole)
     assert len(set(sample)) == len(sample)
-    if extent.step_places > limit:
+    if profile.step_places > limit:
         of_loads = sum(strike.group == LOADS for strike in sample)
         assert len(sample) - of_loads <= max(limit, len(GROUPS))
         assert of_loads <= limit
@@ -135,9 +138,9 @@ def test_a_sample_is_part_of_the_whole_and_no_larger_than_asked_for(
 
 @settings(max_examples=50)
 @given(extents(), SEEDS)
-def test_every_strike_makes_a_plan_that_can_be_saved(extent: Extent, seed: int) -> None:
-    for strike in kill_map(extent, seed=seed, limit=30):
-        plan = plan_of(BASE, strike, extent)
+def test_every_strike_makes_a_plan_that_can_be_saved(profile: JobProfile, seed: int) -> None:
+    for strike in kill_map(profile, seed=seed, limit=30):
+        plan = plan_of(BASE, strike, profile)
 
         assert Plan.model_validate_json(plan.model_dump_json()) == plan
         assert [op.index for op in plan.ops] == list(range(len(plan.ops)))
@@ -147,31 +150,31 @@ def test_every_strike_makes_a_plan_that_can_be_saved(extent: Extent, seed: int) 
 
 @pytest.mark.parametrize(("own", "given"), [(0, 1), (1, 1), (4, 4), (-1, -1), (None, -1)])
 def test_a_notice_is_given_the_preemptions_that_it_takes(own: int | None, given: int) -> None:
-    extent = replace(extent_of(epochs=2, steps=3), settings={"max_preemption_failures": own})
-    strikes = kill_map(extent, seed=0)
+    profile = replace(extent_of(epochs=2, steps=3), settings={"max_preemption_failures": own})
+    strikes = kill_map(profile, seed=0)
     [notice, *_] = [s for s in strikes if s.group == "notice before the loss"]
     [kill, *_] = [s for s in strikes if s.group == "mid-epoch"] or strikes
 
-    assert budget(notice, extent).max_preemption_failures == given
-    assert budget(kill, extent).max_preemption_failures == (-1 if own is None else own)
+    assert budget(notice, profile).max_preemption_failures == given
+    assert budget(kill, profile).max_preemption_failures == (-1 if own is None else own)
 
 
 @given(extents(), SEEDS, st.sets(st.sampled_from(GROUPS)))
 def test_only_the_groups_that_were_chosen_are_struck(
-    extent: Extent, seed: int, choose: set[Group]
+    profile: JobProfile, seed: int, choose: set[Group]
 ) -> None:
-    strikes = kill_map(extent, seed=seed, limit=10, choose=choose)
+    strikes = kill_map(profile, seed=seed, limit=10, choose=choose)
 
     assert groups_of(strikes) <= choose
 
 
 @settings(max_examples=50)
 @given(extents(), SEEDS, st.integers(1, 40))
-def test_what_was_left_out_is_known_in_numbers(extent: Extent, seed: int, limit: int) -> None:
-    whole = kill_map(extent, seed=seed, exhaustive=True)
-    sample = kill_map(extent, seed=seed, limit=limit)
+def test_what_was_left_out_is_known_in_numbers(profile: JobProfile, seed: int, limit: int) -> None:
+    whole = kill_map(profile, seed=seed, exhaustive=True)
+    sample = kill_map(profile, seed=seed, limit=limit)
 
-    rows = coverage(extent, sample, seed=seed)
+    rows = coverage(profile, sample, seed=seed)
 
     assert [row.group for row in rows] == list(GROUPS)
     assert sum(row.places for row in rows) == len(whole)
@@ -182,22 +185,22 @@ def test_what_was_left_out_is_known_in_numbers(extent: Extent, seed: int, limit:
 @settings(max_examples=50)
 @given(extents(), SEEDS, st.integers(1, 40))
 def test_ranks_that_are_seen_to_load_add_places_and_move_none(
-    extent: Extent, seed: int, limit: int
+    profile: JobProfile, seed: int, limit: int
 ) -> None:
-    before = kill_map(replace(extent, loads=()), seed=seed, limit=limit)
-    after = kill_map(extent, seed=seed, limit=limit)
+    before = kill_map(replace(profile, loads=()), seed=seed, limit=limit)
+    after = kill_map(profile, seed=seed, limit=limit)
 
     added = set(after) - set(before)
     assert set(before) <= set(after)
     assert {strike.group for strike in added} <= {LOADS}
-    assert all(strike.ops[1].at.rank in extent.loads for strike in added)
-    assert all(strike.epoch > extent.saved[0] for strike in added)
+    assert all(strike.ops[1].at.rank in profile.loads for strike in added)
+    assert all(strike.epoch > profile.saved[0] for strike in added)
 
 
 def test_a_job_whose_steps_are_not_seen_is_struck_where_its_reports_return() -> None:
-    extent = replace(extent_of(epochs=4, steps=0), steps={})
+    profile = replace(extent_of(epochs=4, steps=0), steps={})
 
-    groups = groups_of(kill_map(extent, seed=0))
+    groups = groups_of(kill_map(profile, seed=0))
 
     assert {"node lost", "notice before the loss", "three times in a run"} <= groups
     assert {"same place in two attempts", "during the recovery"} <= groups
@@ -205,9 +208,9 @@ def test_a_job_whose_steps_are_not_seen_is_struck_where_its_reports_return() -> 
 
 
 def test_several_ops_strike_one_rank_in_the_order_in_which_it_passes_them() -> None:
-    extent = extent_of(epochs=5, steps=20)
+    profile = extent_of(epochs=5, steps=20)
 
-    for strike in kill_map(extent, seed=3, exhaustive=True):
+    for strike in kill_map(profile, seed=3, exhaustive=True):
         ops = [op for op in strike.ops if not isinstance(op.at, AtRecovery)]
         places = [(op.at.epoch, getattr(op.at, "step", 0)) for op in ops]
         assert places == sorted(places)
@@ -218,9 +221,9 @@ def test_several_ops_strike_one_rank_in_the_order_in_which_it_passes_them() -> N
 
 
 def test_a_sample_of_a_long_job_is_spread_over_its_epochs_and_ranks() -> None:
-    extent = extent_of(epochs=100, steps=1000, ranks=8)
+    profile = extent_of(epochs=100, steps=1000, ranks=8)
 
-    middle = [s for s in kill_map(extent, seed=1) if s.group == "mid-epoch"]
+    middle = [s for s in kill_map(profile, seed=1) if s.group == "mid-epoch"]
 
     epochs = sorted(strike.epoch for strike in middle)
     assert len(middle) >= 6
@@ -228,9 +231,9 @@ def test_a_sample_of_a_long_job_is_spread_over_its_epochs_and_ranks() -> None:
     assert len({strike.ops[0].at.rank for strike in middle}) >= 4
 
 
-def extent_of(*, epochs: int, steps: int, ranks: int = 2) -> Extent:
+def extent_of(*, epochs: int, steps: int, ranks: int = 2) -> JobProfile:
     every = tuple(range(epochs))
-    return Extent(
+    return JobProfile(
         ranks=tuple(range(ranks)),
         epochs=every,
         saved=every,

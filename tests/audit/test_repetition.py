@@ -1,6 +1,6 @@
 """Whether two clean runs are one and the same, and if not, in what they differ."""
 
-from chaos.audit.repetition import repetition
+from chaos.audit.determinism import repetition
 from tests.check.shorthand import told_in
 
 

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.audit.arguments import args_of
-from chaos.audit.base import base_plan
 from chaos.audit.places import kill_map
-from chaos.audit.plans import plan_of
+from chaos.audit.plans import args_of, base_plan, plan_of
 from chaos.audit.repro import repro_text
 from chaos.errors import UsageError
 from chaos.model.arguments import command_line

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from chaos.audit.budget import Budget, Pace
-from chaos.audit.minimum import Minimum, with_budget
-from chaos.audit.seen import counts, seen_in
+from chaos.audit.budget import Budget, Minimum, Pace, with_budget
+from chaos.audit.job_profile import counts, seen_in
 from chaos.model import event as ev
 from chaos.model.history import History
 from tests.check.story import Story

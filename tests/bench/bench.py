@@ -19,12 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from chaos.audit.base import base_plan
-from chaos.audit.extent import extent
 from chaos.audit.group import Group
+from chaos.audit.job_profile import job_profile
 from chaos.audit.lanes import lanes_for, side_by_side
 from chaos.audit.places import kill_map
-from chaos.audit.plans import plans
+from chaos.audit.plans import base_plan, plans
 from chaos.backends.fork.backend import ForkBackend
 from chaos.backends.ray.backend import RayBackend
 from chaos.backends.train.cursor import Cursor, Record
@@ -113,7 +112,7 @@ def against_a_warm_cluster(folder: Path) -> None:
     base = base.model_copy(update={"backend": "fork"})
     with ForkBackend() as fork:
         first_s, clean = timed(lambda: execute(fork, base, folder))
-        seen = extent(clean)
+        seen = job_profile(clean)
         strikes = kill_map(seen, seed=0, exhaustive=True, choose=MID_EPOCH)
         every = list(plans(base, strikes[:SIDE_SAMPLE], seen))
         chosen = every[:SAMPLE]
@@ -153,7 +152,7 @@ def exhaustive(folder: Path) -> None:
     base = base_plan(DIGITS, words, cwd=ROOT, seed=0).model_copy(update={"backend": "fork"})
     with ForkBackend() as fork:
         clean = execute(fork, base, folder)
-        seen = extent(clean)
+        seen = job_profile(clean)
         strikes = kill_map(seen, seed=0, exhaustive=True, choose=STEP_GROUPS)
         chosen = list(plans(base, strikes, seen))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()

@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from chaos.audit.base import base_plan
+from chaos.audit.plans import base_plan
 from chaos.backends.fork.backend import ForkBackend
 from chaos.backends.ray.backend import RayBackend
 from chaos.backends.ray.settings import TRAIN_ENV

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chaos.audit.base import base_plan
+from chaos.audit.plans import base_plan
 from chaos.backends.fork.backend import ForkBackend
 from chaos.check.judge import judge
 from chaos.model.event import Disturbed, JournalOpened, RunStarted, StepDone

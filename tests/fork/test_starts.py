@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chaos.audit.base import base_plan
+from chaos.audit.plans import base_plan
 from chaos.backends.fork import root_handle, zygote_handle
 from chaos.backends.fork.backend import ForkBackend
 from chaos.faults.kill_driver import KillDriver

@@ -7,7 +7,7 @@ from tests.meta.test_shape import MODULES, ROOT
 
 MAKER = "chaos/report/screen.py"
 WRITER = "chaos/cli/streams.py"
-OTHERS = {"chaos/python_first/signatures.py"}  # a tool of ours: it writes our own stub
+OTHERS = {"chaos/scenario_file/signatures.py"}  # a tool of ours: it writes our own stub
 
 
 def calls() -> Iterator[tuple[str, str]]:

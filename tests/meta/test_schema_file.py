@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from chaos.scenario_file.schema import json_schema
+from chaos.scenario_file.messages import json_schema
 
 ROOT = Path(__file__).parents[2]
 

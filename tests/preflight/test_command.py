@@ -15,7 +15,7 @@ from chaos.model import event as ev
 from chaos.preflight.ask import question_of_runs
 from chaos.preflight.measured import measured
 from chaos.preflight.presets import preset
-from chaos.report.moving import MovingLine
+from chaos.report.live import MovingLine
 from chaos.run.clock import SystemClock
 from tests.check.story import Story, Strike
 from tests.check.tamper import trial_of, without

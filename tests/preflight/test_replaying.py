@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos.audit.extent import extent
+from chaos.audit.job_profile import job_profile
 from chaos.audit.repro import scenario_text
 from chaos.calibration.runs import struck_places
 from chaos.errors import UsageError
@@ -184,7 +184,7 @@ def test_a_trace_of_too_few_nodes_is_refused() -> None:
 
 
 def test_calibration_strikes_behind_the_first_commit() -> None:
-    job = extent(Story(()).history())
+    job = job_profile(Story(()).history())
 
     places = list(struck_places(job, count=8, seed=1))
 
@@ -194,7 +194,7 @@ def test_calibration_strikes_behind_the_first_commit() -> None:
 
 
 def test_a_job_that_reports_once_cannot_be_calibrated() -> None:
-    job = replace(extent(Story(()).history()), steps={(0, 0): 5, (0, 1): 5})
+    job = replace(job_profile(Story(()).history()), steps={(0, 0): 5, (0, 1): 5})
 
     with pytest.raises(UsageError, match="reports only once"):
         list(struck_places(job, count=1, seed=0))

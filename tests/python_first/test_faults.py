@@ -11,17 +11,17 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model.fault_entry import FAULTS, FaultEntry, record_of
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
-from chaos.python_first.construct import BY_NAME, PLACE, settings_of
-from chaos.python_first.faults import kill_worker, preempt_node
-from chaos.python_first.signatures import stub
+from chaos.scenario_file.faults import kill_worker, preempt_node
+from chaos.scenario_file.from_python import BY_NAME, PLACE, settings_of
+from chaos.scenario_file.signatures import stub
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_stub_is_the_one_that_the_records_make() -> None:
-    written = (ROOT / "chaos/python_first/faults.pyi").read_text(encoding="utf-8")
+    written = (ROOT / "chaos/scenario_file/faults.pyi").read_text(encoding="utf-8")
 
-    how = "python -m chaos.python_first.signatures > chaos/python_first/faults.pyi"
+    how = "python -m chaos.scenario_file.signatures > chaos/scenario_file/faults.pyi"
     assert written == stub(), f"run: {how}"
 
 

@@ -9,8 +9,8 @@ import chaos
 from chaos.errors import ScenarioError
 from chaos.model.scenario import Expect, Job, Scenario
 from chaos.pytest_plugin.decorator import asking
-from chaos.python_first.faults import kill_worker
-from chaos.python_first.written import scenario_of, train_loop_name
+from chaos.scenario_file.faults import kill_worker
+from chaos.scenario_file.from_python import scenario_of, train_loop_name
 from chaos.scenario_file.load import load_scenario
 
 
@@ -74,7 +74,7 @@ def test_a_train_loop_is_named_so_that_another_process_finds_it() -> None:
         return
 
     assert train_loop_name("package.module:loop") == "package.module:loop"
-    assert train_loop_name(kill_worker) == "chaos.python_first.construct:kill_worker"
+    assert train_loop_name(kill_worker) == "chaos.scenario_file.from_python:kill_worker"
     with pytest.raises(ValueError, match="at the top of its module"):
         train_loop_name(inner)
 

@@ -10,7 +10,7 @@ import pytest
 from chaos.backends.ray import compat, meters
 from chaos.backends.ray.meters import Meters
 from chaos.model.history import Entry
-from chaos.report.points import METRICS, Metric
+from chaos.report.prometheus import METRICS, Metric
 from chaos.run.ports import say_nothing
 from tests.check.story import Story, Strike
 from tests.ray.command import ROOT

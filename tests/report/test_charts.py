@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from chaos.model.history import Entry, History
-from chaos.report import curve
 from chaos.report.chart import Chart, bundle
 from chaos.report.goodput import goodput
 from chaos.report.html import render_run
+from chaos.report.loss_chart import loss_charts
 from chaos.report.outcome import FinishedRun
 from chaos.report.timeline import timeline
 
@@ -35,7 +35,7 @@ def heights_of_names(chart: Chart) -> dict[str, int]:
 def test_the_first_divergent_step_is_not_written_over_the_fault_beside_it(
     guilty_run: FinishedRun,
 ) -> None:
-    whole, closer = map(heights_of_names, curve.curves(guilty_run.trial))
+    whole, closer = map(heights_of_names, loss_charts(guilty_run.trial))
     diverged = whole.pop("first divergent step")
 
     assert whole

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.report import junit
+from chaos.report import ci
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
 
 
 def case_of(row: SuiteRow) -> ET.Element:
-    case = ET.fromstring(junit.render([row])).find(".//testcase")
+    case = ET.fromstring(ci.render([row])).find(".//testcase")
     assert case is not None
     return case
 
@@ -61,7 +61,7 @@ def test_the_suite_counts_its_cases(
 ) -> None:
     rows = [*map(row_of, (valid_run, guilty_run, unknown_run))]
     rows.append(not_run(scenario="s", file="f", error="e"))
-    suite = ET.fromstring(junit.render(rows)).find("testsuite")
+    suite = ET.fromstring(ci.render(rows)).find("testsuite")
 
     assert suite is not None
     counts = [suite.attrib[key] for key in ("tests", "failures", "errors", "skipped")]
@@ -84,7 +84,7 @@ def test_characters_that_xml_cannot_carry_do_not_spoil_the_file(strange: str) ->
     row = not_run(scenario=f"a{strange}b", file=strange, error=f"bad {strange}")
 
     assert case_of(row).attrib["name"].startswith("a")
-    junit.render([row]).encode("utf-8")
+    ci.render([row]).encode("utf-8")
 
 
 @given(text=st.text())

@@ -7,9 +7,8 @@ from rich.console import Console
 
 from chaos.model.event import FaultInvoked, FitRaised, ScriptRaised
 from chaos.model.history import History
-from chaos.report.live import Display, panel
+from chaos.report.live import Display, Progress, advance_all, panel
 from chaos.report.outcome import FinishedRun
-from chaos.report.progress import Progress, advance_all
 from chaos.report.sentence import sentence
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.report.github import SHOWN, Place, annotations
+from chaos.report.ci import SHOWN, Place, annotations
 from chaos.report.goodput import goodput
 from chaos.report.markdown import (
     LIMIT_BYTES,

@@ -7,7 +7,7 @@ import pytest
 from chaos.model.masked import holds_secrets, is_secret, masked, masked_text, masked_words
 from chaos.report.html import render_run
 from chaos.report.outcome import FinishedRun
-from chaos.report.settings import settings
+from chaos.report.page import settings
 
 
 @pytest.mark.parametrize(

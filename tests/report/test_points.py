@@ -9,7 +9,7 @@ from chaos.check.trial import Trial
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.report.outcome import FinishedRun, row_of
-from chaos.report.points import (
+from chaos.report.prometheus import (
     FAULTS,
     LOST_STEPS,
     METRICS,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from chaos.model import event as ev
 from chaos.model.history import Entry
+from chaos.report.live import Progress, advance, advance_all
 from chaos.report.outcome import FinishedRun
-from chaos.report.progress import Progress, advance, advance_all
 from chaos.report.sentence import sentence
 
 KINDS = get_args(ev.AnyEvent)

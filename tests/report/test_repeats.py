@@ -11,8 +11,8 @@ from chaos import shelf
 from chaos.compare.comparison import compare
 from chaos.harness import Harness, write_suite
 from chaos.model.verdict import Standing
+from chaos.report.ci import render
 from chaos.report.html import render_suite
-from chaos.report.junit import render
 from chaos.report.markdown import suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, by_scenario, not_run, row_of, skipped
 from chaos.report.terminal import closing_line, findings, verdict_table

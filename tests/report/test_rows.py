@@ -16,17 +16,25 @@ from chaos.model.history import Entry, History
 from chaos.model.trigger import AtMoment
 from chaos.model.verdict import Anomaly
 from chaos.pytest_plugin.result import Result
-from chaos.report import curve
-from chaos.report import swimlane as swimlanes
-from chaos.report.excerpt import EVENTS_PER_ANOMALY, Gap, Line, excerpt, lines_of
+from chaos.report import loss_chart
+from chaos.report import timeline as timelines
 from chaos.report.html import render_run
-from chaos.report.life import lives
+from chaos.report.loss_chart import track
 from chaos.report.outcome import FinishedRun, in_words, not_run, row_of, versions
-from chaos.report.page import facts, op_rows, restart_rows
-from chaos.report.settings import devices_of, prestarted, settings
-from chaos.report.swimlane import LANES, swimlane
-from chaos.report.timeline import timeline
-from chaos.report.track import track
+from chaos.report.page import (
+    EVENTS_PER_ANOMALY,
+    Gap,
+    Line,
+    devices_of,
+    excerpt,
+    facts,
+    lines_of,
+    op_rows,
+    prestarted,
+    restart_rows,
+    settings,
+)
+from chaos.report.timeline import LANES, lives, swimlane, timeline
 from tests.check.tamper import changed, without
 
 
@@ -153,7 +161,7 @@ def test_a_loss_that_is_no_number_breaks_the_line_and_nothing_else(
         return Entry(time_ns=entry.time_ns, source=entry.source, seq=entry.seq, what=what)
 
     run = replace(valid_run, history=History([spoiled(e) for e in valid_run.history]))
-    charts = curve.curves(run.trial)
+    charts = loss_chart.loss_charts(run.trial)
 
     assert [r["loss"] for r in charts[0].spec["datasets"]["steps"] if r["step"] == 7].count(
         None
@@ -167,15 +175,15 @@ def test_steps_without_a_loss_are_no_chart_and_the_page_says_so(valid_run: Finis
     assert valid_run.baseline is not None
     run = replace(valid_run, history=silent(valid_run.history), baseline=silent(valid_run.baseline))
 
-    assert curve.curves(run.trial) == ()
+    assert loss_chart.loss_charts(run.trial) == ()
     assert "No loss of a step was seen." in render_run(run)
 
 
 def test_a_long_line_is_thinned_but_keeps_the_first_divergent_step(
     guilty_run: FinishedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(curve, "POINTS_PER_LINE", 10)
-    steps = curve.curves(guilty_run.trial)[0].spec["datasets"]["steps"]
+    monkeypatch.setattr(loss_chart, "POINTS_PER_LINE", 10)
+    steps = loss_chart.loss_charts(guilty_run.trial)[0].spec["datasets"]["steps"]
     mine = [row["position"] for row in steps if row["series"] == "this run" and row["rank"] == 0]
 
     assert len(mine) < 30
@@ -185,7 +193,7 @@ def test_a_long_line_is_thinned_but_keeps_the_first_divergent_step(
 def test_epochs_too_many_to_see_are_drawn_as_one_bar(
     valid_run: FinishedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(swimlanes, "EPOCH_BARS", 5)
+    monkeypatch.setattr(timelines, "EPOCH_BARS", 5)
     rows = swimlane(valid_run.trial)
     bars = [bar for bar in rows.bars if bar.kind.endswith("epoch")]
 
@@ -216,7 +224,7 @@ def test_a_fault_that_was_not_seen_to_end_is_said_to_be_so(valid_run: FinishedRu
 
 def test_without_a_baseline_the_chart_says_so(valid_run: FinishedRun) -> None:
     run = replace(valid_run, baseline=None)
-    chart = curve.curves(run.trial)[0]
+    chart = loss_chart.loss_charts(run.trial)[0]
 
     assert "no baseline" in chart.label
     assert [key.name for key in chart.keys] == ["this run", "lost work"]
@@ -225,7 +233,7 @@ def test_without_a_baseline_the_chart_says_so(valid_run: FinishedRun) -> None:
 def test_one_rank_needs_no_choice_of_ranks(valid_run: FinishedRun) -> None:
     history = of_many_ranks(valid_run.history, 1)
     run = replace(valid_run, history=history, baseline=history)
-    (param, *_) = curve.curves(run.trial)[0].spec["params"]
+    (param, *_) = loss_chart.loss_charts(run.trial)[0].spec["params"]
 
     assert "bind" not in param
 

@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from chaos.report.moving import Moving
+from chaos.report.live import Moving
 from chaos.report.outcome import FinishedRun, row_of
 from chaos.report.screen import screen
 from chaos.report.terminal import explain, verdict_table

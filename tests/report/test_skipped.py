@@ -6,8 +6,8 @@ import pytest
 
 from chaos.cli.commands import exit_code
 from chaos.compare.comparison import compare
-from chaos.report import junit
-from chaos.report.github import Place, annotations
+from chaos.report import ci
+from chaos.report.ci import Place, annotations
 from chaos.report.html import render_suite, render_trend
 from chaos.report.markdown import suite_in_markdown
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of, skipped
@@ -43,7 +43,7 @@ def test_the_exit_code_is_that_of_what_ran(
 
 
 def test_junit_says_skipped_with_the_reason(rows: list[SuiteRow]) -> None:
-    (suite,) = ET.fromstring(junit.render(rows))
+    (suite,) = ET.fromstring(ci.render(rows))
     case = suite.find("testcase/skipped")
 
     assert (suite.get("skipped"), suite.get("errors"), suite.get("failures")) == ("1", "0", "0")

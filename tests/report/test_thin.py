@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.report.thin import thinned
+from chaos.report.loss_chart import thinned
 
 
 @given(

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from chaos.model.fault_entry import FAULTS
-from chaos.scenario_file.schema import json_schema
+from chaos.scenario_file.messages import json_schema
 
 jsonschema: Any = pytest.importorskip("jsonschema")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.audit.extent import extent
+from chaos.audit.job_profile import job_profile
 from chaos.backends.fork.backend import ForkBackend
 from chaos.check.judge import judge
 from chaos.faults.kill_worker import KillWorker
@@ -102,7 +102,7 @@ def test_left_alone_it_trains_to_its_end_as_the_catalogue_lays_it_out(
     seen = run(exhibit)
 
     assert seen.verdict.validity == "valid", seen.verdict.headline
-    length, course = extent(seen.history), exhibit.layout(variant(exhibit))
+    length, course = job_profile(seen.history), exhibit.layout(variant(exhibit))
     for rank in (0, 1):
         assert tuple(length.steps[epoch, rank] for epoch in length.epochs) == course.steps
 

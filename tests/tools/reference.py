@@ -14,7 +14,7 @@ from chaos.check.judge import CHECKS
 from chaos.cli.commands import app
 from chaos.model.fault_entry import FAULTS, record_of
 from chaos.report.catalogue import explained, place_rows
-from chaos.scenario_file.schema import json_schema
+from chaos.scenario_file.messages import json_schema
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
 MADE = "<!-- Made by `python -m tests.tools.reference`. -->\n"

@@ -15,7 +15,7 @@ import ray
 from chaos.backends.ray import compat
 from chaos.model.history import Entry
 from chaos.model.plan import Plan
-from chaos.report.points import Figures, Metric, Point
+from chaos.report.prometheus import Figures, Metric, Point
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Say, Show
 

@@ -6,7 +6,7 @@ from chaos.errors import UsageError
 from chaos.preflight.question import Question
 from chaos.preflight.rules import losses, saving, waiting
 from chaos.preflight.rules.rule import Finding, Foretold, Rule
-from chaos.scenario_file.spelling import nearest
+from chaos.scenario_file.messages import nearest
 
 RULES: tuple[Rule, ...] = (*losses.RULES, *saving.RULES, *waiting.RULES)
 

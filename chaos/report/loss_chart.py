@@ -1,17 +1,158 @@
-"""The loss of the baseline and of the struck run, with faults, lost work and divergence."""
+"""The loss of the baseline and of the run, with faults, lost work and divergence."""
 
-from collections.abc import Iterable
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import altair as alt
 
 from chaos.check.comparison import Divergence
+from chaos.check.curves import Point, curves
+from chaos.check.result import plural
 from chaos.check.trajectory import difference, divergence
 from chaos.check.trial import Trial
+from chaos.model.trigger import AtMoment, Trigger
 from chaos.report import chart as ch
-from chaos.report import note
-from chaos.report.thin import thinned
-from chaos.report.track import Spot, Track, track
+
+T = TypeVar("T")
+Series: TypeAlias = Literal["baseline", "this run", "lost work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """One step of one rank as drawn; `loss` is None where the loss is no number."""
+
+    series: Series
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    position: int
+    loss: float | None
+
+    @property
+    def strand(self) -> int:
+        """Which line of its series it is on: one over all attempts, except in what was lost."""
+        return self.attempt if self.series == "lost work" else 0
+
+
+@dataclass(frozen=True)
+class Track:
+    """The steps of some ranks; `before` counts the steps before each epoch, `steps` all."""
+
+    spots: tuple[Spot, ...]
+    before: Mapping[int, int]
+    steps: int
+
+    def at(self, epoch: int, step: int) -> int:
+        """Return the position of a step, 1 for the first of training."""
+        return self.before.get(epoch, self.steps) + step
+
+    def at_trigger(self, trigger: Trigger) -> int:
+        """Return the position of a trigger; a moment of a report lies at its epoch's end."""
+        if isinstance(trigger, AtMoment):
+            return self.at(trigger.epoch + 1, 0)
+        return self.at(trigger.epoch, trigger.step)
+
+    def strands(self) -> list[list[Spot]]:
+        """Return the spots line by line, each in the order of training."""
+        found: dict[tuple[Series, int, int], list[Spot]] = {}
+        for spot in self.spots:
+            found.setdefault((spot.series, spot.rank, spot.strand), []).append(spot)
+        return [sorted(strand, key=lambda spot: spot.position) for strand in found.values()]
+
+
+def track(trial: Trial, ranks: Sequence[int]) -> Track:
+    """Lay the steps of these ranks along one axis."""
+    spots = [spot for rank in ranks for spot in _spots_of(trial, rank)]
+    before = {spot.epoch: spot.position - spot.step for spot in spots}
+    return Track(tuple(spots), before, max((spot.position for spot in spots), default=0))
+
+
+def _spots_of(trial: Trial, rank: int) -> list[Spot]:
+    drawn = curves(trial, rank=rank)
+    kept = [point for point in drawn.baseline if not point.lost]
+    survived = [point for point in drawn.run if not point.lost]
+    lost = [point for point in drawn.run if point.lost]
+    return [
+        *_as_spots(kept, "baseline", rank),
+        *_as_spots(lost, "lost work", rank),
+        *_as_spots(survived, "this run", rank),
+    ]
+
+
+def _as_spots(points: Iterable[Point], series: Series, rank: int) -> list[Spot]:
+    return [Spot(series, p.attempt, rank, p.epoch, p.step, p.position, p.loss) for p in points]
+
+
+def lost_bands(trial: Trial, line: Track) -> alt.LayerChart | None:
+    """Shade the steps that each restart threw away."""
+    rows = []
+    for restart in trial.restarts:
+        lost = max(restart.lost_steps.values(), default=0)
+        if lost and restart.epoch is not None:
+            since = line.at(restart.epoch, 0)
+            what = f"{plural(lost, 'step')} lost"
+            rows.append({"from": since, "to": since + lost, "what": what})
+    if not rows:
+        return None
+    base = alt.Chart(alt.Data(values=rows))
+    band = base.mark_rect(color=ch.LOST, opacity=0.16).encode(x="from:Q", x2="to:Q")
+    text = base.mark_text(align="left", baseline="bottom", dx=4, dy=-6, color=ch.LOST_TEXT)
+    name = text.encode(x="to:Q", y=alt.value("height"), text="what:N")
+    return alt.layer(band, name)
+
+
+def fault_marks(trial: Trial, line: Track) -> alt.LayerChart | None:
+    """Mark the place of every fault that began."""
+    begun = [strike for strike in trial.strikes if strike.invoked]
+    layers = []
+    for nth, strike in enumerate(begun):
+        place = line.at_trigger(strike.op.at)
+        row = {
+            "place": place,
+            "name": f"✕ op {strike.op.index}, rank {strike.rank}",
+            "fault": str(strike.op),
+            "status": strike.ended[-1][1].status if strike.ended else "not ended",
+        }
+        rule = alt.Chart(alt.Data(values=[row])).mark_rule(color=ch.FAULT, strokeWidth=1.5)
+        tooltip = [alt.Tooltip("fault:N"), alt.Tooltip("status:N")]
+        layers.append(rule.encode(x="place:Q", tooltip=tooltip))
+        # Faults at one place would be written over each other on one line.
+        is_left = place > 0.7 * line.steps
+        layers.append(_label(row, is_left=is_left, dy=2 + 16 * (nth % 3), color=ch.FAULT))
+    return alt.layer(*layers) if layers else None
+
+
+def divergence_rule(
+    line: Track, apart: Divergence | None, *, below_faults: bool
+) -> alt.LayerChart | None:
+    """Mark the first divergent step; `below_faults`: the chart names faults in its first rows."""
+    if apart is None or apart.step is None:
+        return None
+    place = line.at(apart.epoch, apart.step)
+    row = {"place": place, "name": "first divergent step"}
+    base = alt.Chart(alt.Data(values=[row]))
+    rule = base.mark_rule(color=ch.DIVERGED, strokeWidth=1.5, strokeDash=[2, 3])
+    is_left = place > line.steps // 4
+    # It stands close to the fault more often than not, and would be written over its name.
+    text = _label(row, is_left=is_left, dy=50 if below_faults else 2, color=ch.DIVERGED)
+    return alt.layer(rule.encode(x="place:Q"), text)
+
+
+def _label(row: dict[str, object], *, is_left: bool, dy: int, color: str) -> alt.Chart:
+    """Write beside a rule."""
+    text = alt.Chart(alt.Data(values=[row])).mark_text(
+        align="right" if is_left else "left",
+        baseline="top",
+        dx=-6 if is_left else 6,
+        dy=dy,
+        color=color,
+        fontWeight=600,
+    )
+    return text.encode(x="place:Q", y=alt.value(0), text="name:N")
+
 
 POINTS_PER_LINE = 2_000
 POINTS_IN_ALL = 8_000  # a page of many ranks stays below 3 MB
@@ -34,8 +175,8 @@ _KEYS = (
 )
 
 
-def curves(trial: Trial) -> tuple[ch.Chart, ...]:
-    """Give the chart of the whole training, and a closer one where the run left the baseline.
+def loss_charts(trial: Trial) -> tuple[ch.Chart, ...]:
+    """Return the chart of the whole training, and a close-up where the run left the baseline.
 
     None where no step has a loss: of trees and of Keras's batches only reported metrics are seen.
     """
@@ -65,10 +206,10 @@ def _whole(trial: Trial, line: Track, ranks: list[int], apart: Divergence | None
         first = line.at(apart.epoch, apart.step)
         marked |= {first - 1, first}
     layers = [
-        note.lost_bands(trial, line),
+        lost_bands(trial, line),
         *_lines(_x_of_epochs(line), of_chosen_rank=True),
-        note.faults(trial, line),
-        note.divergence_rule(line, apart, below_faults=True),
+        fault_marks(trial, line),
+        divergence_rule(line, apart, below_faults=True),
     ]
     chart = alt.layer(*[layer for layer in layers if layer is not None]).properties(height=300)
     zoom = alt.selection_interval(
@@ -108,7 +249,7 @@ def _close_up(line: Track, apart: Divergence, first: int) -> ch.Chart:
         scale=alt.Scale(domain=[low, high], nice=False),
         axis=alt.Axis(grid=False, tickMinStep=1, format="d"),
     )
-    rule = note.divergence_rule(line, apart, below_faults=False)
+    rule = divergence_rule(line, apart, below_faults=False)
     chart = alt.layer(*_lines(x, with_points=True), rule)
     found = (
         f"Rank {apart.rank}, epoch {apart.epoch}, step {apart.step}: "
@@ -232,3 +373,27 @@ def _in_words(trial: Trial, apart: Divergence | None) -> str:
         return f"{told} No divergence from the baseline was found."
     place = f"epoch {apart.epoch}" + ("" if apart.step is None else f", step {apart.step}")
     return f"{told} They part at {place}, on rank {apart.rank}."
+
+
+def thinned(
+    rows: Sequence[T], limit: int, *, value: Callable[[T], float], keep: Callable[[T], bool]
+) -> list[T]:
+    """Return at most about `limit` rows in order, and every row that `keep` asks for.
+
+    Of each stretch the lowest and the highest stay, so no spike is lost, and so
+    does the first row without a number. The first and the last row stay too.
+    """
+    if len(rows) <= limit:
+        return list(rows)
+    stretch = math.ceil(len(rows) / max(1, limit // 2))
+    chosen = {0, len(rows) - 1}
+    chosen |= {place for place, row in enumerate(rows) if keep(row)}
+    for start in range(0, len(rows), stretch):
+        places = range(start, min(start + stretch, len(rows)))
+        numbers = [place for place in places if math.isfinite(value(rows[place]))]
+        if len(numbers) < len(places):
+            chosen.add(next(p for p in places if not math.isfinite(value(rows[p]))))
+        if numbers:
+            chosen.add(min(numbers, key=lambda place: value(rows[place])))
+            chosen.add(max(numbers, key=lambda place: value(rows[place])))
+    return [rows[place] for place in sorted(chosen)]

@@ -1,29 +1,74 @@
-"""What a clean run shows of a job: how long it is, where it saves, what it is set to."""
+"""The profile of a job, measured in a run without faults: length, saves, settings, evidence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeAlias
 
-from chaos.audit.seen import seen_in
+from chaos.check.sightings import is_rng
+from chaos.check.values import Value, flat, is_below
 from chaos.model.event import (
     CheckpointRead,
     Committed,
     FileSaveBegun,
     FitCalled,
     FitReturned,
+    LossResolved,
     ReportBegun,
+    StateSeen,
     StepDone,
     UploadBegun,
     UploadEnded,
 )
 from chaos.model.history import History
 
+_Series = Mapping[tuple[int, str], Sequence[Value]]
+
+
+def seen_in(history: History, *, ignore: tuple[str, ...] = ()) -> Iterator[str]:
+    """Name what was seen: losses, state, metrics.
+
+    A metric that only counts is none, and neither is one of `ignore`, which
+    is not compared.
+    """
+    if any(e.losses for _, e in history.of(StepDone)) or any(history.of(LossResolved)):
+        yield "losses"
+    states = (part for _, e in history.of(StateSeen) for part in e.components)
+    if any(not is_rng(part.name) and part.digest for part in states):
+        yield "state"
+    series = _series(history).items()
+    if any(not counts(values) for (_, name), values in series if not is_below(name, ignore)):
+        yield "metrics"
+
+
+def counts(series: Sequence[Value]) -> bool:
+    """Return whether values are no measurement: no numbers, even whole steps, or one value.
+
+    So are an epoch, a step, a learning rate that stays, and a name.
+    """
+    numbers = [v for v in series if isinstance(v, int | float) and not isinstance(v, bool)]
+    if len(numbers) < len(series) or len(set(numbers)) <= 1:
+        return True
+    if any(number != number or number % 1 for number in numbers):  # noqa: PLR0124 (NaN)
+        return False
+    return len({after - before for before, after in pairwise(numbers)}) == 1
+
+
+def _series(history: History) -> _Series:
+    found: dict[tuple[int, str], list[Value]] = {}
+    for _, commit in history.of(Committed):
+        for place, record in enumerate(commit.metrics):
+            for name, value in flat(record):
+                found.setdefault((place, name), []).append(value)
+    return found
+
+
 Point: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Extent:
+class JobProfile:
     """Everything that decides which places a job has.
 
     `steps` counts optimizer steps by (epoch, rank), those after the last report
@@ -115,11 +160,11 @@ class Extent:
         return tuple(sorted({rank for _, rank in self.uploads}))
 
     def own(self, setting: str) -> Any:  # noqa: ANN401 (settings are of any type)
-        """Give a setting as the script has it, None where it is not known."""
+        """Return a setting as the script has it, None where it is not known."""
         return self.replaced.get(setting, self.settings.get(setting))
 
 
-def extent(history: History, *, ignore: tuple[str, ...] = ()) -> Extent:
+def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile:
     """Measure a job by the history of a run in which nothing was done to it.
 
     `ignore` are metrics that are not the same in every such run.
@@ -139,7 +184,7 @@ def extent(history: History, *, ignore: tuple[str, ...] = ()) -> Extent:
     halves = {(e.epoch, e.rank) for e in saves if e.saver == "torch"}
     over_ns = _training_over_ns(history)
     called = next((event for _, event in history.of(FitCalled)), None)
-    return Extent(
+    return JobProfile(
         ranks=_ranks(steps, commits),
         epochs=tuple(sorted({commit.epoch for commit in commits if not commit.early})),
         saved=tuple(sorted({c.epoch for c in commits if c.checkpoint is not None and not c.early})),
@@ -157,7 +202,7 @@ def extent(history: History, *, ignore: tuple[str, ...] = ()) -> Extent:
     )
 
 
-def shared(runs: Sequence[Extent]) -> Extent:
+def shared(runs: Sequence[JobProfile]) -> JobProfile:
     """Return what every run of a job has that reports by the clock.
 
     Its epochs are those that no run ended with, for nothing may be left to train after these.
@@ -195,6 +240,6 @@ def _ranks(steps: Mapping[tuple[int, int], int], commits: list[Committed]) -> tu
 
 
 def _training_over_ns(history: History) -> int:
-    """Give when training was over: `fit()` may return long after the last report."""
+    """Return when training was over: `fit()` may return long after the last report."""
     ends = [n for n, _ in history.of(Committed)] or [n for n, _ in history.of(FitReturned)]
     return history.time_ns(ends[-1]) if ends else 0

@@ -1,25 +1,81 @@
-"""pydantic's errors in the words of a scenario file.
+"""Error messages of scenario files: pydantic's errors in the words of a file.
 
 What a value must be is read from the JSON Schema, so that a message, an
 editor and the records say the same.
 """
 
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic_core import ErrorDetails
 
-from chaos.scenario_file.problem import Loc, Problem
-from chaos.scenario_file.schema import JsonSchema, json_schema
-from chaos.scenario_file.source import Lines, Plain
-from chaos.scenario_file.spelling import nearest, quoted
+from chaos.model.fault_entry import FAULTS
+from chaos.model.scenario import Scenario
+from chaos.scenario_file.yaml_lines import Lines, Loc, Plain, Problem, shortened
+
+
+def quoted(value: Plain) -> str:
+    """Return a value as the file has it: text in quotes, a structure by its kind."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return repr(shortened(value))
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return str(value)
+
+
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """Return the known word that was probably meant, whatever the case and the dashes."""
+    by_shape = {name.lower(): name for name in known}
+    found = get_close_matches(word.lower().replace("-", "_"), by_shape, n=1)
+    return by_shape[found[0]] if found else None
+
+
+JsonSchema: TypeAlias = dict[str, Any]
+
+
+def json_schema() -> JsonSchema:
+    """Return the schema of `*.chaos.yaml`, fit for yaml-language-server.
+
+    It is stricter than the loader in one way: a key without a value is an
+    error here, so that an editor shows it while it is being typed.
+    """
+    schema = _without_null(Scenario.model_json_schema())
+    kinds = schema["$defs"]
+    kinds["FaultEntry"]["oneOf"] = [{"required": [fault]} for fault in FAULTS]
+    kinds["Job"]["oneOf"] = [{"required": ["script"]}, {"required": ["train_loop"]}]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "chaos scenario",
+        "description": "A Ray Train job, the faults that strike it, and what must come of it.",
+    }
+
+
+def _without_null(node: Any) -> Any:  # noqa: ANN401  a piece of JSON
+    if isinstance(node, list):
+        return [_without_null(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    pieces = {key: _without_null(value) for key, value in node.items()}
+    if pieces.get("default", ...) is None:
+        del pieces["default"]
+    options = [option for option in pieces.pop("anyOf", ()) if option != {"type": "null"}]
+    if len(options) == 1:
+        return {**options[0], **pieces}
+    return {**pieces, "anyOf": options} if options else pieces
+
 
 _SAID_OTHERWISE = {"on": "at", "when": "at", "trigger": "at"}
 
 
 def reworded(errors: Sequence[ErrorDetails], lines: Lines) -> Iterator[Problem]:
-    """Give one problem per error; a misspelt key is not also a missing one."""
+    """Return one problem per error; a misspelt key is not also a missing one."""
     schema = _schema()
     unknown = [e["loc"] for e in errors if e["type"] == "extra_forbidden"]
     meant = {(*loc[:-1], _meant(loc, _record(schema, loc[:-1]))) for loc in unknown}
@@ -95,7 +151,7 @@ def _broken_rule(error: ErrorDetails, lines: Lines) -> Problem:
 
 
 def expectation(value: JsonSchema) -> str:
-    """Say in words what a schema asks of one value."""
+    """Describe in words what a schema asks of one value."""
     if "enum" in value:
         return f"one of {', '.join(str(choice) for choice in value['enum'])}"
     if "oneOf" in value and "type" not in value:
@@ -120,7 +176,7 @@ def _bounds(value: JsonSchema) -> Iterator[str]:
 
 
 def _record(schema: JsonSchema, loc: Loc) -> JsonSchema:
-    """Give the part of the schema that speaks of `loc`, with references followed."""
+    """Return the part of the schema that speaks of `loc`, with references followed."""
     node = schema
     for part in loc:
         if "oneOf" in node and "properties" not in node:
@@ -152,7 +208,7 @@ def _meant(loc: Loc, record: JsonSchema) -> str | None:
 
 
 def untagged(loc: Loc) -> Loc:
-    """Give the place in the file: pydantic inserts the trigger's kind after `at`."""
+    """Return the place in the file: pydantic inserts the trigger's kind after `at`."""
     is_in_trigger = loc[:1] == ("faults",) and loc[2:3] == ("at",)
     return (*loc[:3], *loc[4:]) if is_in_trigger else loc
 

@@ -1,19 +1,21 @@
-"""A suite as JUnit XML, the form that every CI system reads."""
+"""The results of a suite for CI systems: JUnit XML, and GitHub's annotations."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 from xml.etree import ElementTree as ET
 
 from chaos.model.verdict import Verdict
-from chaos.report.harmless import harmless
 from chaos.report.outcome import SuiteRow
+from chaos.report.screen import harmless
 
 # What XML 1.0 can carry; anything else would make the whole file unreadable.
 _FOREIGN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(rows: Sequence[SuiteRow], *, name: str = "chaos") -> str:
-    """Give one test case per scenario, or one for each repeat of it, numbered.
+    """Return one test case per scenario, or one for each repeat of it, numbered.
 
     A scenario that is not as it expects is a failure; one that could not be
     decided, or that its caller must put right first, is an error; one whose
@@ -59,7 +61,7 @@ def _case(row: SuiteRow) -> ET.Element:
 
 
 def properties(row: SuiteRow) -> dict[str, str]:
-    """Give what a test case carries beside its verdict; what is not known is left out."""
+    """Return what a test case carries beside its verdict; what is not known is left out."""
     values = {
         "verdict": row.verdict.validity if row.verdict else None,
         "expectation": row.verdict.expectation if row.verdict else None,
@@ -108,3 +110,54 @@ def _summaries(verdict: Verdict) -> str:
 
 def _clean(text: str) -> str:
     return _FOREIGN.sub("", harmless(text))
+
+
+SHOWN = 10  # GitHub shows no more errors of one step, nor more notices
+Level: TypeAlias = Literal["error", "notice"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a scenario is written: its file from the repository's root, and the line."""
+
+    file: str
+    line: int
+
+
+def annotations(rows: Sequence[SuiteRow], places: Sequence[Place]) -> Iterator[str]:
+    """Return GitHub's workflow commands: errors, and a notice for what was skipped.
+
+    Where there are too many of a kind, the last one counts the rest.
+    """
+    placed = list(zip(rows, places, strict=True))
+    amiss = [each for each in placed if each[0].standing not in ("expected", "skipped")]
+    yield from _commands("error", amiss, counted="are not as expected")
+    skipped = [each for each in placed if each[0].standing == "skipped"]
+    yield from _commands("notice", skipped, counted="were skipped")
+
+
+def _commands(
+    level: Level, placed: Sequence[tuple[SuiteRow, Place]], *, counted: str
+) -> Iterator[str]:
+    shown = placed if len(placed) <= SHOWN else placed[: SHOWN - 1]
+    for row, place in shown:
+        kind = row.verdict.validity if row.verdict else row.word
+        again = f"\nchaos replay {row.directory}" if row.directory else ""
+        yield _command(level, place, f"{kind}: {row.scenario}", row.why + again)
+    if len(shown) < len(placed):
+        _, place = placed[SHOWN - 1]
+        more = f"{len(placed) - len(shown)} more scenarios {counted}"
+        yield _command(level, place, more, "They are in the report and in the step's summary.")
+
+
+def _command(level: Level, place: Place, title: str, message: str) -> str:
+    where = f"file={_property(place.file)},line={place.line},title={_property(title)}"
+    return f"::{level} {where}::{_message(message)}"
+
+
+def _message(text: str) -> str:
+    return harmless(text.replace("\r", "\n")).replace("%", "%25").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _message(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,7 +1,4 @@
-"""What a run tells Prometheus while it goes on: faults, recoveries, lost steps, as points.
-
-They are made of the same tables as the report's figures, so that the two agree.
-"""
+"""Metrics of a run for Prometheus, made from the tables that the report is made from."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,7 +62,7 @@ class Point:
 
 @dataclass
 class Figures:
-    """Gives each point of a run once, as soon as its history tells it."""
+    """The points of a run, each once, as soon as its history shows it."""
 
     plan: Plan
     _entries: list[Entry] = field(default_factory=list)
@@ -73,7 +70,7 @@ class Figures:
     _stepped: set[tuple[int, int]] = field(default_factory=set)
 
     def learn(self, entries: Sequence[Entry]) -> tuple[Point, ...]:
-        """Take new entries of the run's journals; gives the points that they bring.
+        """Take new entries of the run's journals; returns the points that they bring.
 
         The tables are made anew only where an entry can have brought one: some
         times per fault and restart, and not per step.
@@ -98,7 +95,7 @@ class Figures:
 
 
 def points(trial: Trial) -> tuple[Point, ...]:
-    """Give what can be told of a run so far: every strike that is over, every settled restart."""
+    """Return what can be told of a run so far: every strike that is over, every settled restart."""
     settled = (restart for restart in trial.restarts if _is_settled(restart, trial))
     return (*_faults(trial), *(point for restart in settled for point in _of(restart, trial)))
 
@@ -117,7 +114,7 @@ def _faults(trial: Trial) -> Iterator[Point]:
 
 
 def _is_settled(restart: Restart, trial: Trial) -> bool:
-    """Say whether nothing that is yet to come can change a restart's figures."""
+    """Return whether nothing that is yet to come can change a restart's figures."""
     if trial.run.ending.is_over or restart.attempt is not trial.run.attempts[-1]:
         return True
     due = {place.rank for place in restart.attempt.places}

@@ -1,4 +1,4 @@
-# What each fault's function takes. Written by `python -m chaos.python_first.signatures`.
+# What each fault's function takes. Written by `python -m chaos.scenario_file.signatures`.
 
 from collections.abc import Mapping
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""One struck run as a row: all that an audit keeps of it in memory."""
+"""One run with a fault as a row: all that an audit keeps of it in memory."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from chaos.audit.group import Group
-from chaos.audit.strike import Strike
+from chaos.audit.place_groups import Strike
 from chaos.check.grade import ACCEPTED
 from chaos.check.trajectory import NAME as TRAJECTORY
 from chaos.check.trajectory import divergence
@@ -48,7 +48,7 @@ class Defect(Record):
     parts: tuple[str, ...] = ()
 
 
-class StruckRun(Record):
+class RunRow(Record):
     """What became of one strike. `defects` are the broken promises, most specific first.
 
     Those of one check are causes of their own, that which explains the first
@@ -108,12 +108,12 @@ class StruckRun(Record):
         return self.validity != "unknown" or self.landed >= len(self.ops)
 
 
-def struck_run(number: int, strike: Strike, run: FinishedRun) -> StruckRun:
-    """Give the row of a judged run."""
+def run_row(number: int, strike: Strike, run: FinishedRun) -> RunRow:
+    """Return the row of a judged run."""
     row, verdict = row_of(run), run.verdict
     resumed = {r.attempt.index for r in run.trial.restarts if is_resumed(run.trial, r)}
     parts, idle = _parts([row for row in verdict.diagnosis if row.attempt in resumed])
-    return StruckRun(
+    return RunRow(
         number=number,
         name=strike.name,
         group=strike.group,
@@ -162,7 +162,7 @@ def _loads(history: History) -> tuple[int, ...]:
 
 
 def _parts(diagnosis: Sequence[Resume]) -> tuple[dict[str, Standing], tuple[str, ...]]:
-    """Give how each part stood at its worst, and those whose difference changed nothing."""
+    """Return how each part stood at its worst, and those whose difference changed nothing."""
     found: dict[str, Standing] = {}
     matters: set[str] = set()
     for part in (part for resume in diagnosis for part in resume.parts):
@@ -175,7 +175,7 @@ def _parts(diagnosis: Sequence[Resume]) -> tuple[dict[str, Standing], tuple[str,
 
 
 def gist(message: str) -> str:
-    """Give an anomaly's message without what differs from place to place."""
+    """Return an anomaly's message without what differs from place to place."""
     named = _RANKS.sub("rank N", _NAMES.sub("X", _MORE.sub("", message)))
     return _PLURAL.sub(r"\1", _NUMBER.sub("N", named))
 
@@ -192,7 +192,7 @@ def _defect(result: CheckResult, anomaly: Anomaly, trial: Trial) -> Defect:
 
 
 def _where_it_parts(trial: Trial) -> str:
-    """Say where numbers leave the baseline's; the numbers themselves differ at every place."""
+    """Return where numbers leave the baseline's; the numbers themselves differ at every place."""
     first = divergence(trial)
     resumed = {restart.epoch for restart in trial.restarts if restart.epoch is not None}
     if first is None or not resumed:

@@ -1,10 +1,11 @@
-"""How a fault is written as a call: from the fault's record, for any fault there is."""
+"""Scenarios that Python writes: a function for each fault, and keywords checked as a file is."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from inspect import Parameter, Signature, cleandoc
 from operator import or_
+from pathlib import Path, PurePath
 from types import GenericAlias, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from chaos.model.fault_entry import FAULTS, FaultEntry, record_of
+from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import (
     KINDS,
     AtMoment,
@@ -25,8 +27,9 @@ from chaos.model.trigger import (
     State,
 )
 from chaos.record import Record
-from chaos.scenario_file.source import Lines
-from chaos.scenario_file.wording import reworded
+from chaos.scenario_file.load import scenario_from
+from chaos.scenario_file.messages import reworded
+from chaos.scenario_file.yaml_lines import Lines
 
 Construct: TypeAlias = Callable[..., FaultEntry]
 
@@ -55,13 +58,13 @@ one that stands there.\
 
 
 def settings_of(fault: str) -> Mapping[str, FieldInfo]:
-    """Give a fault's own settings by name, without those that name the place."""
+    """Return a fault's own settings by name, without those that name the place."""
     fields = record_of(fault).model_fields
     return {name: field for name, field in fields.items() if name not in PLACE}
 
 
 def signature_of(fault: str) -> Signature:
-    """Give what a fault's function is called with; everything by name."""
+    """Return what a fault's function is called with; everything by name."""
     return Signature(list(_parameters(fault)), return_annotation=FaultEntry)
 
 
@@ -75,7 +78,7 @@ def _parameters(fault: str) -> Iterator[Parameter]:
 
 
 def without_bounds(kind: Any) -> Any:  # noqa: ANN401 - a type, of which Python has many kinds
-    """Give a type as people would write it: `Annotated` is for pydantic."""
+    """Return a type as people would write it: `Annotated` is for pydantic."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return without_bounds(args[0])
@@ -137,3 +140,46 @@ def _place(fault: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 BY_NAME: dict[str, Construct] = {fault: _function(fault) for fault in FAULTS}
+
+
+JOB_KEYS = frozenset(Job.model_fields)
+
+
+def scenario_of(given: Mapping[str, Any], *, name: str, path: Path, line: int) -> Scenario:
+    """Return the scenario that keywords describe, the job's among them; None is left out.
+
+    Raises `ScenarioError` at the line with all that is wrong, in the words
+    that a file's reader uses.
+    """
+    known = {key: _plain(value) for key, value in given.items() if value is not None}
+    value = {
+        "scenario": name,
+        "job": {key: known.pop(key) for key in [*known] if key in JOB_KEYS},
+        **known,
+    }
+    return scenario_from(value, path=path, line=line)
+
+
+def train_loop_name(train_loop: str | Callable[..., object]) -> str:
+    """Return a train loop as `module:function`, so that the job's own process can import it."""
+    if isinstance(train_loop, str):
+        return train_loop
+    name = train_loop.__qualname__
+    if not name.isidentifier():
+        raise ValueError(
+            f"train_loop must be a function at the top of its module, got {name}: "
+            "the job's own process imports it"
+        )
+    return f"{train_loop.__module__}:{name}"
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - what JSON has, of what Python wrote
+    return json.loads(json.dumps(value, default=_as_json))
+
+
+def _as_json(value: object) -> Any:  # noqa: ANN401 - what JSON has
+    if isinstance(value, Record):
+        return value.model_dump(mode="json", exclude_none=True)
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"a scenario holds plain values, not {type(value).__name__}: {value!r}")

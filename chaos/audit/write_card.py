@@ -1,30 +1,65 @@
-"""From the rows of an audit to its card and its files."""
+"""The card of an audit and its files, made from the rows of its runs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos import __version__
-from chaos.audit.card import Card, Covered, Ended, Job
-from chaos.audit.clean import Clean
+from chaos.audit.baseline_runs import Clean
+from chaos.audit.card import Card, Covered, Ended, Job, Replaced
 from chaos.audit.finding import Finding, findings
 from chaos.audit.folder import AuditFolder
-from chaos.audit.note import Note
-from chaos.audit.order import missing_parts, part_of
+from chaos.audit.job_profile import JobProfile
+from chaos.audit.notes import Note
 from chaos.audit.page import render_card
+from chaos.audit.place_groups import Strike
 from chaos.audit.places import coverage
-from chaos.audit.queue import Queue
-from chaos.audit.replaced import replaced
+from chaos.audit.plans import budget
+from chaos.audit.queue import Queue, missing_parts, part_of
 from chaos.audit.repro import repro_text
-from chaos.audit.struck import StruckRun, gist
+from chaos.audit.run_row import RunRow, gist
 from chaos.audit.table import by_column, columns
 from chaos.check.result import plural
 from chaos.model.masked import masked
-from chaos.report.junit import render as render_junit
+from chaos.report.ci import render as render_junit
 from chaos.report.outcome import versions
+
+_OURS = {"name": "one of each run's own", "storage_path": "the folder of each run"}
+_BUDGETS = ("max_failures", "max_preemption_failures")
+
+
+def replaced(profile: JobProfile, strikes: Sequence[Strike]) -> tuple[Replaced, ...]:
+    """Return the settings that were replaced in clean runs, and retries that were raised."""
+    return (*_in_all(profile), *_retries(profile, strikes))
+
+
+def _in_all(profile: JobProfile) -> Iterator[Replaced]:
+    for name, before in profile.replaced.items():
+        if before is None or _is_rays(name, str(before)) or name in _BUDGETS:
+            continue
+        now = _OURS.get(name, profile.settings.get(name, "as an audit needs it"))
+        yield Replaced(name=name, before=str(before), now=str(now))
+
+
+def _is_rays(name: str, before: str) -> bool:
+    """Return whether Ray 2.60 gave a setting its value, where the script names none."""
+    defaults = {"name": before.startswith("ray_train_run-")}
+    defaults["storage_path"] = before.endswith("/ray_results")
+    return defaults.get(name, False)
+
+
+def _retries(profile: JobProfile, strikes: Sequence[Strike]) -> Iterator[Replaced]:
+    """Yield the raised retries, only where a fault took more than the script allows."""
+    given = [budget(strike, profile) for strike in strikes]
+    for name in _BUDGETS:
+        own = profile.own(name)
+        more = [count for limits in given if (count := getattr(limits, name)) != own]
+        if own is not None and more:
+            span = f"{min(more)}" if min(more) == max(more) else f"{min(more)} to {max(more)}"
+            yield Replaced(name=name, before=str(own), now=f"{span}, as many as the faults take")
 
 
 @dataclass(frozen=True)
-class Conclusion:
+class CardWriter:
     """Writes down what an audit came to; `command` is the command line that repeats it."""
 
     clean: Clean
@@ -34,15 +69,15 @@ class Conclusion:
     command: str
 
     def card(
-        self, runs: Sequence[StruckRun], *, ended: Ended, seconds: float, limit: str | None = None
+        self, runs: Sequence[RunRow], *, ended: Ended, seconds: float, limit: str | None = None
     ) -> Card:
-        """Give the card of these runs, all its files written."""
+        """Return the card of these runs, all its files written."""
         clean, found = self.clean, findings(runs)
         for finding in found:
             self._save_finding(finding)
-        extent, strikes = self.queue.extent, [run.strike for run in runs]
+        profile, strikes = self.queue.profile, [run.strike for run in runs]
         right = [run.strike for run in runs if run.is_right and run.resumed]
-        aims = {part_of(strike, extent) for strike in self.queue.strikes} - {None}
+        aims = {part_of(strike, profile) for strike in self.queue.strikes} - {None}
         card = Card(
             version=__version__,
             backend=clean.plan.backend,
@@ -60,12 +95,12 @@ class Conclusion:
             findings=found,
             question=self.queue.question,
             limit=limit,
-            missing_parts=missing_parts(right, extent, of=aims),
+            missing_parts=missing_parts(right, profile, of=aims),
             hashes_apart=clean.hashes_apart,
             accept=clean.plan.expect.accept,
             has_tolerance=clean.plan.expect.loss_tolerance is not None,
-            replaced=replaced(extent, strikes),
-            columns=columns(extent.epochs_seen),
+            replaced=replaced(profile, strikes),
+            columns=columns(profile.epochs_seen),
         )
         self.write(card)
         self.folder.write("junit.xml", self._junit(runs))
@@ -91,7 +126,7 @@ class Conclusion:
             smallest.number, self.clean.baseline, seconds=smallest.seconds, scenario=text
         )
 
-    def _covered(self, runs: Sequence[StruckRun]) -> tuple[Covered, ...]:
+    def _covered(self, runs: Sequence[RunRow]) -> tuple[Covered, ...]:
         return tuple(
             Covered(
                 group=row.group,
@@ -100,19 +135,19 @@ class Conclusion:
                 places=row.places,
                 why_none=row.why_none,
                 resumes=row.resumes,
-                by_column=by_column(row.by_epoch, self.queue.extent.epochs_seen),
+                by_column=by_column(row.by_epoch, self.queue.profile.epochs_seen),
             )
-            for row in coverage(self.queue.extent, self.queue.strikes, seed=self.seed)
+            for row in coverage(self.queue.profile, self.queue.strikes, seed=self.seed)
         )
 
-    def _junit(self, runs: Sequence[StruckRun]) -> str:
+    def _junit(self, runs: Sequence[RunRow]) -> str:
         baseline = self.clean.baseline
         rows = [self.folder.suite_row(r.number, baseline, seconds=r.seconds) for r in runs]
         return render_junit(rows, name="chaos audit")
 
 
-def _accepted(runs: Sequence[StruckRun]) -> Iterator[Note]:
-    """Give a note for each broken promise that is accepted, with how often it was."""
+def _accepted(runs: Sequence[RunRow]) -> Iterator[Note]:
+    """Return a note for each broken promise that is accepted, with how often it was."""
     found: dict[str, list[str]] = {}
     for text in (text for run in runs for text in run.accepted):
         found.setdefault(gist(text), []).append(text)
@@ -136,7 +171,7 @@ def _job(clean: Clean) -> Job:
         own_preemptions=_limit(seen.own("max_preemption_failures")),
         epoch_steps=max(seen.steps.values(), default=0),
         keeps_files=bool(seen.saves),
-        sees=clean.extent.sees,
+        sees=clean.profile.sees,
     )
 
 

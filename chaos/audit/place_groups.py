@@ -1,6 +1,6 @@
-"""Places of one group, epoch and rank: what a sample is drawn from.
+"""Places of one group, epoch and rank: the units that a sample is drawn from.
 
-A stratum knows how many places it has and makes them when asked, so that a
+A group knows how many places it has and makes them when asked, so that a
 job of a million steps costs no more than one of a hundred.
 """
 
@@ -9,14 +9,52 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from chaos.audit.extent import Extent
 from chaos.audit.group import LOADS, Group
-from chaos.audit.strike import Strike
+from chaos.audit.job_profile import JobProfile
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model.plan import Op
-from chaos.model.trigger import AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
+from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, AtStep, Moment, Stage, Trigger
+
+_GOLDEN = 0.6180339887498949
+
+
+def evenly(count: int, *, shift: float = 0.0) -> list[int]:
+    """Order numbers so that any beginning of them leaves no large gap.
+
+    Multiples of the golden ratio fall that way; `shift` moves where they begin.
+    """
+    return sorted(range(count), key=lambda n: (shift + n * _GOLDEN) % 1.0)
+
+
+@dataclass(frozen=True)
+class Strike:
+    """A place with a name and a group, and the ops that strike there."""
+
+    name: str
+    group: Group
+    ops: tuple[Op, ...]
+
+    @property
+    def place(self) -> tuple[int, int, int, int, int]:
+        """Where its first op stands in training; earlier places are smaller."""
+        return place_of(self.ops[0])
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its first op."""
+        return self.ops[0].at.epoch
+
+
+def place_of(op: Op) -> tuple[int, int, int, int, int]:
+    """Return a place as numbers to sort by: an epoch's moments come after its steps."""
+    at = op.at
+    rank = -1 if at.rank is None else at.rank
+    if isinstance(at, AtMoment):
+        return at.epoch, 1, MOMENTS.index(at.moment), rank, op.index
+    return at.epoch, 0, at.step, rank, op.index
+
 
 # A notice takes this part of the time that training has left, within bounds (seconds).
 NOTICE_PART, NOTICE_MIN_S, NOTICE_MAX_S = 0.4, 0.1, 5.0
@@ -37,7 +75,7 @@ _STAGES: dict[Stage, str] = {
 
 
 @dataclass(frozen=True)
-class Stratum:
+class PlaceGroup:
     """`size` places of one kind; `ops(n)` gives what strikes at the n-th, counted from 0.
 
     `epoch` is that of the first op.
@@ -49,65 +87,65 @@ class Stratum:
     ops: Callable[[int], tuple[Op, ...]]
 
     def strike(self, number: int) -> Strike:
-        """Give the strike at one of its places."""
+        """Return the strike at one of its places."""
         ops = self.ops(number)
         return Strike(name=_name(ops), group=self.group, ops=ops)
 
 
-def strata(extent: Extent, *, seed: int) -> tuple[Stratum, ...]:
-    """Give all strata of a job; those of several ops draw their steps from the seed."""
+def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
+    """Return all place_groups of a job; those of several ops draw their steps from the seed."""
     draws = random.Random(f"{seed}:places")  # noqa: S311 (repeatable is the point)
-    found = [*_single_steps(extent), *_moments(extent), *_in_epochs(extent, draws)]
-    found += _thrice(extent, draws)
-    return (*found, *_recoveries(extent, seed=seed))
+    found = [*_single_steps(profile), *_moments(profile), *_in_epochs(profile, draws)]
+    found += _thrice(profile, draws)
+    return (*found, *_recoveries(profile, seed=seed))
 
 
-def _single_steps(extent: Extent) -> Iterator[Stratum]:
+def _single_steps(profile: JobProfile) -> Iterator[PlaceGroup]:
     """Every step of every rank, each in one group.
 
     By the clock it is not known of any step that it will be the last of its epoch.
     """
-    first = extent.points[0] if extent.points else (1, 0)
-    for (epoch, rank), steps in extent.steps.items():
-        if extent.by_clock:
+    first = profile.points[0] if profile.points else (1, 0)
+    for (epoch, rank), steps in profile.steps.items():
+        if profile.by_clock:
             within: Group = "before the first commit" if epoch < first[0] else "mid-epoch"
-            yield Stratum(within, epoch, steps, _killer(epoch, 1, rank))
+            yield PlaceGroup(within, epoch, steps, _killer(epoch, 1, rank))
             continue
-        yield Stratum("epoch boundary", epoch, 1, _killer(epoch, steps, rank))
+        yield PlaceGroup("epoch boundary", epoch, 1, _killer(epoch, steps, rank))
         inner = steps - 1
         early = inner if epoch < first[0] else min(first[1], inner) if epoch == first[0] else 0
-        late: Group = "last epoch" if epoch == extent.epoch_last else "mid-epoch"
+        late: Group = "last epoch" if epoch == profile.epoch_last else "mid-epoch"
         if early:
-            yield Stratum("before the first commit", epoch, early, _killer(epoch, 1, rank))
+            yield PlaceGroup("before the first commit", epoch, early, _killer(epoch, 1, rank))
         if inner > early:
-            yield Stratum(late, epoch, inner - early, _killer(epoch, 1 + early, rank))
+            yield PlaceGroup(late, epoch, inner - early, _killer(epoch, 1 + early, rank))
 
 
 def _killer(epoch: int, first: int, rank: int) -> Callable[[int], tuple[Op, ...]]:
     return lambda n: _kills(AtStep(epoch=epoch, step=first + n, rank=rank))
 
 
-def _moments(extent: Extent) -> Iterator[Stratum]:
-    reports = [(epoch, rank) for epoch in extent.epochs for rank in extent.ranks]
+def _moments(profile: JobProfile) -> Iterator[PlaceGroup]:
+    reports = [(epoch, rank) for epoch in profile.epochs for rank in profile.ranks]
     for moment, group in _MOMENTS.items():
-        places = {"saving": extent.halves, "upload_begin": extent.uploads}
-        places["upload_end"] = extent.uploads
+        places = {"saving": profile.halves, "upload_begin": profile.uploads}
+        places["upload_end"] = profile.uploads
         for epoch, rank in places.get(moment, reports):
             at = AtMoment(epoch=epoch, moment=moment, rank=rank)
             yield _single(group, _kills(at))
 
 
-def _in_epochs(extent: Extent, draws: random.Random) -> Iterator[Stratum]:
+def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:
     """One place per epoch for what takes several ops or a node, at a drawn rank and step.
 
     Where no step is seen, as a report returns, which needs none.
     """
-    for epoch in _struck_epochs(extent):
+    for epoch in _struck_epochs(profile):
         # Drawn for every epoch, used or not, so that one epoch's length moves no other's place.
-        rank = int(draws.random() * len(extent.ranks))
+        rank = int(draws.random() * len(profile.ranks))
         one, other, third = draws.random(), draws.random(), draws.random()
-        steps = extent.steps.get((epoch, rank), 0)
-        at = _within(extent, epoch, rank, one)
+        steps = profile.steps.get((epoch, rank), 0)
+        at = _within(profile, epoch, rank, one)
         if at is None:
             continue
         if isinstance(at, AtStep) and steps > 1:
@@ -120,16 +158,16 @@ def _in_epochs(extent: Extent, draws: random.Random) -> Iterator[Stratum]:
         yield _single("same place in two attempts", _kills(at, at))
         lost = (Op(index=0, at=at, kill_node=KillNode()),)
         yield _single("node lost", lost)
-        if extent.is_elastic:
+        if profile.is_elastic:
             yield _single("fewer workers after it", lost)
-        if (notice_s := _notice_s(extent.left_s.get(epoch, 0.0))) is not None:
+        if (notice_s := _notice_s(profile.left_s.get(epoch, 0.0))) is not None:
             notice = Op(index=0, at=at, preempt_node=PreemptNode(notice_s=notice_s))
             yield _single("notice before the loss", (notice,))
 
 
-def _thrice(extent: Extent, draws: random.Random) -> Iterator[Stratum]:
-    for rank in extent.ranks:
-        epochs = [e for e in _struck_epochs(extent) if _within(extent, e, rank, 0.0) is not None]
+def _thrice(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:
+    for rank in profile.ranks:
+        epochs = [e for e in _struck_epochs(profile) if _within(profile, e, rank, 0.0) is not None]
         shares = [draws.random() for _ in range(_THRICE)]
         if len(epochs) < _THRICE:
             continue
@@ -137,27 +175,27 @@ def _thrice(extent: Extent, draws: random.Random) -> Iterator[Stratum]:
         places = [
             at
             for epoch, share in zip(chosen, shares, strict=True)
-            if (at := _within(extent, epoch, rank, share)) is not None
+            if (at := _within(profile, epoch, rank, share)) is not None
         ]
         yield _single("three times in a run", _kills(*places))
 
 
-def _recoveries(extent: Extent, *, seed: int) -> Iterator[Stratum]:
-    """Give a kill at a drawn place of each epoch, and one as the group recovers from it.
+def _recoveries(profile: JobProfile, *, seed: int) -> Iterator[PlaceGroup]:
+    """Return a kill at a drawn place of each epoch, and one as the group recovers from it.
 
     Inside a load where a struck run has shown which ranks load, and only once
     there is something to go on from.
     """
     draws = random.Random(f"{seed}:recoveries")  # noqa: S311 (repeatable is the point)
-    stages: tuple[Stage, ...] = ("start", "first_step") if extent.steps else ("start",)
-    for epoch in _struck_epochs(extent):
-        first, again = (int(draws.random() * len(extent.ranks)) for _ in range(2))
-        at = _within(extent, epoch, first, draws.random())
+    stages: tuple[Stage, ...] = ("start", "first_step") if profile.steps else ("start",)
+    for epoch in _struck_epochs(profile):
+        first, again = (int(draws.random() * len(profile.ranks)) for _ in range(2))
+        at = _within(profile, epoch, first, draws.random())
         if at is None:
             continue
         for stage in stages:
-            yield _single("during the recovery", _again(at, stage, extent.ranks[again]))
-        for rank in extent.loads if _follows_a_save(extent, at) else ():
+            yield _single("during the recovery", _again(at, stage, profile.ranks[again]))
+        for rank in profile.loads if _follows_a_save(profile, at) else ():
             yield _single(LOADS, _again(at, "loading", rank))
 
 
@@ -165,34 +203,34 @@ def _again(at: Trigger, stage: Stage, rank: int) -> tuple[Op, ...]:
     return _kills(at, AtRecovery(recovering_from=0, stage=stage, rank=rank))
 
 
-def _follows_a_save(extent: Extent, at: AtStep | AtMoment) -> bool:
+def _follows_a_save(profile: JobProfile, at: AtStep | AtMoment) -> bool:
     after = at.step if isinstance(at, AtStep) else inf
-    return bool(extent.points) and (at.epoch, after) > extent.points[0]
+    return bool(profile.points) and (at.epoch, after) > profile.points[0]
 
 
-def _struck_epochs(extent: Extent) -> list[int]:
-    return sorted({epoch for epoch, _ in extent.steps}) or list(extent.epochs)
+def _struck_epochs(profile: JobProfile) -> list[int]:
+    return sorted({epoch for epoch, _ in profile.steps}) or list(profile.epochs)
 
 
-def _within(extent: Extent, epoch: int, rank: int, share: float) -> AtStep | AtMoment | None:
-    """Give a place of one rank's epoch, that part of the way through its steps; None: it has none.
+def _within(profile: JobProfile, epoch: int, rank: int, share: float) -> AtStep | AtMoment | None:
+    """Return the place of one rank at this share of an epoch's steps; None: it has no step.
 
     Where no step is seen at all, as the report returns.
     """
-    if not extent.steps:
+    if not profile.steps:
         return AtMoment(epoch=epoch, moment="reported", rank=rank)
-    steps = extent.steps.get((epoch, rank), 0)
+    steps = profile.steps.get((epoch, rank), 0)
     return AtStep(epoch=epoch, step=1 + int(share * steps), rank=rank) if steps else None
 
 
 def _notice_s(left_s: float) -> float | None:
-    """Give a notice that runs out while the job still trains; None where there is no time."""
+    """Return a notice that runs out while the job still trains; None where there is no time."""
     notice_s = round(min(NOTICE_PART * left_s, NOTICE_MAX_S), 3)
     return notice_s if notice_s >= NOTICE_MIN_S else None
 
 
-def _single(group: Group, ops: tuple[Op, ...]) -> Stratum:
-    return Stratum(group, ops[0].at.epoch, 1, lambda _: ops)
+def _single(group: Group, ops: tuple[Op, ...]) -> PlaceGroup:
+    return PlaceGroup(group, ops[0].at.epoch, 1, lambda _: ops)
 
 
 def _kills(*places: Trigger) -> tuple[Op, ...]:

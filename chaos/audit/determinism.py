@@ -1,4 +1,4 @@
-"""Does the job repeat itself here, when nothing is done to it?"""
+"""The comparison of two runs without faults: does the job repeat itself?"""
 
 import math
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ class Repetition(Record):
 
 
 def hidden_part(profile: Profile, runs: Sequence[History]) -> float | None:
-    """Give how much of a loss a defect can move without leaving the band of clean runs."""
+    """Return how much of a loss a defect can move without leaving the band of clean runs."""
     courses = [Course(history) for history in runs]
     bands = Bands.of(profile, [(course.lineage, course.sightings) for course in courses])
     usual, _ = bands.hides
@@ -120,7 +120,7 @@ def repetition(first: History, second: History) -> Repetition:
 
 
 def _reports_apart(ours: Lineage, theirs: Lineage) -> str | None:
-    """Say where the reports lie otherwise among the same number of steps."""
+    """Return where the reports lie otherwise among the same number of steps."""
     if ours.steps_done != theirs.steps_done or not ours.steps_done:
         return None  # a run that trains more, or less, does not repeat itself in another way
     one, other = len(theirs.commits), len(ours.commits)
@@ -173,5 +173,5 @@ def _other_inputs(step: Step) -> str:
 
 
 def is_deterministic(first: History, second: History) -> bool:
-    """Say whether two clean runs have the same losses to the last bit."""
+    """Return whether two clean runs have the same losses to the last bit."""
     return repetition(first, second).is_deterministic

@@ -1,11 +1,13 @@
-"""YAML text as plain values, each with its line.
+"""YAML text as plain values, each with its line; every mistake is a problem at its line.
 
-Nothing is constructed from tags: the nodes are read as JSON has them, and
-what JSON lacks is a problem at its line.
+Nothing is constructed from tags: the nodes are read as JSON has them.
 """
 
+import math
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
@@ -13,8 +15,151 @@ from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, StringMark, 
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
-from chaos.scenario_file.problem import Loc, Problem
-from chaos.scenario_file.scalar import TAG, NotPlainError, plain, spelled
+from chaos.errors import ScenarioError, UsageError
+
+Loc: TypeAlias = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong at a line (from 1); `loc` is the value's way from the top."""
+
+    line: int
+    text: str
+    hint: str = ""
+    loc: Loc = ()
+
+    @property
+    def said(self) -> str:
+        """The problem and what to write instead, without its line."""
+        return f"{self.text}. {self.hint}" if self.hint else self.text
+
+
+def scenario_error(path: Path, problems: Sequence[Problem]) -> ScenarioError:
+    """Return the first problem as an error whose message lists the further ones, in line order."""
+    ordered = sorted(dict.fromkeys(problems), key=lambda problem: problem.line)
+    errors = [ScenarioError(path, p.line, p.text, p.hint) for p in ordered]
+    first = errors[0]
+    first.args = ("\n".join(str(error) for error in errors),)
+    return first
+
+
+TEXT_BYTES = 1 << 20
+SAVE = "Save the file as UTF-8."
+
+
+def read_text(path: Path, what: str, *, most: int = TEXT_BYTES, hint: str = SAVE) -> str:
+    """Return a file's text; `what` it is, such as "scenario", is for the errors.
+
+    Raises `UsageError` where it cannot be read, and `ScenarioError`, with the
+    line, where it has more than `most` bytes, or is no text, with the `hint`.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)  # of a device there is no end
+    except OSError as error:
+        problem = f"the {what} cannot be read: {error.strerror}"
+        raise UsageError(problem, "Check the path.", place=str(path)) from None
+    if len(content) > most:
+        line = content.count(b"\n") + 1
+        problem = f"the {what} has more than {most >> 20} MiB"
+        raise scenario_error(path, [Problem(line, problem, "Is this the right file?")])
+    try:
+        return content.decode("utf-8-sig")  # some editors write a mark before the text
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise scenario_error(path, [Problem(line, "this is not UTF-8 text", hint)]) from None
+
+
+TAG = "tag:yaml.org,2002:"
+_LARGEST_WHOLE = 2**63 - 1  # what JSON readers and Ray's own settings can hold
+_SHOWN = 40
+
+
+class NotPlainError(Exception):
+    """A scalar that JSON has no value for, or that does not fit its tag."""
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        self.problem = problem
+        self.hint = hint
+        super().__init__(problem)
+
+
+def plain(tag: str, text: str) -> bool | float | str | None:
+    """Return the value of a scalar with this (resolved) tag, or raise `NotPlainError`."""
+    read = _READERS.get(tag.removeprefix(TAG))
+    if read is None:
+        raise NotPlainError(f"the tag {spelled(tag)} is not allowed", "Leave it out.")
+    return read(text)
+
+
+def spelled(tag: str) -> str:
+    """Return a tag as it is written in a file."""
+    return f"!!{tag.removeprefix(TAG)}" if tag.startswith(TAG) else tag
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text that is too long to show."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _nothing(_: str) -> None:
+    return None
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise NotPlainError(f"{shortened(text)} is not a truth value", "Write true or false.")
+    return text.lower() == "true"
+
+
+def _whole(text: str) -> int:
+    digits = text.replace("_", "")
+    try:
+        # Base 0 knows 0x, 0o and 0b but refuses 012, which YAML 1.2 reads as twelve.
+        number = int(digits, 10 if digits.lstrip("+-").isdecimal() else 0)
+    except ValueError:
+        raise NotPlainError(f"{shortened(text)} is not a whole number") from None
+    if abs(number) > _LARGEST_WHOLE:
+        raise NotPlainError(f"{shortened(text)} is too large", "Quote it if it is meant as text.")
+    return number
+
+
+def _number(text: str) -> float:
+    digits = text.replace("_", "").lower()
+    if digits.lstrip("+-") in {".inf", ".nan"}:
+        digits = "nan"
+    try:
+        number = float(digits)
+    except ValueError:
+        raise NotPlainError(f"{shortened(text)} is not a number") from None
+    if not math.isfinite(number):
+        raise NotPlainError(f"{shortened(text)} is not a finite number", "Leave the key out.")
+    return number
+
+
+def _date(text: str) -> str:
+    raise NotPlainError(f"{shortened(text)} is read as a date", f'Quote it: "{shortened(text)}".')
+
+
+def _text(text: str) -> str:
+    """Return the text with JSON's escaped surrogate pairs joined."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise NotPlainError(f"{shortened(ascii(text))} is half of a character") from None
+
+
+_READERS: dict[str, Callable[[str], bool | float | str | None]] = {
+    "null": _nothing,
+    "bool": _truth,
+    "int": _whole,
+    "float": _number,
+    "timestamp": _date,
+    "str": _text,
+    "value": _text,  # a lone `=`
+}
+
 
 Plain: TypeAlias = Any  # what JSON has: None, bool, int, float, str, list, dict with str keys
 
@@ -30,11 +175,11 @@ class Lines:
     values: dict[Loc, int] = field(default_factory=dict)
 
     def key(self, loc: Loc) -> int:
-        """Give the line of a key; of what holds it where there is no such key."""
+        """Return the line of a key; of what holds it where there is no such key."""
         return self.keys[loc] if loc in self.keys else self.value(loc)
 
     def value(self, loc: Loc) -> int:
-        """Give the line of a value; of what holds it where there is no such value."""
+        """Return the line of a value; of what holds it where there is no such value."""
         while loc and loc not in self.values:
             loc = loc[:-1]
         return self.values.get(loc, 1)
@@ -118,7 +263,7 @@ class _Reader:
         self.above: list[Node] = []
 
     def read(self, node: Node, loc: Loc) -> Plain:
-        """Give a node's value; None where it has none, with the problem noted."""
+        """Return a node's value; None where it has none, with the problem noted."""
         self.source.count += 1
         if self.source.count > MAX_VALUES:
             return None

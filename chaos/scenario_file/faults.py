@@ -4,7 +4,7 @@ They are made from the records in `FaultEntry`, so a new fault is here by
 itself; `faults.pyi` tells editors and type checkers (`signatures` writes it).
 """
 
-from chaos.python_first.construct import BY_NAME
+from chaos.scenario_file.from_python import BY_NAME
 
 globals().update(BY_NAME)
 __all__ = list(BY_NAME)

@@ -1,4 +1,4 @@
-"""The diagnosis of a resume as rows: one per part of the state, ranks that agree together."""
+"""The state at a resume as rows: one per part, ranks that agree together."""
 
 from dataclasses import dataclass
 
@@ -27,6 +27,12 @@ class PartRow:
     ours: str
     baseline: str
 
+    @property
+    def found(self) -> str:
+        """The ranks, and the two values where both are known."""
+        both = f": {self.ours} instead of {self.baseline}" if self.ours and self.baseline else ""
+        return f"({self.who}){both}"
+
 
 @dataclass(frozen=True)
 class ResumeTable:
@@ -40,7 +46,7 @@ class ResumeTable:
 
 
 def resume_table(resume: Resume) -> ResumeTable:
-    """Give the table of one resume."""
+    """Return the table of one resume."""
     place = f"epoch {resume.epoch}" + (f", step {resume.step}" if resume.step else "")
     start = f" with {resume.checkpoint}" if resume.checkpoint else " without a checkpoint"
     is_known = any(part.standing != "not compared" for part in resume.parts)
@@ -58,7 +64,7 @@ def resume_table(resume: Resume) -> ResumeTable:
 
 
 def rows(resume: Resume) -> tuple[PartRow, ...]:
-    """Give the parts of one resume in the order of its diagnosis, ranks that agree in one row."""
+    """Return the parts of one resume in the order of its diagnosis, ranks that agree in one row."""
     everyone = {part.rank for part in resume.parts}
     alike: dict[tuple[str, str, Standing, bool, str, str], list[int]] = {}
     for part in resume.parts:
@@ -78,12 +84,12 @@ def rows(resume: Resume) -> tuple[PartRow, ...]:
 
 
 def lost(resume: Resume) -> tuple[PartRow, ...]:
-    """Give the rows of what did not come back and mattered."""
+    """Return the rows of what did not come back and mattered."""
     return tuple(row for row in rows(resume) if row.tone == "bad")
 
 
 def _look(part: Part) -> tuple[str, str, Standing, bool, str, str]:
-    """Give what makes two ranks' parts one row; norms of shards that came back may differ."""
+    """Return what makes two ranks' parts one row; norms of shards that came back may differ."""
     same = part.standing in ("restored", "not compared")
     values = ("", "") if same else (part.ours, part.baseline)
     return (part.group, part.component, part.standing, part.matters, *values)

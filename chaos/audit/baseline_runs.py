@@ -1,19 +1,24 @@
-"""The runs in which nothing is done to the job: what all strikes are planned from and judged by."""
+"""The runs without faults: the baseline of every run with one, and the source of the places."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.audit.base import with_own_workers
 from chaos.audit.budget import Progress, ShowProgress
-from chaos.audit.extent import Extent, extent, shared
+from chaos.audit.determinism import Repetition, hidden_part, repetition
 from chaos.audit.folder import AuditFolder
-from chaos.audit.note import Note, notes
-from chaos.audit.repetition import Repetition, hidden_part, repetition
+from chaos.audit.job_profile import JobProfile, job_profile, shared
+from chaos.audit.notes import (
+    Note,
+    by_the_clock,
+    cannot_start_again,
+    hashes_apart,
+    in_passing,
+    notes,
+    starts_apart,
+)
+from chaos.audit.plans import with_own_workers
 from chaos.check.band import RUNS_MIN
-from chaos.check.ending import ending
 from chaos.check.habits import habits
-from chaos.check.result import plural
 from chaos.check.trial import Course
 from chaos.errors import JobError
 from chaos.job_failure import why_the_job_failed
@@ -28,7 +33,6 @@ from chaos.run.ports import Backend, ScriptBackend
 
 CLEAN_RUNS = 2
 STAGE = "fault-free runs"
-SHOWN = 3
 BAND: Profile = "standard"
 
 
@@ -37,7 +41,7 @@ class Clean:
     """What the clean runs showed; `baseline` is the first of them, with one that is like it.
 
     Where they differ it is all of them. Where only reports come at other steps, one more is
-    before these, whose state was watched at every step. `shown` is what the first showed, `extent`
+    before these, whose state was watched at every step. `shown` is what the first showed, `profile`
     what a strike can rely on.
 
     The baseline is of the start of the script that strikes go on from.
@@ -46,8 +50,8 @@ class Clean:
     """
 
     plan: Plan
-    extent: Extent
-    shown: Extent
+    profile: JobProfile
+    shown: JobProfile
     baseline: Baseline
     repetition: Repetition
     notes: tuple[Note, ...]
@@ -57,8 +61,10 @@ class Clean:
     @property
     def stays_inside(self) -> bool:
         """Whether the job, on a cluster as well, writes to its run's folder alone."""
-        confined, stored = self.plan.confined, str(self.extent.replaced.get("storage_path"))
-        is_elsewhere = "://" in stored or self.extent.replaced.get("storage_filesystem") is not None
+        confined, stored = self.plan.confined, str(self.profile.replaced.get("storage_path"))
+        is_elsewhere = (
+            "://" in stored or self.profile.replaced.get("storage_filesystem") is not None
+        )
         is_allowed = confined is None or confined.keeps_storage
         return not self.shares_files and (is_allowed or not is_elsewhere)
 
@@ -85,14 +91,14 @@ class CleanRuns:
     show: ShowProgress
 
     def run(self, plan: Plan, *, follows_script: bool) -> Clean:
-        """Give what these runs show, with as many workers as the script asks for.
+        """Return what these runs show, with as many workers as the script asks for.
 
         Raises `JobError` where the job does not even come through them.
         """
         with self.backend.afresh(other_hashes=plan) as another:
             guess = plan.model_copy(update={"follows_script": follows_script})
             first, number = self._run(guess, 1), 2
-            own = with_own_workers(plan, extent(first.history)) if follows_script else plan
+            own = with_own_workers(plan, job_profile(first.history)) if follows_script else plan
             if own != plan:
                 plan, first, number = own, self._run(own, 2), 3
             other, stuck = self._start_again(another, plan, number)
@@ -114,13 +120,15 @@ class CleanRuns:
         # says how far, and without one a metric that differs is left out.
         known = {"ignore_metrics": again.metrics_differing}
         expect = seen.plan.expect.model_copy(update={"band": BAND} if needs_band else known)
-        shown = extent(first.history, ignore=again.metrics_differing)
+        shown = job_profile(first.history, ignore=again.metrics_differing)
         relied = (
-            shown if thorough is None else shared([extent(history) for history in baseline.runs])
+            shown
+            if thorough is None
+            else shared([job_profile(history) for history in baseline.runs])
         )
         return Clean(
             plan=seen.plan.model_copy(update={"expect": expect}),
-            extent=relied,
+            profile=relied,
             shown=shown,
             baseline=baseline,
             repetition=again,
@@ -130,7 +138,7 @@ class CleanRuns:
         )
 
     def _compare(self, seen: "_Starts") -> None:
-        """Say whether the job repeats itself, and where it does not, whether its starts do."""
+        """Return whether the job repeats itself, and where it does not, whether its starts do."""
         again = repetition(seen.first.history, seen.other or seen.first.history)
         if seen.other is not None and again.is_alike:
             seen.proof.append(seen.other)
@@ -162,7 +170,7 @@ class CleanRuns:
         return history
 
     def _tell_starts_apart(self, seen: "_Starts", apart: Repetition) -> None:
-        """Say why two starts differ, by a third one that has the hash seed of the first."""
+        """Explain why two starts differ, by a third one that has the hash seed of the first."""
         seen.number += 1
         with self.backend.afresh() as same:
             third, _ = self._start_again(same, seen.plan, seen.number, of=CLEAN_RUNS + 2)
@@ -173,7 +181,7 @@ class CleanRuns:
         else:
             seen.remarks.append(starts_apart(where))
 
-    def _notes(self, seen: "_Starts", shown: Extent, again: Repetition) -> tuple[Note, ...]:
+    def _notes(self, seen: "_Starts", shown: JobProfile, again: Repetition) -> tuple[Note, ...]:
         runs = [run for run in (seen.first.history, seen.other) if run]
         apart = [Note(kind="warning", text=str(again))] if again.hides_much else []
         return (
@@ -184,7 +192,7 @@ class CleanRuns:
                 habits=habits(Course(seen.first.history).lineage),
             ),
             *seen.remarks,
-            *_in_passing(seen.first.history),
+            *in_passing(seen.first.history),
             *apart,
         )
 
@@ -209,7 +217,7 @@ class CleanRuns:
         return directory, self.folder.execute(backend, alone, directory, None, self.clock)
 
     def _required(self, directory: RunDirectory, run: FinishedRun) -> FinishedRun:
-        """Give a run that came through, or raise `JobError`."""
+        """Return a run that came through, or raise `JobError`."""
         if any(run.history.of(DeadlinePassed)):
             raise too_long(run.plan)
         if run.verdict.validity != "valid":
@@ -235,59 +243,8 @@ class _Starts:
         self.repetition = repetition(self.first.history, self.first.history)
 
 
-def hashes_apart(where: str) -> Note:
-    """Give the note on a script that gives its job other data with another hash seed."""
-    return Note(
-        kind="warning",
-        text=(
-            f"with another hash seed the job is given other data ({where}): something goes by the "
-            "order of a set of strings or by `hash()`; on a cluster every process has a hash seed "
-            "of its own, so that a restart trains on with other data; sort the set, or set "
-            "PYTHONHASHSEED for all workers"
-        ),
-    )
-
-
-def by_the_clock(relied: Extent, again: Repetition) -> Iterator[Note]:
-    """Return the note on a job that reports at other steps in every run."""
-    if relied.by_clock:
-        yield Note(
-            kind="note",
-            text=(
-                f"the job reports by the clock ({again.reports_apart}): its losses, inputs and "
-                "state are compared step by step; its metrics, the files that it saves, which of "
-                "them it keeps, and how much work a restart repeats are not compared; faults are "
-                "injected where every run comes by, which is among its first "
-                f"{plural(len(relied.epochs), 'report')}"
-            ),
-        )
-
-
-def cannot_start_again(problem: str) -> Note:
-    """Give the note on a script that does not come to its `fit()` when it is started again."""
-    return Note(
-        kind="warning",
-        text=(
-            f"started a second time, {problem.removeprefix('the job ')}; where the machine that "
-            "the script runs on is lost, it cannot be started again as it is"
-        ),
-    )
-
-
-def starts_apart(where: str) -> Note:
-    """Give the note on a script of which two starts differ, and two runs of one start do not."""
-    return Note(
-        kind="warning",
-        text=(
-            "the script itself draws something that nothing seeds, before its fit(): two runs of "
-            f"one start are alike, two starts are not ({where}); a "
-            "script that is started again, after the loss of its machine, trains on with other data"
-        ),
-    )
-
-
 def too_long(plan: Plan) -> JobError:
-    """Give the error for a job that is too long to be struck at many places."""
+    """Return the error for a job that is too long to be struck at many places."""
     return JobError(
         f"the job {Path(plan.job.source).name} was still running after {plan.limits.run_s:g} s "
         "with nothing done to it, and every strike is a run of its own",
@@ -296,43 +253,14 @@ def too_long(plan: Plan) -> JobError:
     )
 
 
-def _in_passing(history: History) -> list[Note]:
-    """Note what the job did outside its training and its folder."""
-    late = ending(history).after_fit
-    after = [] if late is None else [Note(kind="note", text=late)]
-    return [*after, *wrote_outside(history)]
-
-
-def wrote_outside(history: History) -> list[Note]:
-    """Note what the job wrote outside the audit's folder."""
-    wrote = [event for _, event in history.of(WroteOutside) if event.how != "refused"]
-    own, kept = [w.path for w in wrote if w.removed], [w.path for w in wrote if not w.removed]
-    found: list[Note] = []
-    if own:
-        text = (
-            f"the job saves by absolute paths: {_some(own)}. What it made there was removed after "
-            "each run, and places are tried one after the other; give it a path of the run's, or "
-            "two trainings overwrite each other's files"
-        )
-        found.append(Note(kind="warning", text=text))
-    if kept:
-        found.append(Note(kind="note", text=f"the job also wrote, and it was left: {_some(kept)}"))
-    return found
-
-
-def _some(paths: Sequence[str]) -> str:
-    more = len(paths) - SHOWN
-    return ", ".join(paths[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
 def _own(history: History, setting: str) -> str | None:
-    """Give what the script configured where chaos puts its own in its place."""
+    """Return what the script configured where chaos puts its own in its place."""
     called = next((event for _, event in history.of(FitCalled)), None)
     own = None if called is None else called.replaced.get(setting)
     return None if own is None else str(own)
 
 
 def _work_s(history: History) -> float:
-    """Give how long a run took from its `fit()` on: what precedes it is done once for all."""
+    """Return how long a run took from its `fit()` on: what precedes it is done once for all."""
     began = next((number for number, _ in history.of(FitCalled)), 0)
     return (history[-1].time_ns - history.time_ns(began)) / 1e9

@@ -1,6 +1,6 @@
 """The stub of `faults`, for editors and type checkers.
 
-It is made by `python -m chaos.python_first.signatures > chaos/python_first/faults.pyi`.
+It is made by `python -m chaos.scenario_file.signatures > chaos/scenario_file/faults.pyi`.
 """
 
 import sys
@@ -10,10 +10,10 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from chaos.model.fault_entry import OWN_FAULTS
-from chaos.python_first.construct import signature_of
+from chaos.scenario_file.from_python import signature_of
 
 _HEAD = """\
-# What each fault's function takes. Written by `python -m chaos.python_first.signatures`.
+# What each fault's function takes. Written by `python -m chaos.scenario_file.signatures`.
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, 
 
 
 def stub() -> str:
-    """Give the stub's text: chaos's own faults, wherever it is made."""
+    """Return the stub's text: chaos's own faults, wherever it is made."""
     return "".join([_HEAD, *(line for name in OWN_FAULTS for line in _function(name))])
 
 
@@ -38,7 +38,7 @@ def _function(fault: str) -> Iterator[str]:
 
 
 def spelled(kind: Any) -> str:  # noqa: ANN401 - a type, of which Python has many kinds
-    """Give a type as source text."""
+    """Return a type as source text."""
     origin, args = get_origin(kind), get_args(kind)
     if kind is NoneType:
         return "None"

@@ -1,0 +1,185 @@
+"""Notes on a job: facts worth knowing that runs without faults show in passing."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from chaos.audit.determinism import Repetition
+from chaos.audit.job_profile import JobProfile
+from chaos.check.ending import ending
+from chaos.check.result import plural
+from chaos.model.event import WroteOutside
+from chaos.model.history import History
+from chaos.record import Record
+
+SHOWN = 3  # paths
+# 2026-11-21, 20261121, 1763690000 (seconds since 1970), or the head of a UUID
+_STAMP = re.compile(r"20\d\d[-_.]?[01]\d[-_.]?[0-3]\d|\b1[5-9]\d{8}\b|[0-9a-f]{8}-[0-9a-f]{4}-")
+
+
+class Note(Record):
+    """One thing worth knowing; a `warning` will cost somebody work or money."""
+
+    kind: Literal["warning", "note"]
+    text: str
+
+
+def notes(
+    profile: JobProfile,
+    *,
+    names: Sequence[str],
+    paths: Sequence[str] = (),
+    habits: Iterable[str] = (),
+) -> tuple[Note, ...]:
+    """Return what the profile and the settings show.
+
+    `names` and `paths` are the clean runs' own run names and storage paths; `habits` what
+    they do with their data.
+    """
+    warnings = (Note(kind="warning", text=text) for text in _warnings(profile))
+    remarks = (*_remarks(profile, names, paths), *habits)
+    return (*warnings, *(Note(kind="note", text=text) for text in remarks))
+
+
+def _warnings(profile: JobProfile) -> Iterator[str]:
+    if not profile.has_checkpoints and not profile.saves:
+        yield (
+            "the job saves no checkpoint that could be seen, for Ray or with `torch.save`: every "
+            "fault costs all the training before it, and long training on machines that disappear "
+            "may never end"
+        )
+    if profile.has_checkpoints and not profile.asks:
+        yield (
+            "the job saves checkpoints and asks for none: no rank called "
+            "`ray.train.get_checkpoint()`; unless it finds its files by itself, every restart "
+            "begins anew"
+        )
+    if not profile.sees:
+        yield (
+            "no loss, no state and no metric but a counter was seen: a restart that goes wrong "
+            "would not be noticed; report a metric of the model, such as its loss"
+        )
+    if profile.own("max_failures") == 0:
+        yield (
+            "`max_failures` is 0, Ray Train's default: as it is written, the first worker that "
+            "dies ends the job; set FailureConfig(max_failures=...)"
+        )
+    if profile.own("max_preemption_failures") == 0:
+        yield (
+            "`max_preemption_failures` is 0: as it is written, the first machine that is taken "
+            "back after a notice ends the job; left out it is -1, without limit"
+        )
+
+
+def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
+    if profile.saves and not profile.has_checkpoints:
+        yield (
+            "the job reports no checkpoint to Ray, and keeps files of its own: what a fault costs "
+            "depends on what it reads back from them"
+        )
+    if profile.uploaders == (0,) and len(profile.ranks) > 1:
+        others = plural(len(profile.ranks) - 1, "other rank")
+        yield (
+            f"only rank 0 uploads: what the {others} drew, such as random numbers, is in the "
+            "checkpoint only if rank 0 gathers it from them"
+        )
+    score, kept = profile.own("checkpoint_score_attribute"), profile.own("num_to_keep")
+    if score is not None and kept is not None:
+        # Ray 2.60: the newest checkpoint is never deleted, so its own restarts find it.
+        yield (
+            f"the best by `{score}` of all checkpoints are kept ({kept}), and the newest until "
+            "the next is there: whoever goes on from the best one goes further back than Ray does"
+        )
+    unsaved = len(profile.epochs) - len(profile.saved)
+    if profile.has_checkpoints and unsaved:
+        yield f"{unsaved} of {plural(len(profile.epochs), 'report')} carried no checkpoint"
+    if paths and (len(set(paths)) > 1 or _STAMP.search(paths[0])):
+        yield (
+            f"the storage path changes at every start (`{paths[0]}`): a script that is started "
+            "again does not find the checkpoints of its earlier run"
+        )
+    if names and (len(set(names)) > 1 or _STAMP.search(names[0])):
+        yield (
+            f"the run name changes at every start (`{names[0]}`): a script that is started again "
+            "does not find the checkpoints of its earlier run"
+        )
+
+
+def hashes_apart(where: str) -> Note:
+    """Return the note on a script that gives its job other data with another hash seed."""
+    return Note(
+        kind="warning",
+        text=(
+            f"with another hash seed the job is given other data ({where}): something goes by the "
+            "order of a set of strings or by `hash()`; on a cluster every process has a hash seed "
+            "of its own, so that a restart trains on with other data; sort the set, or set "
+            "PYTHONHASHSEED for all workers"
+        ),
+    )
+
+
+def by_the_clock(relied: JobProfile, again: Repetition) -> Iterator[Note]:
+    """Return the note on a job that reports at other steps in every run."""
+    if relied.by_clock:
+        yield Note(
+            kind="note",
+            text=(
+                f"the job reports by the clock ({again.reports_apart}): its losses, inputs and "
+                "state are compared step by step; its metrics, the files that it saves, which of "
+                "them it keeps, and how much work a restart repeats are not compared; faults are "
+                "injected where every run comes by, which is among its first "
+                f"{plural(len(relied.epochs), 'report')}"
+            ),
+        )
+
+
+def cannot_start_again(problem: str) -> Note:
+    """Return the note on a script that does not come to its `fit()` when it is started again."""
+    return Note(
+        kind="warning",
+        text=(
+            f"started a second time, {problem.removeprefix('the job ')}; where the machine that "
+            "the script runs on is lost, it cannot be started again as it is"
+        ),
+    )
+
+
+def starts_apart(where: str) -> Note:
+    """Return the note on a script of which two starts differ, and two runs of one start do not."""
+    return Note(
+        kind="warning",
+        text=(
+            "the script itself draws something that nothing seeds, before its fit(): two runs of "
+            f"one start are alike, two starts are not ({where}); a "
+            "script that is started again, after the loss of its machine, trains on with other data"
+        ),
+    )
+
+
+def in_passing(history: History) -> list[Note]:
+    """Note what the job did outside its training and its folder."""
+    late = ending(history).after_fit
+    after = [] if late is None else [Note(kind="note", text=late)]
+    return [*after, *wrote_outside(history)]
+
+
+def wrote_outside(history: History) -> list[Note]:
+    """Note what the job wrote outside the audit's folder."""
+    wrote = [event for _, event in history.of(WroteOutside) if event.how != "refused"]
+    own, kept = [w.path for w in wrote if w.removed], [w.path for w in wrote if not w.removed]
+    found: list[Note] = []
+    if own:
+        text = (
+            f"the job saves by absolute paths: {_some(own)}. What it made there was removed after "
+            "each run, and places are tried one after the other; give it a path of the run's, or "
+            "two trainings overwrite each other's files"
+        )
+        found.append(Note(kind="warning", text=text))
+    if kept:
+        found.append(Note(kind="note", text=f"the job also wrote, and it was left: {_some(kept)}"))
+    return found
+
+
+def _some(paths: Sequence[str]) -> str:
+    more = len(paths) - SHOWN
+    return ", ".join(paths[:SHOWN]) + (f" and {more} more" if more > 0 else "")
