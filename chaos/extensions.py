@@ -7,10 +7,10 @@ core is given what was found.
 from functools import cache
 
 from chaos.check.judge import CHECKS
-from chaos.check.others import Others, registered_checks
+from chaos.check.others import Others
 from chaos.errors import UsageError
 from chaos.model.fault_entry import REGISTERED
-from chaos.registered import Registry
+from chaos.plugins import Registry, registered_checks
 
 HINT = "Mend the package or uninstall it; nothing is run or judged beside it."
 

@@ -162,4 +162,4 @@ def _but(card: "Card") -> str:
 
 
 def _gave_notice(runs: Sequence[RunRow]) -> bool:
-    return any(op.kind == "preempt_node" for run in runs for op in run.ops)
+    return any(op.fault.is_announced for run in runs for op in run.ops)

@@ -239,8 +239,8 @@ def _kills(*places: Trigger) -> tuple[Op, ...]:
 
 def _name(ops: tuple[Op, ...]) -> str:
     name = ", then ".join(_place_name(op.at) for op in ops)
-    notice = ops[0].preempt_node
-    return name if notice is None else f"{name}, {notice.notice_s:g} s notice"
+    fault = ops[0].fault
+    return f"{name}, {fault.notice_s:g} s notice" if isinstance(fault, PreemptNode) else name
 
 
 def _place_name(at: Trigger) -> str:

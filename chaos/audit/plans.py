@@ -136,7 +136,7 @@ def plan_of(base: Plan, strike: Strike, profile: JobProfile) -> Plan:
     Each kill ends one attempt. When a notice runs out is the clock's to say,
     so what is due after it is left to the checks.
     """
-    is_by_the_clock = any(op.kind == "preempt_node" for op in strike.ops)
+    is_by_the_clock = any(op.fault.is_announced for op in strike.ops)
     attempts = None if is_by_the_clock else 1 + len(strike.ops)
     run_s = RUN_TIMES * profile.seconds + RUN_EXTRA_S
     return base.model_copy(
@@ -160,7 +160,7 @@ def _shape(base: Plan, strike: Strike) -> Shape:
 
 def budget(strike: Strike, profile: JobProfile) -> FailureBudget:
     """Return retries enough for every op, and the job's own where these are more."""
-    notices = sum(op.kind == "preempt_node" for op in strike.ops)
+    notices = sum(op.fault.is_announced for op in strike.ops)
     return FailureBudget(
         max_failures=_enough(profile.own("max_failures"), len(strike.ops), unset=0),
         max_preemption_failures=_enough(profile.own("max_preemption_failures"), notices, unset=-1),

@@ -161,7 +161,7 @@ def _struck(trial: Trial) -> int:
     """Count the losses that came about before the job's end."""
     over = next((number for number, _ in trial.history.of(FitReturned)), len(trial.history))
     ended = (e for n, e in trial.history.of(FaultEnded) if e.status == "ok" and n < over)
-    return sum(trial.plan.ops[event.op].return_capacity is None for event in ended)
+    return sum(trial.plan.ops[event.op].fault.nodes_added <= 0 for event in ended)
 
 
 def _plan(trying: Trying, plan: Plan, posed: Posed, number: int) -> Plan:

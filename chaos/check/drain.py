@@ -52,7 +52,7 @@ def check(trial: Trial) -> CheckResult:
     those that the baseline of a job without Ray's checkpoints saves. A job
     that takes no notice loses what its cadence says, which `lost-work` counts.
     """
-    if not any(op.preempt_node is not None for op in trial.plan.ops):
+    if not any(op.fault.is_announced for op in trial.plan.ops):
         return nothing_due(NAME, "no loss was announced")
     windows = list(_windows(trial))
     if not trial.run.ending.is_over:

@@ -75,10 +75,10 @@ def _doubt(strike: Strike, history: History) -> str | None:
 
 def _attempts_missing(op: Op, strikes: Sequence[Strike]) -> str | None:
     """Name the attempts that an op was meant for and did not strike, once it has struck any."""
-    if op.raise_in_worker is None or op.raise_in_worker.attempts is None:
+    if op.fault.only_attempts is None:
         return None
     struck = {e.attempt for s in strikes if s.op == op for _, e in s.invoked}
-    missing = sorted(set(op.raise_in_worker.attempts) - struck)
+    missing = sorted(set(op.fault.only_attempts) - struck)
     if not struck or not missing:
         return None
     return f"{op} never struck attempt {' and '.join(map(str, missing))}"

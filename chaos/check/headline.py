@@ -11,39 +11,10 @@ from chaos.check.trajectory import NAME as TRAJECTORY
 from chaos.check.trajectory import difference, divergence
 from chaos.check.trial import Trial
 from chaos.check.went_on import untested
-from chaos.faults.preempt_node import PreemptNode
 from chaos.model.scenario import Validity
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
 from chaos.model.verdict import CheckResult
 
-_DEEDS = {
-    "kill_worker": "rank {rank} was killed {place}",
-    "raise_in_worker": "rank {rank} raised {place}",
-    "pause_worker": "rank {rank} was paused {place}",
-    "slow_worker": "rank {rank} was slowed down {place}",
-    "hang_worker": "rank {rank} hung {place}",
-    "poison_step": "rank {rank} met a poisoned step {place}",
-    "exhaust_memory": "rank {rank} took all memory {place} and was killed",
-    "kill_node": "{nodes} lost {place}",
-    "freeze_node": "the node of rank {rank} stood still for {fault.for_s:g} s {place}",
-    "partition_node": "the node of rank {rank} was cut off for {fault.for_s:g} s {place}",
-    "preempt_node": "the node of rank {rank} was given notice {place} and {reclaimed}",
-    "withhold_capacity": "idle nodes ({fault.nodes}) were taken away {place}",
-    "return_capacity": "new nodes ({fault.nodes}) were added {place}",
-    "kill_driver": "the driver was killed {place} and started again",
-    "kill_controller": "Ray's controller was killed {place}",
-    "kill_gcs": "the cluster's GCS was killed {place} and started again",
-}
-_ANY_DEED = "the fault {fault} struck {place}"  # of another package
-# What storage did is told in its own words, and where it was armed is left out.
-_IN_STORAGE = {
-    "fail_upload": "an upload failed",
-    "slow_upload": "an upload was slow",
-    "torn_checkpoint": "a checkpoint was cut in half",
-    "disk_full": "the disk was full",
-    "delayed_visibility": "what was written could not be seen",
-    "corrupt_snapshot": "the list of checkpoints was cut in half",
-}
 _PLACES = {
     "saving": "in the middle of a save of epoch {epoch}",
     "upload_begin": "as its upload of epoch {epoch} began",
@@ -95,10 +66,10 @@ def _deeds(trial: Trial) -> str:
 
 
 def _deed(strike: Strike, times: int) -> str:
-    if strike.is_in_storage:
-        details = "; ".join(event.detail for _, event in strike.effects[:1])
-        return f"{_IN_STORAGE[strike.op.kind]}: storage {details}"
     at, fault = strike.op.at, strike.op.fault
+    if strike.is_in_storage:  # told in storage's own words; where it was armed is left out
+        details = "; ".join(event.detail for _, event in strike.effects[:1])
+        return f"{fault.in_words(strike.rank, '')}: storage {details}"
     if isinstance(at, AtMoment):
         place = _PLACES[at.moment]
     elif isinstance(at, AtStep):
@@ -106,14 +77,7 @@ def _deed(strike: Strike, times: int) -> str:
     else:
         place = _elsewhere(at)
     again = f" in {times} attempts" if times > 1 else ""
-    deed = _DEEDS.get(strike.op.kind, _ANY_DEED).format(
-        rank=strike.rank,
-        place=place.format(epoch=at.epoch),
-        fault=fault,
-        nodes=_nodes(strike),
-        reclaimed=_reclaimed(fault) if isinstance(fault, PreemptNode) else "",
-    )
-    return f"{deed}{again}"
+    return f"{fault.in_words(strike.rank, place.format(epoch=at.epoch))}{again}"
 
 
 def _elsewhere(at: AtRecovery | AtStart | AtState | AtTime) -> str:
@@ -126,20 +90,6 @@ def _elsewhere(at: AtRecovery | AtStart | AtState | AtTime) -> str:
             return f"as Ray's controller came to {at.state}"
         case AtTime():
             return f"{at.seconds:g} s after the start"
-
-
-def _nodes(strike: Strike) -> str:
-    kill = strike.op.kill_node
-    ranks = sorted(set(kill.ranks)) if kill is not None and kill.ranks else [strike.rank]
-    if len(ranks) == 1:
-        return f"the node of rank {ranks[0]} was"
-    return f"the nodes of ranks {', '.join(map(str, ranks))} were"
-
-
-def _reclaimed(fault: PreemptNode) -> str:
-    """Say what became of a node that was announced to go."""
-    seconds = fault.loss_ns(int(fault.notice_s * 1e9))
-    return "stayed" if seconds is None else f"lost {seconds / 1e9:g} s later"
 
 
 def _good(trial: Trial, *, accepted: int) -> str:

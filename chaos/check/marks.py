@@ -1,6 +1,6 @@
 """The moments at which a run is seen to get on, each with what the time before it was spent on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -21,8 +21,6 @@ from chaos.model.event import (
 from chaos.model.history import History
 
 Spent: TypeAlias = Literal["productive", "replay", "checkpoint", "other"]
-# While one of them lasts nobody gets on; a slow worker does.
-STANDSTILLS = ("pause_worker", "freeze_node", "partition_node")
 _KINDS: tuple[type[Event], ...] = (
     StepDone,
     ReportBegun,
@@ -48,7 +46,9 @@ def marks(course: Course, strikes: Sequence[Strike]) -> Mapping[int, Sequence[Ma
     survivors = {step.number for step in course.lineage.all_steps()}
     kept = {(commit.attempt, commit.epoch) for commit in course.lineage.commits}
     last = course.attempts[-1].index if course.attempts else 0
-    reader = _Reader(survivors, kept, last, {s.op.index: s.op.kind for s in strikes})
+    reader = _Reader(
+        survivors, kept, last, {s.op.index for s in strikes if s.op.fault.stops_progress}
+    )
     entries = course.history.entries
     for number in course.history.numbers_of(*_KINDS):
         reader.read(number, entries[number].time_ns, entries[number].what)
@@ -61,9 +61,10 @@ class _Reader:
         survivors: set[int],
         kept: set[tuple[int, int]],
         last: int,
-        kinds: Mapping[int, str],
+        standstills: Collection[int],
     ) -> None:
-        self.survivors, self.kept, self.last, self.kinds = survivors, kept, last, kinds
+        self.survivors, self.kept, self.last = survivors, kept, last
+        self.standstills = standstills
         self.found: dict[int, list[Mark]] = {}
         self.of_steps: dict[int, Spent] = {}
         self.struck: dict[int, int] = {}
@@ -88,7 +89,7 @@ class _Reader:
                 self._add(what.attempt, Mark(time_ns, "other"))
             case FaultHealed() if what.op in self.struck:
                 attempt = self.struck[what.op]
-                stood = self.kinds.get(what.op) in STANDSTILLS
+                stood = what.op in self.standstills
                 self._add(attempt, Mark(time_ns, "other" if stood else self._latest(attempt)))
             case _:
                 pass

@@ -107,7 +107,7 @@ class _Charges:
         gone; a start that times out costs none of the two budgets.
         """
         lost_nodes = any(
-            strike.op.nodes_lost and attempt <= event.attempt
+            strike.op.fault.nodes_lost and attempt <= event.attempt
             for attempt, hits in self.trial.hits.items()
             for strike in hits
         )
@@ -147,7 +147,7 @@ class _Charges:
         return any(
             (attempt, strike.invoked[0][1].node_id) in announced
             for strike in self.trial.hits.get(attempt, ())
-            if strike.op.kill_node is not None
+            if strike.op.fault.nodes_lost and not strike.is_preemption
         )
 
     def surplus(self) -> Iterator[Anomaly]:

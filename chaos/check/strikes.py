@@ -9,9 +9,7 @@ from chaos.check.after_training import is_meant_for_the_end, training_was_over
 from chaos.check.attempt import Attempt
 from chaos.check.ending import Ending
 from chaos.check.storage_harm import harmed
-from chaos.faults.armed import STORAGE_FAULTS
 from chaos.model.event import FaultEnded, FaultInvoked, GateReached, NoticeGiven, StorageFaulted
-from chaos.model.fault_entry import CapacityFault, ControlFault
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan
 
@@ -19,16 +17,6 @@ Budget: TypeAlias = Literal["failures", "preemptions"]
 
 # Ray 2.60 ends a preempted group itself at the deadline, by its own clock.
 EARLY_NS = 1_000_000_000
-# They leave the process alive. Ray 2.60 watches no progress, so that a hang or a long pause ends
-# an attempt only where the job's own time-outs, its peers', or those of a node's health end it.
-SPARING_FAULTS = (
-    "pause_worker",
-    "slow_worker",
-    "hang_worker",
-    "freeze_node",
-    "partition_node",
-    "kill_gcs",
-)
 
 
 @dataclass(frozen=True)
@@ -64,7 +52,7 @@ class Strike:
     @property
     def is_in_storage(self) -> bool:
         """Whether it strikes in the run's storage, and takes no process by itself."""
-        return self.op.kind in STORAGE_FAULTS
+        return self.op.fault.family == "storage"
 
     @property
     def landed(self) -> bool:
@@ -74,21 +62,17 @@ class Strike:
     @property
     def is_preemption(self) -> bool:
         """Whether it was announced and came by the clock."""
-        return self.op.kind == "preempt_node"
+        return self.op.fault.is_announced
 
     @property
     def spares(self) -> bool:
         """Whether it landed and ended no attempt, as is its kind."""
-        return (
-            self.landed
-            and self.hit is None
-            and (_is_sparing(self.op) or isinstance(self.op.fault, CapacityFault))
-        )
+        return self.landed and self.hit is None and _is_sparing(self.op)
 
     @property
     def budget(self) -> Budget | None:
         """What Ray charges for it; None where it is no failure of a worker group."""
-        if isinstance(self.op.fault, CapacityFault | ControlFault):
+        if not self.op.fault.needs_worker:
             return None
         return "preemptions" if self.is_preemption else "failures"
 
@@ -109,8 +93,12 @@ class Strike:
 
 
 def _is_sparing(op: Op) -> bool:
-    """Say whether a fault leaves its attempt alive, by what is known of it or by its own word."""
-    return op.kind in SPARING_FAULTS if op.ends_attempt is None else not op.ends_attempt
+    """Return whether a fault leaves its attempt alive, as a rule; of storage faults history tells.
+
+    Ray 2.60 watches no progress, so that a hang or a long pause ends an attempt only where the
+    job's own time-outs, its peers', or those of a node's health end it.
+    """
+    return op.fault.family != "storage" and op.fault.ends_attempt != "always"
 
 
 def strikes(
@@ -138,9 +126,9 @@ def strikes(
 
 def _harm_ns(op: Op, began_ns: int | None, deadline_ns: int | None) -> int | None:
     """Give when the harm is done: a node that stays past its deadline is given up at it."""
-    if deadline_ns is None or op.preempt_node is None:
+    if deadline_ns is None or not op.fault.is_announced:
         return began_ns
-    loss_ns = op.preempt_node.loss_ns(deadline_ns)
+    loss_ns = op.fault.loss_ns(deadline_ns)
     return deadline_ns if loss_ns is None else min(loss_ns, deadline_ns)
 
 
@@ -157,7 +145,7 @@ def _turns(op: Op, history: History) -> Iterator[tuple[tuple[int, ...], _Invoked
     gates = tuple(n for n, e in history.of(GateReached) if e.op == op.index)
     invoked = tuple((n, e) for n, e in history.of(FaultInvoked) if e.op == op.index)
     ended = tuple((n, e) for n, e in history.of(FaultEnded) if e.op == op.index)
-    if not op.is_repeated or len(invoked) < 2:  # noqa: PLR2004 - one turn, or none
+    if not op.fault.is_repeated or len(invoked) < 2:  # noqa: PLR2004 - one turn, or none
         yield gates, invoked, ended
         return
     begins = (max((g for g in gates if g < n), default=n) for n, _ in invoked[1:])
@@ -187,10 +175,10 @@ def _with_effect(
         hit = _hit_at_deadline(strike, history, attempts, ending)
         too_late = hit is None and _was_over(strike, history, attempts, ending)
         return replace(strike, hit=hit, came_too_late=too_late)
-    if isinstance(strike.op.fault, CapacityFault):
+    if strike.op.fault.family == "capacity":
         hit = _grown(attempts, since=struck)
         return replace(strike, hit=hit, harm_ns=strike.ended_ns)
-    ended = not _is_sparing(strike.op) or (broke and strike.op.kind != "slow_worker")
+    ended = not _is_sparing(strike.op) or (broke and strike.op.fault.ends_attempt != "never")
     late = _came_after_training(strike, history, attempts)
     too_late = late and not is_meant_for_the_end(strike.op)
     return replace(strike, hit=struck if ended and not late else None, came_too_late=too_late)
@@ -198,7 +186,7 @@ def _with_effect(
 
 def _came_after_training(strike: Strike, history: History, attempts: Sequence[Attempt]) -> bool:
     """Say whether workers were taken that had nothing left to do: that ends no attempt."""
-    if _is_sparing(strike.op) or isinstance(strike.op.fault, ControlFault):
+    if _is_sparing(strike.op) or strike.op.fault.family == "control":
         return False
     number, invoked = strike.invoked[0]
     struck = next((a for a in attempts if a.index == invoked.attempt), None)
@@ -252,8 +240,7 @@ def _hit_at_deadline(
         charged = (decision.event.charged for decision in attempt.decisions)
         if attempt.index == struck.attempt and "preemptions" in charged:
             return attempt.index
-    assert strike.op.preempt_node is not None
-    if strike.op.preempt_node.reclaim == "never":
+    if strike.op.fault.loss_ns(strike.harm_ns) is None:
         return None  # Ray ends the attempt at the deadline, or believes the node that stays
     begun = [a for a in attempts if _opened_ns(a, history) <= strike.harm_ns]
     if not begun:

@@ -7,7 +7,6 @@ from chaos.check.belonging import mixed_up
 from chaos.check.result import conclude, plural
 from chaos.check.trial import Trial
 from chaos.model.event import Disturbed, FaultInvoked, JournalCut, ObserverFailed, ProbeFailed
-from chaos.model.plan import Op
 from chaos.model.verdict import CheckResult
 
 NAME = "watched"
@@ -67,19 +66,13 @@ def _torn(trial: Trial) -> Iterator[str]:
 
 def _killed_pids(trial: Trial) -> set[int]:
     invoked = [event for _, event in trial.history.of(FaultInvoked)]
-    on_nodes = {op.index for op in trial.plan.ops if op.nodes_lost}
-    on_all = {op.index for op in trial.plan.ops if _may_take_all(op)}
+    on_nodes = {op.index for op in trial.plan.ops if op.fault.nodes_lost}
+    on_all = {op.index for op in trial.plan.ops if op.fault.takes_others}
     lost_nodes = {e.node_id for e in invoked if e.op in on_nodes}
     groups = {e.attempt for e in invoked if e.op in on_all}
     places = [(a.index, place) for a in trial.run.attempts for place in a.places]
     struck = {p.pid for index, p in places if p.node_id in lost_nodes or index in groups}
     return {e.pid for e in invoked} | struck
-
-
-def _may_take_all(op: Op) -> bool:
-    """Say whether an op may kill others of its group; another package's fault names no victims."""
-    kill = op.kill_worker
-    return bool(op.ends_attempt) or (kill is not None and kill.ranks == "all")
 
 
 def _unheard(attempt: Attempt) -> Iterator[str]:

@@ -4,12 +4,10 @@ from typing import ClassVar
 
 from pydantic import Field, PositiveInt
 
-from chaos.faults.armed import arm
-from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
+from chaos.faults.storage import StorageFault
 
 
-class CorruptSnapshot(Record):
+class CorruptSnapshot(StorageFault):
     """Keep the first half of the next snapshots that Ray's controller writes.
 
     Ray 2.60 overwrites `checkpoint_manager_snapshot.json` in place at every
@@ -18,12 +16,11 @@ class CorruptSnapshot(Record):
     wrapped file system has written a half.
     """
 
+    ends_attempt = "never"
+    sentence = "the list of checkpoints was cut in half"
+
     times: PositiveInt = Field(default=1, description="snapshots that are cut off, in a row")
     rank: ClassVar[None] = None  # it is the controller's file, whoever stands at the place
-
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Arm it while the worker is held."""
-        return arm(world, victim, release)
 
     def __str__(self) -> str:
         return f"corrupt_snapshot (x{self.times})"

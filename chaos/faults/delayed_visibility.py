@@ -2,12 +2,10 @@
 
 from pydantic import Field, NonNegativeInt
 
-from chaos.faults.armed import arm
-from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
+from chaos.faults.storage import StorageFault
 
 
-class DelayedVisibility(Record):
+class DelayedVisibility(StorageFault):
     """Hide what the rank's next upload writes from all who list or read it, for a time.
 
     Only whoever looks in that time is harmed: a worker that is to resume from
@@ -22,14 +20,12 @@ class DelayedVisibility(Record):
     is none (read in 2.60.0: where it found nothing, Ray's controller would fail).
     """
 
+    sentence = "what was written could not be seen"
+
     for_s: float = Field(gt=0, le=600, description="seconds from when somebody first looks for it")
     rank: NonNegativeInt | None = Field(
         default=None, description="whose upload; left out: the rank that the trigger names"
     )
-
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Arm it while the worker is held."""
-        return arm(world, victim, release)
 
     def __str__(self) -> str:
         return f"delayed_visibility ({self.for_s:g} s)"

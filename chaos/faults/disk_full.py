@@ -2,17 +2,18 @@
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from chaos.faults.armed import arm
-from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
+from chaos.faults.storage import StorageFault
 
 
-class DiskFull(Record):
+class DiskFull(StorageFault):
     """Let the rank's next uploads write so many bytes, and raise `ENOSPC` at the next one.
 
     `report()` raises, which costs one failure, and what was written stays.
     Landed when the wrapped file system raised it.
     """
+
+    at_random = ({"after_bytes": 1000},)
+    sentence = "the disk was full"
 
     after_bytes: NonNegativeInt = Field(
         default=0, description="room that is left for each of these uploads"
@@ -23,10 +24,6 @@ class DiskFull(Record):
     rank: NonNegativeInt | None = Field(
         default=None, description="whose uploads; left out: the rank that the trigger names"
     )
-
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Arm it while the worker is held."""
-        return arm(world, victim, release)
 
     def __str__(self) -> str:
         return f"disk_full (after {self.after_bytes} bytes)"

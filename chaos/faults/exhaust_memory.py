@@ -4,14 +4,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from chaos.faults.base import Elsewhere, Fault
 from chaos.faults.order import Exhaust
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 60.0
 
 
-class ExhaustMemory(Record):
+class ExhaustMemory(Fault):
     """Have the worker take so much memory at the place, and end it with SIGKILL once it holds it.
 
     The memory is really taken; that there is no more is emulated, so that the
@@ -22,6 +22,12 @@ class ExhaustMemory(Record):
     that machine's memory, and would end other nodes' workers and the controller.
     Landed when the worker has said that it holds it all, and its pid is gone.
     """
+
+    family = "worker"
+    ends_attempt = "always"
+    elsewhere = Elsewhere("never", "the memory of the node is that of others as well")
+    sentence = "rank {rank} took all memory {place} and was killed"
+    is_ordered = True
 
     bytes: int = Field(default=2**30, gt=0, le=2**36, description="what the worker takes")
     by: Literal["kernel", "raylet"] = "kernel"

@@ -2,12 +2,10 @@
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from chaos.faults.armed import arm
-from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
+from chaos.faults.storage import StorageFault
 
 
-class FailUpload(Record):
+class FailUpload(StorageFault):
     """Make the rank's next uploads raise `OSError`.
 
     Ray 2.60 tries an upload again by itself, up to three times, where the
@@ -15,6 +13,9 @@ class FailUpload(Record):
     makes `report()` raise, which costs one failure. Landed when the wrapped
     file system raised it.
     """
+
+    at_random = ({},)
+    sentence = "an upload failed"
 
     times: PositiveInt = Field(default=1, description="uploads of the rank that fail, in a row")
     error: str = Field(
@@ -25,10 +26,6 @@ class FailUpload(Record):
     rank: NonNegativeInt | None = Field(
         default=None, description="whose uploads; left out: the rank that the trigger names"
     )
-
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Arm it while the worker is held."""
-        return arm(world, victim, release)
 
     def __str__(self) -> str:
         return f"fail_upload (x{self.times})"

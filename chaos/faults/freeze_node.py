@@ -1,14 +1,16 @@
 """A machine stands still: nothing on it runs, and no connection to it is closed."""
 
+from typing import ClassVar
+
 from pydantic import Field, NonNegativeInt
 
+from chaos.faults.base import Between, Elsewhere, Fault
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 10.0
 
 
-class FreezeNode(Record):
+class FreezeNode(Fault):
     """Stop the raylet of the worker's node and all below it, and let them go on after a time.
 
     No socket is closed, so only timeouts can see it: a short one is a pause,
@@ -16,16 +18,20 @@ class FreezeNode(Record):
     stand still; healed by SIGCONT, at the latest when the run is over.
     """
 
+    family = "node"
+    ends_attempt = "perhaps"
+    elsewhere = Elsewhere("costs a node", "Ray gives a node up that is silent for long")
+    at_random = ({"for_s": Between(0.1, 0.5)},)
+    sentence = "the node of rank {rank} stood still for {fault.for_s:g} s {place}"
+    whom = "the node of rank {rank}, and all that runs on it"
+    nodes_lost: ClassVar[int] = 1  # the cluster may give a node up that is silent for long
+    stops_progress = True
+
     for_s: float = Field(gt=0, le=600, description="seconds that the node stands still")
     rank: NonNegativeInt | None = Field(
         default=None,
         description="freeze this rank's node; left out: the node of the trigger's rank",
     )
-
-    @property
-    def nodes_lost(self) -> int:
-        """The cluster may give a node up that is silent for long."""
-        return 1
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
         """Stop the node while the worker is held; the gate that opens then finds it stopped."""

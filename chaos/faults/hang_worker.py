@@ -4,14 +4,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from chaos.faults.base import SAFE, Fault
 from chaos.faults.order import Hang
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 30.0
 
 
-class HangWorker(Record):
+class HangWorker(Fault):
     """Block the train function at the place, until its process is killed.
 
     `where: python` waits in the interpreter; `where: collective` in native code of
@@ -20,11 +20,22 @@ class HangWorker(Record):
     the worker has said that it goes no further.
     """
 
+    family = "worker"
+    ends_attempt = "perhaps"
+    elsewhere = SAFE
+    sentence = "rank {rank} hung {place}"
+    is_ordered = True
+
     where: Literal["python", "collective"] = "python"
     ranks: Literal["one", "all"] = Field(
         default="one", description="`all`: every rank, at the same place"
     )
     rank: ClassVar[None] = None
+
+    @property
+    def orders_all(self) -> bool:
+        """Whether all ranks are to do it."""
+        return self.ranks == "all"
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
         """Let the worker go with the order to hang, and wait for its last word."""

@@ -2,19 +2,27 @@
 
 from typing import ClassVar
 
+from chaos.faults.base import Elsewhere, Fault
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 15.0
 
 
-class KillController(Record):
+class KillController(Fault):
     """End the process of Ray Train's controller actor.
 
     What follows is Ray's to show: in 2.60 `fit()` raises at once. Landed when
     the process is gone. The embedded backend runs the controller in the
     driver, and has none to end.
     """
+
+    family = "control"
+    ends_attempt = "always"
+    elsewhere = Elsewhere(
+        "never", "Ray's controller runs on chaos's own node, which is never struck"
+    )
+    sentence = "Ray's controller was killed {place}"
+    whom = "the job's own controller"
 
     rank: ClassVar[None] = None
 

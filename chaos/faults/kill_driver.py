@@ -2,18 +2,25 @@
 
 from typing import ClassVar
 
+from chaos.faults.base import SAFE, Fault
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 15.0
 
 
-class KillDriver(Record):
+class KillDriver(Fault):
     """End the driver; the harness starts the script again under the same run name and storage.
 
     Ray Train goes on from what its snapshot in the run's storage says.
     Landed when the driver's process is gone.
     """
+
+    family = "control"
+    ends_attempt = "always"
+    elsewhere = SAFE
+    sentence = "the driver was killed {place} and started again"
+    whom = "the job's own driver"
+    ends_driver = True
 
     rank: ClassVar[None] = None
 

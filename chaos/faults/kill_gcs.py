@@ -4,13 +4,13 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from chaos.faults.base import Elsewhere, Fault
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 30.0
 
 
-class KillGcs(Record):
+class KillGcs(Fault):
     """End the head's GCS server, and start another on the same port and storage.
 
     A plan with this fault has a cluster of its own, whose GCS keeps what it
@@ -18,6 +18,14 @@ class KillGcs(Record):
     down. Landed when its process is gone and the new one answers. The embedded
     backend has none to end.
     """
+
+    family = "control"
+    ends_attempt = "perhaps"
+    elsewhere = Elsewhere("never", "it strikes the head, which is never struck")
+    sentence = "the cluster's GCS was killed {place} and started again"
+    whom = "the cluster's GCS"
+    lets_go_first = True
+    needs_kept_gcs = True
 
     down_s: float = Field(default=3.0, ge=0, le=50, description="seconds until the next one starts")
     rank: ClassVar[None] = None

@@ -4,19 +4,25 @@ from typing import Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
+from chaos.faults.base import Elsewhere, Fault
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 30.0
 
 
-class KillNode(Record):
+class KillNode(Fault):
     """Lose the node that the worker runs on: the raylet and all that it started.
 
     `ranks` loses the nodes of several workers in one instant, as a rack or a
     zone goes. Landed when the cluster's own control plane counts every node
     as dead and the workers' processes are gone.
     """
+
+    family = "node"
+    ends_attempt = "always"
+    elsewhere = Elsewhere("costs a node", "the node is lost, and chaos cannot start another")
+    at_random = ({},)
+    whom = "the node of rank {rank}, and all that runs on it"
 
     rank: NonNegativeInt | None = Field(
         default=None,
@@ -41,6 +47,20 @@ class KillNode(Record):
     def nodes_lost(self) -> int:
         """How many nodes go at most: two ranks may share one."""
         return len(set(self.ranks)) or 1
+
+    @property
+    def refused_elsewhere(self) -> str | None:
+        """A raylet is not lost without its workers."""
+        if not self.raylet_only:
+            return None
+        return "not without its workers: with the raylet gone nobody could tell that they ended"
+
+    def in_words(self, rank: int | None, place: str) -> str:
+        """Name the nodes by the ranks on them."""
+        ranks = sorted(set(self.ranks)) if self.ranks else [rank]
+        if len(ranks) == 1:
+            return f"the node of rank {ranks[0]} was lost {place}"
+        return f"the nodes of ranks {', '.join(map(str, ranks))} were lost {place}"
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
         """Lose the nodes while the worker is held."""

@@ -4,18 +4,24 @@ from typing import Literal, Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
+from chaos.faults.base import SAFE, Fault
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 15.0
 
 
-class KillWorker(Record):
+class KillWorker(Fault):
     """End one worker's process, or several at once; landed when each is gone.
 
     `via: ray` asks Ray to kill the actor (`ray.kill`) where the harness must
     not send signals itself.
     """
+
+    family = "worker"
+    ends_attempt = "always"
+    elsewhere = SAFE
+    at_random = ({}, {"signal": "TERM"})
+    sentence = "rank {rank} was killed {place}"
 
     signal: Literal["KILL", "TERM"] = "KILL"
     grace_s: float | None = Field(
@@ -39,6 +45,11 @@ class KillWorker(Record):
         if self.ranks == "all" and self.rank is not None:
             raise ValueError("kill_worker has either rank or `ranks: all`")
         return self
+
+    @property
+    def takes_others(self) -> bool:
+        """Whether the whole group goes."""
+        return self.ranks == "all"
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
         """Kill while the worker is held, and wait for the processes to end."""

@@ -1,15 +1,17 @@
 """A machine is cut off: it runs on, and nobody hears from it."""
 
+from typing import ClassVar
+
 from pydantic import Field, NonNegativeInt
 
+from chaos.faults.base import Elsewhere, Fault
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 10.0
 BACK_WITHIN_S = 15.0
 
 
-class PartitionNode(Record):
+class PartitionNode(Fault):
     """Take the network of the worker's node down, and up again after a time.
 
     A short cut is a blip that connections outlive; after a long one the
@@ -18,16 +20,19 @@ class PartitionNode(Record):
     It takes a cluster whose nodes have addresses of their own.
     """
 
+    family = "node"
+    ends_attempt = "perhaps"
+    elsewhere = Elsewhere("costs a node", "Ray gives a node up that is silent for long")
+    sentence = "the node of rank {rank} was cut off for {fault.for_s:g} s {place}"
+    whom = "the node of rank {rank}, and all that runs on it"
+    nodes_lost: ClassVar[int] = 1  # the cluster may give a node up that is silent for long
+    stops_progress = True
+
     for_s: float = Field(gt=0, le=600, description="seconds that the node is cut off")
     rank: NonNegativeInt | None = Field(
         default=None,
         description="cut this rank's node off; left out: the node of the trigger's rank",
     )
-
-    @property
-    def nodes_lost(self) -> int:
-        """The cluster may give a node up that is silent for long."""
-        return 1
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
         """Cut the node off while the worker is held; word of its release comes once it is back."""

@@ -2,19 +2,26 @@
 
 from pydantic import Field, NonNegativeInt
 
+from chaos.faults.base import SAFE, Between, Fault
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 5.0
 FOR_EVER_S = 1e6
 
 
-class PauseWorker(Record):
+class PauseWorker(Fault):
     """Stop the worker's process (SIGSTOP), and let it go on later (SIGCONT).
 
     Landed when the process is stopped. It is healed after `for_s` seconds, and
     at the end of the run in any case.
     """
+
+    family = "worker"
+    ends_attempt = "perhaps"
+    elsewhere = SAFE
+    at_random = ({"for_s": Between(0.1, 0.5)},)
+    sentence = "rank {rank} was paused {place}"
+    stops_progress = True
 
     for_s: float | None = Field(
         default=None, gt=0, le=3600, description="left out: until the end of the run"

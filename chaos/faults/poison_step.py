@@ -4,18 +4,25 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from chaos.faults.base import SAFE, Fault
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 
-class PoisonStep(Record):
+class PoisonStep(Fault):
     """Kill every attempt at the same place; a retry cannot help.
 
     The job must stop once its retry budget is spent. Each of its strikes has
     the proof of what it does: the process is gone, or Ray has recorded it.
     """
+
+    family = "worker"
+    ends_attempt = "always"
+    elsewhere = SAFE
+    sentence = "rank {rank} met a poisoned step {place}"
+    is_ordered = True
+    is_repeated: ClassVar[bool] = True
 
     by: Literal["kill", "raise"] = Field(
         default="kill", description="the process is killed, or the train function raises"

@@ -1,12 +1,12 @@
 """A spot machine is reclaimed: a notice, then the loss of the node, or a false alarm."""
 
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt
 
+from chaos.faults.base import Between, Elsewhere, Fault
 from chaos.faults.kill_node import lost
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 Reclaim: TypeAlias = Literal["on_time", "early", "late", "never"]
 
@@ -16,7 +16,7 @@ _PARTS: dict[Reclaim, float] = {"on_time": 1.0, "early": 0.5, "late": 2.0}
 RULING_S = 1.0
 
 
-class PreemptNode(Record):
+class PreemptNode(Fault):
     """Announce the loss of the worker's node, let training go on, lose it at the deadline.
 
     The notice is Ray's own drain with reason PREEMPTION. Ray never ends a
@@ -30,6 +30,17 @@ class PreemptNode(Record):
     a false alarm (`never`) when the node outlives its deadline.
     """
 
+    family = "node"
+    ends_attempt = "always"
+    elsewhere = Elsewhere("costs a node", "Ray has no undrain, and the node may be lost")
+    # A notice long enough for a poll of Ray's controller, short enough for a job of some seconds.
+    at_random = ({"notice_s": Between(0.2, 0.5)},)
+    sentence = "the node of rank {rank} was given notice {place} and {fault.reclaimed}"
+    whom = "the node of rank {rank}, and all that runs on it"
+    nodes_lost: ClassVar[int] = 1  # a drained node holds no worker again, though it may stay
+    lets_go_first = True
+    is_announced = True
+
     notice_s: float = Field(ge=0, le=600, description="seconds between the notice and the deadline")
     reclaim: Reclaim = Field(
         default="on_time",
@@ -42,12 +53,13 @@ class PreemptNode(Record):
     )
 
     @property
-    def nodes_lost(self) -> int:
-        """A drained node holds no worker again, whether it goes or not (Ray has no undrain)."""
-        return 1
+    def reclaimed(self) -> str:
+        """What became of the node, as part of a sentence."""
+        lost_ns = self.loss_ns(int(self.notice_s * 1e9))
+        return "stayed" if lost_ns is None else f"lost {lost_ns / 1e9:g} s later"
 
     def loss_ns(self, deadline_ns: int) -> int | None:
-        """Give when the node goes (monotonic ns); None where it stays."""
+        """Return when the node goes (monotonic ns); None where it stays."""
         part = _PARTS.get(self.reclaim)
         return None if part is None else deadline_ns + int((part - 1) * self.notice_s * 1e9)
 

@@ -4,20 +4,27 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt
 
+from chaos.faults.base import SAFE, Fault
 from chaos.faults.order import Raise
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 30.0
 ERROR = "InjectedError"
 
 
-class RaiseInWorker(Record):
+class RaiseInWorker(Fault):
     """Raise an exception in the train function, at the place.
 
     Landed when Ray has recorded a failure of the attempt that names it; a job
     that catches it was not failed.
     """
+
+    family = "worker"
+    ends_attempt = "always"
+    elsewhere = SAFE
+    at_random = ({}, {"ranks": "all"})
+    sentence = "rank {rank} raised {place}"
+    is_ordered = True
 
     message: str = Field(default="injected by chaos", min_length=1, max_length=200)
     ranks: Literal["one", "all"] = Field(
@@ -29,6 +36,21 @@ class RaiseInWorker(Record):
         description="the attempts in which it raises; left out: once, when the place is reached",
     )
     rank: ClassVar[None] = None
+
+    @property
+    def orders_all(self) -> bool:
+        """Whether all ranks are to do it."""
+        return self.ranks == "all"
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether attempts are named."""
+        return self.attempts is not None
+
+    @property
+    def only_attempts(self) -> tuple[int, ...] | None:
+        """The attempts in which it raises."""
+        return self.attempts
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
         """Let the worker go with the order to raise, and wait for Ray's word of it."""

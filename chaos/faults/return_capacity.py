@@ -4,18 +4,25 @@ from typing import ClassVar
 
 from pydantic import Field, PositiveInt
 
+from chaos.faults.base import Elsewhere, Fault
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 60.0
 
 
-class ReturnCapacity(Record):
+class ReturnCapacity(Fault):
     """Add nodes, as a cloud does that has replaced what it took.
 
     An elastic job that was short of workers grows again; one that waits for
     room goes on. Landed when the control plane counts the new nodes as alive.
     """
+
+    family = "capacity"
+    ends_attempt = "perhaps"
+    elsewhere = Elsewhere("never", "chaos starts no nodes there")
+    sentence = "new nodes ({fault.nodes}) were added {place}"
+    whom = "nobody"
+    lets_go_first = True
 
     rank: ClassVar[None] = None
     nodes: PositiveInt
@@ -27,6 +34,11 @@ class ReturnCapacity(Record):
         description="the worker stays at the place until they have joined, so that training is "
         "not ahead of them; left out: it goes on",
     )
+
+    @property
+    def nodes_added(self) -> int:
+        """The nodes that join."""
+        return self.nodes
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
         """Let go of the worker, unless it is to wait, and add the nodes when it is time."""

@@ -4,16 +4,19 @@ from typing import Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from chaos.faults.armed import arm
-from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
+from chaos.faults.base import Between
+from chaos.faults.storage import StorageFault
 
 
-class SlowUpload(Record):
+class SlowUpload(StorageFault):
     """Let the rank's next uploads take their time; the job only waits.
 
     Landed when the wrapped file system has waited.
     """
+
+    ends_attempt = "never"
+    at_random = ({"delay_s": Between(0.1, 0.5)},)
+    sentence = "an upload was slow"
 
     bytes_per_s: PositiveInt | None = Field(
         default=None, description="all files of the upload together"
@@ -31,10 +34,6 @@ class SlowUpload(Record):
         if (self.bytes_per_s is None) == (self.delay_s is None):
             raise ValueError("slow_upload needs either bytes_per_s or delay_s")
         return self
-
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Arm it while the worker is held."""
-        return arm(world, victim, release)
 
     def __str__(self) -> str:
         pace = f"{self.bytes_per_s} bytes/s" if self.delay_s is None else f"{self.delay_s:g} s late"

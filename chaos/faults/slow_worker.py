@@ -4,19 +4,26 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from chaos.faults.base import SAFE, Between, Fault
 from chaos.faults.order import Slow
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 60.0
 
 
-class SlowWorker(Record):
+class SlowWorker(Fault):
     """Make every step of the worker longer, from the place on, until its attempt ends.
 
     Landed when the worker has made a step that was delayed. No attempt ends
     by it, and nothing has to be healed: the next process is as fast as ever.
     """
+
+    family = "worker"
+    ends_attempt = "never"
+    elsewhere = SAFE
+    at_random = ({"delay_s": Between(0.01, 0.05), "steps": 5},)
+    sentence = "rank {rank} was slowed down {place}"
+    is_ordered = True
 
     factor: float | None = Field(
         default=None, gt=1, le=1000, description="a step takes so many times as long"
@@ -37,6 +44,11 @@ class SlowWorker(Record):
         if (self.factor is None) == (self.delay_s is None):
             raise ValueError("slow_worker needs either factor or delay_s")
         return self
+
+    @property
+    def orders_all(self) -> bool:
+        """Whether all ranks are to do it."""
+        return self.ranks == "all"
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
         """Let the worker go with the order to be slow, and wait for its first slow step."""

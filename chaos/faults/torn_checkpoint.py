@@ -2,12 +2,11 @@
 
 from pydantic import Field, NonNegativeInt
 
-from chaos.faults.armed import arm
-from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
+from chaos.faults.base import Ends
+from chaos.faults.storage import StorageFault
 
 
-class TornCheckpoint(Record):
+class TornCheckpoint(StorageFault):
     """Keep the first half of what the rank's next upload writes, and say nothing of the rest.
 
     The upload seems to succeed, Ray commits the checkpoint, and whoever loads
@@ -17,6 +16,9 @@ class TornCheckpoint(Record):
     system has written a half.
     """
 
+    at_random = ({"worker_dies": True},)
+    sentence = "a checkpoint was cut in half"
+
     file: str = Field(
         default="*", min_length=1, description="which files of the upload, by name; `*` matches any"
     )
@@ -25,9 +27,10 @@ class TornCheckpoint(Record):
         default=None, description="whose upload; left out: the rank that the trigger names"
     )
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Arm it while the worker is held."""
-        return arm(world, victim, release)
+    @property
+    def ends_attempt(self) -> Ends:  # type: ignore[override] # it depends on a setting
+        """A half that nobody loads ends nothing."""
+        return "perhaps" if self.worker_dies else "never"
 
     def __str__(self) -> str:
         return "torn_checkpoint" + (" (worker dies)" if self.worker_dies else "")

@@ -4,14 +4,14 @@ from typing import ClassVar
 
 from pydantic import Field, PositiveInt
 
+from chaos.faults.base import Elsewhere, Fault
 from chaos.faults.return_capacity import joined
 from chaos.faults.world import Outcome, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 30.0
 
 
-class WithholdCapacity(Record):
+class WithholdCapacity(Fault):
     """Take nodes away that hold no worker, for a time or for good.
 
     A job that has lost a node finds no other: one of a fixed size waits, an
@@ -19,11 +19,23 @@ class WithholdCapacity(Record):
     counts the nodes as dead and, after `for_s`, as many new ones as alive.
     """
 
+    family = "capacity"
+    ends_attempt = "perhaps"
+    elsewhere = Elsewhere("never", "it takes nodes that hold none of the job's workers")
+    sentence = "idle nodes ({fault.nodes}) were taken away {place}"
+    whom = "nodes without workers"
+    lets_go_first = True
+
     rank: ClassVar[None] = None
     nodes: PositiveInt
     for_s: float | None = Field(
         default=None, gt=0, le=600, description="then new ones come; left out: they never do"
     )
+
+    @property
+    def nodes_added(self) -> int:
+        """The nodes that never come back, below 0."""
+        return 0 if self.for_s else -self.nodes
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
         """Lose idle nodes while the worker is held, and add as many when it is time."""

@@ -4,10 +4,11 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from chaos.model.absent import AbsentFault
-from chaos.model.fault_entry import Fault, FaultEntry
+from chaos.faults.base import Fault
+from chaos.model.fault_entry import FaultEntry
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.watch import Watch
+from chaos.plugins import AbsentFault
 from chaos.record import Record
 
 BackendName: TypeAlias = Literal["ray", "fork"]

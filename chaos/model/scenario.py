@@ -283,8 +283,9 @@ class Scenario(Record):
             return self
         if self.cluster.address is not None:
             raise ValueError("job.trial needs a cluster that chaos starts: leave cluster.address")
-        if any(entry.kill_driver for entry in self.faults):
-            raise ValueError("kill_driver ends an experiment with all its trials, not job.trial")
+        ending = next((entry for entry in self.faults if entry.fault.ends_driver), None)
+        if ending is not None:
+            raise ValueError(f"{ending.kind} ends an experiment with all its trials, not job.trial")
         return self
 
     @field_validator("marks")

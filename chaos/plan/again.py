@@ -11,7 +11,7 @@ def driver_begins_again(plan: Plan, recorded: Iterable[AnyEvent]) -> bool:
 
     `recorded` holds the ends of all earlier drivers, and not this one's.
     """
-    killers = {op.index for op in plan.ops if op.kill_driver is not None}
+    killers = {op.index for op in plan.ops if op.fault.ends_driver}
     struck = ended = 0
     for event in recorded:
         match event:

@@ -1,22 +1,11 @@
 """Random faults from a seed, within a retry budget. Pure: equal arguments, equal faults."""
 
 import random
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
-from chaos.faults.armed import STORAGE_FAULTS
-from chaos.faults.disk_full import DiskFull
-from chaos.faults.fail_upload import FailUpload
-from chaos.faults.freeze_node import FreezeNode
-from chaos.faults.kill_node import KillNode
-from chaos.faults.kill_worker import KillWorker
-from chaos.faults.pause_worker import PauseWorker
-from chaos.faults.preempt_node import PreemptNode
-from chaos.faults.raise_in_worker import RaiseInWorker
-from chaos.faults.slow_upload import SlowUpload
-from chaos.faults.slow_worker import SlowWorker
-from chaos.faults.torn_checkpoint import TornCheckpoint
-from chaos.model.fault_entry import Fault, FaultEntry
+from chaos.faults.base import Between
+from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, FailureBudget
 from chaos.model.trigger import MOMENTS, AtMoment, AtStep, Trigger
@@ -25,8 +14,8 @@ from chaos.plan.make import nodes_for
 T = TypeVar("T")
 
 FAULTS_MAX = 3
-# Long enough for a poll of Ray's controller, short enough for a job of some seconds.
-NOTICE_S, PAUSE_S = (0.2, 0.5), (0.1, 0.5)
+# Every variant of every fault that is drawn at all.
+DRAWN = tuple((name, settings) for name, fault in FAULTS.items() for settings in fault.at_random)
 # `saving` is left out: whether a rank calls `torch.save` itself, only its script knows.
 _MOMENTS = [moment for moment in MOMENTS if moment != "saving"]
 
@@ -66,19 +55,22 @@ def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
 
 
 def _entry(draws: random.Random, steps: Sequence[int], workers: int) -> FaultEntry:
-    name, fault = _pick(draws, DRAWN)(draws)
-    epochs = max(1, len(steps) // 2) if isinstance(fault, PreemptNode) else len(steps)
+    name, settings = _pick(draws, DRAWN)
+    fault = FAULTS[name](**_drawn(settings, draws))
+    epochs = max(1, len(steps) // 2) if fault.is_announced else len(steps)
     epoch, rank = int(draws.random() * epochs), int(draws.random() * workers)
+    in_storage = fault.family == "storage"
     at: Trigger
-    if name in STORAGE_FAULTS and steps[epoch]:
+    if in_storage and steps[epoch]:
         # Armed before the epoch's upload, on the one rank that is sure to make it.
         at = AtStep(epoch=epoch, step=steps[epoch], rank=0)
     elif draws.random() < 0.5 and steps[epoch]:  # noqa: PLR2004 (a coin)
         at = AtStep(epoch=epoch, step=1 + int(draws.random() * steps[epoch]), rank=rank)
     else:
         at = AtMoment(epoch=epoch, moment=_pick(draws, _MOMENTS), rank=rank)
-    if name in STORAGE_FAULTS and not steps[epoch]:
-        name, fault = "kill_worker", KillWorker()
+    if in_storage and not steps[epoch]:
+        name, settings = DRAWN[0]
+        fault = FAULTS[name](**_drawn(settings, draws))
     return FaultEntry.model_validate({"at": at, name: fault})
 
 
@@ -86,25 +78,11 @@ def _pick(draws: random.Random, choices: Sequence[T]) -> T:
     return choices[int(draws.random() * len(choices))]
 
 
-def _seconds(draws: random.Random, low: float, high: float) -> float:
-    return round(low + draws.random() * (high - low), 3)
-
-
-DRAWN: Sequence[Callable[[random.Random], tuple[str, Fault]]] = (
-    lambda _: ("kill_worker", KillWorker()),
-    lambda _: ("kill_worker", KillWorker(signal="TERM")),
-    lambda _: ("kill_node", KillNode()),
-    lambda draws: ("freeze_node", FreezeNode(for_s=_seconds(draws, *PAUSE_S))),
-    lambda draws: ("preempt_node", PreemptNode(notice_s=_seconds(draws, *NOTICE_S))),
-    lambda _: ("raise_in_worker", RaiseInWorker()),
-    lambda _: ("raise_in_worker", RaiseInWorker(ranks="all")),
-    lambda draws: ("pause_worker", PauseWorker(for_s=_seconds(draws, *PAUSE_S))),
-    lambda draws: ("slow_worker", SlowWorker(delay_s=_seconds(draws, 0.01, 0.05), steps=5)),
-    lambda _: ("fail_upload", FailUpload()),
-    lambda draws: ("slow_upload", SlowUpload(delay_s=_seconds(draws, *PAUSE_S))),
-    lambda _: ("torn_checkpoint", TornCheckpoint(worker_dies=True)),
-    lambda _: ("disk_full", DiskFull(after_bytes=1000)),
-)
+def _drawn(settings: Mapping[str, object], draws: random.Random) -> dict[str, Any]:
+    return {
+        name: value.drawn(draws.random()) if isinstance(value, Between) else value
+        for name, value in settings.items()
+    }
 
 
 def _order(at: Trigger) -> tuple[int, int, int]:

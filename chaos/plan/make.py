@@ -10,8 +10,6 @@ from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import Trigger
 
-NODE_FAULTS = ("kill_node", "preempt_node", "freeze_node", "partition_node")
-
 _SUFFIX = re.compile(r"(\.chaos)?\.ya?ml$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _SLUG_MAX = 80
@@ -27,7 +25,7 @@ def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
     assert seed >= 0  # random.Random takes -1 for 1: two seeds would be one plan
     job, cluster = scenario.job, scenario.cluster
     place = Path(normpath(cwd / file))
-    spares = max(1, sum(entry.nodes_lost for entry in scenario.faults))
+    spares = max(1, sum(entry.fault.nodes_lost for entry in scenario.faults))
     nodes = cluster.nodes or nodes_for(job.workers, cluster.cpus_per_node, spares=spares)
     return Plan(
         scenario=scenario.scenario,
@@ -39,7 +37,7 @@ def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
         shape=Shape(
             nodes=nodes,
             cpus_per_node=cluster.cpus_per_node,
-            keeps_gcs=any(entry.kill_gcs for entry in scenario.faults),
+            keeps_gcs=any(entry.fault.needs_kept_gcs for entry in scenario.faults),
             address=cluster.address,
             storage=cluster.storage,
         ),

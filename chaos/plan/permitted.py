@@ -10,34 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from chaos.faults.armed import STORAGE_FAULTS
 from chaos.model.plan import Op, Plan
 
 Standing: TypeAlias = Literal["may be struck", "never struck", "holds no worker"]
 
-COSTS_A_NODE = {
-    "kill_node": "the node is lost, and chaos cannot start another",
-    "preempt_node": "Ray has no undrain, and the node may be lost",
-    "freeze_node": "Ray gives a node up that is silent for long",
-    "partition_node": "Ray gives a node up that is silent for long",
-}
-SPARES_NODES = (
-    "kill_worker",
-    "raise_in_worker",
-    "pause_worker",
-    "slow_worker",
-    "hang_worker",
-    "poison_step",
-    "kill_driver",
-    *STORAGE_FAULTS,
-)
-NEVER_THERE = {
-    "kill_gcs": "it strikes the head, which is never struck",
-    "exhaust_memory": "the memory of the node is that of others as well",
-    "withhold_capacity": "it takes nodes that hold none of the job's workers",
-    "return_capacity": "chaos starts no nodes there",
-    "kill_controller": "Ray's controller runs on chaos's own node, which is never struck",
-}
 HEAD = "the head node is never struck"
 OWN = "chaos itself runs on this node"
 UNUSED = "no worker of this job runs on this node"
@@ -125,15 +101,12 @@ def refusals(plan: Plan, permissions: Permissions) -> tuple[Refusal, ...]:
 
 
 def _refused(op: Op, permissions: Permissions) -> str | None:
-    if op.kind in NEVER_THERE:
-        return f"not on a cluster that chaos did not start: {NEVER_THERE[op.kind]}"
-    if op.kind in COSTS_A_NODE and not permissions.node_loss:
-        return f"needs --allow-node-loss: {COSTS_A_NODE[op.kind]}"
-    if op.kind not in COSTS_A_NODE and op.kind not in SPARES_NODES:
-        return "what it does to nodes of others has not been thought through"  # a newer fault
-    if op.kill_node is not None and op.kill_node.raylet_only:
-        return "not without its workers: with the raylet gone nobody could tell that they ended"
-    return None
+    elsewhere = op.fault.elsewhere
+    if elsewhere.rule == "never":
+        return f"not on a cluster that chaos did not start: {elsewhere.why}"
+    if elsewhere.rule == "costs a node" and not permissions.node_loss:
+        return f"needs --allow-node-loss: {elsewhere.why}"
+    return op.fault.refused_elsewhere
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def _pair(question: Question, trial: Trial) -> tuple[Course, Course] | None:
     assert costs is not None
     ended = [commit.number for attempt in attempts for commit in attempt.commits]
     is_whole = trial.run.ending.is_finished and restarts and ended and attempts[0].steps
-    if not is_whole or any(strike.op.preempt_node for strike in trial.strikes):
+    if not is_whole or any(strike.is_preemption for strike in trial.strikes):
         return None
     # The model's clock begins before the first start; the record's is laid onto it at step 1.
     first_s = trial.history.time_ns(attempts[0].steps[0].number) / 1e9

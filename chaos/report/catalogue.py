@@ -10,7 +10,7 @@ from rich.text import Text
 
 from chaos.check.judge import CHECKS, NO_OTHERS, Check
 from chaos.check.others import Others
-from chaos.model.fault_entry import FAULTS, REGISTERED, record_of
+from chaos.model.fault_entry import FAULTS, REGISTERED
 from chaos.model.trigger import MOMENTS, STAGES, AtMoment, AtRecovery, AtStart, AtState, AtTime
 from chaos.record import Record
 
@@ -49,7 +49,7 @@ def table_of(head: str, rows: Sequence[tuple[str, str]]) -> Table:
 def fault_rows() -> Rows:
     """Return every fault with what it does, and its settings with their defaults."""
     packages = REGISTERED.packages
-    return [(f, _of(_with_settings(record_of(f)), packages.get(f))) for f in FAULTS]
+    return [(f, _of(_with_settings(FAULTS[f]), packages.get(f))) for f in FAULTS]
 
 
 def place_rows() -> Rows:
@@ -115,7 +115,7 @@ def _of(text: str, package: str | None) -> str:
 
 
 def _fault_explained(name: str) -> str:
-    record = record_of(name)
+    record = FAULTS[name]
     head = _of(f"fault {name}", REGISTERED.packages.get(name))
     lines = [head, "", _unwrapped(inspect.getdoc(record))]
     if record.model_fields:

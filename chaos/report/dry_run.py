@@ -6,15 +6,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from chaos.faults.base import Fault
 from chaos.model.plan import Plan
-from chaos.plan.permitted import (
-    COSTS_A_NODE,
-    NEVER_THERE,
-    NodeFacts,
-    Permissions,
-    needs_permission,
-    refusals,
-)
+from chaos.plan.permitted import NodeFacts, Permissions, needs_permission, refusals
 
 _STYLES = {"may be struck": "yellow", "never struck": "green", "holds no worker": "dim"}
 
@@ -50,25 +44,16 @@ def _faults(plan: Plan, permissions: Permissions) -> Table | Text:
         if op.index in refused:
             whom, needs = "nobody", refused[op.index]
         else:
-            whom, needs = _whom(op.kind, op.victim_rank), _needs(plan, op.kind)
+            whom, needs = op.fault.whom.format(rank=op.victim_rank), _needs(plan, op.fault)
         table.add_row(str(op.fault), str(op.at), whom, Text(needs))
     return table
 
 
-def _whom(kind: str, rank: int | None) -> str:
-    if kind in {"kill_driver", "kill_controller"}:
-        return f"the job's own {kind.removeprefix('kill_')}"
-    if kind in COSTS_A_NODE:
-        return f"the node of rank {rank}, and all that runs on it"
-    if kind in NEVER_THERE:
-        return "nodes without workers" if kind == "withhold_capacity" else "nobody"
-    return f"the worker of rank {rank}"
-
-
-def _needs(plan: Plan, kind: str) -> str:
+def _needs(plan: Plan, fault: Fault) -> str:
     if plan.shape.address is None:
         return "nothing"
-    return "--allow-faults-on" + (" and --allow-node-loss" if kind in COSTS_A_NODE else "")
+    costs_a_node = fault.elsewhere.rule == "costs a node"
+    return "--allow-faults-on" + (" and --allow-node-loss" if costs_a_node else "")
 
 
 def _nodes(nodes: Sequence[NodeFacts]) -> Table:

@@ -211,7 +211,7 @@ class ChaosController:
         assert isinstance(op.at, AtTime)
         with self._changed:
             self._changed.wait_for(self._is_over, timeout=op.at.seconds)
-            if op.node is None and op.return_capacity is None:
+            if op.node is None and op.fault.nodes_added <= 0:
                 self._changed.wait_for(  # a launch that is under way
                     lambda: self._over or self._roll.has_launched(self._roll.attempt),
                     timeout=self._plan.limits.gate_s,
@@ -244,16 +244,16 @@ class ChaosController:
     def _on(self, node_id: str, op: Op) -> Victim | None:
         """Return the worker on a node; a fault of a worker spares those that made no step yet."""
         victim = self._roll.on(node_id)
-        if victim is None or op.nodes_lost or self._has_trained(victim.attempt):
+        if victim is None or op.fault.nodes_lost or self._has_trained(victim.attempt):
             return victim
         return None
 
     def _begin(self, op: Op, arrived: Victim) -> Gate:
         assert op in due_ops(self._plan, self._recorded.events)
-        rank = arrived.rank if op.fault.rank is None else op.fault.rank
+        rank = arrived.rank if op.fault_rank is None else op.fault_rank
         victim = arrived if rank == arrived.rank else self._roll.holder(rank)
-        is_node = bool(op.nodes_lost and arrived.node_id)
-        if arrived.pid == NOBODY and not (op.strikes_no_worker or is_node):
+        is_node = bool(op.fault.nodes_lost and arrived.node_id)
+        if arrived.pid == NOBODY and op.fault.needs_worker and not is_node:
             victim = None
         gate = Gate()
         target = victim or replace(arrived, rank=rank, pid=0, node_id="")
@@ -284,14 +284,14 @@ class ChaosController:
             self._journal.add(Released(op=op.index, attempt=arrived.attempt, rank=arrived.rank))
             gate.open(order)
             with self._changed:  # a notice, for one, must reach a controller that polls
-                if order is not None and op.orders_all:
+                if order is not None and op.fault.orders_all:
                     self._orders[op.index, arrived.attempt] = order
                 self._holds.give_up(op.index)
 
-        if op.lets_go_first:
+        if op.fault.lets_go_first:
             self._record_storage(op)
         outcome = self._carry_out(op, victim, release)
-        if not op.lets_go_first:
+        if not op.fault.lets_go_first:
             self._record_storage(op)
         with self._changed:
             self._recorded.add(

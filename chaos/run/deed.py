@@ -1,7 +1,7 @@
 """Carrying out a fault, and undoing it where it can be undone."""
 
+from chaos.faults.base import Fault
 from chaos.faults.world import Healed, Outcome, RefusedError, Release, Victim, World
-from chaos.model.fault_entry import Fault
 
 
 def carried_out(fault: Fault, world: World, victim: Victim, release: Release) -> Outcome:

@@ -25,12 +25,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from chaos.errors import HistoryError, UsageError
-from chaos.model.absent import with_absent
 from chaos.model.event import ReportBegun, StepDone
 from chaos.model.history import HISTORY, Baseline, History, repeat_name
 from chaos.model.masked import holds_secrets
 from chaos.model.plan import Op, Plan
 from chaos.model.verdict import Verdict
+from chaos.plugins import with_absent
 from chaos.run.journal import load_history, write_history
 from chaos.run.record_file import digest_of, read_record
 from chaos.run.shown import shown

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from chaos.model.fault_entry import FAULTS, FaultEntry, record_of
+from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import (
     KINDS,
@@ -59,7 +59,7 @@ one that stands there.\
 
 def settings_of(fault: str) -> Mapping[str, FieldInfo]:
     """Return a fault's own settings by name, without those that name the place."""
-    fields = record_of(fault).model_fields
+    fields = FAULTS[fault].model_fields
     return {name: field for name, field in fields.items() if name not in PLACE}
 
 
@@ -100,7 +100,7 @@ def _function(fault: str) -> Construct:
         return _entry(fault, given)
 
     construct.__name__ = construct.__qualname__ = fault
-    construct.__doc__ = f"{cleandoc(record_of(fault).__doc__ or '')}\n\n{PLACE_DOC}"
+    construct.__doc__ = f"{cleandoc(FAULTS[fault].__doc__ or '')}\n\n{PLACE_DOC}"
     construct.__signature__ = signature  # type: ignore[attr-defined] # what inspect looks for
     return construct
 

@@ -4,7 +4,7 @@ What a value must be is read from the JSON Schema, so that a message, an
 editor and the records say the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, TypeAlias
@@ -29,7 +29,7 @@ def quoted(value: Plain) -> str:
     return str(value)
 
 
-def nearest(word: str, known: Sequence[str]) -> str | None:
+def nearest(word: str, known: Collection[str]) -> str | None:
     """Return the known word that was probably meant, whatever the case and the dashes."""
     by_shape = {name.lower(): name for name in known}
     found = get_close_matches(word.lower().replace("-", "_"), by_shape, n=1)

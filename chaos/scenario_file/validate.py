@@ -6,13 +6,17 @@ record. Each question is asked of what is there, so that a mistake elsewhere in 
 hide an answer.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from chaos.model.fault_entry import BY_ITSELF, FAULTS, REGISTERED, record_of
+from pydantic import ValidationError
+
+from chaos.faults.base import Fault
+from chaos.model.fault_entry import FAULTS
 from chaos.model.trigger import KINDS, MOMENTS
-from chaos.plan.make import NODE_FAULTS, nodes_for
+from chaos.plan.make import nodes_for
 from chaos.scenario_file.messages import nearest, quoted
 from chaos.scenario_file.yaml_lines import Lines, Loc, Plain, Problem
 
@@ -95,19 +99,17 @@ def _trigger(at: Plain, loc: Loc, lines: Lines) -> tuple[dict[str, Any], Problem
     return at, None
 
 
-def _given(record: dict[str, Any], choices: Sequence[str]) -> list[str]:
+def _given(record: dict[str, Any], choices: Collection[str]) -> list[str]:
     return [key for key in record if key in choices and record[key] is not None]
 
 
-def _is_misspelt(record: dict[str, Any], choices: Sequence[str]) -> bool:
+def _is_misspelt(record: dict[str, Any], choices: Collection[str]) -> bool:
     """Return whether a key was probably meant as a choice: then that is the mistake to report."""
     return any(nearest(key, choices) for key in record)
 
 
 NO_WORKER = ("state", "seconds")  # places at which no worker is held
 ONE_ATTEMPT = ("starting", "attempt")  # what names the one attempt that a place belongs to
-# They end no attempt, whatever the job's time-outs are: `check.strikes` never counts them so.
-ENDS_NONE = ("slow_worker", "slow_upload", "corrupt_snapshot")
 
 
 def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
@@ -181,27 +183,30 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
 
 def _nodes_lost(value: Plain) -> int:
     """Count the nodes that faults take for good, without those that the file leaves unclear."""
-    lost = 0
-    for entry in _entries(value):
-        fault = next((entry[key] for key in NODE_FAULTS if entry.get(key) is not None), None)
-        ranks = _pick(fault, ("ranks",))
-        lost += 0 if fault is None else len(ranks) if isinstance(ranks, list) and ranks else 1
-        lost += sum(_of_others(key) for key, value in entry.items() if value is not None)
-        if _pick(entry, ("withhold_capacity", "for_s")) is None:
-            lost += _whole(entry, ("withhold_capacity", "nodes"), default=0) or 0
-    return lost
-
-
-def _of_others(key: str) -> int:
-    """Return how many nodes a fault of another package says that it takes."""
-    if key not in REGISTERED.packages:
-        return 0
-    return int(getattr(record_of(key), "nodes_lost", 0))
+    faults = [fault for entry in _entries(value) if (fault := _fault(entry)) is not None]
+    return sum(fault.nodes_lost + max(0, -fault.nodes_added) for fault in faults)
 
 
 def _nodes_returned(value: Plain) -> int:
-    loc = ("return_capacity", "nodes")
-    return sum(_whole(entry, loc, default=0) or 0 for entry in _entries(value))
+    faults = [fault for entry in _entries(value) if (fault := _fault(entry)) is not None]
+    return sum(max(0, fault.nodes_added) for fault in faults)
+
+
+def _key(entry: Plain) -> str | None:
+    """Return an entry's fault key, None where it has not exactly one."""
+    given = [key for key in FAULTS if _pick(entry, (key,)) is not None]
+    return given[0] if len(given) == 1 else None
+
+
+def _fault(entry: Plain) -> Fault | None:
+    """Return an entry's fault, None where there is none yet: its own mistake is told elsewhere."""
+    key = _key(entry)
+    if key is None:
+        return None
+    try:
+        return FAULTS[key].model_validate_json(json.dumps(_pick(entry, (key,))))
+    except (ValidationError, TypeError):
+        return None
 
 
 def _entries(value: Plain) -> list[dict[str, Plain]]:
@@ -250,20 +255,13 @@ def _recoveries_from_what_ends_nothing(value: Plain, lines: Lines) -> Iterator[P
 
 def _ends_no_attempt(entry: Plain, value: Plain) -> str | None:
     """Return the fault of an entry where it is certain that it ends no attempt; else None."""
-    given = [key for key in FAULTS if _pick(entry, (key,)) is not None]
-    if len(given) != 1:
+    fault = _fault(entry)
+    if fault is None:
         return None
-    (fault,) = given
+    # An elastic job is made larger, which ends an attempt.
     is_elastic = _pick(value, ("job", "min_workers")) is not None
-    ends_none = {
-        "torn_checkpoint": not _pick(entry, (fault, "worker_dies")),
-        "withhold_capacity": not is_elastic,  # an elastic job is made larger, which ends one
-        "return_capacity": not is_elastic,
-        **dict.fromkeys(ENDS_NONE, True),
-    }
-    if fault in REGISTERED.packages:
-        return None if getattr(record_of(fault), "ends_attempt", True) else fault
-    return fault if ends_none.get(fault, False) else None
+    ends_none = fault.family == "capacity" and not is_elastic
+    return _key(entry) if ends_none or fault.ends_attempt == "never" else None
 
 
 def _repeated_in_one_attempt(value: Plain, lines: Lines) -> Iterator[Problem]:
@@ -273,27 +271,28 @@ def _repeated_in_one_attempt(value: Plain, lines: Lines) -> Iterator[Problem]:
         key = next((key for key, one in names.items() if one is not None), None)
         if key is None:
             continue
-        loc = ("faults", number, "at", key)
-        if entry.get("poison_step") is not None:
-            text = f"poison_step strikes every attempt that comes to its place, and {key} names one"
+        loc, fault = ("faults", number, "at", key), _fault(entry)
+        if fault is None or not fault.is_repeated:
+            continue
+        kind, only = _key(entry), fault.only_attempts
+        if only is None:
+            text = f"{kind} strikes every attempt that comes to its place, and {key} names one"
             hint = "Give it an epoch with a step or a moment; one attempt alone is struck by "
             yield Problem(lines.key(loc), text, f"{hint}kill_worker or raise_in_worker.", loc)
-        attempts = _pick(entry, ("raise_in_worker", "attempts"))
-        if isinstance(attempts, list) and any(other != names[key] for other in attempts):
-            text = f"raise_in_worker.attempts names other attempts than {key} does"
+        elif any(other != names[key] for other in only):
+            text = f"{kind}.attempts names other attempts than {key} does"
             hint = "Give one of the two; attempts goes with an epoch and a step or a moment."
             yield Problem(lines.key(loc), text, hint, loc)
 
 
 def _orders_without_a_worker(value: Plain, lines: Lines) -> Iterator[Problem]:
     for number, entry in enumerate(_entries(value)):
-        at = entry.get("at")
+        at, kind = entry.get("at"), _key(entry)
         key = next((key for key in NO_WORKER if isinstance(at, dict) and key in at), None)
-        fault = next((fault for fault in BY_ITSELF if entry.get(fault) is not None), None)
-        if key is None or fault is None:
+        if key is None or kind is None or not FAULTS[kind].is_ordered:
             continue
         loc = ("faults", number, "at", key)
-        text = f"{fault} needs a worker that is held at its place, and {key} holds none"
+        text = f"{kind} needs a worker that is held at its place, and {key} holds none"
         hint = "Give it an epoch with a step or a moment, starting, or recovering_from."
         yield Problem(lines.key(loc), text, hint, loc)
 

@@ -14,7 +14,7 @@ MAX_FAILURES = 2
 def plan_of(case: Case, ops: Ops, *, backend: BackendName, cwd: Path) -> Plan:
     """Give the plan of one strike; of a clean run where there are no ops."""
     exhibit = case.exhibit
-    spares = max(1, sum(op.nodes_lost for op in ops))
+    spares = max(1, sum(op.fault.nodes_lost for op in ops))
     return Plan(
         scenario=f"{exhibit.id} {exhibit.title}",
         slug=exhibit.module,

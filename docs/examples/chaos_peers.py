@@ -2,22 +2,25 @@
 
 from typing import ClassVar, Literal
 
+from chaos.faults.base import Fault
 from chaos.faults.world import Outcome, RefusedError, Release, Victim, World
-from chaos.record import Record
 
 PROOF_WITHIN_S = 10.0
 
 
-class KillPeers(Record):
+class KillPeers(Fault):
     """Kill every worker of the group but the one that stands at the place.
 
     A rank that is left alone waits in its next collective for peers that never
     come. Landed when the process of every peer is gone.
     """
 
+    family = "worker"
+    ends_attempt = "always"
+    takes_others: ClassVar[bool] = True
+
     signal: Literal["KILL", "TERM"] = "KILL"
     rank: ClassVar[None] = None
-    ends_attempt: ClassVar[bool] = True
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
         """Kill the peers while the worker is held, and wait until they are gone."""

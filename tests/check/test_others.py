@@ -9,13 +9,12 @@ from chaos.check.judge import CHECKS, judge
 from chaos.check.others import Others
 from chaos.check.result import conclude
 from chaos.check.trial import Trial
-from chaos.model.absent import AbsentFault
+from chaos.faults.base import Fault
 from chaos.model.event import FaultEnded, WorkerGroupStarted
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Anomaly, CheckResult, Verdict
-from chaos.record import Record
-from chaos.registered import Registered
+from chaos.plugins import AbsentFault, Registered
 from tests.check.shorthand import told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import shifted, told
@@ -123,21 +122,24 @@ def test_a_fault_that_is_not_known_here_leaves_all_open_even_what_would_be_broke
     assert "what was done to the job is not known here" in wrong.results[-1].summary
 
 
-class Leaves(Record):
+class Leaves(Fault):
     """A fault of another package that leaves the attempt alive."""
 
+    family = "worker"
+    ends_attempt = "perhaps"
     rank: ClassVar[None] = None
-    ranks: ClassVar[str] = "one"
-    ends_attempt: ClassVar[bool] = False
 
 
-class Ends(Leaves):
-    """One that ends it."""
+class Ends(Fault):
+    """One that ends it, and may kill any worker of the group."""
 
-    ends_attempt: ClassVar[bool] = True
+    family = "worker"
+    ends_attempt = "always"
+    takes_others: ClassVar[bool] = True
+    rank: ClassVar[None] = None
 
 
-def planned(fault: Record) -> Plan:
+def planned(fault: Fault) -> Plan:
     """Give the plan in which the fault does what the story's own does."""
     (op,) = STORY.plan().ops
     return STORY.plan().model_copy(

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from chaos.faults.registered import registered_faults
-from chaos.registered import EXTENSIONS_ENV, OFF, read_registry
+from chaos.plugins import EXTENSIONS_ENV, OFF, read_registry, registered_faults
 from tests.extensions.conftest import EXAMPLES, install, run
 
 GOOD = (EXAMPLES / "chaos_peers.py").read_text()
@@ -37,9 +36,9 @@ def test_a_fault_that_can_be_used_is_registered_with_its_package(
     ("changed", "into", "why"),
     [
         ("class KillPeers", "raise SystemExit\nclass KillPeers", "cannot be loaded: SystemExit"),
-        ("import Record", "import Redord", "it cannot be loaded: ImportError: cannot import name"),
+        ("import Fault", "import Fualt", "it cannot be loaded: ImportError: cannot import name"),
         ("class KillPeers", "class Kill", "it cannot be loaded: AttributeError"),
-        ("KillPeers(Record)", "KillPeers", "a fault is a subclass of chaos.record.Record"),
+        ("KillPeers(Fault)", "KillPeers", "a fault is a subclass of chaos.faults.base.Fault"),
         (
             "def strike(self",
             "def hit(self",
@@ -47,7 +46,8 @@ def test_a_fault_that_can_be_used_is_registered_with_its_package(
         ),
         ("release: Release)", "*rest: Release)", "it has no method strike"),
         ("    rank: ClassVar[None] = None\n", "", "it has no rank"),
-        ("    ends_attempt: ClassVar[bool] = True\n", "", "it does not say whether it ends"),
+        ('    ends_attempt = "always"\n', "", "it does not state whether it ends"),
+        ('    family = "worker"\n', "", "it does not state its family"),
         (
             "    signal:",
             "    seconds: float = 1.0\n    signal:",
@@ -181,14 +181,15 @@ def test_pytest_collects_with_the_packages_fault_and_refuses_a_broken_one(tmp_pa
 
 TWO = """
 from typing import ClassVar
-from chaos.record import Record
+from chaos.faults.base import Fault
 
-class TakeTwo(Record):
+class TakeTwo(Fault):
     \"\"\"Take two nodes.\"\"\"
     rank: ClassVar[None] = None
-    ends_attempt: ClassVar[bool] = True
+    family = "node"
+    ends_attempt = "always"
+    lets_go_first = True
     nodes_lost: ClassVar[int] = 2
-    lets_go_first: ClassVar[bool] = True
 
     def strike(self, world, victim, release):
         raise NotImplementedError
@@ -196,7 +197,7 @@ class TakeTwo(Record):
 ASK = """
 import chaos
 entry = chaos.take_two(epoch=1, step=2)
-print(entry.nodes_lost, entry.lets_go_first, entry.ends_attempt)
+print(entry.fault.nodes_lost, entry.fault.lets_go_first, entry.fault.ends_attempt)
 """
 
 
@@ -209,7 +210,7 @@ def test_a_fault_says_how_many_nodes_it_takes_and_room_is_made_for_them(tmp_path
 
     refused = run(tmp_path, "chaos", "run", "x.chaos.yaml", packages=tmp_path)
 
-    assert run(tmp_path, "ask", packages=tmp_path).said == "2 True True"
+    assert run(tmp_path, "ask", packages=tmp_path).said == "2 True always"
     assert (
         "x.chaos.yaml:3: after its 2 node faults the cluster holds 1 of 2 workers" in refused.said
     )

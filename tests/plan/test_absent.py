@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from chaos.faults.world import RefusedError
-from chaos.model.absent import with_absent
 from chaos.model.plan import Op
+from chaos.plugins import with_absent
 from tests.world import RANK_1, FakeWorld
 
 AT = {"epoch": 1, "step": 2, "rank": 0}

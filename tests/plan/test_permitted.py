@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaos.faults.base import Fault
+from chaos.faults.kill_worker import KillWorker
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Plan
 from chaos.model.scenario import ClusterShape, Job, Scenario
-from chaos.plan import permitted
 from chaos.plan.make import make_plan
 from chaos.plan.permitted import (
     HEAD,
@@ -112,7 +113,7 @@ def test_what_takes_or_starts_foreign_nodes_is_refused_whatever_is_allowed(kind:
 def test_a_fault_that_nobody_has_thought_through_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(permitted, "SPARES_NODES", ())
+    monkeypatch.setattr(KillWorker, "elsewhere", Fault.elsewhere)
 
     (refused,) = refusals(plan_of("kill_worker"), ALL)
 

@@ -152,7 +152,7 @@ def test_a_node_is_ordered_so_long_before_as_it_takes_to_join() -> None:
 def test_a_loss_is_announced_ahead_of_its_moment_and_not_before_the_run() -> None:
     early, late = timed_ops([Change(2.0, (0,)), Change(9.0, (1,))], "notices", CLOCK)
 
-    assert [op.preempt_node for op in (early, late)] == [
+    assert [op.fault for op in (early, late)] == [
         PreemptNode(notice_s=2.0),
         PreemptNode(notice_s=3.0),
     ]

@@ -11,6 +11,8 @@ from chaos.audit.job_profile import job_profile
 from chaos.audit.repro import scenario_text
 from chaos.calibration.runs import struck_places
 from chaos.errors import UsageError
+from chaos.faults.kill_node import KillNode
+from chaos.faults.return_capacity import ReturnCapacity
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtStep
@@ -65,17 +67,16 @@ def test_a_job_without_a_spare_waits_until_the_trace_has_nodes_again() -> None:
     (back, loss) = walked((25, 1, 0), (29, 0, 1), up=2).ops
 
     assert (back.kind, loss.kind) == ("return_capacity", "kill_node")
-    assert back.return_capacity is not None
-    assert (back.return_capacity.nodes, back.return_capacity.after_s) == (1, 4.0)
+    assert isinstance(back.fault, ReturnCapacity)
+    assert (back.fault.nodes, back.fault.after_s) == (1, 4.0)
 
 
 def test_nodes_that_go_while_it_waits_are_taken_off_those_that_come() -> None:
     walk = walked((25, 2, 0), (26, 0, 1), (27, 1, 0), (28, 0, 3), up=2)
 
-    returned = [op.return_capacity for op in walk.ops if op.return_capacity is not None]
+    returned = [op.fault for op in walk.ops if isinstance(op.fault, ReturnCapacity)]
     assert [(one.nodes, one.after_s) for one in returned] == [(1, 1.0), (2, 3.0)]
-    assert walk.ops[-1].kill_node is not None
-    assert walk.ops[-1].kill_node.ranks == (0, 1)
+    assert walk.ops[-1].fault == KillNode(ranks=(0, 1))
 
 
 def test_a_place_that_an_earlier_attempt_would_meet_is_moved_behind_it() -> None:

@@ -9,7 +9,7 @@ import pytest
 import chaos
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
-from chaos.model.fault_entry import FAULTS, FaultEntry, record_of
+from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
 from chaos.scenario_file.faults import kill_worker, preempt_node
 from chaos.scenario_file.from_python import BY_NAME, PLACE, settings_of
@@ -31,7 +31,7 @@ def test_every_fault_is_asked_of_chaos_itself_and_takes_its_own_settings(fault: 
     taken = inspect.signature(function).parameters
 
     assert function is BY_NAME[fault]
-    assert set(taken) == {*PLACE, *record_of(fault).model_fields}
+    assert set(taken) == {*PLACE, *FAULTS[fault].model_fields}
     assert {name for name in settings_of(fault) if name in PLACE} == set()
     assert function.__doc__
 

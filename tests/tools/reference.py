@@ -12,7 +12,7 @@ import typer
 
 from chaos.check.judge import CHECKS
 from chaos.cli.commands import app
-from chaos.model.fault_entry import FAULTS, record_of
+from chaos.model.fault_entry import FAULTS
 from chaos.report.catalogue import explained, place_rows
 from chaos.scenario_file.messages import json_schema
 
@@ -114,7 +114,7 @@ def _scenario_file() -> Iterator[str]:
 
 
 def _fault_records() -> set[str]:
-    return {record_of(name).__name__ for name in FAULTS}
+    return {FAULTS[name].__name__ for name in FAULTS}
 
 
 def _keys(title: str, part: Mapping[str, Any]) -> Iterator[str]:

@@ -5,7 +5,7 @@ import os
 from chaos.backends.train.address import CALLBACK
 from chaos.backends.train.compat import CALLBACKS_ENV
 from chaos.model.plan import Plan
-from chaos.registered import EXTENSIONS_ENV, OFF
+from chaos.plugins import EXTENSIONS_ENV, OFF
 
 # Read by Ray Train. Polls are frequent: nothing here is far away.
 TRAIN_ENV = {

@@ -255,7 +255,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
 
     def _is_driver_struck(self) -> bool:
         ops = [self.plan.ops[e.op] for e in self.seen() if isinstance(e, FaultInvoked)]
-        return any(op.kill_driver is not None for op in ops)
+        return any(op.fault.ends_driver for op in ops)
 
     def _struck_nodes(self) -> frozenset[str]:
         struck: frozenset[str] = ray.get(self.controller.struck_nodes.remote())
@@ -293,7 +293,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         self.clock.sleep(STACKS_S)
 
     def _run_errands(self) -> None:
-        if any(op.return_capacity or op.withhold_capacity for op in self.plan.ops):
+        if any(op.fault.family == "capacity" for op in self.plan.ops):
             self._deliver_nodes()
         if self.plan.shape.keeps_gcs:
             self._mind_gcs()

@@ -110,7 +110,7 @@ def is_waiting(pid: int) -> bool:
 
 def may_restart(plan: Plan, attempt: int) -> bool:
     """Say whether a plan has a fault left that may end this attempt."""
-    return attempt < len(plan.ops) or any(op.is_repeated for op in plan.ops)
+    return attempt < len(plan.ops) or any(op.fault.is_repeated for op in plan.ops)
 
 
 def to_ask(nodes: Collection[str], group: Sequence[str], idle: Mapping[str, int]) -> dict[str, int]:

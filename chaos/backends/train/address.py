@@ -10,7 +10,7 @@ from chaos.declared import TOKEN_ENV
 from chaos.faults.order import Order
 from chaos.faults.world import Victim
 from chaos.model.event import Committed, FailureDecided
-from chaos.registered import EXTENSIONS_ENV, OFF
+from chaos.plugins import EXTENSIONS_ENV, OFF
 from chaos.run.apart import folder_apart, sees, unpack
 from chaos.run.directory import RunDirectory
 from chaos.run.leavings import hold

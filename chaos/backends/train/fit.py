@@ -16,10 +16,9 @@ from chaos.backends.train.trainer import as_there_is_room, on_the_cpu, without_n
 from chaos.backends.train.written import training_has_begun
 from chaos.declared import TOKEN_ENV
 from chaos.errors import RefusalError
-from chaos.faults.armed import STORAGE_FAULTS
 from chaos.model.event import LATER_FIT, FitCalled, FitRaised, FitReturned, ScriptRaised
 from chaos.model.plan import Op, Plan
-from chaos.registered import EXTENSIONS_ENV, OFF
+from chaos.plugins import EXTENSIONS_ENV, OFF
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
 from chaos.run.record_file import read_record
@@ -245,7 +244,7 @@ def _settle_storage(run: Any, part: RunPart) -> str:  # noqa: ANN401
     Where storage is no folder of ours the harness is left the way there. Gives
     where it is, as it can be shown.
     """
-    ops = tuple(op for op in part.plan.ops if op.kind in STORAGE_FAULTS)
+    ops = tuple(op for op in part.plan.ops if op.fault.family == "storage")
     path = str(run.storage_path)
     is_folder = run.storage_filesystem is None and "://" not in path
     if is_folder and not ops:

@@ -24,7 +24,7 @@ class Places:
         places = cls()
         for op in ops:
             leads = op.at.rank == victim.rank
-            if (leads or op.orders_all) and op.may_strike(victim.attempt):
+            if (leads or op.fault.orders_all) and op.may_strike(victim.attempt):
                 places._add(op, leads=leads)
         return places
 

@@ -60,8 +60,8 @@ def _refuse_too_few_gpus(
         )
     if len(gpus) == 1 or plan.job.min_workers is not None:
         return  # every node has the one, or fewer workers go on
-    lost = sum(op.nodes_lost for op in plan.ops)
-    back = sum(op.return_capacity.nodes for op in plan.ops if op.return_capacity is not None)
+    lost = sum(op.fault.nodes_lost for op in plan.ops)
+    back = sum(max(0, op.fault.nodes_added) for op in plan.ops)
     of_a_node = max(times(len(share), wants["GPU"]) for share in shares(gpus, nodes))
     left = held - max(0, lost - back) * of_a_node
     if left < workers:

@@ -16,7 +16,6 @@ from chaos.backends.ray.existing.survey import blind_nodes, nodes
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.settings import NAMESPACE
 from chaos.errors import ClusterError
-from chaos.faults.armed import STORAGE_FAULTS
 from chaos.model.plan import Plan, Shape
 from chaos.plan.permitted import Guard, NodeFacts, Permissions, needs_permission, refusals
 from chaos.run.apart import leave_mark, remove_mark
@@ -191,7 +190,7 @@ def _refuse_without_room(known: list[NodeFacts], address: str) -> None:
 
 
 def _refuse_storage_faults(plan: Plan, apart: list[NodeFacts]) -> None:
-    found = next((op for op in plan.ops if op.kind in STORAGE_FAULTS), None)
+    found = next((op for op in plan.ops if op.fault.family == "storage"), None)
     if found is not None:
         raise ClusterError(
             f"{found.kind} needs a run directory that every node sees; node "

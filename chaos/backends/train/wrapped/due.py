@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from chaos.backends.train.here import HERE
+from chaos.faults.base import Fault
 from chaos.faults.corrupt_snapshot import CorruptSnapshot
 from chaos.faults.delayed_visibility import DelayedVisibility
 from chaos.faults.disk_full import DiskFull
@@ -16,7 +17,6 @@ from chaos.faults.fail_upload import FailUpload
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.torn_checkpoint import TornCheckpoint
 from chaos.model.event import StorageFaulted
-from chaos.model.fault_entry import Fault
 from chaos.model.plan import Op
 from chaos.run.armed import ArmedFaults, Hidden
 from chaos.run.clock import SystemClock

@@ -9,13 +9,13 @@ from pyarrow import fs
 
 from chaos.backends.train.wrapped.due import Desk, Layer, desk_of
 from chaos.backends.train.wrapped.streams import Full, Half, Late, Narrow
+from chaos.faults.base import Fault
 from chaos.faults.corrupt_snapshot import CorruptSnapshot
 from chaos.faults.delayed_visibility import DelayedVisibility
 from chaos.faults.disk_full import DiskFull
 from chaos.faults.fail_upload import FailUpload
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.torn_checkpoint import TornCheckpoint
-from chaos.model.fault_entry import Fault
 from chaos.model.plan import Op
 
 
