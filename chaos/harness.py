@@ -14,9 +14,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from chaos.check.band import RUNS_MIN
 from chaos.check.judge import NO_OTHERS, judge
 from chaos.check.others import Others
+from chaos.check.prediction_band import RUNS_MIN
 from chaos.errors import (
     ClusterError,
     HarnessError,

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from chaos.audit.run_row import RunRow
-from chaos.check.result import plural
 from chaos.model.scenario import Acceptable
+from chaos.words import plural
 
 if TYPE_CHECKING:
     from chaos.audit.card import Card

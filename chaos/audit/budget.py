@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from chaos.audit.notes import Note
 from chaos.audit.run_row import RunRow
-from chaos.check.result import plural
+from chaos.words import plural
 
 # An answer needs a minimum of runs: one of every group that the job has. A limit that cut it
 # would make what is called right depend on how busy the machine is, so the minimum may take so

@@ -9,11 +9,11 @@ from chaos.audit.finding import Finding
 from chaos.audit.group import Group, Question
 from chaos.audit.notes import Note
 from chaos.audit.run_row import RunRow
-from chaos.check.result import plural
 from chaos.model.arguments import Arguments
 from chaos.model.scenario import Acceptable
 from chaos.model.severity import Severity, worst
 from chaos.record import Record
+from chaos.words import plural
 
 Ended: TypeAlias = Literal["all", "budget", "interrupted"]
 

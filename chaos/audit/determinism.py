@@ -3,18 +3,18 @@
 import math
 from collections.abc import Sequence
 
-from chaos.check.aligned import Aligned
 from chaos.check.attempt import Step
-from chaos.check.band import HIDDEN_MAX
-from chaos.check.comparison import Comparison, Sides
-from chaos.check.leeway import EXACT, Bands
+from chaos.check.compare import Aligned
+from chaos.check.divergence import difference
 from chaos.check.lineage import Lineage
-from chaos.check.result import plural
-from chaos.check.trajectory import difference
+from chaos.check.numbers import NumberComparison, Sides
+from chaos.check.prediction_band import HIDDEN_MAX
+from chaos.check.tolerance import EXACT, Bands
 from chaos.check.trial import Course
 from chaos.model.history import History
 from chaos.model.scenario import Profile
 from chaos.record import Record
+from chaos.words import plural
 
 
 class Repetition(Record):
@@ -92,7 +92,7 @@ class Repetition(Record):
 def hidden_part(profile: Profile, runs: Sequence[History]) -> float | None:
     """Return how much of a loss a defect can move without leaving the band of clean runs."""
     courses = [Course(history) for history in runs]
-    bands = Bands.of(profile, [(course.lineage, course.sightings) for course in courses])
+    bands = Bands.of(profile, [(course.lineage, course.snapshots) for course in courses])
     usual, _ = bands.hides
     return usual if math.isfinite(usual) else None
 
@@ -105,14 +105,14 @@ def repetition(first: History, second: History) -> Repetition:
         return _in_order(ours.lineage, theirs.lineage, reports_apart)
     whole = len(second)  # all of it was recorded before any fault
     sides = Sides.of(ours.attempts, ours.lineage, theirs.lineage, began=whole)
-    comparison = Comparison.of(sides, leeway=EXACT, began=whole)
+    comparison = NumberComparison.of(sides, leeway=EXACT, began=whole)
     apart = comparison.control.first
     place = None
     if apart is not None:
         place = f"epoch {apart.epoch}, step {apart.step}, rank {apart.rank}: {difference(apart)}"
     return Repetition(
         losses_compared=comparison.control.compared,
-        losses_differing=comparison.control.differing,
+        losses_differing=len(comparison.control.differing),
         metrics_differing=comparison.not_compared,
         first=place,
         inputs_apart=_inputs_apart(sides.before),

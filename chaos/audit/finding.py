@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.run_row import Defect, RunRow
-from chaos.check.result import plural
-from chaos.check.trajectory import NAME as TRAJECTORY
+from chaos.check.trajectory import TRAJECTORY
 from chaos.model.severity import Severity
 from chaos.record import Record
+from chaos.words import plural
 
 # From the least that a reproduction needs to the most.
 _FAULTS = ("kill_worker", "kill_node", "preempt_node")

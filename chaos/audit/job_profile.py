@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from chaos.check.sightings import is_rng
+from chaos.check.state_snapshots import is_rng
 from chaos.check.values import Value, flat, is_below
 from chaos.model.event import (
     CheckpointRead,

@@ -7,10 +7,10 @@ from typing import Literal
 from chaos.audit.determinism import Repetition
 from chaos.audit.job_profile import JobProfile
 from chaos.check.ending import ending
-from chaos.check.result import plural
 from chaos.model.event import WroteOutside
 from chaos.model.history import History
 from chaos.record import Record
+from chaos.words import plural
 
 SHOWN = 3  # paths
 # 2026-11-21, 20261121, 1763690000 (seconds since 1970), or the head of a UUID

@@ -24,9 +24,9 @@ from chaos.audit.table import (
     lost_steps,
     part_rows,
 )
-from chaos.check.result import plural
 from chaos.report import chart as ch
 from chaos.report.page import Fact, Tone
+from chaos.words import plural
 
 ROW_HEIGHT = 30
 _FILLS: dict[Fate, tuple[str, str]] = {  # of a cell, and of the numbers in it

@@ -10,7 +10,7 @@ from chaos.audit.group import GROUPS, LOADS, Group
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import PlaceGroup, Strike, evenly, place_groups
 from chaos.audit.queue import resumes_from
-from chaos.check.result import plural
+from chaos.words import plural
 
 STEP_PLACES_MAX = 96
 

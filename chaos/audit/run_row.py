@@ -7,11 +7,11 @@ from pydantic import Field
 
 from chaos.audit.group import Group
 from chaos.audit.place_groups import Strike
+from chaos.check.divergence import divergence
 from chaos.check.grade import ACCEPTED
-from chaos.check.trajectory import NAME as TRAJECTORY
-from chaos.check.trajectory import divergence
+from chaos.check.resumes import is_resumed
+from chaos.check.trajectory import TRAJECTORY
 from chaos.check.trial import Trial
-from chaos.check.went_on import is_resumed
 from chaos.model.diagnosis import Resume, Standing
 from chaos.model.event import FileLoaded, StepDone
 from chaos.model.history import History

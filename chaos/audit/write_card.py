@@ -18,10 +18,10 @@ from chaos.audit.queue import Queue, missing_parts, part_of
 from chaos.audit.repro import repro_text
 from chaos.audit.run_row import RunRow, gist
 from chaos.audit.table import by_column, columns
-from chaos.check.result import plural
 from chaos.model.masked import masked
 from chaos.report.ci import render as render_junit
 from chaos.report.outcome import versions
+from chaos.words import plural
 
 _OURS = {"name": "one of each run's own", "storage_path": "the folder of each run"}
 _BUDGETS = ("max_failures", "max_preemption_failures")

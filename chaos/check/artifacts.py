@@ -1,22 +1,23 @@
-"""Is what the job leaves, file by file and entry by entry, what it would have left?"""
+"""The check of the files that a job leaves, entry by entry."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from chaos.check.contents import Contents, Kept, Pair
+from chaos.check.divergence import Moment, divergence_place
+from chaos.check.file_contents import EntryPair, FileContents, WrittenFile
 from chaos.check.files import outside_storage
-from chaos.check.parting import Moment, parting
-from chaos.check.repeats import repeats
-from chaos.check.result import conclude, nothing_due, plural, unknown
+from chaos.check.result import conclude, nothing_due, own_check, unknown
 from chaos.check.trial import Course, Trial
 from chaos.check.values import is_below
 from chaos.model.event import FileSaved, SavedPart
 from chaos.model.history import Baseline
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural
 
-NAME = "artifacts"
+ARTIFACTS = "artifacts"
+
 
 _CHOSEN = re.compile(r"best|top|highest|lowest|champion", re.IGNORECASE)
 _CLOCKS = re.compile(
@@ -25,7 +26,11 @@ _CLOCKS = re.compile(
 )
 
 
-def check(trial: Trial) -> CheckResult:
+@own_check(
+    ARTIFACTS,
+    asks="Is what the job leaves, file by file and entry by entry, what it would have left?",
+)
+def check_artifacts(trial: Trial) -> CheckResult:
     """Require that the files which surviving work wrote hold the baseline's numbers.
 
     The promise of what is shipped: an average that is kept by hand, a best
@@ -43,16 +48,16 @@ def check(trial: Trial) -> CheckResult:
     say that it was resumed, and count its starts.
     """
     if not trial.plan.ops:
-        return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
+        return nothing_due(ARTIFACTS, "no fault was planned, so there is nothing to compare")
     if trial.reference is None:
-        return unknown(NAME, f"{trial.no_reference} to compare with")
+        return unknown(ARTIFACTS, f"{trial.no_reference} to compare with")
     if not trial.leeway.is_exact:
-        return nothing_due(NAME, "what the job saves need not be equal to the last bit")
+        return nothing_due(ARTIFACTS, "what the job saves need not be equal to the last bit")
     return _judged(_Beside.of(trial, trial.reference))
 
 
 def notes(trial: Trial) -> tuple[str, ...]:
-    """Return what is no finding and worth knowing of the job's files, one sentence per file."""
+    """Return notes on the job's files that are no findings, one sentence per file."""
     outside = sorted(outside_storage(trial.history, trial.run.attempts))
     more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
     lies = (
@@ -77,8 +82,8 @@ class _Beside:
     """What was compared: all pairs, and the files that are missing."""
 
     trial: Trial
-    pairs: Sequence[Pair]
-    missing: Sequence[Kept]
+    pairs: Sequence[EntryPair]
+    missing: Sequence[WrittenFile]
     was_seen: bool
 
     @classmethod
@@ -87,15 +92,15 @@ class _Beside:
         baseline = trial.counterpart
         others = baseline.repeats if isinstance(baseline, Baseline) else ()
         whole = [course for course in map(Course, others) if course.ending.is_finished]
-        contents = Contents(trial.run, reference, trial.began, whole, trial.resized)
-        until = min((again.since for again in repeats(trial)), default=len(trial.history))
+        contents = FileContents(trial.run, reference, trial.began, whole, trial.resized)
+        until = min((again.since for again in trial.repeated_steps), default=len(trial.history))
         parted = _parted(trial)
         pairs = [
             pair
             for pair in contents.pairs()
             if pair.mine.number < until and not _explains(parted, pair.mine)
         ]
-        missing: list[Kept] = []
+        missing: list[WrittenFile] = []
         if parted is None and until == len(trial.history) and _ran_alike(trial.run, reference):
             pairs += (
                 pair
@@ -107,7 +112,7 @@ class _Beside:
         return cls(trial, pairs, missing, was_seen)
 
     @property
-    def apart(self) -> list[Pair]:
+    def apart(self) -> list[EntryPair]:
         """The pairs that differ, and are not to be ignored."""
         ignored = self.trial.plan.expect.ignore_metrics
         return [p for p in self.pairs if p.differ and not is_below(p.ours.name, ignored)]
@@ -125,13 +130,13 @@ def _judged(beside: _Beside) -> CheckResult:
         for kept in beside.missing
     ]
     if not beside.was_seen:
-        return unknown(NAME, "nothing was seen of what the job saved")
+        return unknown(ARTIFACTS, "nothing was seen of what the job saved")
     if not beside.pairs and not anomalies:
-        return nothing_due(NAME, "nothing was saved after the fault that can be compared")
+        return nothing_due(ARTIFACTS, "nothing was saved after the fault that can be compared")
     others = len(beside.apart) - len(blamed)
     but = f"; {plural(others, 'entry', 'entries')} differ as a right job's may" if others else ""
     return conclude(
-        NAME,
+        ARTIFACTS,
         anomalies=sorted(anomalies, key=lambda a: a.severity == "cosmetic"),
         evidence=len(beside.pairs),
         summary=f"{plural(len(beside.pairs), 'entry', 'entries')} of what was saved after the "
@@ -149,11 +154,11 @@ def _parted(trial: Trial) -> Moment | None:
         for step, due in aligned.pairs()
         if due is None or step.losses != due.losses
     ]
-    where = parting(trial)
+    where = divergence_place(trial)
     return min([*losses, *([where] if where is not None else [])], default=None)
 
 
-def _explains(parted: Moment | None, kept: Kept) -> bool:
+def _explains(parted: Moment | None, kept: WrittenFile) -> bool:
     """Return whether a file was written where the run had left its baseline: one step early."""
     epoch, step = kept.place
     return parted is not None and (epoch, step + 1) >= parted
@@ -174,11 +179,11 @@ def _lacks_saves(trial: Trial, reference: Course) -> bool:
     return trial.run.ending.is_finished and any(place > at for place in due for at in since)
 
 
-def _holds_numbers(kept: Kept) -> bool:
+def _holds_numbers(kept: WrittenFile) -> bool:
     return any(part.kind == "numbers" for part in kept.what.parts)
 
 
-def _severity(pair: Pair) -> Severity | None:
+def _severity(pair: EntryPair) -> Severity | None:
     """Return how bad a difference is, None where a right job may show it."""
     ours, due = pair.ours, pair.theirs
     if (ours.kind, due.kind) != ("numbers", "numbers"):
@@ -190,15 +195,15 @@ def _severity(pair: Pair) -> Severity | None:
     return None if ours.count > due.count else "cosmetic"
 
 
-def _by_file(pairs: Sequence[Pair]) -> Mapping[str, list[Pair]]:
-    found: dict[str, list[Pair]] = {}
+def _by_file(pairs: Sequence[EntryPair]) -> Mapping[str, list[EntryPair]]:
+    found: dict[str, list[EntryPair]] = {}
     for pair in pairs:
         found.setdefault(pair.due.file[1], []).append(pair)
     return found
 
 
-def _anomaly(pairs: Sequence[Pair]) -> Anomaly:
-    """Tell of one file: its first entry that differs, worst first."""
+def _anomaly(pairs: Sequence[EntryPair]) -> Anomaly:
+    """Return the anomaly of one file: its first entry that differs, worst first."""
     worst = [pair for pair in pairs if _severity(pair) == "wrong result"] or list(pairs)
     first = min(worst, key=lambda pair: (pair.is_last, pair.mine.place))
     severity = _severity(first)
@@ -220,7 +225,7 @@ def _anomaly(pairs: Sequence[Pair]) -> Anomaly:
     )
 
 
-def _difference(pair: Pair) -> str:
+def _difference(pair: EntryPair) -> str:
     ours, due = pair.ours, pair.theirs
     if pair.grows and ours.count != due.count:
         return f"{ours.count} entries instead of {due.count}"
@@ -233,15 +238,15 @@ def _size(part: SavedPart) -> str:
     return f"{part.size:.4g}" if isinstance(part.size, int | float) else str(part.size)
 
 
-def _named(pairs: Sequence[Pair]) -> str:
+def _named(pairs: Sequence[EntryPair]) -> str:
     names = sorted({f"`{p.theirs.name}`" if p.theirs.name else "the content" for p in pairs})
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004
 
 
-def _differ(pairs: Sequence[Pair]) -> str:
+def _differ(pairs: Sequence[EntryPair]) -> str:
     return "differ" if len({pair.theirs.name for pair in pairs}) > 1 else "differs"
 
 
-def _where(kept: Kept) -> str:
+def _where(kept: WrittenFile) -> str:
     epoch, step = kept.place
     return f"epoch {epoch}" + (f", step {step}" if step else "")

@@ -149,7 +149,7 @@ class Attempt:
         return found
 
     def ended_epoch(self, rank: int, epoch: int) -> bool:
-        """Say whether a rank has made every step of an epoch in this attempt."""
+        """Return whether a rank has made every step of an epoch in this attempt."""
         return (rank, epoch) in self.reported or any(c.epoch == epoch for c in self.commits)
 
 
@@ -229,7 +229,7 @@ class _Rows:
 
 
 def _keeps_files(history: History) -> bool:
-    """Say whether the job saves files and gives Ray no checkpoint."""
+    """Return whether the job saves files and gives Ray no checkpoint."""
     carried = any(done.checkpoint is not None for _, done in history.of(Committed))
     return history.count(FileSaved) > 0 and not carried
 

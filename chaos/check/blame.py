@@ -13,20 +13,36 @@ what did not come back is told, and is no finding.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import TypeAlias
 
-from chaos.check.aftermath import Aftermath, Later, aftermath
-from chaos.check.components import Row
-from chaos.check.parting import left_before, parting
+from chaos.check.divergence import divergence, divergence_place, left_before
+from chaos.check.file_contents import SavedFiles
+from chaos.check.inputs import InputsApart
 from chaos.check.restarts import Restart
-from chaos.check.sightings import is_rng, parts_of
-from chaos.check.trajectory import divergence
+from chaos.check.state_at_resume import SHIPPED, Row, group_of
+from chaos.check.state_snapshots import counterparts, holds_nothing, is_rng, parts_of, place_of
 from chaos.check.trial import Trial
 from chaos.model.diagnosis import GROUPS
+from chaos.model.event import StateSeen
 
 _AT_ONCE, _WITH_LR, _BY_SCHEDULE = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Aftermath:
+    """What first differs from the baseline in the work of one attempt.
+
+    `losses` counts the attempt's steps to the first loss that differs: 1 is
+    that of its first forward call, infinite a later epoch's or a metric; None:
+    none does. `inputs` are those of its first epoch that is fed otherwise, if
+    no loss differs before them.
+    """
+
+    losses: float | None
+    inputs: Sequence[InputsApart] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,7 @@ class Blame:
 
 
 def blamed(trial: Trial, restart: Restart) -> Blame:
-    """Give what one resume is to blame for."""
+    """Return the causes of one resume."""
     return _all_blamed(trial)[restart.attempt.index]
 
 
@@ -93,23 +109,115 @@ def _blamed(trial: Trial, restart: Restart) -> Blame:
 
 
 def random_rows(trial: Trial, restart: Restart) -> list[Row]:
-    """Give the generators that did not come back, where numbers are seen to depend on them."""
+    """Return the generators that did not come back, where numbers are seen to depend on them."""
     mine = [r for r in trial.components if r.attempt == restart.attempt.index and r.is_broken]
     solid = [r for r in mine if not is_rng(r.component) and not _is_moved_a_little(trial, r)]
     return _random(trial, restart, aftermath(trial, restart), solid)
 
 
 def follows_a_first_forward(trial: Trial, restart: Restart, row: Row) -> bool:
-    """Say whether buffers differ by what they were given in the first forward call."""
+    """Return whether buffers differ by what they were given in the first forward call."""
     after, drawn = aftermath(trial, restart), random_rows(trial, restart)
     return _is_moved_a_little(trial, row) and _follows_a_first_forward(row, after, drawn)
 
 
-# -- random numbers -----------------------------------------------------------------------------
+# -- what followed ---------------------------------------------------------------------------------
+
+
+_LATE = 3  # steps, after which any part of the state can have moved a loss
+
+
+def aftermath(trial: Trial, restart: Restart) -> Aftermath:
+    """Return the first difference in the work of one attempt."""
+    first, index = divergence(trial), restart.attempt.index
+    losses, until = None, (math.inf, math.inf)
+    if first is not None:
+        until = first.place[:2]
+    if first is not None and first.attempt == index:
+        start = restart.attempt.starts.get(first.rank)
+        place = restart.attempt.place if start is None else start.place
+        is_near = first.step is not None and place is not None and place[0] == first.epoch
+        # Within a leeway, where losses first differ by too much says nothing of what moved them.
+        losses = math.inf
+        if is_near and trial.leeway.is_exact:
+            assert first.step is not None
+            assert place is not None
+            losses = first.step - place[1]
+    feeds = trial.inputs
+    fed = feeds.apart if feeds is not None and feeds.repeat else ()
+    fed = tuple(a for a in fed if a.first.attempt == index)
+    start_at = min(((a.epoch, a.first.step) for a in fed), default=None)
+    if start_at is None or start_at > until or (losses is None and first is not None):
+        return Aftermath(losses)
+    return Aftermath(losses, [a for a in fed if a.epoch == start_at[0]])
+
+
+@dataclass(frozen=True)
+class Later:
+    """What an attempt was seen to come to after it was entered."""
+
+    trial: Trial
+    restart: Restart
+
+    def shows_nothing_of(self, row: Row, after: Aftermath) -> bool:
+        """Return whether it is shown that nothing follows from a part that is not the baseline's.
+
+        That nothing was seen to follow is not enough: what is shipped was seen
+        to be the baseline's, at a place that the part could have changed.
+        """
+        if after.losses is not None or after.inputs:
+            return False
+        if any(trace(self.trial, self.restart, row) for trace in TRACES):
+            return False
+        seen = list(self._shipped(row.rank))
+        if not all(same for _, _, same in seen):
+            return False
+        if row.group == "model":
+            # What it is called with makes the loss: it is there, as another part of the state.
+            return holds_nothing(row.ours) and self._has_equal_losses(row)
+        if row.group in SHIPPED:
+            return any(name == row.component for name, _, _ in seen)
+        return any(group == "model" for _, group, _ in seen) or self._has_equal_losses(row)
+
+    def _shipped(self, rank: int) -> Iterator[tuple[str, str, bool]]:
+        """Return the parts of what is shipped that were seen later, and if they are the baseline's.
+
+        On all ranks where they are not; that they are must be seen on the rank itself.
+        """
+        assert self.trial.reference is not None
+        due_at = self.trial.reference.snapshots.by_place
+        entry = self.trial.run.snapshots.entries
+        index = self.restart.attempt.index
+        for number, seen in self.trial.run.snapshots.all:
+            first = entry.get((index, seen.rank))
+            if seen.attempt != index or first is None or number <= first[0]:
+                continue
+            for name, group, same in self._beside(seen, due_at.get(place_of(seen))):
+                if not same or seen.rank == rank:
+                    yield name, group, same
+
+    def _beside(self, seen: StateSeen, due: StateSeen | None) -> Iterator[tuple[str, str, bool]]:
+        for ours, part in counterparts(seen, due):
+            group = group_of(part.name)
+            if group in SHIPPED and part.name not in self.trial.unstable and ours is not None:
+                yield part.name, group, ours.digest == part.digest
+
+    def _has_equal_losses(self, row: Row) -> bool:
+        """Return whether a loss that any part can have changed is the baseline's."""
+        for group in self.trial.aligned:
+            for step, due in group.pairs():
+                late = step.epoch > row.epoch or step.step - row.step >= _LATE
+                mine = step.attempt == row.attempt and step.rank == row.rank and late
+                if mine and due is not None and step.losses and step.losses == due.losses:
+                    return True
+        return False
+
+
+# -- random numbers ---------------------------------------------------------------------------
 
 
 def _random(trial: Trial, restart: Restart, after: Aftermath, solid: Sequence[Row]) -> list[Row]:
-    """Give the generators to blame: numbers part, and nothing else explains it.
+    """Return the generators to blame: numbers part, and nothing else explains it.
 
     A generator that never moves in the baseline is drawn from by nobody.
     Inputs in another order are the sampler's; inputs that the baseline never
@@ -120,7 +228,7 @@ def _random(trial: Trial, restart: Restart, after: Aftermath, solid: Sequence[Ro
     if not rows:
         return []
     if after.inputs:
-        feeds = trial.feeds
+        feeds = trial.inputs
         assert feeds is not None
         anew = {apart.rank for apart in after.inputs if feeds.drawn_anew(apart)}
         is_theirs = len(anew) == len(after.inputs) and {r.rank for r in rows} <= anew
@@ -130,7 +238,7 @@ def _random(trial: Trial, restart: Restart, after: Aftermath, solid: Sequence[Ro
     if after.losses is not None:
         is_near = _AT_ONCE < after.losses < math.inf
         return [r for r in rows if not is_near or _moves(trial, r, within_an_epoch=True)]
-    where, place = parting(trial), restart.attempt.place
+    where, place = divergence_place(trial), restart.attempt.place
     if where is None or place is None or where < place or divergence(trial) is not None:
         return []
     later = (r.attempt for r in trial.restarts if r.attempt.index > restart.attempt.index)
@@ -138,9 +246,9 @@ def _random(trial: Trial, restart: Restart, after: Aftermath, solid: Sequence[Ro
 
 
 def _moves(trial: Trial, row: Row, *, within_an_epoch: bool = False) -> bool:
-    """Say whether the baseline draws from a generator; so it does where that was not seen."""
+    """Return whether the baseline draws from a generator; so it does where that was not seen."""
     assert trial.reference is not None
-    seen = [s for _, s in trial.reference.sightings.all if s.rank == row.rank]
+    seen = [s for _, s in trial.reference.snapshots.all if s.rank == row.rank]
     digests: dict[int, list[str]] = {}
     for state in seen:
         part = parts_of(state).get(row.component)
@@ -151,13 +259,13 @@ def _moves(trial: Trial, row: Row, *, within_an_epoch: bool = False) -> bool:
 
 
 def _follows_a_first_forward(row: Row, after: Aftermath, drawn: Sequence[Row]) -> bool:
-    """Say whether other inputs or other random numbers had moved a rank's buffers already."""
+    """Return whether other inputs or other random numbers had moved a rank's buffers already."""
     fed = any(a.epoch == row.epoch and a.first.step == row.step + 1 for a in after.inputs)
     return fed or (bool(drawn) and after.losses == _AT_ONCE)
 
 
 def _is_moved_a_little(trial: Trial, row: Row) -> bool:
-    """Say whether buffers may differ by what they were given alone.
+    """Return whether buffers may differ by what they were given alone.
 
     They are looked at after the first forward call, which moves running
     statistics: with other inputs or dropout masks, a little. What is lost is
@@ -165,18 +273,18 @@ def _is_moved_a_little(trial: Trial, row: Row) -> bool:
     """
     if row.group != "buffers" or row.standing != "different":
         return False
-    fresh = trial.run.sightings.fresh(row.rank).get(row.component)
+    fresh = trial.run.snapshots.fresh(row.rank).get(row.component)
     ours, due, new = (None if part is None else part.size for part in (row.ours, row.due, fresh))
     if not isinstance(ours, float) or not isinstance(due, float) or not isinstance(new, float):
         return False
     return abs(ours - due) < abs(ours - new)
 
 
-# -- what is one cause --------------------------------------------------------------------------
+# -- what is one cause ------------------------------------------------------------------------
 
 
 def _explains(row: Row, solid: Sequence[Row], after: Aftermath) -> bool:
-    """Say whether a part can have moved the first number that differs."""
+    """Return whether a part can have moved the first number that differs."""
     if after.inputs and not is_rng(row.component):
         return row.group == "declared"  # a model does not choose what it is given
     if after.losses is None or after.losses == math.inf:
@@ -203,7 +311,7 @@ def _causes(rows: Sequence[Row], after: Aftermath) -> list[Cause]:
 
 
 def _reason(row: Row, rows: Sequence[Row]) -> str:
-    """Name what rows have in common that are lost by one mistake."""
+    """Return a name for what rows have in common that are lost by one mistake."""
     head = row.component.partition(".")[0]
     broken = {other.group for other in rows}
     if row.group == "optimizer settings":
@@ -226,3 +334,24 @@ def _order(row: Row, *, scheduled: bool) -> tuple[int, int, str, int]:
     gone = 2 if follows or row.standing == "different" else row.standing == "reset"
     group = GROUPS.index(row.group) + (2 if follows else 0)
     return int(gone), group, row.component, row.rank
+
+
+# -- files --------------------------------------------------------------------------------------
+
+
+def _is_saved_otherwise(trial: Trial, restart: Restart, row: Row) -> bool:
+    """Return whether a schedule that was lost is in a file that a restart may go on from."""
+    if row.group != "schedule" or trial.reference is None:
+        return False
+    ignore = trial.plan.expect.ignore_metrics
+    files = SavedFiles(trial.run, trial.reference, trial.began, trial.resized, ignore)
+    return any(
+        other.saved.attempt == restart.attempt.index
+        and other.name.rpartition(".")[2] in ("last_epoch", "_step_count")
+        for other in files.other_counts()
+    )
+
+
+# What shows that something follows from a part, beside losses, metrics, inputs and the state.
+Trace: TypeAlias = Callable[[Trial, Restart, Row], bool]
+TRACES: tuple[Trace, ...] = (_is_saved_otherwise,)

@@ -1,11 +1,355 @@
-"""The retry budgets in force when Ray decided, and how much of each had been spent."""
+"""Checks of retries: what Ray charged to which budget, and how many attempts there were."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
+from chaos.check.attempt import Attempt
+from chaos.check.result import conclude, own_check, unknown
+from chaos.check.time_limits import for_recovery
 from chaos.check.trial import Trial
-from chaos.model.event import FailureDecided, FitCalled
+from chaos.model.event import ControllerState, FailureDecided, FitCalled
+from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural
+
+# -- retry-budget ----------------------------------------------------------------------------------
+
+
+RETRY_BUDGET = "retry-budget"
+
+
+START_TIMEOUT = "WorkerGroupStartupTimeoutError"
+START_FAILED = "WorkerGroupStartupFailedError"
+
+
+@own_check(RETRY_BUDGET, asks="Did Ray charge every failure to the right retry budget?")
+def check_retry_budget(trial: Trial) -> CheckResult:
+    """Require one charge for each attempt that a fault ended, to the budget of that fault.
+
+    The promise of the retry budget. A killed worker or node is a failure, a
+    preempted node a preemption, and where both hit one attempt the
+    preemption wins (Ray 2.60's policy: any preempted actor makes it one).
+    One budget for both was ray-project/ray PR #41285. Nodes that join or stay
+    away, and a driver that is started again, cost nothing. And each budget is
+    kept: no retry beyond it (ray-project/ray#29171), and nothing given up
+    below it; unknown where the limit in force is not known.
+    """
+    made = _Charges(trial)
+    expected = trial.plan.expect.charges
+    anomalies = [*made.by_itself(), *_broken_limits(trial)]
+    doubts = [*_unknown_limits(trial)]
+    if expected is None:
+        anomalies += made.misplaced()
+        open_ = [f"what {s.op} came to is not known" for s in trial.strikes if s.is_in_doubt]
+        doubts += open_
+        if not open_:
+            anomalies += [*made.surplus(), *made.missing()]
+    else:
+        for budget in SETTINGS:
+            anomalies += made.differing(budget, getattr(expected, budget))
+            doubts += made.excused(budget, getattr(expected, budget))
+    if not trial.run.ending.is_over:
+        doubts.append("the run was not seen to its end")
+    counts = {budget: len(made.to(budget)) for budget in (*SETTINGS, "controller")}
+    return conclude(
+        RETRY_BUDGET,
+        anomalies=anomalies,
+        doubts=doubts,
+        evidence=len(trial.run.attempts),
+        summary=f"{plural(counts['failures'], 'failure')} and "
+        f"{plural(counts['preemptions'], 'preemption')} charged, as due",
+        measures={f"charged_{budget}": count for budget, count in counts.items()},
+    )
+
+
+def _broken_limits(trial: Trial) -> Iterator[Anomaly]:
+    for charge in charges(trial):
+        what = f"{plural(charge.spent, charge.event.charged.removesuffix('s'))} charged"
+        is_open = charge.limit == UNLIMITED
+        limit = f"`{charge.setting}` " + (
+            "is without limit" if is_open else f"allows {charge.limit}"
+        )
+        if charge.is_overrun:
+            message = f"{what}, {limit}, and Ray tried again after attempt {charge.event.attempt}"
+            yield Anomaly(message=message, events=(charge.number,))
+        if charge.was_given_up:
+            message = f"{what}, {limit}, and Ray gave up after attempt {charge.event.attempt}"
+            yield Anomaly(
+                message=f"{message}: {_first_error(charge.event)}", events=(charge.number,)
+            )
+
+
+def _unknown_limits(trial: Trial) -> Iterator[str]:
+    unknown = {charge.setting for charge in charges(trial) if charge.limit is None}
+    for setting in sorted(unknown):
+        yield f"the script's own `{setting}` is not known, so neither is whether it was kept"
+
+
+class _Charges:
+    """The decisions of Ray's controller that cost a retry, laid beside the faults."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        decided = trial.history.of(FailureDecided)
+        self.rows = [(number, event) for number, event in decided if event.decision != "NOOP"]
+        budgets = {a: {s.budget for s in hits} - {None} for a, hits in trial.hits.items()}
+        self.due = {
+            attempt: "preemptions" if "preemptions" in of else "failures"
+            for attempt, of in budgets.items()
+            if of
+        }
+
+    def to(self, budget: str) -> list[tuple[int, FailureDecided]]:
+        """Return the decisions charged to one budget."""
+        return [(number, event) for number, event in self.rows if event.charged == budget]
+
+    def by_itself(self) -> Iterator[Anomaly]:
+        """Return the failures of Ray's controller that nobody caused."""
+        for number, event in self.to("controller"):
+            due = self._waits_for_room(event) or self._was_struck_in_its_start(event)
+            if not self.trial.error_was_expected and not due:
+                message = f"Ray's controller itself failed in attempt {event.attempt}"
+                yield Anomaly(message=f"{message}: {event.error}", events=(number,))
+
+    def _waits_for_room(self, event: FailureDecided) -> bool:
+        """Return whether workers could not be placed in time because nodes had been lost.
+
+        Ray 2.60 asks for as many as before until it has heard that they are
+        gone; a start that times out costs none of the two budgets.
+        """
+        lost_nodes = any(
+            strike.op.fault.nodes_lost and attempt <= event.attempt
+            for attempt, hits in self.trial.hits.items()
+            for strike in hits
+        )
+        return lost_nodes and event.decision == "RETRY" and START_TIMEOUT in event.error
+
+    def _was_struck_in_its_start(self, event: FailureDecided) -> bool:
+        """Return whether a fault took a worker while its group was still being started.
+
+        To Ray 2.60 a group that cannot be started is a failure of its
+        controller's, which costs none of the two budgets.
+        """
+        was_hit = event.attempt in self.trial.hits
+        return was_hit and event.decision == "RETRY" and START_FAILED in event.error
+
+    def misplaced(self) -> Iterator[Anomaly]:
+        """Return the charges to the wrong one of the two budgets."""
+        for number, event in self.rows:
+            due = self.due.get(event.attempt)
+            if due is None or event.charged in (due, "controller"):
+                continue
+            if event.charged == "preemptions" and self._lost_under_notice(event.attempt):
+                continue
+            what = "a preemption" if due == "preemptions" else "a failure"
+            yield Anomaly(
+                message=f"attempt {event.attempt} ended by {what}, and Ray charged it to "
+                f"{SETTINGS[event.charged]} instead of {SETTINGS[due]}: {event.error}",
+                events=(number,),
+            )
+
+    def _lost_under_notice(self, attempt: int) -> bool:
+        """Return whether a node was lost while a notice was in force: to Ray it was preempted."""
+        announced = {
+            (strike.invoked[0][1].attempt, strike.invoked[0][1].node_id)
+            for strike in self.trial.strikes
+            if strike.is_preemption and strike.invoked
+        }
+        return any(
+            (attempt, strike.invoked[0][1].node_id) in announced
+            for strike in self.trial.hits.get(attempt, ())
+            if strike.op.fault.nodes_lost and not strike.is_preemption
+        )
+
+    def surplus(self) -> Iterator[Anomaly]:
+        """Return the charges without a fault, or twice for one."""
+        charged: set[int] = set()
+        for number, event in self.rows:
+            if event.charged == "controller":
+                continue
+            if event.attempt not in self.due or event.attempt in charged:
+                again = "a second time" if event.attempt in charged else "though no fault hit it"
+                message = f"attempt {event.attempt} was charged to {SETTINGS[event.charged]}"
+                yield Anomaly(message=f"{message} {again}: {_first_error(event)}", events=(number,))
+            charged.add(event.attempt)
+
+    def missing(self) -> Iterator[Anomaly]:
+        """Return the faults that were charged to nothing, once it is too late for it."""
+        if not self.trial.run.ending.is_over:
+            return
+        charged = {event.attempt for _, event in self.rows}
+        for attempt in sorted(set(self.due) - charged - self._resized()):
+            events = tuple(n for s in self.trial.hits[attempt] for n in s.events)
+            message = f"a fault ended attempt {attempt}, and Ray charged it to no budget"
+            yield Anomaly(message=message, events=events)
+
+    def _resized(self) -> set[int]:
+        """Return the attempts that Ray ended itself, to go on with another number of workers.
+
+        An elastic job's policy may find the room gone before anybody has heard
+        that a worker is: it resizes, and that costs no budget (Ray 2.60).
+        """
+        resizings = [n for n, e in self.trial.history.of(ControllerState) if e.state == "RESIZING"]
+        pairs = pairwise(self.trial.run.attempts)
+        return {
+            attempt.index
+            for attempt, after in pairs
+            if not attempt.decisions
+            and after.size != attempt.size
+            and any((attempt.opened or 0) < n < (after.opened or 0) for n in resizings)
+        }
+
+    def differing(self, budget: str, due: int) -> Iterator[Anomaly]:
+        """Compare one budget's total with what the plan expects."""
+        found = self.to(budget)
+        is_short = self.trial.run.ending.is_over and self.trial.excuse is None
+        if len(found) > due or (len(found) < due and is_short):
+            events = tuple(number for number, _ in found)
+            yield Anomaly(message=self._count(budget, due), events=events)
+
+    def excused(self, budget: str, due: int) -> Iterator[str]:
+        """Return a charge that is missing where the fault is that it was expected for."""
+        if len(self.to(budget)) < due and self.trial.excuse is not None:
+            yield f"{self._count(budget, due)}, but {self.trial.excuse}"
+
+    def _count(self, budget: str, due: int) -> str:
+        count = plural(len(self.to(budget)), "charge")
+        return f"{count} to {SETTINGS[budget]}, {due} expected"
+
+
+def _first_error(event: FailureDecided) -> str:
+    """Return the first rank's error: Ray's own name for it says only that a group has failed."""
+    return next((event.errors[rank] for rank in sorted(event.errors)), event.error)
+
+
+# -- attempts --------------------------------------------------------------------------------------
+
+
+ATTEMPTS = "attempts"
+
+
+@own_check(
+    ATTEMPTS,
+    asks="Were there as many attempts as faults call for, each with as many workers as it "
+    "may have?",
+)
+def check_attempts(trial: Trial) -> CheckResult:
+    """Require one attempt more than there are attempts that a fault ended.
+
+    Where `fit()` is expected to raise, the last of these has no successor.
+    An attempt too many is a failure that nobody injected
+    (Ray 2.60: a worker group that does not come up opens another). A run that
+    is ended at its limit may be within a recovery: what was still to follow it
+    is not known, for as long as a recovery may take. Each has the workers that
+    `fit()` asked for: only an elastic job goes on with fewer, down to the
+    number that it states (a rank that is missing makes every batch smaller,
+    pytorch/torchtitan PR #4663).
+    """
+    opened = [attempt for attempt in trial.run.attempts if attempt.opened is not None]
+    if not opened:
+        return unknown(ATTEMPTS, "no worker group was seen")
+    due = _due_attempts(trial)
+    doubts = []
+    if trial.plan.expect.attempts is None:
+        doubts += [f"what {s.op} came to is not known" for s in trial.strikes if s.is_in_doubt]
+    anomalies = list(_too_many(trial, opened, due)) if len(opened) > due and not doubts else []
+    anomalies += _wrong_sizes(trial, opened)
+    if not trial.run.ending.is_over:
+        doubts.append("the run was not seen to its end")
+    if len(opened) < due and trial.plan.expect.attempts is not None and trial.excuse is not None:
+        doubts.append(f"{_attempts_words(opened, due)}, but {trial.excuse}")
+    if len(opened) == due - 1 and (cut := _cut_short(trial, opened[-1])):
+        doubts.append(f"{_attempts_words(opened, due)}: {cut}")
+    if len(opened) < due and not doubts:
+        anomalies.append(_too_few(trial, opened, due))
+    return conclude(
+        ATTEMPTS,
+        anomalies=anomalies,
+        doubts=doubts,
+        evidence=len(opened),
+        summary=f"{plural(len(opened), 'attempt')}, as due",
+        measures={"attempts": len(opened)},
+    )
+
+
+def _due_attempts(trial: Trial) -> int:
+    if trial.plan.expect.attempts is not None:
+        return trial.plan.expect.attempts
+    return 1 + len(trial.hits) - (trial.error_was_expected and bool(trial.hits))
+
+
+def _cut_short(trial: Trial, last: Attempt) -> str:
+    """Return how the run was ended at its limit while another attempt was still to follow."""
+    deadline, hits = trial.run.ending.deadline, trial.hits.get(last.index, ())
+    harmed = [at for strike in hits if (at := strike.hits[last.index]) is not None]
+    if deadline is None or not harmed:
+        return ""
+    waited_s = (trial.history.time_ns(deadline[0]) - max(harmed)) / 1e9
+    if waited_s > for_recovery(trial).seconds:
+        return ""
+    return f"the run was ended at its limit {waited_s:.0f} s after the last fault"
+
+
+def _attempts_words(opened: list[Attempt], due: int) -> str:
+    return f"{plural(len(opened), 'attempt')} instead of {due}"
+
+
+def _too_many(trial: Trial, opened: list[Attempt], due: int) -> Iterator[Anomaly]:
+    head = _attempts_words(opened, due)
+    found = [
+        (attempt, before) for before, attempt in pairwise(opened) if before.index not in trial.hits
+    ]
+    for attempt, before in found:
+        assert attempt.opened is not None
+        why = f": {before.decisions[-1].event.error}" if before.decisions else ""
+        yield Anomaly(
+            message=f"{head}: nothing was done to attempt {before.index}, and attempt "
+            f"{attempt.index} followed it{why}",
+            events=(attempt.opened,),
+        )
+    if not found:
+        yield Anomaly(message=head, events=tuple(a.opened or 0 for a in opened[due:]))
+
+
+def _wrong_sizes(trial: Trial, opened: list[Attempt]) -> Iterator[Anomaly]:
+    least, most = _asked_workers(trial)
+    asked = f"{most} were asked for, and the job does not say that it is elastic"
+    if least < most:
+        asked = f"from {least} to {most} were asked for"
+    for attempt in opened:
+        if attempt.places and not least <= len(attempt.places) <= most:
+            count = plural(len(attempt.places), "worker")
+            message = f"attempt {attempt.index} had {count}; {asked}"
+            yield Anomaly(message=message, events=(attempt.opened or 0,))
+
+
+def _asked_workers(trial: Trial) -> tuple[int, int]:
+    """Return the fewest and the most workers that `fit()` was called with, or else the plan has."""
+    job = trial.plan.job
+    called = next((event for _, event in trial.history.of(FitCalled)), None)
+    match called.settings.get("num_workers") if called is not None else None:
+        case int(count):
+            return count, count
+        case [int(least), int(most)]:
+            return least, most
+        case _:
+            return job.min_workers or job.workers, job.workers
+
+
+def _too_few(trial: Trial, opened: list[Attempt], due: int) -> Anomaly:
+    head = _attempts_words(opened, due)
+    indexes = {attempt.index for attempt in opened}
+    for index, hits in sorted(trial.hits.items()):
+        if index + 1 not in indexes:
+            events = tuple(number for strike in hits for number in strike.events)
+            message = f"{head}: a fault ended attempt {index}, and none followed it"
+            return Anomaly(message=message, events=events)
+    return Anomaly(message=head)
+
+
+# -- charges ---------------------------------------------------------------------------------------
+
 
 SETTINGS: Mapping[str, str] = {
     "failures": "max_failures",
@@ -45,7 +389,7 @@ class Charge:
 
 
 def charges(trial: Trial) -> Iterator[Charge]:
-    """Give what was charged to the two budgets, in order.
+    """Return the charges to the two budgets, in order.
 
     The settings that were in force stand in `fit()`'s call: the script's own,
     or what the plan put in their place. Ray 2.60 counts in its controller's
@@ -53,17 +397,17 @@ def charges(trial: Trial) -> Iterator[Charge]:
     """
     calls = list(trial.history.of(FitCalled))
     spent: Counter[str] = Counter()
-    limits = _limits(trial, None)
+    limits = _budget_limits(trial, None)
     for number, event in trial.history.of(FailureDecided):
         while calls and calls[0][0] < number:
             spent.clear()
-            limits = _limits(trial, calls.pop(0)[1])
+            limits = _budget_limits(trial, calls.pop(0)[1])
         if event.decision != "NOOP" and event.charged in SETTINGS:
             spent[event.charged] += 1
             yield Charge(number, event, spent[event.charged], limits[event.charged])
 
 
-def _limits(trial: Trial, called: FitCalled | None) -> Mapping[str, int | None]:
+def _budget_limits(trial: Trial, called: FitCalled | None) -> Mapping[str, int | None]:
     planned = trial.plan.job.failure
     known = {} if planned is None else planned.model_dump()
     known |= {} if called is None else called.settings

@@ -1,24 +1,39 @@
-"""Is every committed checkpoint whole, whenever storage was looked at?"""
+"""Checks of storage: checkpoints are whole, the right ones are kept, reports are durable."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
-from chaos.check.attempt import Commit
+from chaos.check.attempt import Attempt, Commit
+from chaos.check.file_contents import SavedFiles
 from chaos.check.files import is_own
-from chaos.check.repeats import repeats
-from chaos.check.result import conclude, nothing_due, plural, unknown
-from chaos.check.saved import Saved
-from chaos.check.stored import Stored, is_elsewhere, stored
+from chaos.check.result import conclude, nothing_due, own_check, unknown
+from chaos.check.storage import StoredCheckpoints, is_elsewhere, kept_at_the_end, stored_checkpoints
 from chaos.check.trial import Course, Trial
-from chaos.model.event import PartUploaded, StorageSeen
+from chaos.check.values import as_number, flat
+from chaos.model.event import (
+    CheckpointDeleted,
+    Committed,
+    FitCalled,
+    PartUploaded,
+    ReportReturned,
+    StorageSeen,
+    TrainFnEnded,
+)
+from chaos.model.history import History
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural
 
-NAME = "checkpoints"
+# -- checkpoints -----------------------------------------------------------------------------------
 
 
-def check(trial: Trial) -> CheckResult:
+CHECKPOINTS = "checkpoints"
+
+
+@own_check(CHECKPOINTS, asks="Is every committed checkpoint whole, whenever storage was looked at?")
+def check_checkpoints(trial: Trial) -> CheckResult:
     """Require that storage holds each committed checkpoint, file for file, until Ray removes it.
 
     Looked at after each strike and when the run is over: the promise of
@@ -37,42 +52,42 @@ def check(trial: Trial) -> CheckResult:
     """
     seen = list(trial.history.of(StorageSeen))
     parts = trial.history.count(PartUploaded)
-    looks = list(_looks(stored(trial.run), seen))
+    looks = list(_looks(stored_checkpoints(trial.run), seen))
     anomalies = [*_damaged(looks), *_unreadable(trial)]
-    due = _due(trial.reference) if trial.reference is not None else (False, False)
+    due = _baseline_storage(trial.reference) if trial.reference is not None else (False, False)
     if not anomalies and due[0] and not seen:
-        return unknown(NAME, "nobody looked at the storage")
+        return unknown(CHECKPOINTS, "nobody looked at the storage")
     if not anomalies and due[1] and not parts and trial.run.lineage.commits:
-        return unknown(NAME, "what was uploaded was not seen")
+        return unknown(CHECKPOINTS, "what was uploaded was not seen")
     loaded = sum(len(loads) for loads in trial.run.files.loads.values())
     looked = len(seen) if looks or parts else 0
     if not anomalies and not looked and not loaded:
-        return nothing_due(NAME, "no checkpoint was uploaded, or storage was not watched")
+        return nothing_due(CHECKPOINTS, "no checkpoint was uploaded, or storage was not watched")
     whole = {look.commit.checkpoint for look in looks if look.doubt is None}
-    beside = _beside(trial)
-    doubts = (*(look.doubt for look in looks if look.doubt is not None), *_doubts(beside))
+    beside = _saved_files(trial)
+    doubts = (*(look.doubt for look in looks if look.doubt is not None), *_count_doubts(beside))
     return conclude(
-        NAME,
+        CHECKPOINTS,
         anomalies=anomalies,
         doubts=tuple(dict.fromkeys(doubts)),
         evidence=looked + loaded,
         summary=f"{plural(len(whole), 'checkpoint')} whole, each time of {len(seen)} that storage "
-        f"was looked at{_note(beside)}",
+        f"was looked at{_other_bytes_note(beside)}",
         measures={"files_with_other_bytes": ", ".join(beside.other_bytes()) or None}
         if beside
         else None,
     )
 
 
-def _beside(trial: Trial) -> Saved | None:
+def _saved_files(trial: Trial) -> SavedFiles | None:
     if trial.reference is None or not trial.plan.ops or trial.is_by_steps:
         return None
     ignore = trial.plan.expect.ignore_metrics
-    until = min((again.since for again in repeats(trial)), default=math.inf)
-    return Saved(trial.run, trial.reference, trial.began, trial.resized, ignore, until)
+    until = min((again.since for again in trial.repeated_steps), default=math.inf)
+    return SavedFiles(trial.run, trial.reference, trial.began, trial.resized, ignore, until)
 
 
-def _doubts(beside: Saved | None) -> Iterator[str]:
+def _count_doubts(beside: SavedFiles | None) -> Iterator[str]:
     first = next(beside.other_counts(), None) if beside is not None else None
     if first is None:
         return
@@ -86,7 +101,7 @@ def _doubts(beside: Saved | None) -> Iterator[str]:
     )
 
 
-def _note(beside: Saved | None) -> str:
+def _other_bytes_note(beside: SavedFiles | None) -> str:
     other = {} if beside is None else beside.other_bytes()
     if not other:
         return ""
@@ -94,8 +109,8 @@ def _note(beside: Saved | None) -> str:
     return f"; {named} hold other bytes than in the baseline, which alone proves nothing"
 
 
-def _due(reference: Course) -> tuple[bool, bool]:
-    """Say whether the baseline's storage was looked at, and whether it saw uploads."""
+def _baseline_storage(reference: Course) -> tuple[bool, bool]:
+    """Return whether the baseline's storage was looked at, and whether it saw uploads."""
     looked = reference.history.count(StorageSeen) > 0
     return looked, reference.history.count(PartUploaded) > 0
 
@@ -114,7 +129,7 @@ class _Look:
     doubt: str | None
 
 
-def _looks(known: Stored, seen: list[tuple[int, StorageSeen]]) -> Iterator[_Look]:
+def _looks(known: StoredCheckpoints, seen: list[tuple[int, StorageSeen]]) -> Iterator[_Look]:
     for number, storage in seen:
         for commit in known.due(number, storage):
             assert commit.checkpoint is not None
@@ -165,4 +180,223 @@ def _unreadable(trial: Trial) -> Iterator[Anomaly]:
             message=f"rank {rank} could not read {load.path}{why}, and attempt {index} ended on "
             f"it ({load.error}): write to a temporary name, then rename",
             events=(*((torn.number,) if torn else ()), number),
+        )
+
+
+# -- retention -------------------------------------------------------------------------------------
+
+
+RETENTION = "retention"
+
+
+@own_check(RETENTION, asks="Were the right checkpoints kept, and only old ones removed?")
+def check_retention(trial: Trial) -> CheckResult:
+    """Require that the newest commit is never removed before a newer one is there.
+
+    The promise of retention. As many are left as `num_to_keep` says (one more
+    where a score chooses: Ray 2.60 keeps the latest besides the best), and
+    the best by its score is among them. Retention by score and resume by age
+    disagreed in ray-project/ray#9036; a resume removed its own source in
+    Lightning-AI/pytorch-lightning#11379. Without `num_to_keep` nothing is
+    removed.
+    """
+    commits = [c for c in stored_checkpoints(trial.run).commits if c.checkpoint is not None]
+    called = next((event for _, event in trial.history.of(FitCalled)), None)
+    gone = list(trial.history.of(CheckpointDeleted))
+    kept = kept_at_the_end(trial.run)
+    if not commits:
+        return nothing_due(RETENTION, "no checkpoint was committed")
+    if kept is None and not gone:
+        looked = trial.reference is not None and kept_at_the_end(trial.reference) is not None
+        if looked:
+            return unknown(RETENTION, "what was kept at the end was not seen")
+        return nothing_due(RETENTION, "what storage holds was not watched, and nothing was removed")
+    settings = {} if called is None else called.settings
+    anomalies = list(_removed_too_early(trial, commits, gone, settings))
+    if kept is not None:
+        anomalies += _left_wrong(trial, commits, kept, settings)
+    left = "" if kept is None else f", {len(kept[1])} left at the end"
+    return conclude(
+        RETENTION,
+        anomalies=anomalies,
+        evidence=len(gone) + (kept is not None),
+        summary=f"{plural(len(commits), 'checkpoint')} committed, {len(gone)} removed{left}",
+    )
+
+
+def _removed_too_early(
+    trial: Trial,
+    commits: Sequence[Commit],
+    gone: Sequence[tuple[int, CheckpointDeleted]],
+    settings: dict[str, Any],
+) -> Iterator[Anomaly]:
+    for at, deleted in gone:
+        there = [c for c in commits if c.number < at]
+        followed = _is_followed(trial.history, at, is_over=trial.run.ending.is_over)
+        if "num_to_keep" in settings and settings["num_to_keep"] is None:
+            yield Anomaly(
+                message=f"{deleted.checkpoint} was removed, although all are to be kept",
+                events=(at,),
+            )
+        elif there and there[-1].checkpoint == deleted.checkpoint and not followed:
+            yield Anomaly(
+                message=f"{deleted.checkpoint} (epoch {there[-1].epoch}) was removed while it was "
+                "the newest that was committed",
+                events=(there[-1].number, at),
+            )
+
+
+def _is_followed(history: History, at: int, *, is_over: bool) -> bool:
+    """Return whether the next that the controller wrote down is a newer commit.
+
+    Ray 2.60 removes what a new checkpoint replaces while it records it. In a
+    history that is cut short the commit may be what is missing.
+    """
+    source = history[at].source
+    for entry in history.entries[at + 1 :]:
+        if entry.source == source and not isinstance(entry.what, CheckpointDeleted):
+            return isinstance(entry.what, Committed) and entry.what.checkpoint is not None
+    return not is_over
+
+
+def _left_wrong(
+    trial: Trial,
+    commits: Sequence[Commit],
+    kept: tuple[int, Any],
+    settings: dict[str, Any],
+) -> Iterator[Anomaly]:
+    at, names = kept
+    limit, score = settings.get("num_to_keep"), settings.get("checkpoint_score_attribute")
+    if limit is not None and len(names) > limit + (score is not None):
+        yield Anomaly(
+            message=f"{plural(len(names), 'checkpoint')} were left, {limit} were to be kept",
+            events=(at,),
+        )
+    newest = commits[-1]
+    if newest.checkpoint not in names:
+        yield Anomaly(
+            message=f"{newest.checkpoint} (epoch {newest.epoch}), the newest, was not left",
+            events=(newest.number, at),
+        )
+    best = _best_commit(commits, score, _score_order(trial, settings))
+    if best is not None and best.checkpoint not in names:
+        yield Anomaly(
+            message=f"{best.checkpoint} (epoch {best.epoch}), the best by `{score}`, was not left",
+            events=(best.number, at),
+        )
+
+
+def _score_order(trial: Trial, settings: dict[str, Any]) -> str | None:
+    retention = trial.plan.job.checkpoint
+    if retention is not None:
+        return retention.checkpoint_score_order
+    order: str | None = settings.get("checkpoint_score_order")
+    return order
+
+
+def _best_commit(commits: Sequence[Commit], score: str | None, order: str | None) -> Commit | None:
+    """Return the only best commit, None where several are or it cannot be told."""
+    if score is None or order is None:
+        return None
+    scored = []
+    for commit in commits:
+        record = dict(flat(commit.metrics[0])) if commit.metrics else {}
+        value = as_number(record.get(score.replace("/", ".")))
+        if value is not None and value == value:  # noqa: PLR0124 (NaN has no rank)
+            scored.append((value if order == "max" else -value, commit))
+    top = max((value for value, _ in scored), default=None)
+    best = [commit for value, commit in scored if value == top]
+    return best[0] if len(best) == 1 else None
+
+
+# -- ack -------------------------------------------------------------------------------------------
+
+
+ACK = "ack"
+
+
+@own_check(ACK, asks="Was everything that counted as saved really saved?")
+def check_ack(trial: Trial) -> CheckResult:
+    """Require that what a job went away on, or was given in the end, had been committed.
+
+    The promise of acknowledgement after durability. Every report that
+    returned on all ranks of an attempt which ended by itself (its train
+    functions returned, no fault hit it) was committed; and the checkpoint
+    that `fit()` returns is one of the commits, and is there. In Ray 2.60 the
+    return of `report()` alone says nothing: a fault before the controller's
+    next poll loses what it reported, and that is not held against the job.
+    """
+    returned = trial.run.ending.returned
+    settled = [a for a in trial.run.attempts if _ended_by_itself(trial, a)]
+    reports = {a.index: _returned_reports(trial, a) for a in settled}
+    anomalies = [a for attempt in settled for a in _lost_reports(attempt, reports[attempt.index])]
+    anomalies += _returned_uncommitted(trial)
+    doubts = [
+        f"reports of attempt {attempt.index} returned, and no commit at all was seen"
+        for attempt in settled
+        if reports[attempt.index] and not attempt.commits
+    ]
+    evidence = sum(len(of) for of in reports.values()) + (returned is not None)
+    if not evidence and not anomalies and (trial.error_was_expected or not settled):
+        return nothing_due(ACK, "no attempt ended by itself, so nobody relied on what was saved")
+    return conclude(
+        ACK,
+        anomalies=anomalies,
+        doubts=doubts,
+        evidence=evidence,
+        summary=f"{plural(sum(len(of) for of in reports.values()), 'report')} of the attempt that "
+        "ended by itself, each committed",
+    )
+
+
+def _ended_by_itself(trial: Trial, attempt: Attempt) -> bool:
+    if attempt.index in trial.hits or attempt.decisions:
+        return False
+    if attempt is trial.run.attempts[-1] and trial.run.ending.is_finished:
+        return True
+    ended = {
+        e.rank
+        for _, e in trial.history.of(TrainFnEnded)
+        if e.attempt == attempt.index and e.error is None
+    }
+    return bool(attempt.places) and ended == {place.rank for place in attempt.places}
+
+
+def _returned_reports(trial: Trial, attempt: Attempt) -> Mapping[int, tuple[int, ...]]:
+    """Return the epochs whose report returned on every rank, with the events."""
+    found: dict[int, dict[int, int]] = {}
+    for number, e in trial.history.of(ReportReturned):
+        if e.attempt == attempt.index and e.error is None:
+            found.setdefault(e.epoch, {})[e.rank] = number
+    everybody = set(attempt.starts)
+    return {epoch: tuple(by.values()) for epoch, by in found.items() if set(by) == everybody}
+
+
+def _lost_reports(attempt: Attempt, reports: Mapping[int, tuple[int, ...]]) -> Iterator[Anomaly]:
+    committed = {commit.epoch for commit in attempt.commits}
+    # Where none at all was seen, the controller's word is missing, not the commits.
+    for epoch, events in sorted(reports.items()) if committed else ():
+        if epoch not in committed:
+            yield Anomaly(
+                message=f"the report of epoch {epoch} returned on every rank of attempt "
+                f"{attempt.index}, which ended by itself, and was never committed",
+                events=events,
+            )
+
+
+def _returned_uncommitted(trial: Trial) -> Iterator[Anomaly]:
+    if trial.run.ending.returned is None or trial.run.ending.returned[1].checkpoint is None:
+        return
+    number, returned = trial.run.ending.returned
+    names = {c.checkpoint for a in trial.run.attempts for c in (*a.early, *a.commits)}
+    kept = kept_at_the_end(trial.run)
+    if names and returned.checkpoint not in names:
+        yield Anomaly(
+            message=f"fit() returned {returned.checkpoint}, which was never committed",
+            events=(number,),
+        )
+    elif kept is not None and returned.checkpoint not in kept[1]:
+        yield Anomaly(
+            message=f"fit() returned {returned.checkpoint}, and storage does not hold it",
+            events=(number, kept[0]),
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from chaos.check.attempt import Losses, Step
 from chaos.check.trial import Trial
-from chaos.check.values import number
+from chaos.check.values import as_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def curves(trial: Trial, *, rank: int = 0) -> Curves:
 
 
 def _origins(steps: Sequence[Step]) -> dict[int, int]:
-    """Give each epoch its place on the axis, as wide as it ever was in either run."""
+    """Return each epoch its place on the axis, as wide as it ever was in either run."""
     widths: dict[int, int] = {}
     for step in steps:
         widths[step.epoch] = max(widths.get(step.epoch, 0), step.step)
@@ -72,7 +72,7 @@ def _point(step: Step, origins: dict[int, int], *, lost: bool) -> Point:
 
 
 def _mean(losses: Losses | None) -> float | None:
-    values = [value for loss in losses or () if (value := number(loss)) is not None]
+    values = [value for loss in losses or () if (value := as_number(loss)) is not None]
     if not values:
         return None
     mean = sum(values) / len(values)

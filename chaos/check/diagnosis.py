@@ -2,47 +2,50 @@
 
 from collections.abc import Iterator, Sequence
 
-from chaos.check import cursor, sample_order, samples, state
 from chaos.check.blame import blamed
-from chaos.check.components import Row, group_of
-from chaos.check.feeds import Feeds
-from chaos.check.remedy import value
+from chaos.check.divergence import difference, divergence
+from chaos.check.epochs import CURSOR
+from chaos.check.fix_hints import value
+from chaos.check.inputs import InputComparison
+from chaos.check.metrics import SELECTION
 from chaos.check.restarts import Restart
-from chaos.check.result import plural
-from chaos.check.shift import shifts
-from chaos.check.sightings import is_rng
-from chaos.check.trajectory import difference, divergence
+from chaos.check.resume import AGREEMENT, COMMITTED_ONLY, RESUME_POINT, START_DECISION
+from chaos.check.samples import BATCH, SAMPLE_ORDER, SAMPLES
+from chaos.check.state import RANK_RANDOMNESS, REPLICAS, STATE, idle_rows
+from chaos.check.state_at_resume import Row, group_of
+from chaos.check.state_snapshots import is_rng
 from chaos.check.trial import Trial
 from chaos.model.diagnosis import GROUPS, Part, Resume, Standing
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural
 
 NAMED_MAX = 3
 # The checks whose first anomaly names a cause in what came back, or did not.
 CAUSES = (
-    "start-decision",
-    "committed-only",
-    "agreement",
-    "resume-point",
-    cursor.NAME,
-    state.NAME,
-    "rank-randomness",
-    "replicas",
-    "selection",
-    "batch",
-    sample_order.NAME,
-    samples.NAME,
+    START_DECISION,
+    COMMITTED_ONLY,
+    AGREEMENT,
+    RESUME_POINT,
+    CURSOR,
+    STATE,
+    RANK_RANDOMNESS,
+    REPLICAS,
+    SELECTION,
+    BATCH,
+    SAMPLE_ORDER,
+    SAMPLES,
 )
 
 
 def diagnosis(trial: Trial, results: Sequence[CheckResult]) -> tuple[Resume, ...]:
-    """Give one row per restart that came to a start, with the parts of the state as it entered."""
+    """Return one row per restart that started, with the parts of the state as it entered."""
     return tuple(
         _resume(trial, restart, results) for restart in trial.restarts if restart.attempt.starts
     )
 
 
 def cause(trial: Trial, results: Sequence[CheckResult]) -> str | None:
-    """Say what the job did wrong at a resume, and where the numbers part; None: no check knows."""
+    """Return the defect of a resume and the first number that differs, None if no check knows."""
     broken = next((r for r in results if r.validity == "invalid"), None)
     if broken is None or broken.check not in CAUSES:
         return None
@@ -51,7 +54,7 @@ def cause(trial: Trial, results: Sequence[CheckResult]) -> str | None:
 
 
 def _besides(others: Sequence[Anomaly]) -> str:
-    """Name the further causes that one check found: by the part, where it is one."""
+    """Return in words the further causes that one check found, by part."""
     named = list(dict.fromkeys(other.parts[0] for other in others if other.parts))
     if not named:
         return ""
@@ -95,7 +98,7 @@ def _first_broken(
 
 
 def _unsound(trial: Trial, restart: Restart, broken: tuple[CheckResult, Sequence[Anomaly]]) -> str:
-    """Say what is wrong at one resume; generators too that cannot be told to matter."""
+    """Return the defect of one resume, with generators that may not matter."""
     result, (first, *others) = broken
     told = {name for anomaly in (first, *others) for name in anomaly.parts}
     quiet = {row.component for row in blamed(trial, restart).idle if is_rng(row.component)} - told
@@ -110,7 +113,7 @@ def _consequence(trial: Trial, broken: CheckResult) -> str:
     place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
     what = "loss" if first.what == "loss" else f"`{first.what}`"
     here = [r for r in trial.restarts if r.attempt.index == first.attempt]
-    fits = broken.check != state.NAME or all(blamed(trial, r).is_explained for r in here)
+    fits = broken.check != STATE or all(blamed(trial, r).is_explained for r in here)
     but = "" if fits else "besides, for a reason that was not seen, "
     return f"; {but}from {place} on the {what} differs: {difference(first)}"
 
@@ -126,22 +129,22 @@ def _sound(parts: Sequence[Part]) -> str:
     return f"{plural(len({part.component for part in compared}), 'part')} of the state came back"
 
 
-# -- the parts --------------------------------------------------------------------------------
+# -- the parts ------------------------------------------------------------------------------
 
 
 def _parts(trial: Trial, restart: Restart) -> Iterator[Part]:
-    quiet = set(state.idle(trial))
+    quiet = set(idle_rows(trial))
     mine = [row for row in trial.components if row.attempt == restart.attempt.index]
     for row in mine:
         if not _is_told_by_others(row, mine):
             yield _part(row, matters=row not in quiet)
-    if trial.feeds is not None and trial.feeds.are_watched and trial.feeds.were_watched:
-        yield from _order(restart, trial.feeds)
+    if trial.inputs is not None and trial.inputs.are_watched and trial.inputs.were_watched:
+        yield from _order(restart, trial.inputs)
     yield from _cursor(trial, restart)
 
 
 def _is_told_by_others(row: Row, rows: Sequence[Row]) -> bool:
-    """Say whether a row is an optimizer's `state`, and what is in it has rows of its own.
+    """Return whether a row is an optimizer's `state`, and what is in it has rows of its own.
 
     It says which parameters have which state. Where only that did not come
     back, no other row tells it.
@@ -172,7 +175,7 @@ def _part(row: Row, *, matters: bool) -> Part:
     )
 
 
-def _order(restart: Restart, feeds: Feeds) -> Iterator[Part]:
+def _order(restart: Restart, feeds: InputComparison) -> Iterator[Part]:
     apart = {(a.rank, a.epoch): a for a in feeds.apart}
     for rank, start in sorted(restart.attempt.starts.items()):
         key = (rank, start.epoch)
@@ -196,7 +199,7 @@ def _order(restart: Restart, feeds: Feeds) -> Iterator[Part]:
 
 
 def _cursor(trial: Trial, restart: Restart) -> Iterator[Part]:
-    shifted = shifts(trial).get(restart.attempt.index, 0)
+    shifted = trial.input_offsets.get(restart.attempt.index, 0)
     for rank, start in sorted(restart.attempt.starts.items()):
         due = f"epoch {start.epoch}, step {start.step}"
         standing: Standing = "different" if shifted else "restored"

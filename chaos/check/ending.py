@@ -78,7 +78,7 @@ def ending(history: History) -> Ending:
 def _is_after_fit(
     history: History, returned: tuple[int, FitReturned] | None, raised: tuple[int, ScriptRaised]
 ) -> bool:
-    """Say whether a script raised after its `fit()`, and not when it was started once more."""
+    """Return whether a script raised after its `fit()`, and not when it was started once more."""
     if raised[1].error == LATER_FIT:
         return True
     if returned is None:

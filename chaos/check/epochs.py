@@ -1,16 +1,136 @@
-"""Was every epoch trained once, and as long as it should be?"""
+"""Checks of the place in training: no step twice, none left out, and every epoch once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from chaos.check.attempt import Commit
-from chaos.check.result import conclude, nothing_due, plural
+from chaos.check.attempt import Commit, Start
+from chaos.check.restarts import RepeatedSteps, Restart, surplus_steps
+from chaos.check.result import conclude, nothing_due, own_check, unknown, without_restart
 from chaos.check.trial import Course, Trial
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural
 
-NAME = "epochs"
+# -- cursor ----------------------------------------------------------------------------------------
 
 
-def check(trial: Trial) -> CheckResult:
+CURSOR = "cursor"
+
+
+@own_check(CURSOR, asks="Did every restart go on at the place that its checkpoint says?")
+def check_cursor(trial: Trial) -> CheckResult:
+    """Require that training goes on where the checkpoint left it: no step twice, none left out.
+
+    The promise of the cursor. The first epoch after a restart has the
+    baseline's number of steps per rank: workers count them from their last
+    report, so a part that is done twice (Lightning-AI/pytorch-lightning#19815)
+    or left out (Lightning-AI/pytorch-lightning#5325) shows as another number.
+    And its inputs are not those of another place, by as many steps as the
+    whole run is too long or too short: such a job went back, or ahead
+    (Lightning-AI/pytorch-lightning#850, a finished epoch trained again).
+    With `expect.sampling: at_least_once` that epoch may be longer by as many
+    steps as the restart threw away on the rank, and never shorter: a source
+    that has not heard of the newest steps hands their samples out again. They
+    stay in the lineage, and what comes after them has no equal in the
+    baseline. An attempt with another number of workers is left out.
+    """
+    if not trial.restarts:
+        return without_restart(CURSOR, trial)
+    if trial.reference is None:
+        return unknown(CURSOR, f"{trial.no_reference} to count an epoch's steps by")
+    anomalies, doubts, counted = [], [], 0
+    alike = [r for r in trial.restarts if r.attempt.index not in trial.resized]
+    if not alike:
+        return nothing_due(
+            CURSOR, "after the restart an epoch has another number of workers' steps"
+        )
+    for restart in alike:
+        anomalies += list(_wrong_first_epochs(restart, trial, trial.reference)) or list(
+            _at_another_place(restart, trial)
+        )
+        whole = sum(_is_whole(restart, start, trial) for start in _starts(restart))
+        if whole == 0 and restart is trial.restarts[-1] and not trial.error_was_expected:
+            doubts.append(f"no rank finished the first epoch of attempt {restart.attempt.index}")
+        counted += whole
+    again = trial.repeated_steps
+    if again and (trial.inputs is None or not trial.inputs.are_watched):
+        doubts.append(f"{_made_again(again)}; of which samples they were is not known")
+    if not counted and not anomalies and trial.error_was_expected:
+        return nothing_due(
+            CURSOR, "the job stopped, as expected, before it had an epoch whole again"
+        )
+    return conclude(
+        CURSOR,
+        anomalies=anomalies,
+        doubts=doubts,
+        evidence=counted,
+        summary=(_made_again(again) if again else "no step repeated or skipped")
+        + f" after {plural(len(alike), 'restart')}"
+        + (", as `sampling: at_least_once` allows; none was skipped" if again else ""),
+    )
+
+
+def _made_again(made: Sequence[RepeatedSteps]) -> str:
+    """Return how many steps of the job: those of the rank that made most of them again."""
+    most: dict[int, int] = {}
+    for repeat in made:
+        most[repeat.attempt] = max(most.get(repeat.attempt, 0), repeat.steps)
+    return f"{plural(sum(most.values()), 'step')} trained a second time"
+
+
+def _at_another_place(restart: Restart, trial: Trial) -> Iterator[Anomaly]:
+    by = trial.input_offsets.get(restart.attempt.index)
+    if by is None or -by in {
+        r.steps for r in trial.repeated_steps if r.attempt == restart.attempt.index
+    }:
+        return
+    did = "trained again" if by < 0 else "left out"
+    yield Anomaly(
+        message=f"attempt {restart.attempt.index} went {'back' if by < 0 else 'ahead'}: at epoch "
+        f"{restart.epoch} it was given the inputs that the baseline has {plural(abs(by), 'step')} "
+        f"{'before' if by < 0 else 'after'} that place; they were {did}",
+        events=tuple(start.number for start in _starts(restart)),
+    )
+
+
+def _starts(restart: Restart) -> list[Start]:
+    return [start for _, start in sorted(restart.attempt.starts.items())]
+
+
+def _is_whole(restart: Restart, start: Start, trial: Trial) -> bool:
+    """Return whether the rank made all the steps it was going to make in its first epoch."""
+    is_last = restart is trial.restarts[-1]
+    finished = is_last and trial.run.ending.is_finished
+    return finished or restart.attempt.ended_epoch(start.rank, start.epoch)
+
+
+def _wrong_first_epochs(restart: Restart, trial: Trial, reference: Course) -> Iterator[Anomaly]:
+    for start in _starts(restart):
+        rank, epoch = start.rank, start.epoch
+        steps = restart.attempt.by_epoch.get((rank, epoch), ())
+        due = reference.lineage.count(rank, epoch) - start.step
+        more = surplus_steps(restart, start, reference.lineage)
+        if more == 0 or (more < 0 and not _is_whole(restart, start, trial)):
+            continue
+        lost = restart.lost_steps.get(rank, 0)
+        is_lax = trial.plan.expect.sampling == "at_least_once"
+        if is_lax and 0 < more <= lost:
+            continue
+        did = "repeated" if more > 0 else "skipped"
+        allowed = f"; it threw away {lost}" if is_lax and more > 0 else ""
+        yield Anomaly(
+            message=f"rank {rank} {did} {plural(abs(more), 'step')} of epoch {epoch} after "
+            f"the restart: {len(steps)} instead of {due}{allowed}",
+            events=(start.number, *(s.number for s in steps[due:])),
+        )
+
+
+# -- epochs ----------------------------------------------------------------------------------------
+
+
+EPOCHS = "epochs"
+
+
+@own_check(EPOCHS, asks="Was every epoch trained once, and as long as it should be?")
+def check_epochs(trial: Trial) -> CheckResult:
     """Require that the lineage commits epochs 0, 1, 2, … once each, as many as the baseline.
 
     The promise of contiguous steps. Every epoch but the first after a
@@ -24,28 +144,31 @@ def check(trial: Trial) -> CheckResult:
     reports by the clock only the number of steps is due, over the whole run.
     """
     ours = trial.run.lineage
-    anomalies = [*_contiguity(_done(trial))]
+    anomalies = [*_contiguity(_done_epochs(trial))]
     doubts = []
     if trial.reference is not None and trial.is_by_steps:
         anomalies += _steps_in_all(trial, trial.reference)
     elif trial.reference is not None:
-        anomalies += [*_number(trial, trial.reference), *_lengths(trial, trial.reference)]
-        anomalies += [*_metric(trial, trial.reference)]
+        anomalies += [
+            *_wrong_number(trial, trial.reference),
+            *_wrong_lengths(trial, trial.reference),
+        ]
+        anomalies += [*_wrong_epoch_metric(trial, trial.reference)]
     elif trial.plan.ops:
         doubts.append(f"{trial.no_reference} to count epochs by")
     if not trial.run.ending.is_finished and not trial.error_was_expected:
         doubts.append("the job did not finish")
-    if anomalies and (hint := _hint(trial)):
+    if anomalies and (hint := _usual_cause(trial)):
         first = anomalies[0]
         anomalies[0] = first.model_copy(update={"message": f"{first.message}; {hint}"})
-    summary = _summary(trial)
+    summary = _epochs_summary(trial)
     if not ours.commits and not ours.steps and not doubts and trial.error_was_expected:
-        return nothing_due(NAME, summary)
+        return nothing_due(EPOCHS, summary)
     evidence = len(ours.commits) + len(ours.steps)
-    return conclude(NAME, anomalies=anomalies, doubts=doubts, evidence=evidence, summary=summary)
+    return conclude(EPOCHS, anomalies=anomalies, doubts=doubts, evidence=evidence, summary=summary)
 
 
-def _summary(trial: Trial) -> str:
+def _epochs_summary(trial: Trial) -> str:
     done = plural(len(trial.run.lineage.commits), "epoch")
     if trial.reference is None:
         return f"{done}, each once; nothing to compare with"
@@ -59,8 +182,8 @@ def _summary(trial: Trial) -> str:
     return f"{done}, each once, as in the baseline"
 
 
-def _done(trial: Trial) -> list[tuple[int, int]]:
-    """Give the epochs that were done, each with an event.
+def _done_epochs(trial: Trial) -> list[tuple[int, int]]:
+    """Return the epochs that were done, each with an event.
 
     A job that keeps files of its own goes on after an epoch whose report a
     fault cut off, or kept from beginning: that it was trained is enough.
@@ -92,8 +215,8 @@ def _contiguity(done: list[tuple[int, int]]) -> Iterator[Anomaly]:
         due = max(due, epoch + 1)
 
 
-def _number(trial: Trial, reference: Course) -> Iterator[Anomaly]:
-    ours, due = _done(trial), len(reference.lineage.commits)
+def _wrong_number(trial: Trial, reference: Course) -> Iterator[Anomaly]:
+    ours, due = _done_epochs(trial), len(reference.lineage.commits)
     if trial.epochs_vary:
         return
     if len(ours) > due:
@@ -114,7 +237,7 @@ def _steps_in_all(trial: Trial, reference: Course) -> Iterator[Anomaly]:
             yield Anomaly(message=message, events=tuple(last))
 
 
-def _lengths(trial: Trial, reference: Course) -> Iterator[Anomaly]:
+def _wrong_lengths(trial: Trial, reference: Course) -> Iterator[Anomaly]:
     ours, theirs = trial.run.lineage, reference.lineage
     committed = {commit.epoch for commit in ours.commits}
     epochs = {c.epoch for c in theirs.commits}
@@ -137,35 +260,35 @@ def _lengths(trial: Trial, reference: Course) -> Iterator[Anomaly]:
             )
 
 
-def _metric(trial: Trial, reference: Course) -> Iterator[Anomaly]:
+def _wrong_epoch_metric(trial: Trial, reference: Course) -> Iterator[Anomaly]:
     key = trial.plan.job.epoch_metric
     if key is None:
         return
     theirs = {commit.epoch: commit for commit in reference.lineage.commits}
     for mine in trial.run.lineage.commits:
-        due = _values(theirs[mine.epoch], key) if mine.epoch in theirs else None
-        ours = _values(mine, key)
+        due = _metric_values(theirs[mine.epoch], key) if mine.epoch in theirs else None
+        ours = _metric_values(mine, key)
         if due is not None and mine.of_survivors:
             due = due[:1]
         if due is not None and ours != due:
             yield Anomaly(
-                message=f"report {mine.epoch} says `{key}` {_say(ours)}, "
-                f"the baseline's {_say(due)}",
+                message=f"report {mine.epoch} says `{key}` {_metric_words(ours)}, "
+                f"the baseline's {_metric_words(due)}",
                 events=(mine.number,),
             )
             return
 
 
-def _values(commit: Commit, key: str) -> list[object]:
+def _metric_values(commit: Commit, key: str) -> list[object]:
     return [metrics.get(key) for metrics in commit.metrics]
 
 
-def _say(values: list[object]) -> str:
+def _metric_words(values: list[object]) -> str:
     return " and ".join(dict.fromkeys("nothing" if v is None else str(v) for v in values))
 
 
-def _hint(trial: Trial) -> str | None:
-    """Name the usual cause, where it was seen: the checkpoint was offered and left alone."""
+def _usual_cause(trial: Trial) -> str | None:
+    """Return the usual cause, where it was seen: the checkpoint was offered and left alone."""
     for restart in trial.restarts:
         offered = [c for c in restart.handed.values() if c is not None]
         if offered and restart.attempt.steps and not restart.attempt.asked:

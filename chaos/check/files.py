@@ -87,7 +87,7 @@ class Files:
         return found
 
     def published(self, *, before: int) -> Iterator[Save]:
-        """Give the files that were there for certain at one moment.
+        """Return the files that were there for certain at one moment.
 
         A rank that trained on after it wrote a file had put it in its place;
         a fault may come between the writing and the renaming.
@@ -98,7 +98,7 @@ class Files:
                 yield save
 
     def torn(self, path: str, *, before: int) -> Save | None:
-        """Give the last save of a path, if its end was never seen."""
+        """Return the last save of a path, if its end was never seen."""
         last = None
         for save in self.saves:
             if save.number < before and save.path == path:
@@ -117,17 +117,17 @@ class Files:
         return None
 
     def read_since(self, attempt: int) -> Iterator[FileLoaded]:
-        """Give the files of this run that later attempts read before their first steps."""
+        """Return the files of this run that later attempts read before their first steps."""
         for (reader, _), loads in self.loads.items():
             yield from (e for _, e in loads if reader > attempt and is_own(e))
 
     def newest_loaded(self, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
-        """Give the youngest file of this run that a rank read before its first step."""
+        """Return the youngest file of this run that a rank read before its first step."""
         read = self.newest_of_series(attempt, rank).values()
         return max(read, key=lambda item: place_of(item[1]), default=None)
 
     def newest_of_series(self, attempt: int, rank: int) -> dict[str, tuple[int, FileLoaded]]:
-        """Give the youngest file of each series that a rank read before its first step."""
+        """Return the youngest file of each series that a rank read before its first step."""
         found: dict[str, tuple[int, FileLoaded]] = {}
         for number, load in self.loads.get((attempt, rank), ()):
             series = series_of(load.path)
@@ -139,7 +139,7 @@ class Files:
 
 
 def outside_storage(course: History, attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Give the files that a later attempt went on from where an earlier one had put them outside.
+    """Return the files that a later attempt went on from where an earlier one had put them outside.
 
     The working directory is a session's, and every node has one of its own (Ray 2.60).
     """
@@ -162,15 +162,15 @@ def _is_stored(path: str, storage: str | None) -> bool:
 
 
 def series_of(path: str) -> str:
-    """Give a path without the numbers in it: what a job's files of one kind share."""
+    """Return a path without the numbers in it: what a job's files of one kind share."""
     return re.sub(r"\d+", "#", path)
 
 
 def is_own(load: FileLoaded) -> bool:
-    """Say whether a file was saved in this run, and could be read."""
+    """Return whether a file was saved in this run, and could be read."""
     return load.error is None and load.saved_epoch is not None
 
 
 def place_of(load: FileLoaded) -> tuple[int, int]:
-    """Give when the file was saved, as epoch and finished steps of it."""
+    """Return when the file was saved, as epoch and finished steps of it."""
     return load.saved_epoch or 0, load.saved_step or 0

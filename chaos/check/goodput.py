@@ -5,17 +5,144 @@ with an event of the history; where that was not seen, its time counts to the
 phase that comes next, so that the phases always add up to the wall time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 from weakref import WeakKeyDictionary
 
 from chaos.check.attempt import Attempt
-from chaos.check.marks import Mark, launched_ns, marks, scheduled_ns
 from chaos.check.strikes import Strike
 from chaos.check.trial import Course, Trial
-from chaos.model.event import DriverExited, JournalOpened
+from chaos.model.event import (
+    ControllerState,
+    DriverExited,
+    Event,
+    FaultHealed,
+    FaultInvoked,
+    GateReached,
+    GateReleased,
+    JournalOpened,
+    ReportBegun,
+    ReportReturned,
+    StepDone,
+)
 from chaos.model.history import History
+
+# -- marks -----------------------------------------------------------------------------------------
+
+
+Spent: TypeAlias = Literal["productive", "replay", "checkpoint", "other"]
+_KINDS: tuple[type[Event], ...] = (
+    StepDone,
+    ReportBegun,
+    ReportReturned,
+    GateReached,
+    GateReleased,
+    FaultInvoked,
+    FaultHealed,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment; `phase`: what the time since the one before was spent on."""
+
+    time_ns: int
+    phase: Spent
+    is_step: bool = False
+
+
+def marks(course: Course, strikes: Sequence[Strike]) -> Mapping[int, Sequence[Mark]]:
+    """Return every attempt's marks in order of time, by its index."""
+    survivors = {step.number for step in course.lineage.all_steps()}
+    kept = {(commit.attempt, commit.epoch) for commit in course.lineage.commits}
+    last = course.attempts[-1].index if course.attempts else 0
+    reader = _Reader(
+        survivors, kept, last, {s.op.index for s in strikes if s.op.fault.stops_progress}
+    )
+    entries = course.history.entries
+    for number in course.history.numbers_of(*_KINDS):
+        reader.read(number, entries[number].time_ns, entries[number].what)
+    return reader.found
+
+
+class _Reader:
+    def __init__(
+        self,
+        survivors: set[int],
+        kept: set[tuple[int, int]],
+        last: int,
+        standstills: Collection[int],
+    ) -> None:
+        self.survivors, self.kept, self.last = survivors, kept, last
+        self.standstills = standstills
+        self.found: dict[int, list[Mark]] = {}
+        self.of_steps: dict[int, Spent] = {}
+        self.struck: dict[int, int] = {}
+
+    def read(self, number: int, time_ns: int, what: Event) -> None:
+        """Take one event in; of a strike the attempt that it struck is remembered."""
+        match what:
+            case StepDone():
+                phase: Spent = "productive" if number in self.survivors else "replay"
+                self.of_steps[what.attempt] = phase
+                self._add(what.attempt, Mark(time_ns, phase, is_step=True))
+            case ReportBegun():
+                self._add(what.attempt, Mark(time_ns, self._of_report(what)))
+            case ReportReturned():
+                self._add(what.attempt, Mark(time_ns, "checkpoint"))
+            case GateReached():
+                self._add(what.attempt, Mark(time_ns, self._latest(what.attempt)))
+            case GateReleased():
+                self._add(what.attempt, Mark(time_ns, "other"))
+            case FaultInvoked():
+                self.struck[what.op] = what.attempt
+                self._add(what.attempt, Mark(time_ns, "other"))
+            case FaultHealed() if what.op in self.struck:
+                attempt = self.struck[what.op]
+                stood = what.op in self.standstills
+                self._add(attempt, Mark(time_ns, "other" if stood else self._latest(attempt)))
+            case _:
+                pass
+
+    def _add(self, attempt: int, mark: Mark) -> None:
+        self.found.setdefault(attempt, []).append(mark)
+
+    def _latest(self, attempt: int) -> Spent:
+        return self.of_steps.get(attempt, "productive")
+
+    def _of_report(self, begun: ReportBegun) -> Spent:
+        """Return the phase before a report: that of its steps, else by its commit."""
+        if begun.attempt in self.of_steps:
+            return self.of_steps[begun.attempt]
+        is_last = begun.attempt == self.last
+        return "productive" if is_last or (begun.attempt, begun.epoch) in self.kept else "replay"
+
+
+def scheduled_ns(history: History, *, since_ns: int, before_ns: int | None) -> int | None:
+    """Return when Ray's controller last went over to scheduling in a stretch, None if never."""
+    found = (
+        history.time_ns(number)
+        for number, seen in history.of(ControllerState)
+        if seen.state == "SCHEDULING"
+    )
+    within = [ns for ns in found if ns >= since_ns and (before_ns is None or ns <= before_ns)]
+    return max(within, default=None)
+
+
+def launched_ns(history: History, attempt: Attempt, *, before_ns: int) -> int | None:
+    """Return when an attempt's train functions began: the controller is RUNNING, all are ready."""
+    opened = -1 if attempt.opened is None else attempt.opened
+    states = (
+        history.time_ns(number)
+        for number, seen in history.of(ControllerState)
+        if seen.state == "RUNNING" and number > opened
+    )
+    running_ns = next((ns for ns in states if ns <= before_ns), None)
+    ready = [history.time_ns(start.number) for start in attempt.starts.values()]
+    known = [ns for ns in (running_ns, *ready) if ns is not None]
+    return max(known, default=None)
+
 
 Phase: TypeAlias = Literal[
     "productive",
@@ -76,7 +203,7 @@ class Ledger:
         return tuple(dict.fromkeys(span.attempt for span in self.spans))
 
     def ns(self, *, attempt: int | None = None) -> dict[Phase, int]:
-        """Give the nanoseconds per phase, of one attempt or of all; together the wall time."""
+        """Return the nanoseconds per phase, of one attempt or of all; together the wall time."""
         total = dict.fromkeys(PHASES, 0)
         for span in self.spans:
             if attempt is None or span.attempt == attempt:
@@ -84,7 +211,7 @@ class Ledger:
         return total
 
     def seconds(self, *, attempt: int | None = None) -> dict[Phase, float]:
-        """Give the same in seconds."""
+        """Return the same in seconds."""
         return {phase: ns / 1e9 for phase, ns in self.ns(attempt=attempt).items()}
 
     @property
@@ -98,7 +225,7 @@ _known: WeakKeyDictionary[Trial, Ledger] = WeakKeyDictionary()
 
 
 def ledger_of(trial: Trial) -> Ledger:
-    """Give the ledger of the struck run; it is made once."""
+    """Return the ledger of the struck run; it is made once."""
     if trial not in _known:
         _known[trial] = ledger(trial.run, trial.hits, strikes=trial.strikes)
     return _known[trial]
@@ -130,7 +257,7 @@ def ledger(
 
 
 def bounds_ns(history: History) -> tuple[int, int]:
-    """Give when the job began and ended: from its driver's first word to the driver's exit.
+    """Return when the job began and ended: from its driver's first word to the driver's exit.
 
     Where these were not seen, the history's own first and last event stand for them.
     """
@@ -215,7 +342,7 @@ def _end(
 
 
 def _until_ns(course: Course, following: Attempt | None, end_ns: int) -> int:
-    """Give when the next attempt's workers were first heard of, or the end of the run."""
+    """Return when the next attempt's workers were first heard of, or the end of the run."""
     if following is None:
         return end_ns
     firsts = [start.number for start in following.starts.values()]

@@ -10,12 +10,14 @@ cosmetic           no loss and no part of the state differs, and of metrics
 
 from collections.abc import Sequence
 
-from chaos.check import metrics, sample_order, samples, trajectory
 from chaos.check.blame import blamed, follows_a_first_forward
-from chaos.check.components import Row
-from chaos.check.parting import left_before
+from chaos.check.divergence import divergence, left_before
+from chaos.check.metrics import counters
 from chaos.check.restarts import Restart
-from chaos.check.sightings import is_rng, parts_of
+from chaos.check.samples import SAMPLE_ORDER, SAMPLES
+from chaos.check.state_at_resume import Row
+from chaos.check.state_snapshots import is_rng, parts_of
+from chaos.check.trajectory import TRAJECTORY, states_of
 from chaos.check.trial import Trial
 from chaos.model.scenario import Acceptable
 from chaos.model.severity import Severity
@@ -28,10 +30,10 @@ _MEANT: dict[Acceptable, Severity] = {"rng": "not reproducible", "cosmetic": "co
 
 
 def graded(trial: Trial, results: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
-    """Give the results with the severity of a trajectory that parts."""
+    """Return the results with the severity of a trajectory that parts."""
     return tuple(
         _with(result, _of_trajectory(trial, results))
-        if result.check == trajectory.NAME and result.validity == "invalid"
+        if result.check == TRAJECTORY and result.validity == "invalid"
         else result
         for result in results
     )
@@ -40,7 +42,7 @@ def graded(trial: Trial, results: Sequence[CheckResult]) -> tuple[CheckResult, .
 def accepted(
     accept: Sequence[Acceptable], results: Sequence[CheckResult]
 ) -> tuple[tuple[CheckResult, ...], tuple[str, ...]]:
-    """Give the results where nothing is worse than what is accepted, and notes of what is."""
+    """Return the results where nothing is worse than what is accepted, and notes of what is."""
     broken = [result for result in results if result.validity == "invalid"]
     allowed = {_MEANT[word] for word in accept}
     if not broken or any(result.severity not in allowed for result in broken):
@@ -63,24 +65,24 @@ def _of_trajectory(trial: Trial, results: Sequence[CheckResult]) -> Severity:
     comparison = trial.comparison
     if comparison is None:
         return "wrong result"
-    lasting = trajectory.states_of(trial)
+    lasting = states_of(trial)
     is_even = comparison.losses.first is None and (lasting is None or not lasting.apart)
-    if is_even and comparison.metrics.names <= metrics.counters(trial):
+    if is_even and comparison.metrics.other <= counters(trial):
         return "cosmetic"
     return "not reproducible" if only_random(trial, results) else "wrong result"
 
 
 def only_random(trial: Trial, results: Sequence[CheckResult]) -> bool:
-    """Say whether it is shown that only random streams are others than the baseline's."""
+    """Return whether it is shown that only random streams are others than the baseline's."""
     named = {result.check: result for result in results}
-    first = trajectory.divergence(trial)
+    first = divergence(trial)
     if first is None or not trial.leeway.is_exact:
         return False
     if any(named[check].validity != "valid" for check in _GROUNDS if check in named):
         return False
-    order = named[sample_order.NAME]
+    order = named[SAMPLE_ORDER]
     is_drawn = bool(order.anomalies) and order.severity == "not reproducible"
-    counted = named[samples.NAME]
+    counted = named[SAMPLES]
     if counted.validity == "invalid" or not (
         is_drawn or (counted.validity == "valid" and counted.evidence)
     ):
@@ -96,7 +98,7 @@ def only_random(trial: Trial, results: Sequence[CheckResult]) -> bool:
 
 
 def _parts_by_chance(trial: Trial, restart: Restart, order: CheckResult) -> bool:
-    """Say whether what first differs after a resume was drawn: numbers at once, or inputs."""
+    """Return whether what first differs after a resume was drawn: numbers at once, or inputs."""
     blame = blamed(trial, restart)
     drew = blame.causes and all(is_rng(row.component) for row in blame.rows)
     if order.anomalies:
@@ -105,7 +107,7 @@ def _parts_by_chance(trial: Trial, restart: Restart, order: CheckResult) -> bool
 
 
 def _came_back(trial: Trial, restart: Restart) -> bool:
-    """Say whether a rank's every part but its generators was seen to be what it must be."""
+    """Return whether a rank's every part but its generators was seen to be what it must be."""
     rows = [row for row in trial.components if row.attempt == restart.attempt.index]
     solid = [row for row in rows if not is_rng(row.component)]
     models = {row.rank for row in solid if row.group == "model" and _is_right(trial, restart, row)}
@@ -120,7 +122,7 @@ def _is_right(trial: Trial, restart: Restart, row: Row) -> bool:
     if follows_a_first_forward(trial, restart, row):
         return True
     # Once numbers have parted, the run goes on from its own: what it had as the epoch was left.
-    left = trial.run.sightings.left.get((row.rank, row.epoch - 1))
+    left = trial.run.snapshots.left.get((row.rank, row.epoch - 1))
     own = parts_of(left).get(row.component)
     is_late = restart.attempt.place is not None and left_before(trial, *restart.attempt.place)
     is_own = own is not None and row.ours is not None and own.digest == row.ours.digest

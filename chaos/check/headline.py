@@ -3,17 +3,16 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from chaos.check.already_over import in_words, nothing_was_left
 from chaos.check.diagnosis import cause
-from chaos.check.result import plural
+from chaos.check.divergence import difference, divergence
+from chaos.check.resumes import in_words, nothing_was_left, untested
 from chaos.check.strikes import Strike
-from chaos.check.trajectory import NAME as TRAJECTORY
-from chaos.check.trajectory import difference, divergence
+from chaos.check.trajectory import TRAJECTORY
 from chaos.check.trial import Trial
-from chaos.check.went_on import untested
 from chaos.model.scenario import Validity
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
 from chaos.model.verdict import CheckResult
+from chaos.words import plural
 
 _PLACES = {
     "saving": "in the middle of a save of epoch {epoch}",
@@ -32,7 +31,7 @@ _RECOVERY = {
 def headline(
     trial: Trial, results: Sequence[CheckResult], validity: Validity, *, accepted: int = 0
 ) -> str:
-    """Say what was done, what became of the job, and how that is known.
+    """Return the faults, the outcome of the job, and the evidence, in one sentence.
 
     `accepted`: how many broken promises the scenario accepts.
     """
@@ -157,7 +156,7 @@ def _bad(trial: Trial, results: Sequence[CheckResult]) -> str:
 
 
 def _right(trial: Trial, results: Sequence[CheckResult]) -> str:
-    """Say what is not the cause, so far as that was shown."""
+    """Return in words the parts that were shown to be right."""
     shown = {result.check for result in results if result.validity == "valid" and result.evidence}
     if {"resume-point", "cursor", "epochs"} <= shown:
         if not trial.sees_steps:

@@ -4,51 +4,31 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from chaos.check import (
-    ack,
-    agreement,
     artifacts,
-    attempts,
-    batch,
-    bystanders,
+    budgets,
     checkpoints,
-    committed_only,
-    cursor,
-    drain,
     epochs,
-    faults_happened,
-    leftovers,
-    lost_work,
+    evidence,
     metrics,
     outcome,
+    processes,
     progress,
-    rank_randomness,
-    recovery,
-    replicas,
-    resume_point,
-    retention,
-    retry_budget,
-    sample_order,
+    resume,
     samples,
-    selection,
-    single_writer,
-    start_decision,
     state,
-    terminates,
     trajectory,
-    watched,
 )
+from chaos.check.data_warnings import data_warnings
 from chaos.check.diagnosis import diagnosis
-from chaos.check.faults_happened import nothing_happened
+from chaos.check.evidence import nothing_happened
 from chaos.check.grade import accepted, graded
-from chaos.check.habits import habits
 from chaos.check.headline import headline
 from chaos.check.others import Others
 from chaos.check.regrid import BY_REPORTS, WHY_NOT
-from chaos.check.repeats import COMPARED, no_longer_comparable
 from chaos.check.result import nothing_due
-from chaos.check.sightings import is_rng
+from chaos.check.resumes import count_restarts
+from chaos.check.state_snapshots import is_rng
 from chaos.check.trial import Trial
-from chaos.check.went_on import counted
 from chaos.model.diagnosis import Resume
 from chaos.model.event import JournalCut
 from chaos.model.history import History
@@ -69,48 +49,49 @@ class Check(Protocol):
 # The first two ask whether there is anything to judge by and are never `invalid`.
 # The others follow from the most specific promise to the one that almost every defect breaks.
 CHECKS: tuple[Check, ...] = (
-    faults_happened,
-    watched,
-    start_decision,
-    committed_only,
-    agreement,
-    resume_point,
-    cursor,
-    state,
-    rank_randomness,
-    replicas,
-    selection,
-    batch,
-    sample_order,
-    samples,
-    epochs,
-    metrics,
-    retention,
-    checkpoints,
-    artifacts,
-    single_writer,
-    bystanders,
-    leftovers,
-    retry_budget,
-    attempts,
-    drain,
-    ack,
-    outcome,
-    recovery,
-    lost_work,
-    progress,
-    terminates,
-    trajectory,
+    evidence.check_faults_happened,
+    evidence.check_watched,
+    resume.check_start_decision,
+    resume.check_committed_only,
+    resume.check_agreement,
+    resume.check_resume_point,
+    epochs.check_cursor,
+    state.check_state,
+    state.check_rank_randomness,
+    state.check_replicas,
+    metrics.check_selection,
+    samples.check_batch,
+    samples.check_sample_order,
+    samples.check_samples,
+    epochs.check_epochs,
+    metrics.check_metrics,
+    checkpoints.check_retention,
+    checkpoints.check_checkpoints,
+    artifacts.check_artifacts,
+    processes.check_single_writer,
+    processes.check_bystanders,
+    processes.check_leftovers,
+    budgets.check_retry_budget,
+    budgets.check_attempts,
+    processes.check_drain,
+    checkpoints.check_ack,
+    outcome.check_outcome,
+    progress.check_recovery,
+    progress.check_lost_work,
+    progress.check_progress,
+    progress.check_terminates,
+    trajectory.check_trajectory,
 )
 
-
+# What they judge is laid beside the baseline's, and a step made twice makes another model.
+_NEED_EQUAL_STEPS = frozenset({state.STATE, metrics.SELECTION, trajectory.TRAJECTORY})
 NO_OTHERS = Others()
 
 
 def judge(
     plan: Plan, history: History, baseline: History | None = None, others: Others = NO_OTHERS
 ) -> Verdict:
-    """Give the verdict on one run; `others`: the checks of other packages."""
+    """Return the verdict on one run; `others`: the checks of other packages."""
     trial = Trial(plan, history, baseline)
     found = graded(trial, tuple(_results(trial, others)))
     results, accepting = accepted(plan.expect.accept, found)
@@ -124,16 +105,16 @@ def judge(
         results=results,
         diagnosis=_diagnosed(trial, results),
         notes=(*accepting, *_idle(trial), *_noted(trial)),
-        restarts=counted(trial),
+        restarts=count_restarts(trial),
     )
 
 
 def _idle(trial: Trial) -> Iterator[str]:
-    """Name what did not come back, and nothing that lasts depends on: no finding, worth a look.
+    """Return a note on parts that did not come back, and nothing that lasts depends on.
 
     Generators are not among it: most jobs have some that they never draw from.
     """
-    rows = () if trial.reference is None else state.idle(trial)
+    rows = () if trial.reference is None else state.idle_rows(trial)
     named = sorted({row.component for row in rows if not is_rng(row.component)})
     if named:
         yield (
@@ -143,11 +124,11 @@ def _idle(trial: Trial) -> Iterator[str]:
 
 
 def _noted(trial: Trial) -> tuple[str, ...]:
-    """Give what is worth knowing of a clean run, and of the files of this one."""
+    """Return notes on the data of a clean run, and on the files of this one."""
     course = trial.reference
     if course is None and not trial.plan.ops and trial.run.ending.is_finished:
         course = trial.run
-    known = () if course is None else habits(course.lineage)
+    known = () if course is None else data_warnings(course.lineage)
     late = trial.run.ending.after_fit
     return (*known, *artifacts.notes(trial), *([] if late is None else [late]))
 
@@ -164,7 +145,7 @@ def _diagnosed(trial: Trial, results: tuple[CheckResult, ...]) -> tuple[Resume, 
 
 
 def _results(trial: Trial, others: Others) -> Iterator[CheckResult]:
-    """Give what each check says; others' come before the one that almost every defect breaks."""
+    """Return each check's result; others' come before the one that almost every defect breaks."""
     *specific, last = CHECKS
     yield from (_judged(check, trial) for check in specific)
     for other in others.installed:
@@ -185,7 +166,7 @@ def _judged(check: Check, trial: Trial) -> CheckResult:
 
 
 def _well_formed(result: object, check: Check, trial: Trial) -> CheckResult:
-    """Give a result that reports can show, or raise: a check may be another package's."""
+    """Return a result that reports can show, or raise: a check may be another package's."""
     if not isinstance(result, CheckResult) or result.check != check.NAME:
         raise TypeError(f"it gave no CheckResult of its own, but {result!r}")
     if (result.validity == "invalid") != bool(result.anomalies):
@@ -200,7 +181,7 @@ def _beyond_doubt(result: CheckResult, trial: Trial) -> CheckResult:
     if result.validity != "invalid":
         return result
     cut = next((event for _, event in trial.history.of(JournalCut)), None)
-    made_again = no_longer_comparable(trial) if result.check in COMPARED else None
+    made_again = _no_longer_comparable(trial) if result.check in _NEED_EQUAL_STEPS else None
     absent = next((op for op in trial.plan.ops if op.absent is not None), None)
     if cut is not None:
         why = f"what {cut.source} wrote last was lost with its node"
@@ -214,13 +195,26 @@ def _beyond_doubt(result: CheckResult, trial: Trial) -> CheckResult:
     return result.model_copy(update={"validity": "unknown", "summary": summary})
 
 
+def _no_longer_comparable(trial: Trial) -> tuple[int, str] | None:
+    """Return the event from which on nothing need equal the baseline's, and why."""
+    made = trial.repeated_steps if trial.plan.expect.is_exact else ()
+    if not made:
+        return None
+    first = min(made, key=lambda repeat: repeat.since)
+    return first.since, (
+        f"attempt {first.attempt} trained {first.steps} of its steps a second time, as "
+        "`sampling: at_least_once` allows, and what follows need not equal the baseline's; "
+        "`expect.loss_tolerance` or `expect.band` says how near it must be"
+    )
+
+
 def _events(result: CheckResult) -> list[int]:
     return [number for anomaly in result.anomalies for number in anomaly.events]
 
 
 def _overall(trial: Trial, results: tuple[CheckResult, ...]) -> Validity:
     found = {result.validity for result in results}
-    if any(watched.failures(trial)) or nothing_happened(trial):
+    if any(evidence.own_failures(trial)) or nothing_happened(trial):
         return "unknown"
     if "invalid" in found:
         return "invalid"
@@ -245,7 +239,7 @@ def _is_expected(trial: Trial, validity: Validity, results: tuple[CheckResult, .
 
 
 def _shows_no_defect(trial: Trial, validity: Validity, results: tuple[CheckResult, ...]) -> bool:
-    """Say whether a defect of Ray's own did not show.
+    """Return whether a defect of Ray's own did not show.
 
     All is well, or but for other known defects; or `fit()` returned, where
     the defect was to make it raise.
@@ -259,7 +253,7 @@ def _shows_no_defect(trial: Trial, validity: Validity, results: tuple[CheckResul
 
 
 def _is_news(trial: Trial, validity: Validity, results: tuple[CheckResult, ...]) -> bool:
-    """Say whether a defect of Ray's own did not show, although all was done to show it.
+    """Return whether a defect of Ray's own did not show, although all was done to show it.
 
     On the embedded backend it is none: most of Ray is not there.
     """
@@ -267,7 +261,7 @@ def _is_news(trial: Trial, validity: Validity, results: tuple[CheckResult, ...])
 
 
 def _without_grounds(results: tuple[CheckResult, ...]) -> CheckResult | None:
-    grounds = {faults_happened.NAME, watched.NAME}
+    grounds = {evidence.FAULTS_HAPPENED, evidence.WATCHED}
     return next((r for r in results if r.check in grounds and r.validity != "valid"), None)
 
 

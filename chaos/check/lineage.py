@@ -30,18 +30,18 @@ class Lineage:
     resumed: frozenset[tuple[int, int]]
 
     def at(self, rank: int, epoch: int, step: int) -> Step | None:
-        """Give the step at one place, None where none survived there."""
+        """Return the step at one place, None where none survived there."""
         steps = self.steps.get((rank, epoch), ())
         if 0 < step <= len(steps) and steps[step - 1].step == step:
             return steps[step - 1]
         return next((found for found in reversed(steps) if found.step == step), None)
 
     def all_steps(self) -> Iterator[Step]:
-        """Give every surviving step, rank by rank and epoch by epoch as they began."""
+        """Return every surviving step, rank by rank and epoch by epoch as they began."""
         return chain.from_iterable(self.steps.values())
 
     def count(self, rank: int, epoch: int) -> int:
-        """Give the number of steps of one rank in one epoch."""
+        """Return the number of steps of one rank in one epoch."""
         return len(self.steps.get((rank, epoch), ()))
 
     @cached_property
@@ -63,7 +63,7 @@ class Lineage:
         return max((self._steps_of(rank) for rank in self.ranks), default=0)
 
     def longest_way_between_commits(self) -> int:
-        """Give the most steps any rank makes from one checkpoint to the next.
+        """Return the most steps any rank makes from one checkpoint to the next.
 
         The start of training counts as a checkpoint, and so does its end:
         what is trained after the last checkpoint can be lost as well.
@@ -82,7 +82,7 @@ class Lineage:
         return max(end - begin for begin, end in ways)
 
     def _done_before(self, rank: int, place: tuple[int, int]) -> int:
-        """Give how many steps of a rank lie before a place."""
+        """Return how many steps of a rank lie before a place."""
         return place[1] + sum(self.count(rank, e) for e in self.epochs[rank] if e < place[0])
 
 

@@ -1,22 +1,31 @@
-"""Do the job's own counters count on after a resume?"""
+"""Checks of reported values: counters, and what chooses a model or stops training."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
 from chaos.check.attempt import Commit
-from chaos.check.result import conclude, nothing_due, plural, unknown
+from chaos.check.divergence import divergence_place
+from chaos.check.result import conclude, nothing_due, own_check, unknown
+from chaos.check.storage import kept_at_the_end
 from chaos.check.trial import Course, Trial
 from chaos.check.values import Value, flat, is_below
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural
 
-NAME = "metrics"
+# -- metrics ---------------------------------------------------------------------------------------
+
+
+METRICS = "metrics"
+
 
 _Key: TypeAlias = tuple[int, str]  # the reporting rank's place in the report, and the metric's name
 _Series: TypeAlias = Mapping[_Key, Mapping[int, int]]  # its value in each epoch
 
 
-def check(trial: Trial) -> CheckResult:
+@own_check(METRICS, asks="Do the job's own counters count on after a resume?")
+def check_metrics(trial: Trial) -> CheckResult:
     """Require that every reported counter goes on as in the baseline: no reset, gap or repetition.
 
     The promise of the metric series: a logger's step that begins at 0 again
@@ -27,19 +36,19 @@ def check(trial: Trial) -> CheckResult:
     Other metrics are `trajectory`'s to compare.
     """
     if not trial.plan.ops:
-        return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
+        return nothing_due(METRICS, "no fault was planned, so there is nothing to compare")
     if trial.reference is None:
-        return unknown(NAME, f"{trial.no_reference} to know the job's counters by")
-    due = _due(trial, trial.reference)
+        return unknown(METRICS, f"{trial.no_reference} to know the job's counters by")
+    due = _due_counters(trial, trial.reference)
     if not due:
-        return nothing_due(NAME, "no counter was reported before the fault")
+        return nothing_due(METRICS, "no counter was reported before the fault")
     if not trial.run.lineage.commits and trial.error_was_expected:
-        return nothing_due(NAME, "the job ended with the expected error before its first report")
+        return nothing_due(METRICS, "the job ended with the expected error before its first report")
     ours = _whole_numbers(trial.run.lineage.commits)
     names = sorted({name for _, name in due})
     return conclude(
-        NAME,
-        anomalies=list(_anomalies(trial.run.lineage.commits, ours, due)),
+        METRICS,
+        anomalies=list(_wrong_counters(trial.run.lineage.commits, ours, due)),
         evidence=sum(len(ours.get(key, {})) for key in due),
         summary=f"{', '.join(f'`{name}`' for name in names)} counted on over "
         f"{plural(len(trial.restarts), 'restart')}",
@@ -48,13 +57,13 @@ def check(trial: Trial) -> CheckResult:
 
 
 def counters(trial: Trial) -> frozenset[str]:
-    """Name the metrics that count training."""
+    """Return the metrics that count training."""
     is_known = trial.reference is not None and not trial.is_by_steps
-    due = _due(trial, trial.reference) if is_known and trial.reference is not None else {}
+    due = _due_counters(trial, trial.reference) if is_known and trial.reference is not None else {}
     return frozenset(name for _, name in due)
 
 
-def _due(trial: Trial, reference: Course) -> _Series:
+def _due_counters(trial: Trial, reference: Course) -> _Series:
     due = _counters(reference.lineage.commits, trial.plan.expect.ignore_metrics)
     before = _whole_numbers(
         c for a in trial.run.attempts for c in a.commits if c.number < trial.began
@@ -78,7 +87,7 @@ def _is_whole(value: Value) -> bool:
 
 
 def _counters(commits: Sequence[Commit], ignore: tuple[str, ...]) -> _Series:
-    """Give the whole numbers that grow with every report, and are in all of them."""
+    """Return the whole numbers that grow with every report, and are in all of them."""
     found = {}
     for key, series in _whole_numbers(commits).items():
         values = [series[epoch] for epoch in sorted(series)]
@@ -92,7 +101,7 @@ def _agrees(ours: Mapping[int, int], due: Mapping[int, int]) -> bool:
     return bool(ours) and all(due.get(epoch) == value for epoch, value in ours.items())
 
 
-def _anomalies(commits: Sequence[Commit], ours: _Series, due: _Series) -> Iterator[Anomaly]:
+def _wrong_counters(commits: Sequence[Commit], ours: _Series, due: _Series) -> Iterator[Anomaly]:
     told: set[str] = set()
     numbers = {commit.epoch: commit.number for commit in commits}
     for (place, name), theirs in sorted(due.items()):
@@ -102,7 +111,7 @@ def _anomalies(commits: Sequence[Commit], ours: _Series, due: _Series) -> Iterat
                 continue
             told.add(name)
             last = max((e for e in mine if e < epoch), default=None)
-            did = _did(mine[epoch], None if last is None else mine[last])
+            did = _jump_words(mine[epoch], None if last is None else mine[last])
             yield Anomaly(
                 message=f"counter `{name}` {did} at the report of epoch {epoch}: "
                 f"{mine[epoch]} instead of {theirs[epoch]}",
@@ -111,7 +120,147 @@ def _anomalies(commits: Sequence[Commit], ours: _Series, due: _Series) -> Iterat
             )
 
 
-def _did(value: int, before: int | None) -> str:
+def _jump_words(value: int, before: int | None) -> str:
     if before is None or value > before:
         return "jumps"
     return "stands still" if value == before else "goes back"
+
+
+# -- selection -------------------------------------------------------------------------------------
+
+
+SELECTION = "selection"
+
+
+_NAMES = re.compile(
+    r"(^|[._/-])(best|patience|stale|stop|stopped|should_stop|early_stop(ping)?|wait|"
+    r"(num_)?bad(_epochs)?)([._/-]|$)"
+)
+_Report: TypeAlias = Mapping[tuple[int, str], Value]
+
+
+@own_check(SELECTION, asks="Was the same model chosen, and training stopped by the same rule?")
+def check_selection(trial: Trial) -> CheckResult:
+    """Require the baseline's best value, patience and stop, and its choice of checkpoints.
+
+    The promise of the callbacks' state: patience that is counted anew never
+    stops a job that is preempted often (huggingface/transformers#28544), and
+    a best value that is forgotten keeps another model
+    (Lightning-AI/pytorch-lightning#4911). Judged by what is reported under
+    such a name, and by the checkpoints kept at the end. Where losses or other
+    metrics had parted before, the choice follows from them.
+    """
+    if not trial.plan.ops:
+        return nothing_due(SELECTION, "no fault was planned, so there is nothing to compare")
+    if trial.reference is None:
+        return unknown(SELECTION, f"{trial.no_reference} to compare with")
+    compared = [
+        (commit, theirs, name)
+        for commit, theirs in _side_by_side(trial, trial.reference)
+        for name in _choosing_names(theirs, trial.plan.expect.ignore_metrics)
+    ]
+    kept = _kept_alike(trial, trial.reference)
+    if not compared and kept is None:
+        return nothing_due(
+            SELECTION, "the job reports no best value and no patience, and keeps all"
+        )
+    anomalies = list(_other_choice(trial, compared))
+    if not anomalies and isinstance(kept, Anomaly):
+        anomalies = [kept]
+    return conclude(
+        SELECTION,
+        anomalies=anomalies,
+        evidence=len(compared) + (kept is not None),
+        summary=f"{plural(len({n for *_, n in compared}), 'value')} that choose or stop, and the "
+        "checkpoints that were kept, as in the baseline",
+    )
+
+
+def _side_by_side(trial: Trial, reference: Course) -> Iterator[tuple[Commit, Commit]]:
+    due = {commit.epoch: commit for commit in reference.lineage.commits}
+    for commit in trial.run.lineage.commits:
+        if commit.epoch in due and not commit.of_survivors:
+            yield commit, due[commit.epoch]
+
+
+def _report_values(commit: Commit) -> _Report:
+    return {
+        (rank, name): value
+        for rank, record in enumerate(commit.metrics)
+        for name, value in flat(record)
+    }
+
+
+def _choosing_names(commit: Commit, ignore: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    for rank, name in _report_values(commit):
+        if _NAMES.search(name) and not is_below(name, ignore):
+            yield rank, name
+
+
+def _other_choice(
+    trial: Trial, compared: list[tuple[Commit, Commit, tuple[int, str]]]
+) -> Iterator[Anomaly]:
+    before = [(m, due, name) for m, due, name in compared if m.number < trial.began]
+    proven = {name for *_, name in before} - {
+        n for m, due, n in before if _choice_differs(m, due, n)
+    }
+    for mine, due, name in compared:
+        if name not in proven or mine.number < trial.began or not _choice_differs(mine, due, name):
+            continue
+        if _numbers_parted_before(trial, mine, due):
+            return
+        ours, theirs = _report_values(mine).get(name), _report_values(due)[name]
+        yield Anomaly(
+            message=f"`{name[1]}` is {ours} at the report of epoch {mine.epoch}, {theirs} in the "
+            "baseline, while what it is chosen by is the same: its state did not come back",
+            events=(mine.number,),
+        )
+        return
+
+
+def _choice_differs(mine: Commit, due: Commit, name: tuple[int, str]) -> bool:
+    return _report_values(mine).get(name) != _report_values(due)[name]
+
+
+def _numbers_parted_before(trial: Trial, mine: Commit, due: Commit) -> bool:
+    """Return whether a loss, inputs or another metric explains the difference."""
+    where = divergence_place(trial)
+    if where is not None and where < (mine.epoch, float("inf")):
+        return True
+    ours, theirs = _report_values(mine), _report_values(due)
+    others = {key for key in theirs if not _NAMES.search(key[1])}
+    comparison = trial.comparison
+    loose = () if comparison is None else (*comparison.not_compared, *comparison.ignored)
+    return any(ours.get(key) != theirs[key] for key in others if not is_below(key[1], loose))
+
+
+def _kept_alike(trial: Trial, reference: Course) -> Anomaly | bool | None:
+    """Compare the epochs whose checkpoints are left; None where nothing can be said.
+
+    A job that saves more than its baseline, as at a notice, keeps others than it.
+    """
+    ours, theirs = kept_at_the_end(trial.run), kept_at_the_end(reference)
+    same_epochs = [c.epoch for c in trial.run.lineage.commits] == [
+        c.epoch for c in reference.lineage.commits
+    ]
+    if ours is None or theirs is None or not same_epochs or divergence_place(trial) is not None:
+        return None
+    if _saved_epochs(trial.run) > _saved_epochs(reference):
+        return None
+    mine, due = _of_epochs(trial.run, ours[1]), _of_epochs(reference, theirs[1])
+    if mine == due:
+        return True
+    return Anomaly(
+        message=f"the checkpoints of epochs {mine} were kept, in the baseline those of {due}",
+        events=(ours[0],),
+    )
+
+
+def _of_epochs(course: Course, kept: Mapping[str, int]) -> list[int]:
+    """Return the epochs whose checkpoints were kept; one from before training is of none."""
+    early = {commit.checkpoint for attempt in course.attempts for commit in attempt.early}
+    return sorted(epoch for name, epoch in kept.items() if name not in early)
+
+
+def _saved_epochs(course: Course) -> set[int]:
+    return {commit.epoch for commit in course.lineage.commits if commit.checkpoint is not None}

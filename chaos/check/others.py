@@ -18,14 +18,14 @@ class Others:
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def after(self, earlier: Verdict | None) -> "Others":
-        """Give them for a run that was judged before: whoever judged then is not forgotten."""
+        """Return them for a run that was judged before: whoever judged then is not forgotten."""
         here = {check.name for check in self.installed}
         judged = () if earlier is None else earlier.results
         missing = {r.check: r.package for r in judged if r.package and r.check not in here}
         return Others(self.installed, missing)
 
     def not_told(self) -> tuple[CheckResult, ...]:
-        """Give a result for each that is missing: what it would say is unknown."""
+        """Return a result for each that is missing: what it would say is unknown."""
         return tuple(
             CheckResult(
                 check=name,

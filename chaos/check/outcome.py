@@ -1,21 +1,27 @@
-"""Did the run end the way it should?"""
+"""The check of how a run ended."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
-from chaos.check.already_over import in_words, nothing_was_left
 from chaos.check.attempt import Commit
-from chaos.check.cause import foreign_cause
-from chaos.check.result import conclude, gist
+from chaos.check.result import conclude, own_check
+from chaos.check.resumes import in_words, nothing_was_left
 from chaos.check.trial import Course, Trial
-from chaos.model.event import Committed, StepDone
+from chaos.model.event import Committed, FailureDecided, FitRaised, StepDone
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import gist
 
-NAME = "outcome"
+# -- outcome ---------------------------------------------------------------------------------------
+
+
+OUTCOME = "outcome"
+
 
 _Found = tuple[list[Anomaly], list[str]]
 
 
-def check(trial: Trial) -> CheckResult:
+@own_check(OUTCOME, asks="Did the run end the way it should?")
+def check_outcome(trial: Trial) -> CheckResult:
     """Require that `fit()` returns, or that it raises as expected.
 
     The promise of honest completion of the training; what the script does with
@@ -30,7 +36,7 @@ def check(trial: Trial) -> CheckResult:
     says nothing. How often Ray names the rank that was struck, and not a
     survivor, is told as a figure.
     """
-    anomalies, doubts = _found(trial)
+    anomalies, doubts = _judged_ending(trial)
     ending = trial.run.ending
     words = (ending.returned, ending.raised, ending.script_raised, ending.exited, ending.deadline)
     raised = ending.raised
@@ -38,7 +44,7 @@ def check(trial: Trial) -> CheckResult:
     if nothing_was_left(trial):
         said = f"restarted after the end: {in_words(trial)}"
     return conclude(
-        NAME,
+        OUTCOME,
         anomalies=anomalies,
         doubts=doubts,
         evidence=sum(word is not None for word in words),
@@ -47,7 +53,7 @@ def check(trial: Trial) -> CheckResult:
     )
 
 
-def _found(trial: Trial) -> _Found:
+def _judged_ending(trial: Trial) -> _Found:
     ending = trial.run.ending
     if ending.deadline is not None:
         return [], ["the run was ended by us, at its limit"]
@@ -167,3 +173,54 @@ def _failed(trial: Trial) -> _Found:
         message = f"the script ended with code {ending.exited[1].code} before fit() raised"
         return [Anomaly(message=message, events=(ending.exited[0],))], []
     return [], ["the end of the script was not seen"]
+
+
+# -- foreign causes --------------------------------------------------------------------------------
+
+
+# What the peers of a rank that has gone are told by their collectives (gloo, NCCL, torch's store,
+# rabit, LightGBM's sockets, TensorFlow, JAX), Ray's own words for a loss, and ours.
+_CONSEQUENCES = re.compile(
+    r"connection|by peer|broken pipe|\bsocket|timed? ?out|timeout|got 0 bytes|remote process exited"
+    r"|gloo|nccl|rabit|collective|DistNetworkError|DistStoreError|DistBackendError"
+    r"|heartbeat|unavailable|deadline.exceeded|AbortedError|CancelledError"
+    r"|ActorDied|ActorError|actor (?:is dead|died)|WorkerDied|WorkerCrashed|NodeDied|OwnerDied"
+    r"|process has died|HealthCheck|WorkerGroupStartup|OutOfMemory|out of memory|preempt"
+    r"|InjectedError",
+    re.IGNORECASE,
+)
+
+
+def foreign_cause(trial: Trial) -> str | None:
+    """Return a doubt where the error that ended the run fits nothing that was done to it.
+
+    It fits where it is a struck rank's, or one that the others are left with.
+    In Ray 2.60 the map often holds the survivor's error alone, so that the
+    rank proves nothing. Unknown and not wrong: a job may put its peers' loss
+    into words of its own, and an error of its own may come in between. What
+    storage has spoilt may come out as any error.
+    """
+    raised, strikes = trial.run.ending.raised, [s for s in trial.strikes if s.invoked]
+    if raised is None or not strikes or any(strike.is_in_storage for strike in strikes):
+        return None
+    decided = [e for _, e in trial.history.of(FailureDecided) if e.decision == "RAISE"]
+    causes = _errors_by_rank(raised[1], decided[-1] if decided else None)
+    attempt = decided[-1].attempt if decided else None
+    struck = {s.rank for s in strikes if attempt in s.hits}
+    if any(rank in struck or _CONSEQUENCES.search(text) for rank, text in causes.items()):
+        return None
+    rank, text = next(iter(causes.items()))
+    who = "" if rank is None else f"rank {rank} had "
+    faults = " and ".join(dict.fromkeys(str(strike.op) for strike in strikes))
+    return (
+        f"fit() raised {raised[1].error}: {who}{text.strip()[:200]}; whether that came of "
+        f"{faults} is not known"
+    )
+
+
+def _errors_by_rank(raised: FitRaised, decided: FailureDecided | None) -> Mapping[int | None, str]:
+    """Return the errors by rank; where Ray tells of no rank, what it tells."""
+    if decided is not None and decided.errors:
+        return dict(sorted(decided.errors.items()))
+    told = "" if decided is None else decided.error
+    return {None: f"{told} {raised.error} {raised.message}"}

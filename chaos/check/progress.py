@@ -1,20 +1,227 @@
-"""Did the job stand still while nobody held it?"""
+"""Checks of time and work: recovery, lost work, stalls, and an end."""
 
+import math
 from collections.abc import Iterator
 
-from chaos.check.allowance import Patience
 from chaos.check.attempt import Attempt
-from chaos.check.pace import Pause, last_sign, pauses
-from chaos.check.result import conclude, nothing_due, plural
-from chaos.check.terminates import held_by_us
-from chaos.check.trial import Trial
+from chaos.check.restarts import Restart
+from chaos.check.result import Measures, conclude, nothing_due, own_check, unknown, without_restart
+from chaos.check.time_limits import Pause, StallLimit, TimeLimit, for_recovery, last_sign, pauses
+from chaos.check.trial import NO_STEPS, Course, Trial
+from chaos.model.event import GateReached, GateReleased, UploadEnded
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural
 
-NAME = "progress"
+# -- recovery --------------------------------------------------------------------------------------
+
+
+RECOVERY = "recovery"
+
+
+@own_check(RECOVERY, asks="Was the job training again soon enough?")
+def check_recovery(trial: Trial) -> CheckResult:
+    """Require a first step within `expect.recovery_s.max` of each fault.
+
+    The promise of quick detection. A worker or node that dies counts from
+    its death, so that the time until Ray sees it is part of the recovery; a
+    preempted one from its deadline. Where the scenario states no bound it is
+    120 s, or twice what the baseline needs from `fit()` to its first step, if
+    that is more. A restart with no fault of ours before it, or after the last
+    step, has nothing to time. Slow detection is the usual cause: Ray 2.60
+    counts a silent node as dead after about 60 s, and a group that does not
+    come up costs 60 s a time.
+    """
+    if not trial.restarts:
+        return without_restart(RECOVERY, trial)
+    if not trial.sees_steps and trial.why_no_step_was_due is not None:
+        return nothing_due(RECOVERY, trial.why_no_step_was_due)
+    timed = [r for r in trial.restarts if r.phases.fault_ns is not None]
+    allowed = for_recovery(trial)
+    late = [a for r in timed if (a := _late_recovery(r, allowed))]
+    is_known = trial.reference is not None or trial.plan.expect.recovery_s is not None
+    anomalies = late if is_known else []
+    if not anomalies and timed and not timed[-1].attempt.steps and trial.run.ending.is_finished:
+        timed = timed[:-1]  # resumed after its last step: training was over
+        if not timed:
+            return conclude(RECOVERY, evidence=1, summary="the restart had no step left to make")
+    doubts = [f"attempt {r.attempt.index} made no step" for r in timed[-1:] if not r.attempt.steps]
+    if late and not is_known:
+        doubts.append(f"{late[0].message}; {trial.no_reference} to say how long the job starts")
+    took = [r for r in timed if r.phases.total_s is not None]
+    slowest = max(took, key=lambda r: r.phases.total_s or 0.0, default=None)
+    return conclude(
+        RECOVERY,
+        anomalies=anomalies,
+        doubts=doubts,
+        evidence=len(took),
+        summary=_recovery_summary(slowest, len(took), allowed),
+        measures=_recovery_measures(slowest),
+    )
+
+
+def _late_recovery(restart: Restart, allowed: TimeLimit) -> Anomaly | None:
+    total_s = restart.phases.total_s
+    if total_s is None or total_s <= allowed.seconds:
+        return None
+    name, seconds = max(restart.phases.seconds.items(), key=lambda item: item[1] or 0.0)
+    return Anomaly(
+        message=f"attempt {restart.attempt.index} made its first step {total_s:.1f} s after the "
+        f"fault; {allowed} (most of it: {name.removesuffix('_s')}, "
+        f"{seconds or 0:.1f} s)",
+        events=(
+            *(number for strike in restart.strikes for number in strike.events[-1:]),
+            restart.attempt.steps[0].number,
+        ),
+    )
+
+
+def _recovery_summary(slowest: Restart | None, count: int, allowed: TimeLimit) -> str:
+    if slowest is None:
+        return "no recovery was timed"
+    told = f"{plural(count, 'restart')}; the slowest took {slowest.phases.total_s:.1f} s"
+    return told if allowed.own_s is None else f"{told}; {allowed}"
+
+
+def _recovery_measures(slowest: Restart | None) -> Measures:
+    if slowest is None:
+        return {}
+    total = {"recovery_s_max": slowest.phases.total_s}
+    return {
+        k: None if s is None else round(s, 3) for k, s in (total | slowest.phases.seconds).items()
+    }
+
+
+# -- lost-work -------------------------------------------------------------------------------------
+
+
+LOST_WORK = "lost-work"
+
+
+@own_check(LOST_WORK, asks="Did a restart throw away too much finished work?")
+def check_lost_work(trial: Trial) -> CheckResult:
+    """Require that no restart throws away more steps than `expect.lost_steps.max`, on any rank.
+
+    The promise of bounded loss. Left out, the bound is the baseline's
+    longest way from one checkpoint to the next (or from one save of its
+    own, for a job that gives Ray none), and twice that for a preemption,
+    which comes by the clock and may find the last report not yet recorded,
+    and for a rank that had reported and trained on: in Ray 2.60 a report that
+    returned is no commit until all ranks have made it and the controller has
+    polled. Ranks that wait for one another at every step cannot come so far.
+    A job that saves by the clock makes another number of steps from one save to
+    the next in every run, which bounds nothing.
+    """
+    if not trial.restarts:
+        return without_restart(LOST_WORK, trial)
+    if not trial.sees_steps:
+        if trial.plan.expect.lost_steps is not None:
+            return unknown(LOST_WORK, f"`expect.lost_steps` is given, and {NO_STEPS}")
+        return nothing_due(LOST_WORK, NO_STEPS)
+    if trial.plan.expect.lost_steps is None and trial.is_by_steps:
+        return nothing_due(LOST_WORK, "the job saves by the clock, which bounds no number of steps")
+    if trial.plan.expect.lost_steps is None and trial.reference is None:
+        why = f"{trial.no_reference} to say how much is too much, nor does `expect.lost_steps`"
+        return unknown(LOST_WORK, why)
+    started = [restart for restart in trial.restarts if restart.attempt.starts]
+    anomalies = [anomaly for restart in started for anomaly in _too_much_lost(restart, trial)]
+    most = max((_lost_most(restart) for restart in started), default=0)
+    return conclude(
+        LOST_WORK,
+        anomalies=anomalies,
+        evidence=len(started),
+        summary=f"{plural(len(started), 'restart')} threw away at most "
+        f"{plural(most, 'finished step')}",
+        measures={"lost_steps_max": most, "lost_steps": sum(_lost_most(r) for r in started)},
+    )
+
+
+def _lost_most(restart: Restart) -> int:
+    return max(restart.lost_steps.values(), default=0)
+
+
+def _too_much_lost(restart: Restart, trial: Trial) -> Iterator[Anomaly]:
+    for rank, lost in sorted(restart.lost_steps.items()):
+        bound = _lost_bound(restart, trial, rank)
+        if lost > bound and lost == _lost_most(restart):
+            yield Anomaly(
+                message=f"attempt {restart.attempt.index} threw away "
+                f"{plural(lost, 'finished step')} of rank {rank}; {bound:g} are allowed",
+                events=(restart.attempt.starts[rank].number,)
+                if rank in restart.attempt.starts
+                else (),
+            )
+            return
+
+
+def _way_between_saves(reference: Course) -> int:
+    """Return the most steps that any rank makes from one save to the next."""
+    if not reference.keeps_own_files:
+        return reference.lineage.longest_way_between_commits()
+    saved = {save.place for save in reference.files.saves}
+    return max(
+        (_longest_way(reference, rank, saved) for rank in reference.lineage.ranks), default=0
+    )
+
+
+def _longest_way(reference: Course, rank: int, saved: set[tuple[int, int]]) -> int:
+    way = longest = 0
+    for epoch in reference.lineage.epochs[rank]:
+        # A save at the head of an epoch, before any step of it, ends the way too.
+        way = 0 if (epoch, 0) in saved else way
+        for step in reference.lineage.steps[rank, epoch]:
+            way += 1
+            longest = max(longest, way)
+            way = 0 if (step.epoch, step.step) in saved else way
+    return longest
+
+
+def _lost_bound(restart: Restart, trial: Trial, rank: int) -> float:
+    if trial.plan.expect.lost_steps is not None:
+        return trial.plan.expect.lost_steps.max
+    assert trial.reference is not None
+    way = _way_between_saves(trial.reference)
+    ended, due = restart.ended, max((a.size for a in trial.reference.attempts), default=0)
+    if ended is not None and 0 < ended.size < due:  # fewer workers make more steps of an epoch
+        way = -(-way * due // ended.size)
+    # Where no rank was held at its place, the report before may not have been committed yet; nor
+    # has one that this rank had made, and trained on, while another rank still uploads its part.
+    is_by_the_clock = any(not s.is_exact for s in restart.strikes)
+    return way * max(
+        2 if is_by_the_clock else 1, 1 + _uncommitted_uploads(restart, trial.run, rank)
+    )
+
+
+def _uncommitted_uploads(restart: Restart, run: Course, rank: int) -> int:
+    """Return how many checkpoints of what was thrown away a rank had uploaded its part of.
+
+    And trained on: the reports of which they were a part were never committed.
+    """
+    if restart.ended is None or restart.attempt.place is None:
+        return 0
+    first, ended = restart.attempt.place[0], restart.ended
+    came = max((epoch for of, epoch in ended.by_epoch if of == rank), default=first)
+    known = {commit.epoch for commit in ended.commits}
+    return len(
+        {
+            e.epoch
+            for _, e in run.history.of(UploadEnded)
+            if (e.attempt, e.rank) == (ended.index, rank)
+            if first <= e.epoch < came and e.epoch not in known
+        }
+    )
+
+
+# -- progress --------------------------------------------------------------------------------------
+
+
+PROGRESS = "progress"
+
+
 CIRCLES_MIN = 3
 
 
-def check(trial: Trial) -> CheckResult:
+@own_check(PROGRESS, asks="Did the job stand still while nobody held it?")
+def check_progress(trial: Trial) -> CheckResult:
     """Require that no attempt stands still for longer than a whole recovery may take.
 
     The promise of no silent stall, within an attempt, from its first step on
@@ -32,62 +239,62 @@ def check(trial: Trial) -> CheckResult:
     it retries for ever what fails each time at the same place, with nothing
     committed since (ray-project/ray#29553).
     """
-    patience = Patience.of(trial)
+    patience = StallLimit.of(trial)
     long = _long_pauses(trial, patience) if trial.plan.ops else []
     steps = sum(len(attempt.steps) for attempt in trial.run.attempts)
     anomalies = [a for pause in long for a in _stalls(trial, patience, pause)]
-    anomalies += [*_at_the_end(trial, patience), *_in_circles(trial)]
-    doubts = [doubt for pause in long for doubt in _doubts(trial, patience, pause)]
+    anomalies += [*_hung_at_the_end(trial, patience), *_in_circles(trial)]
+    doubts = [doubt for pause in long for doubt in _stall_doubts(trial, patience, pause)]
     ended_by_itself = trial.run.ending.is_finished or trial.error_was_expected
     if not steps and not anomalies and ended_by_itself:
-        return nothing_due(NAME, "no step was watched, and the job ended by itself")
+        return nothing_due(PROGRESS, "no step was watched, and the job ended by itself")
     return conclude(
-        NAME,
+        PROGRESS,
         anomalies=anomalies,
         doubts=doubts,
         evidence=steps,
-        summary=f"{plural(steps, 'step')}, {_summary(trial, patience, long)}",
+        summary=f"{plural(steps, 'step')}, {_stall_summary(trial, patience, long)}",
     )
 
 
-def _long_pauses(trial: Trial, patience: Patience) -> list[Pause]:
+def _long_pauses(trial: Trial, patience: StallLimit) -> list[Pause]:
     over_ns = int(patience.stated_s * 1e9)
     return list(pauses(trial.history, trial.run.attempts, over_ns=over_ns))
 
 
-def _stalls(trial: Trial, patience: Patience, pause: Pause) -> Iterator[Anomaly]:
-    if trial.reference is None or pause.seconds <= _most(patience, pause):
+def _stalls(trial: Trial, patience: StallLimit, pause: Pause) -> Iterator[Anomaly]:
+    if trial.reference is None or pause.seconds <= _most_seconds(patience, pause):
         return
     yield Anomaly(
-        message=f"{_words(trial, pause)}; {patience.with_(pause)}",
+        message=f"{_pause_words(trial, pause)}; {patience.with_(pause)}",
         events=(pause.since, pause.until),
     )
 
 
-def _doubts(trial: Trial, patience: Patience, pause: Pause) -> Iterator[str]:
+def _stall_doubts(trial: Trial, patience: StallLimit, pause: Pause) -> Iterator[str]:
     if pause.seconds <= patience.with_(pause).seconds:
         return
     if trial.reference is None:
-        yield f"{_words(trial, pause)}; {trial.no_reference} to say whether it always does so"
-    elif pause.seconds <= _most(patience, pause):
+        yield f"{_pause_words(trial, pause)}; {trial.no_reference} to say whether it always does so"
+    elif pause.seconds <= _most_seconds(patience, pause):
         longest_s = max(patience.own_s.values())
         yield (
-            f"{_words(trial, pause)}, {pause.where}; the baseline stands still for "
+            f"{_pause_words(trial, pause)}, {pause.where}; the baseline stands still for "
             f"{longest_s:.0f} s as well, but elsewhere"
         )
 
 
-def _most(patience: Patience, pause: Pause) -> float:
+def _most_seconds(patience: StallLimit, pause: Pause) -> float:
     return max(patience.with_(pause).seconds, patience.at_most(pause.attempt).seconds)
 
 
-def _words(trial: Trial, pause: Pause) -> str:
+def _pause_words(trial: Trial, pause: Pause) -> str:
     what = last_sign(trial.history, pause.since + 1)
     after = f" after {what[1]}" if what else ""
     return f"nothing was done for {pause.seconds:.0f} s{after}"
 
 
-def _summary(trial: Trial, patience: Patience, long: list[Pause]) -> str:
+def _stall_summary(trial: Trial, patience: StallLimit, long: list[Pause]) -> str:
     if not trial.plan.ops:
         return "with nothing done to the job; how long it stands still is its own"
     if not long:
@@ -96,7 +303,7 @@ def _summary(trial: Trial, patience: Patience, long: list[Pause]) -> str:
     return f"and {longest.seconds:.0f} s without a sign of life at most; {patience.with_(longest)}"
 
 
-def _at_the_end(trial: Trial, patience: Patience) -> Iterator[Anomaly]:
+def _hung_at_the_end(trial: Trial, patience: StallLimit) -> Iterator[Anomaly]:
     ended = trial.run.ending.deadline
     if ended is None or held_by_us(trial) is not None:
         return
@@ -131,4 +338,82 @@ def _in_circles(trial: Trial) -> Iterator[Anomaly]:
         f"and committed nothing, up to the limit of {trial.run.ending.deadline[1].limit_s:g} s; "
         f"the last one of {last.event.error}",
         events=(*(attempt.decisions[-1].number for attempt in failed),),
+    )
+
+
+# -- terminates ------------------------------------------------------------------------------------
+
+
+TERMINATES = "terminates"
+
+
+STILL = 0.1  # of the limit: whoever got on with something so lately is not hung
+
+
+@own_check(TERMINATES, asks="Did the run come to an end by itself?")
+def check_terminates(trial: Trial) -> CheckResult:
+    """Require that the run is over before `limits.run_s` has passed.
+
+    The promise that it terminates: a run at its limit is hung, or retries for
+    ever (a snapshot that is cut short can never be read again; a budget that
+    is not kept, ray-project/ray#29553). Unknown where the run was interrupted,
+    where a rank was still held by us, and where it was still training and
+    clean runs differ in how many epochs they train.
+    """
+    ending = trial.run.ending
+    if ending.deadline is not None:
+        held = held_by_us(trial)
+        limit_s = ending.deadline[1].limit_s
+        if held is not None:
+            why = f"the limit of {limit_s:g} s passed while rank {held} was held by us"
+            return unknown(TERMINATES, why)
+        if trial.epochs_vary and _idle_s(trial, ending.deadline[0]) < limit_s * STILL:
+            return unknown(
+                TERMINATES,
+                f"it was still training at its limit of {limit_s:g} s, and clean runs differ in "
+                "how many epochs they train",
+            )
+        return conclude(
+            TERMINATES,
+            anomalies=[_not_over(trial, ending.deadline[0], limit_s)],
+            evidence=1,
+            summary="",
+        )
+    if ending.ended is not None and ending.ended[1].interrupted:
+        return unknown(TERMINATES, "the run was interrupted")
+    over = ending.exited is not None and ending.ended is not None
+    doubts = [] if over else ["the end of the run was not seen"]
+    return conclude(
+        TERMINATES, doubts=doubts, evidence=1, summary="the run ended by itself, in time"
+    )
+
+
+def held_by_us(trial: Trial) -> int | None:
+    """Return the rank that was still held at its place when the run ended, None if none was."""
+    held = {gate.op: gate for _, gate in trial.history.of(GateReached)}
+    for _, released in trial.history.of(GateReleased):
+        held.pop(released.op, None)
+    for strike in trial.strikes:
+        if strike.op.index in held and not strike.ended:
+            return strike.rank
+    return None
+
+
+def _idle_s(trial: Trial, number: int) -> float:
+    """Return how long before an event the last progress was; without any, for ever."""
+    last = last_sign(trial.history, number)
+    if last is None:
+        return math.inf
+    return (trial.history.time_ns(number) - trial.history.time_ns(last[0])) / 1e9
+
+
+def _not_over(trial: Trial, number: int, limit_s: float) -> Anomaly:
+    last = last_sign(trial.history, number)
+    if last is None:
+        return Anomaly(message=f"hung: no progress was seen in {limit_s:g} s", events=(number,))
+    idle_s = _idle_s(trial, number)
+    return Anomaly(
+        message=f"not over at its limit of {limit_s:g} s: the last progress was {last[1]}, "
+        f"{idle_s:.0f} s before",
+        events=(last[0], number),
     )

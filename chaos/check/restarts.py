@@ -1,9 +1,9 @@
 """What each restart cost and where it went on, as rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from chaos.check.attempt import Attempt, Commit, Decision
+from chaos.check.attempt import Attempt, Commit, Decision, Start
 from chaos.check.lineage import Lineage
 from chaos.check.strikes import Strike
 from chaos.model.history import History
@@ -83,7 +83,7 @@ def restarts(
     lineage: Lineage,
     strikes: Sequence[Strike],
 ) -> tuple[Restart, ...]:
-    """Give one row for every attempt but the first, in order."""
+    """Return one row for every attempt but the first, in order."""
     found = []
     saved: list[Commit] = []
     before: Attempt | None = None
@@ -108,18 +108,51 @@ def restarts(
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class RepeatedSteps:
+    """Steps of one rank that a restart trained a second time, in the epoch that it went on with.
+
+    `since`: the number of the attempt's first step; any from there on may be one of them.
+    """
+
+    attempt: int
+    rank: int
+    epoch: int
+    steps: int
+    since: int
+
+
+def surplus_steps(restart: Restart, start: Start, reference: Lineage) -> int:
+    """Return how many steps too many a rank made in the first epoch after a restart."""
+    steps = restart.attempt.by_epoch.get((start.rank, start.epoch), ())
+    return len(steps) - (reference.count(start.rank, start.epoch) - start.step)
+
+
+def repeated_steps(restarts: Iterable[Restart], reference: Lineage) -> Iterator[RepeatedSteps]:
+    """Return the steps that a source may hand out again: at most as many as were thrown away.
+
+    A source that learns only later what was trained hands out again what it does not know of.
+    """
+    for restart in restarts:
+        for rank, start in sorted(restart.attempt.starts.items()):
+            more = surplus_steps(restart, start, reference)
+            if restart.attempt.steps and 0 < more <= restart.lost_steps.get(rank, 0):
+                since = restart.attempt.steps[0].number
+                yield RepeatedSteps(restart.attempt.index, rank, start.epoch, more, since)
+
+
 def _ended_one(strike: Strike, since: int, until: int) -> bool:
     return any(since <= hit < until for hit in strike.hits)
 
 
 def _harm_ns(hits: Sequence[Strike], since: int, until: int) -> int | None:
-    """Give when the first harm was done to the attempts from `since` on."""
+    """Return when the first harm was done to the attempts from `since` on."""
     done = (ns for s in hits for hit, ns in s.hits.items() if since <= hit < until)
     return min((ns for ns in done if ns is not None), default=None)
 
 
 def _newest(saved: Sequence[Commit], opened: int | None) -> Commit | None:
-    """Give the last commit that Ray could know of when it opened an attempt."""
+    """Return the last commit that Ray could know of when it opened an attempt."""
     known = (c for c in reversed(saved) if opened is None or c.number < opened)
     return next(known, None)
 

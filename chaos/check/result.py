@@ -1,12 +1,31 @@
 """From findings to a judgement, the same way for every check."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from chaos.check.feeds import Feeds
+from chaos.check.inputs import InputComparison
 from chaos.check.trial import Trial
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural
 
 Measures = Mapping[str, float | int | str | None]
+
+
+@dataclass
+class OwnCheck:
+    """One of chaos's own checks; as a module of another package has them, `NAME` and `check`."""
+
+    NAME: str
+    asks: str
+    check: Callable[[Trial], CheckResult]
+
+    def __post_init__(self) -> None:
+        self.__doc__ = self.asks
+
+
+def own_check(name: str, *, asks: str) -> Callable[[Callable[[Trial], CheckResult]], OwnCheck]:
+    """Make a check of a function: its name, and the question that it answers."""
+    return lambda check: OwnCheck(name, asks, check)
 
 
 def conclude(
@@ -76,9 +95,9 @@ def blind(check: str, trial: Trial, what: str, *, ours: bool, theirs: bool) -> C
     return None
 
 
-def watched_feeds(check: str, trial: Trial) -> Feeds | CheckResult:
-    """Give the inputs to judge by; where there are none, the judgement of a check without them."""
-    feeds = trial.feeds
+def watched_feeds(check: str, trial: Trial) -> InputComparison | CheckResult:
+    """Return the inputs to judge by, or the judgement of a check where there are none."""
+    feeds = trial.inputs
     ours, theirs = feeds is not None and feeds.are_watched, feeds is not None and feeds.were_watched
     if not trial.plan.ops:
         return nothing_due(check, "no fault was planned, so there is nothing to compare")
@@ -90,31 +109,12 @@ def watched_feeds(check: str, trial: Trial) -> Feeds | CheckResult:
 
 
 def of_another_size(trial: Trial) -> str:
-    """Say how many steps have no counterpart in the baseline, to end a summary."""
+    """Return how many steps have no counterpart in the baseline, to end a summary."""
     count = 0 if trial.comparison is None else trial.comparison.resized
     steps = plural(count, "step")
     return f"; {steps} with another number of workers have no counterpart there" if count else ""
 
 
 def unseen_inputs(attempts: Sequence[int]) -> list[str]:
-    """Say of which attempts after the first no inputs were seen, though they were due."""
+    """Return doubts about attempts of which no inputs were seen, though they were due."""
     return [f"nothing was seen of the inputs of attempt {index}" for index in attempts]
-
-
-def ranks(named: Sequence[int]) -> str:
-    """Name ranks: `rank 0`, `ranks 0 and 1`, `ranks 0, 2 and 3`."""
-    few = [str(rank) for rank in sorted(set(named))]
-    if len(few) == 1:
-        return f"rank {few[0]}"
-    return f"ranks {', '.join(few[:-1])} and {few[-1]}"
-
-
-def plural(count: int, noun: str, many: str = "") -> str:
-    """Give a count with its noun: `1 step`, `2 steps`, `2 losses`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {many or noun + 's'}"
-
-
-def gist(message: str) -> str:
-    """Give the line of an error's text that says most: a traceback's last."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return lines[-1] if lines else "it gave no reason"

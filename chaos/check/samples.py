@@ -1,18 +1,375 @@
-"""Was every sample of every epoch trained, and once?"""
+"""Checks of the data: size of batches, order of inputs, and each sample of an epoch once."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from chaos.check.account import NOT_KNOWN, Account, Accounts
-from chaos.check.feeds import Feeds
-from chaos.check.result import conclude, nothing_due, plural, watched_feeds
-from chaos.check.sample_order import unrepeatable
-from chaos.check.trial import Trial
-from chaos.model.verdict import CheckResult
+from chaos.check.attempt import Step
+from chaos.check.blame import blamed
+from chaos.check.compare import Aligned
+from chaos.check.divergence import divergence
+from chaos.check.inputs import InputComparison, InputsApart
+from chaos.check.lineage import Lineage
+from chaos.check.result import (
+    conclude,
+    nothing_due,
+    of_another_size,
+    own_check,
+    unknown,
+    unseen_inputs,
+    watched_feeds,
+)
+from chaos.check.sample_ledger import NOT_KNOWN, EpochSamples, SampleLedger
+from chaos.check.state_snapshots import is_rng
+from chaos.check.trial import Course, Trial
+from chaos.model.severity import Severity
+from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural, ranks
 
-NAME = "samples"
+# -- batch -----------------------------------------------------------------------------------------
 
 
-def check(trial: Trial) -> CheckResult:
+BATCH = "batch"
+
+
+@own_check(BATCH, asks="Did every optimizer step see as much as the baseline's?")
+def check_batch(trial: Trial) -> CheckResult:
+    """Require the baseline's samples, summed over ranks, and its micro-batches in each step.
+
+    The promise of the effective batch: gradients that were being accumulated
+    when the checkpoint was taken are lost (huggingface/transformers#22143), or
+    ranks that are missing make the batch smaller (pytorch/torchtitan PR #4663).
+    What differs before any fault already does not repeat and is not compared,
+    and neither are the steps of an attempt that went on at another place, or
+    with another number of workers. What one of the two runs does not tell of a
+    rank is counted in neither. Unknown where the size of no batch of a resumed
+    attempt was seen, though the baseline's were.
+    """
+    if not trial.plan.ops:
+        return nothing_due(BATCH, "no fault was planned, so there is nothing to compare")
+    if trial.reference is None:
+        return unknown(BATCH, f"{trial.no_reference} to compare with")
+    idle = _why_no_batch_is_due(trial, trial.reference)
+    if idle is not None:
+        return nothing_due(BATCH, idle)
+    seen = _batch_sizes(trial)
+    varies = any(step.number < trial.began for step in seen.apart)
+    ours, theirs = trial.run.lineage, trial.reference.lineage
+    summary = (
+        f"{plural(seen.compared, 'step')} over batches as large as the baseline's"
+        f"{of_another_size(trial)}"
+    )
+    if varies:
+        summary = "batches vary from run to run, before any fault as well"
+    return conclude(
+        BATCH,
+        anomalies=[] if varies else list(_batch_anomalies(seen.apart, ours, theirs)),
+        doubts=[
+            f"how large the batches of attempt {index} were was not seen"
+            for index in sorted(seen.due - seen.known)
+            if index > 0
+        ],
+        evidence=seen.compared,
+        summary=summary,
+    )
+
+
+def _why_no_batch_is_due(trial: Trial, reference: Course) -> str | None:
+    if not reference.lineage.steps:
+        return "the job makes no optimizer step that could be watched"
+    if not any(map(_is_told, reference.lineage.all_steps())):
+        return "the baseline tells no samples and no losses of a step"
+    if trial.error_was_expected and not trial.run.lineage.steps:
+        return "the job ended with the expected error before its first step"
+    if not trial.aligned and trial.resized:
+        return "every step that survived was made with another number of workers"
+    return None
+
+
+@dataclass
+class _BatchSizes:
+    """Steps beside the baseline's, but for those from attempt `since` on.
+
+    `apart` have another size, `compared` counts those whose size both runs
+    tell; `due` are the attempts of which the baseline tells some, `known`
+    those of which the run does as well.
+    """
+
+    since: float
+    apart: list[Step] = field(default_factory=list)
+    compared: int = 0
+    due: set[int] = field(default_factory=set)
+    known: set[int] = field(default_factory=set)
+
+    def add(self, group: Aligned, *, survived: bool) -> None:
+        for step, theirs in group.pairs():
+            if theirs is None or step.attempt >= self.since:
+                continue
+            if _sizes_differ(step, theirs):
+                self.apart.append(step)
+            count = _sample_count if theirs.inputs is not None else _micro_batches
+            if survived and count(theirs) is not None:
+                self.due.add(step.attempt)
+                if count(step) is not None:
+                    self.known.add(step.attempt)
+                    self.compared += 1
+
+    def add_equal(self, group: Aligned) -> None:
+        attempts = {group.ours[0].attempt, group.ours[-1].attempt}
+        if group.ours[-1].attempt < self.since:
+            self.compared += len(group.ours)
+            self.due |= attempts
+            self.known |= attempts
+
+
+def _batch_sizes(trial: Trial) -> _BatchSizes:
+    seen = _BatchSizes(min(trial.input_offsets, default=math.inf))
+    for group in trial.aligned_before:
+        if not (group.has_equal_losses and group.has_equal_inputs):
+            seen.add(group, survived=False)
+    again = {(made.rank, made.epoch) for made in trial.repeated_steps}
+    for group in trial.aligned:
+        if group.key in again:
+            continue
+        if group.has_equal_losses and group.has_equal_inputs:
+            seen.add_equal(group)
+        else:
+            seen.add(group, survived=True)
+    return seen
+
+
+def _sizes_differ(ours: Step, due: Step) -> bool:
+    return any(
+        (mine := count(ours)) is not None and (theirs := count(due)) is not None and mine != theirs
+        for count in (_sample_count, _micro_batches)
+    )
+
+
+def _is_told(step: Step) -> bool:
+    return any(count(step) is not None for count in (_sample_count, _micro_batches))
+
+
+def _sample_count(step: Step) -> int | None:
+    return None if step.inputs is None else step.inputs.count
+
+
+def _micro_batches(step: Step) -> int | None:
+    """Count the losses, None where there are none: they were not watched, or never resolved."""
+    return len(step.losses) if step.losses else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """A number over all ranks of which both runs tell it; `unknown` are the others."""
+
+    ours: int
+    due: int
+    ranks: int
+    unknown: tuple[int, ...]
+
+
+def _total(
+    ours: Lineage, due: Lineage, place: tuple[int, int], count: Callable[[Step], int | None]
+) -> _Total:
+    mine = theirs = known = 0
+    unknown = []
+    for rank in sorted({*ours.ranks, *due.ranks}):
+        steps = ours.at(rank, *place), due.at(rank, *place)
+        one, other = (0 if step is None else count(step) for step in steps)
+        if one is None or other is None:
+            unknown.append(rank)
+        elif any(steps):
+            mine, theirs, known = mine + one, theirs + other, known + 1
+    return _Total(mine, theirs, known, tuple(unknown))
+
+
+def _batch_anomalies(apart: list[Step], ours: Lineage, due: Lineage) -> Iterator[Anomaly]:
+    for epoch, number in sorted({(step.epoch, step.step) for step in apart}):
+        samples = _total(ours, due, (epoch, number), _sample_count)
+        parts = _total(ours, due, (epoch, number), _micro_batches)
+        if samples.ours != samples.due or parts.ours != parts.due:
+            there = [s.number for s in apart if (s.epoch, s.step) == (epoch, number)]
+            yield Anomaly(
+                message=f"step {number} of epoch {epoch} saw "
+                f"{_batch_words(samples, samples.ours, parts, parts.ours)}, in the baseline "
+                f"{_batch_words(samples, samples.due, parts, parts.due)}"
+                f"{_unknown_words(samples, parts)}",
+                events=tuple(there),
+            )
+            return
+
+
+def _batch_words(samples: _Total, of_samples: int, parts: _Total, of_parts: int) -> str:
+    many = plural(of_samples, "sample") if samples.ranks else "an unknown number of samples"
+    few = plural(of_parts, "micro-batch", "micro-batches")
+    return f"{many} in {few if parts.ranks else 'an unknown number of micro-batches'}"
+
+
+def _unknown_words(samples: _Total, parts: _Total) -> str:
+    """Return in words the ranks that are not counted, where others are."""
+    some = [
+        f"; the {name} of {ranks(total.unknown)} are not known and not counted"
+        for name, total in (("samples", samples), ("micro-batches", parts))
+        if total.ranks and total.unknown
+    ]
+    return "".join(some)
+
+
+# -- sample-order ----------------------------------------------------------------------------------
+
+
+SAMPLE_ORDER = "sample-order"
+
+
+@own_check(SAMPLE_ORDER, asks="Was every epoch trained in the baseline's order?")
+def check_sample_order(trial: Trial) -> CheckResult:
+    """Require that each rank is given the baseline's inputs, step for step.
+
+    The promise of the epoch's order. An epoch in the order of another one is
+    a sampler that counts epochs from the resume, or a generator that began
+    anew (huggingface/transformers PR #8878); the same samples in a new order
+    are a permutation drawn again (wyim-pgl/transgenic#59). Other samples are
+    `samples`' to judge; where it cannot tell which they are, and the loss
+    differs from there on, they are the cause and named here. Inputs that
+    differ before any fault do not repeat here, and other numbers of ranks
+    share an epoch out differently: there orders are not compared. Unknown
+    where nothing was seen of what a resumed attempt was given, though the
+    baseline's inputs were.
+    """
+    feeds = watched_feeds(SAMPLE_ORDER, trial)
+    if isinstance(feeds, CheckResult):
+        return feeds
+    if feeds.ours.ranks != feeds.theirs.ranks:
+        return nothing_due(
+            SAMPLE_ORDER, "other ranks than in the baseline; orders are not compared"
+        )
+    if not trial.aligned and trial.resized:
+        return nothing_due(
+            SAMPLE_ORDER, "every step that survived was made with another number of workers"
+        )
+    why = unrepeatable(feeds)
+    if why is not None and not trial.plan.expect.is_exact:
+        return nothing_due(SAMPLE_ORDER, f"{why}; `expect` says that it need not repeat")
+    again = {(made.rank, made.epoch) for made in trial.repeated_steps}
+    return conclude(
+        SAMPLE_ORDER,
+        anomalies=[] if why else list(_order_anomalies(trial, feeds, again)),
+        doubts=[why] if why else unseen_inputs(feeds.silent),
+        evidence=feeds.compared,
+        summary=f"{plural(feeds.compared, 'step')} were given the baseline's inputs, in its order"
+        f"{of_another_size(trial)}",
+        measures={"inputs_compared": feeds.compared, "control_inputs": feeds.control.compared},
+    )
+
+
+def unrepeatable(feeds: InputComparison) -> str | None:
+    """Return why inputs cannot be held against the job, None if they can or need not be."""
+    if feeds.control.differing:
+        return "the inputs differ from the baseline's before any fault: nothing seeds their order"
+    if feeds.apart and not feeds.control.compared:
+        return "inputs differ, and none was recorded before the fault to show whether they repeat"
+    return None
+
+
+def _order_anomalies(
+    trial: Trial, feeds: InputComparison, again: set[tuple[int, int]]
+) -> Iterator[Anomaly]:
+    told = SampleLedger(trial, feeds)
+    first = divergence(trial)
+    until = (-1, 0.0) if first is None else first.place[:2]
+    by_epoch: defaultdict[int, list[InputsApart]] = defaultdict(list)
+    for apart in feeds.apart:
+        if (apart.rank, apart.epoch) in again:
+            continue
+        by_epoch[apart.epoch].append(apart)
+    for epoch, parted in by_epoch.items():
+        words = (
+            _order_words(feeds, epoch, parted)
+            if feeds.has_epochs
+            else _elsewhere_words(trial, feeds, parted)
+        )
+        start = min(apart.first.step for apart in parted)
+        if words is None and (epoch, start) <= until and told.of(epoch).open is not None:
+            words = (
+                f"from step {start} of epoch {epoch} on, samples are given that the baseline "
+                "never saw: the place in the data, or the generator that draws or augments them, "
+                "did not come back"
+            )
+        if words is not None:
+            yield Anomaly(
+                message=f"{words} ({ranks([apart.rank for apart in parted])})",
+                events=tuple(apart.first.number for apart in parted),
+                parts=("inputs",),
+                severity=_order_severity(trial, feeds, epoch, parted),
+            )
+
+
+def _order_severity(
+    trial: Trial, feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]
+) -> Severity:
+    """Return whether only the order is another, or what generators draw: each sample comes once.
+
+    That generators drew all that is new is taken for granted only where one of
+    theirs did not come back, at the head of the epoch, and as much was given.
+    """
+    ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
+    if ours is not None and ours == due:
+        return "not reproducible"
+    blame = {restart.attempt.index: blamed(trial, restart) for restart in trial.restarts}
+    heads = {r.attempt.index for r in trial.restarts if (r.attempt.place or (0, 1))[1] == 0}
+    is_drawn = all(
+        apart.first.attempt in heads
+        and feeds.drawn_anew(apart)
+        and any(is_rng(row.component) for row in blame[apart.first.attempt].rows)
+        for apart in parted
+    )
+    same_size = ours is not None and due is not None and ours.total() == due.total()
+    return "not reproducible" if is_drawn and same_size else "wrong result"
+
+
+def _elsewhere_words(
+    trial: Trial, feeds: InputComparison, parted: Sequence[InputsApart]
+) -> str | None:
+    """Return whose inputs these are where a job has no epochs: those of another place."""
+    first = min(parted, key=lambda apart: apart.first.step)
+    rest = [step for step in first.steps if step.step >= first.first.step]
+    at = None if trial.input_offsets else feeds.found_at(rest)
+    by = 0 if at is None else at - feeds.due_at(rest[0])
+    if not by:
+        return None  # steps too many or too few are told elsewhere
+    return (
+        f"from step {rest[0].step} of epoch {first.epoch} on, the inputs are those that the "
+        f"baseline has {plural(abs(by), 'step')} {'before' if by < 0 else 'after'} that place: "
+        "what draws or orders them did not come back"
+    )
+
+
+def _order_words(feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]) -> str | None:
+    others = {feeds.other_epoch(apart) for apart in parted}
+    other = next(iter(others)) if len(others) == 1 else None
+    if other is not None and other != epoch:
+        return (
+            f"epoch {epoch} was trained in the order of epoch {other}: the sampler counts epochs "
+            "from the resume, or the generator that shuffles began anew"
+        )
+    ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
+    first = min(apart.first.step for apart in parted)
+    if ours is None or due is None:
+        return f"from step {first} of epoch {epoch} on, the inputs are not the baseline's"
+    if ours == due:
+        return f"epoch {epoch} was given the baseline's samples in another order, from step {first}"
+    return None
+
+
+# -- samples ---------------------------------------------------------------------------------------
+
+
+SAMPLES = "samples"
+
+
+@own_check(SAMPLES, asks="Was every sample of every epoch trained, and once?")
+def check_samples(trial: Trial) -> CheckResult:
     """Require each finished epoch's samples to be the baseline's, as a multiset over all ranks.
 
     The promise of sample accounting: a cursor that counts from the last
@@ -28,32 +385,32 @@ def check(trial: Trial) -> CheckResult:
     that a resumed attempt finished. Where some step of every epoch has no inputs in
     the baseline either (a generator's, that is trained through a critic), none is due.
     """
-    feeds = watched_feeds(NAME, trial)
+    feeds = watched_feeds(SAMPLES, trial)
     if isinstance(feeds, CheckResult):
         return feeds
-    finished = list(_finished(trial, feeds))
+    finished = list(_finished_epochs(trial, feeds))
     why = None if _repeat_as_a_whole(trial, feeds, finished) else unrepeatable(feeds)
     if why is not None and not trial.plan.expect.is_exact:
-        return nothing_due(NAME, f"{why}; `expect` says that it need not repeat")
+        return nothing_due(SAMPLES, f"{why}; `expect` says that it need not repeat")
     if not finished and (trial.error_was_expected or not trial.run.lineage.commits):
-        return nothing_due(NAME, "no epoch was finished")
-    told = Accounts(trial, feeds)
+        return nothing_due(SAMPLES, "no epoch was finished")
+    told = SampleLedger(trial, feeds)
     accounts = [told.of(epoch) for epoch in finished]
     judged = [each for each in accounts if each.open is None]
-    doubts = [why] if why else list(_doubts(trial, accounts))
+    doubts = [why] if why else list(_samples_doubts(trial, accounts))
     is_open = all(each.is_resized or not each.is_due for each in accounts)
     if accounts and not judged and not doubts and is_open:
-        return nothing_due(NAME, "; ".join(_left_open(accounts)))
+        return nothing_due(SAMPLES, "; ".join(_left_open(accounts)))
     return conclude(
-        NAME,
+        SAMPLES,
         anomalies=[] if why else [each.anomaly for each in judged if each.anomaly],
         doubts=doubts,
         evidence=len(judged),
-        summary="; ".join([_summary(judged, is_lax=_is_lax(trial)), *_left_open(accounts)]),
+        summary="; ".join([_samples_summary(judged, is_lax=_is_lax(trial)), *_left_open(accounts)]),
     )
 
 
-def _summary(judged: Sequence[Account], *, is_lax: bool) -> str:
+def _samples_summary(judged: Sequence[EpochSamples], *, is_lax: bool) -> str:
     elsewhere = sum(each.is_resized for each in judged)
     often = "each at least as often" if is_lax else "each as often"
     told = f"{plural(len(judged), 'epoch')} with the baseline's samples, {often}"
@@ -62,8 +419,8 @@ def _summary(judged: Sequence[Account], *, is_lax: bool) -> str:
     return f"{told}, in {elsewhere} of them but for what fills up or drops the last batch"
 
 
-def _left_open(accounts: Sequence[Account]) -> Iterator[str]:
-    """Say which epochs are not counted, those for one reason together."""
+def _left_open(accounts: Sequence[EpochSamples]) -> Iterator[str]:
+    """Return which epochs are not counted, those for one reason together."""
     reasons: dict[str, list[int]] = {}
     for each in accounts:
         if each.open is not None:
@@ -73,8 +430,8 @@ def _left_open(accounts: Sequence[Account]) -> Iterator[str]:
         yield f"{one} not judged: {why}"
 
 
-def _doubts(trial: Trial, accounts: Sequence[Account]) -> Iterator[str]:
-    """Give what leaves more open than an epoch: all that a resumed attempt finished, or a loss."""
+def _samples_doubts(trial: Trial, accounts: Sequence[EpochSamples]) -> Iterator[str]:
+    """Return doubts that leave more open than one epoch: of all that an attempt finished."""
     yield from _left_open([each for each in accounts if each.is_doubt])
     for index in sorted({index for each in accounts for index in each.attempts if index > 0}):
         mine = [each for each in accounts if index in each.attempts]
@@ -89,7 +446,7 @@ def _is_lax(trial: Trial) -> bool:
     return trial.plan.expect.sampling == "at_least_once"
 
 
-def _finished(trial: Trial, feeds: Feeds) -> Iterator[int]:
+def _finished_epochs(trial: Trial, feeds: InputComparison) -> Iterator[int]:
     ended = {commit.epoch for commit in feeds.ours.commits}
     ended &= {commit.epoch for commit in feeds.theirs.commits}
     if trial.run.ending.is_finished:
@@ -97,8 +454,8 @@ def _finished(trial: Trial, feeds: Feeds) -> Iterator[int]:
     yield from sorted(ended & {epoch for _, epoch in feeds.theirs.steps})
 
 
-def _repeat_as_a_whole(trial: Trial, feeds: Feeds, finished: list[int]) -> bool:
-    """Say whether whole epochs before the fault had the baseline's samples in any order."""
+def _repeat_as_a_whole(trial: Trial, feeds: InputComparison, finished: list[int]) -> bool:
+    """Return whether whole epochs before the fault had the baseline's samples in any order."""
     before = {c.epoch for c in feeds.ours.commits if c.number < trial.began}
     pairs = [
         (feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch))

@@ -1,19 +1,26 @@
-"""Did every part of the job's state come back at each resume?"""
+"""Checks of the job's state at a resume: each part came back, and ranks stay what they were."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
-from chaos.check.blame import blamed
-from chaos.check.components import Row
-from chaos.check.remedy import sentence
-from chaos.check.result import blind, conclude, nothing_due, plural, without_restart
-from chaos.check.sightings import is_rng
+from chaos.check.blame import blamed, random_rows
+from chaos.check.fix_hints import sentence
+from chaos.check.result import blind, conclude, nothing_due, own_check, without_restart
+from chaos.check.state_at_resume import Row, group_of
+from chaos.check.state_snapshots import holds_nothing, is_rng
 from chaos.check.trial import Trial
+from chaos.model.event import StateSeen
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural, ranks
 
-NAME = "state"
+# -- state -----------------------------------------------------------------------------------------
 
 
-def check(trial: Trial) -> CheckResult:
+STATE = "state"
+
+
+@own_check(STATE, asks="Did every part of the job's state come back at each resume?")
+def check_state(trial: Trial) -> CheckResult:
     """Require that a rank enters a resumed attempt with the baseline's state at that place.
 
     The promise of the state's round trip, part by part: model, optimizer
@@ -31,45 +38,45 @@ def check(trial: Trial) -> CheckResult:
     the run had left its baseline before the resume is a consequence.
     """
     if not trial.restarts:
-        return without_restart(NAME, trial)
-    theirs = trial.reference is not None and bool(trial.reference.sightings.names)
-    unseen = blind(NAME, trial, "state", ours=bool(trial.run.sightings.names), theirs=theirs)
+        return without_restart(STATE, trial)
+    theirs = trial.reference is not None and bool(trial.reference.snapshots.names)
+    unseen = blind(STATE, trial, "state", ours=bool(trial.run.snapshots.names), theirs=theirs)
     if unseen is not None:
         return unseen
     if trial.why_no_step_was_due is not None:
-        return nothing_due(NAME, trial.why_no_step_was_due)
+        return nothing_due(STATE, trial.why_no_step_was_due)
     compared = [row for row in trial.components if row.standing != "not compared"]
-    guilty = {row.component for row in broken(trial)}
-    quiet = sorted({row.component for row in idle(trial)} - guilty)
+    guilty = {row.component for row in broken_rows(trial)}
+    quiet = sorted({row.component for row in idle_rows(trial)} - guilty)
     note = f"; {', '.join(quiet)} did not come back, and nothing was seen to depend on it"
     return conclude(
-        NAME,
-        anomalies=list(_anomalies(trial)),
-        doubts=list(_doubts(trial)),
+        STATE,
+        anomalies=list(_state_anomalies(trial)),
+        doubts=list(_state_doubts(trial)),
         evidence=len(compared),
         summary=f"{plural(len({r.component for r in compared}), 'part')} of the state came back "
         f"at {plural(len(trial.restarts), 'resume')}{note if quiet else ''}",
         measures={
             "components_compared": len(compared),
-            "components_broken": len(broken(trial)),
+            "components_broken": len(broken_rows(trial)),
             "components_without_consequence": ", ".join(quiet) or None,
             "components_not_repeatable": ", ".join(sorted(trial.unstable)) or None,
         },
     )
 
 
-def broken(trial: Trial) -> tuple[Row, ...]:
-    """Give the rows that the job is to blame for, the likely cause of each resume first."""
+def broken_rows(trial: Trial) -> tuple[Row, ...]:
+    """Return the rows that the job is to blame for, the likely cause of each resume first."""
     return tuple(row for restart in trial.restarts for row in blamed(trial, restart).rows)
 
 
-def idle(trial: Trial) -> tuple[Row, ...]:
-    """Give the rows that did not come back, and nothing that was seen depends on them."""
+def idle_rows(trial: Trial) -> tuple[Row, ...]:
+    """Return the rows that did not come back, and nothing that was seen depends on them."""
     return tuple(row for restart in trial.restarts for row in blamed(trial, restart).idle)
 
 
-def _anomalies(trial: Trial) -> Iterator[Anomaly]:
-    """Give one anomaly per cause; only random streams make no wrong result, but another one."""
+def _state_anomalies(trial: Trial) -> Iterator[Anomaly]:
+    """Return one anomaly per cause; only random streams make no wrong result, but another one."""
     for restart in trial.restarts:
         blame = blamed(trial, restart)
         for cause in blame.causes:
@@ -82,7 +89,7 @@ def _anomalies(trial: Trial) -> Iterator[Anomaly]:
             )
 
 
-def _doubts(trial: Trial) -> Iterator[str]:
+def _state_doubts(trial: Trial) -> Iterator[str]:
     rounded = sorted({row.component for row in trial.components if row.rounded})
     if rounded:
         yield (
@@ -93,6 +100,145 @@ def _doubts(trial: Trial) -> Iterator[str]:
     for restart in trial.restarts:
         attempt = restart.attempt
         unheard = [r for r in attempt.first_steps if (attempt.index, r) not in heard]
-        entered = [r for r in unheard if (attempt.index, r) in trial.run.sightings.entries]
+        entered = [r for r in unheard if (attempt.index, r) in trial.run.snapshots.entries]
         if unheard and not entered:
             yield f"how rank {unheard[0]} entered attempt {attempt.index} was not seen"
+
+
+# -- rank-randomness -------------------------------------------------------------------------------
+
+
+RANK_RANDOMNESS = "rank-randomness"
+
+
+@own_check(RANK_RANDOMNESS, asks="Do ranks still draw random numbers of their own?")
+def check_rank_randomness(trial: Trial) -> CheckResult:
+    """Require that no rank goes on with another rank's generator, if they differ in the baseline.
+
+    The promise that ranks' randomness is distinct: a generator that only
+    rank 0 saved, and every rank loaded, gives all of them the same dropout
+    (NVIDIA/Megatron-LM PR #6858). Broken only where the numbers part after
+    the resume: a job that draws nothing from it loses nothing.
+    """
+    if not trial.restarts:
+        return without_restart(RANK_RANDOMNESS, trial)
+    ours = any(is_rng(name) for name in trial.run.snapshots.names)
+    theirs = trial.reference is not None and any(
+        is_rng(name) for name in trial.reference.snapshots.names
+    )
+    unseen = blind(RANK_RANDOMNESS, trial, "generators", ours=ours, theirs=theirs)
+    if unseen is not None:
+        return unseen
+    compared = [row for row in trial.components if is_rng(row.component)]
+    if trial.why_no_step_was_due is not None or not compared:
+        return nothing_due(
+            RANK_RANDOMNESS, trial.why_no_step_was_due or "no generator could be compared"
+        )
+    guilty: dict[tuple[int, str, int], list[Row]] = {}
+    for restart in trial.restarts:
+        for row in random_rows(trial, restart):
+            if row.copied_from is not None:
+                key = (row.attempt, row.component, row.copied_from)
+                guilty.setdefault(key, []).append(row)
+    anomalies = [
+        Anomaly(
+            message=f"{ranks([row.rank for row in rows])} went on with {name} of rank {owner} at "
+            f"epoch {rows[0].epoch}: every rank must save and load a generator's state of its own",
+            events=tuple(row.number for row in rows),
+        )
+        for (_, name, owner), rows in guilty.items()
+    ]
+    return conclude(
+        RANK_RANDOMNESS,
+        anomalies=anomalies,
+        evidence=len(compared),
+        summary=f"{plural(len(trial.restarts), 'resume')}; no rank draws another's random numbers",
+    )
+
+
+# -- replicas --------------------------------------------------------------------------------------
+
+
+REPLICAS = "replicas"
+
+
+_COPIED = frozenset({"model", "buffers", "optimizer", "optimizer settings", "averaged model"})
+_Place: TypeAlias = tuple[int, int, int, str]  # attempt, epoch, step, moment
+_Seen: TypeAlias = tuple[int, StateSeen]
+
+
+@own_check(REPLICAS, asks="Are the copies of the model on all ranks still equal?")
+def check_replicas(trial: Trial) -> CheckResult:
+    """Require equal models and optimizers on all ranks at equal places.
+
+    The promise of replica equality (pytorch/torchtitan PR #4598: a rank joins
+    with a stale learning rate, and equal gradients make unequal models). A
+    part that is not equal on all ranks in the baseline, such as a shard, or
+    before the fault, is no replica.
+    """
+    theirs = trial.reference is not None and bool(trial.reference.snapshots.names)
+    unseen = blind(REPLICAS, trial, "state", ours=bool(trial.run.snapshots.names), theirs=theirs)
+    if unseen is not None:
+        return unseen
+    assert trial.reference is not None
+    due = trial.reference.snapshots.all
+    copied = _copied_names(due) - set(_unequal_parts(due))
+    copied -= set(_unequal_parts((n, s) for n, s in trial.run.snapshots.all if n < trial.began))
+    if len(trial.reference.lineage.ranks) < 2 or not copied:  # noqa: PLR2004
+        return nothing_due(REPLICAS, "no part of the state is held by several ranks alike")
+    parted = _unequal_parts(trial.run.snapshots.all, only=copied)
+    anomalies = [
+        Anomaly(
+            message=f"from {_place_words(place)} on, {name} is not the same on all ranks "
+            f"(attempt {place[0]})",
+            events=events,
+        )
+        for name, (place, events) in sorted(parted.items(), key=lambda item: item[1][1])
+    ]
+    return conclude(
+        REPLICAS,
+        anomalies=anomalies[:1],
+        evidence=len(trial.run.snapshots.all),
+        summary=f"{plural(len(copied), 'part')} equal on all ranks wherever they were seen",
+    )
+
+
+def _copied_names(sightings: Iterable[_Seen]) -> set[str]:
+    return {
+        part.name
+        for _, seen in sightings
+        for part in seen.components
+        if group_of(part.name) in _COPIED
+    }
+
+
+def _unequal_parts(
+    sightings: Iterable[_Seen], *, only: set[str] | None = None
+) -> dict[str, tuple[_Place, tuple[int, ...]]]:
+    """Return the parts that are not equal on all ranks somewhere: the first such place each."""
+    first: dict[_Place, _Seen] = {}
+    found: dict[str, tuple[_Place, tuple[int, ...]]] = {}
+    for number, seen in sightings:
+        place = (seen.attempt, seen.epoch, seen.step, seen.moment)
+        there = first.setdefault(place, (number, seen))
+        if there[1].components == seen.components:
+            continue
+        for name in _unequal(there[1], seen):
+            if only is None or name in only:
+                found.setdefault(name, (place, (there[0], number)))
+    return found
+
+
+def _unequal(one: StateSeen, other: StateSeen) -> Iterator[str]:
+    due = {part.name: part for part in one.components}
+    for part in other.components:
+        theirs = due.get(part.name)
+        if holds_nothing(part) and holds_nothing(theirs):
+            continue
+        if theirs is None or theirs.digest != part.digest:
+            yield part.name
+
+
+def _place_words(place: _Place) -> str:
+    _, epoch, step, moment = place
+    return f"epoch {epoch}, step {step}" if moment != "left" else f"the report of epoch {epoch}"

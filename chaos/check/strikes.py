@@ -5,13 +5,20 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from chaos.check.after_training import is_meant_for_the_end, training_was_over
 from chaos.check.attempt import Attempt
 from chaos.check.ending import Ending
-from chaos.check.storage_harm import harmed
-from chaos.model.event import FaultEnded, FaultInvoked, GateReached, NoticeGiven, StorageFaulted
+from chaos.model.event import (
+    ControllerState,
+    FaultEnded,
+    FaultInvoked,
+    GateReached,
+    NoticeGiven,
+    StorageFaulted,
+    TrainFnEnded,
+)
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan
+from chaos.model.trigger import AtState
 
 Budget: TypeAlias = Literal["failures", "preemptions"]
 
@@ -125,7 +132,7 @@ def strikes(
 
 
 def _harm_ns(op: Op, began_ns: int | None, deadline_ns: int | None) -> int | None:
-    """Give when the harm is done: a node that stays past its deadline is given up at it."""
+    """Return when the harm is done: a node that stays past its deadline is given up at it."""
     if deadline_ns is None or not op.fault.is_announced:
         return began_ns
     loss_ns = op.fault.loss_ns(deadline_ns)
@@ -137,7 +144,7 @@ _Ended = tuple[tuple[int, FaultEnded], ...]
 
 
 def _turns(op: Op, history: History) -> Iterator[tuple[tuple[int, ...], _Invoked, _Ended]]:
-    """Give an op's events: all of them, or turn by turn where it strikes in several attempts.
+    """Return an op's events: all of them, or turn by turn where it strikes in several attempts.
 
     A turn is over before the next begins: what a strike came to is recorded
     before another attempt can start.
@@ -185,7 +192,7 @@ def _with_effect(
 
 
 def _came_after_training(strike: Strike, history: History, attempts: Sequence[Attempt]) -> bool:
-    """Say whether workers were taken that had nothing left to do: that ends no attempt."""
+    """Return whether workers were taken that had nothing left to do: that ends no attempt."""
     if _is_sparing(strike.op) or strike.op.fault.family == "control":
         return False
     number, invoked = strike.invoked[0]
@@ -194,7 +201,7 @@ def _came_after_training(strike: Strike, history: History, attempts: Sequence[At
 
 
 def _in_storage(strike: Strike, history: History, attempts: Sequence[Attempt]) -> Strike:
-    """Give a strike with the attempts that what storage did has ended, if it did anything."""
+    """Return a strike with the attempts that what storage did has ended, if it did anything."""
     if not strike.effects:
         failed = [event.status for _, event in strike.ended] == ["fail"]
         return replace(strike, is_in_doubt=not failed)
@@ -206,7 +213,7 @@ def _in_storage(strike: Strike, history: History, attempts: Sequence[Attempt]) -
 
 
 def _grown(attempts: Sequence[Attempt], *, since: int) -> int | None:
-    """Give the attempt that Ray itself ended, to go on with more workers."""
+    """Return the attempt that Ray itself ended, to go on with more workers."""
     for attempt, after in pairwise(attempts):
         if attempt.index >= since and not attempt.decisions and after.size > attempt.size:
             return attempt.index
@@ -216,7 +223,7 @@ def _grown(attempts: Sequence[Attempt], *, since: int) -> int | None:
 def _was_over(
     strike: Strike, history: History, attempts: Sequence[Attempt], ending: Ending
 ) -> bool:
-    """Say whether training was over when a preempted node went: nobody was struck by it."""
+    """Return whether training was over when a preempted node went: nobody was struck by it."""
     if ending.returned is None:
         return False
     assert strike.harm_ns is not None
@@ -229,7 +236,7 @@ def _was_over(
 def _hit_at_deadline(
     strike: Strike, history: History, attempts: Sequence[Attempt], ending: Ending
 ) -> int | None:
-    """Give the attempt that a preemption ended.
+    """Return the attempt that a preemption ended.
 
     The job may have moved on or be over by the deadline, and the loss of a
     node that nobody uses costs nothing.
@@ -278,3 +285,64 @@ def _forestalled(
 
 def _opened_ns(attempt: Attempt, history: History) -> int:
     return 0 if attempt.opened is None else history.time_ns(attempt.opened)
+
+
+# -- after training --------------------------------------------------------------------------------
+
+
+# Ray 2.60's controller comes to them once every train function has returned, or for good failed.
+OVER = ("SHUTTING_DOWN", "FINISHED")
+
+
+def is_meant_for_the_end(op: Op) -> bool:
+    """Return whether an op's own place is one after training."""
+    return isinstance(op.at, AtState) and op.at.state in OVER
+
+
+def training_was_over(op: Op, struck: Attempt, history: History, *, invoked: int) -> bool:
+    """Return whether an attempt had nothing left to train when an op began, by its event's number.
+
+    Then Ray has no failure to decide on. An attempt with a decision was not over.
+    """
+    if struck.decisions:
+        return False
+    since = struck.opened or 0
+    told = any(since < n < invoked and e.state in OVER for n, e in history.of(ControllerState))
+    returned = {
+        e.rank
+        for n, e in history.of(TrainFnEnded)
+        if n < invoked and e.attempt == struck.index and e.error is None
+    }
+    return is_meant_for_the_end(op) or told or 0 < struck.size <= len(returned)
+
+
+# -- harm done in storage --------------------------------------------------------------------------
+
+
+def harmed(
+    effects: Sequence[tuple[int, StorageFaulted]], history: History, attempts: Sequence[Attempt]
+) -> dict[int, int]:
+    """Return the attempts that ended by these effects, in order, each with when (monotonic ns).
+
+    A rank that was killed ends its attempt. An error does where the train
+    function raised after it, or was never seen to end (an upload in the
+    background fails outside it) and Ray decided on a failure; a job that
+    catches the error, or Ray's own second try that succeeds, goes on. What
+    waits, or believes a lie, goes on too.
+    """
+    ended = list(history.of(TrainFnEnded))
+    failed = {a.index: [d.number for d in a.decisions] for a in attempts}
+    hits: dict[int, int] = {}
+    for number, effect in effects:
+        if effect.rank is None or effect.effect in ("delayed", "cut"):
+            continue
+        ends = [(n, e) for n, e in ended if _is_of(e, effect)]
+        raised = any(n > number and e.error is not None for n, e in ends)
+        unseen = not ends and any(n > number for n in failed.get(effect.attempt, ()))
+        if effect.effect == "killed" or raised or unseen:
+            hits.setdefault(effect.attempt, history.time_ns(number))
+    return hits
+
+
+def _is_of(ended: TrainFnEnded, effect: StorageFaulted) -> bool:
+    return (ended.attempt, ended.rank) == (effect.attempt, effect.rank)

@@ -1,38 +1,31 @@
-"""Did training come out the same, number by number and part by part of the state?"""
+"""The check of every surviving number and part of the state."""
 
 import math
 from collections.abc import Iterator
 
-from chaos.check.band import HIDDEN_MAX
-from chaos.check.comparison import Comparison, Divergence
-from chaos.check.components import group_of
-from chaos.check.remedy import value
-from chaos.check.result import (
-    Measures,
-    conclude,
-    nothing_due,
-    of_another_size,
-    plural,
-    ranks,
-    unknown,
+from chaos.check.divergence import difference, no_control, stated_tolerance
+from chaos.check.fix_hints import value
+from chaos.check.numbers import NumberComparison, widest
+from chaos.check.result import Measures, conclude, nothing_due, of_another_size, own_check, unknown
+from chaos.check.state_at_resume import SHIPPED, group_of
+from chaos.check.state_comparison import StateComparison, compare_states, surviving_snapshots
+from chaos.check.state_snapshots import (
+    Place,
 )
-from chaos.check.sightings import Place
-from chaos.check.state_course import Clean, StateCourse, state_course, surviving
 from chaos.check.trial import Course, Trial
-from chaos.check.values import Value
+from chaos.check.values import NumberPair
 from chaos.model.history import Baseline
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural, ranks
 
-NAME = "trajectory"
-
-# What a person takes away from a run, and what was named as its state. Other parts (an
-# optimizer's) are means to it: where they differ and this does not, nothing followed.
-SHIPPED = ("model", "buffers", "averaged model", "declared")
-
-_TEXT_MAX = 40
+TRAJECTORY = "trajectory"
 
 
-def check(trial: Trial) -> CheckResult:
+@own_check(
+    TRAJECTORY,
+    asks="Did training come out the same, number by number and part by part of the state?",
+)
+def check_trajectory(trial: Trial) -> CheckResult:
     """Require that every surviving loss, metric and part of the state equals the baseline's.
 
     The promise of the trajectory. To the last bit, or within
@@ -52,15 +45,15 @@ def check(trial: Trial) -> CheckResult:
     that does not is told in the summary.
     """
     if not trial.plan.ops:
-        return nothing_due(NAME, "no fault was planned, so there is nothing to compare")
+        return nothing_due(TRAJECTORY, "no fault was planned, so there is nothing to compare")
     comparison = trial.comparison
     if comparison is None:
-        return unknown(NAME, f"{trial.no_reference} to compare with")
+        return unknown(TRAJECTORY, f"{trial.no_reference} to compare with")
     if comparison.resized and comparison.losses.compared + comparison.metrics.compared == 0:
         steps = plural(comparison.resized, "surviving step")
         what = "was made" if comparison.resized == 1 else "were made"
-        return nothing_due(NAME, f"{steps} {what} with another number of workers")
-    control = trial.too_few_for_a_band or _doubt(trial, comparison)
+        return nothing_due(TRAJECTORY, f"{steps} {what} with another number of workers")
+    control = trial.too_few_for_a_band or no_control(trial, comparison)
     doubts = [control] if control else [*_silences(comparison), *_unproven(trial, comparison)]
     first = None if control else comparison.first
     states = None if control else states_of(trial)
@@ -71,7 +64,7 @@ def check(trial: Trial) -> CheckResult:
         lasting = states.of(SHIPPED)
         anomalies, doubts = list(_state_apart(lasting)), [*doubts, *_state_doubts(lasting)]
     return conclude(
-        NAME,
+        TRAJECTORY,
         anomalies=anomalies,
         doubts=doubts,
         evidence=comparison.losses.compared + comparison.metrics.compared,
@@ -80,59 +73,36 @@ def check(trial: Trial) -> CheckResult:
     )
 
 
-def divergence(trial: Trial) -> Divergence | None:
-    """Give where the run first left its baseline, None if it did not or that cannot be told."""
-    comparison = trial.comparison
-    if comparison is None or trial.too_few_for_a_band or _doubt(trial, comparison):
-        return None
-    return comparison.first
-
-
-def difference(first: Divergence) -> str:
-    """Say how two numbers differ, with as many digits as it takes to see it."""
-    ours, due = _digits(first.ours), _digits(first.baseline)
-    if ours == due:
-        ours, due = repr(first.ours), repr(first.baseline)
-    part = "" if first.relative is None else f" ({100 * first.relative:.2g} %)"
-    return f"{ours} instead of {due}{part}"
-
-
-def _digits(value: Value) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, str | bool):
-        text = repr(value)
-        return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}…"
-    return f"{value:.4g}"
-
-
-def states_of(trial: Trial) -> StateCourse | None:
+def states_of(trial: Trial) -> StateComparison | None:
     """Compare the state that was seen in surviving work; None where that is not to be equal."""
     if trial.reference is None or not trial.leeway.is_exact:
         return None
-    baseline, seen = trial.counterpart, trial.run.sightings
+    baseline, seen = trial.counterpart, trial.run.snapshots
     repeats = baseline.repeats if isinstance(baseline, Baseline) else ()
-    clean = Clean(
-        reference=trial.reference.sightings,
-        before=[state for number, state in seen.all if number < trial.began],
-        repeats=[Course(history, trial.reference).sightings for history in repeats],
+    others = (Course(history, trial.reference).snapshots for history in repeats)
+    return compare_states(
+        surviving_snapshots(seen, trial.run.attempts, without=trial.resized),
+        trial.reference.snapshots,
+        clean=[
+            *(state for number, state in seen.all if number < trial.began),
+            *(state for other in others for _, state in other.all),
+        ],
         unstable=trial.unstable,
     )
-    return state_course(surviving(seen, trial.run.attempts, without=trial.resized), clean)
 
 
-def _state_apart(states: StateCourse) -> Iterator[Anomaly]:
+def _state_apart(states: StateComparison) -> Iterator[Anomaly]:
     first = states.first
     if not first:
         return
     name, group = first[0].due.name, group_of(first[0].due.name)
     ours, due = value(first[0].ours, group), value(first[0].due, group)
     values = f"{ours} instead of {due}" if ours != due else "not the same to the last bit"
-    who = ranks([apart.place[0] for apart in first])
+    who = ranks([apart.at[0] for apart in first])
     others = sorted({apart.due.name for apart in states.apart} - {name})
     more = f", and so do {', '.join(others)}" if others else ""
     yield Anomaly(
-        message=f"from {_where(first[0].place)} on ({who}) {name} differs from the baseline's "
+        message=f"from {_where(first[0].at)} on ({who}) {name} differs from the baseline's "
         f"although no loss and no metric does: {values}{more}; {len(states.apart)} of "
         f"{states.compared} differ",
         events=tuple(apart.number for apart in first),
@@ -145,7 +115,7 @@ def _where(place: Place) -> str:
     return f"the report of epoch {epoch}" if moment == "left" else f"epoch {epoch}, step {step}"
 
 
-def _state_doubts(states: StateCourse) -> Iterator[str]:
+def _state_doubts(states: StateComparison) -> Iterator[str]:
     if states.unproven:
         named = ", ".join(sorted(states.unproven))
         yield (
@@ -157,42 +127,12 @@ def _state_doubts(states: StateCourse) -> Iterator[str]:
         yield f"{named} of the state was seen in the baseline, and not at the same places here"
 
 
-def _doubt(trial: Trial, comparison: Comparison) -> str | None:
-    control = comparison.control
-    remedy = "state `expect.band` or `expect.loss_tolerance`"
-    if not trial.plan.expect.is_exact:
-        remedy = f"`expect.{_leeway(trial)}` is too narrow"
-    if control.first is not None:
-        at = control.first
-        return (
-            f"the job does not repeat itself here: before any fault {control.differing} of "
-            f"{control.compared} losses differ from the baseline's, first at epoch {at.epoch}, "
-            f"step {at.step}, rank {at.rank}: {difference(at)}; {remedy}, or, if the baseline is "
-            "out of date, list what the job reads in `job.inputs` or delete the folder "
-            "`.baselines` under reports"
-        )
-    bands = trial.leeway.bands
-    if bands is not None and bands.hides[0] > HIDDEN_MAX and comparison.first is not None:
-        at = comparison.first
-        return (
-            f"epoch {at.epoch} has {difference(at)}, and between {bands.runs} clean runs losses "
-            f"lie up to {100 * bands.hides[0]:.2g} % apart: so few runs do not show how far one "
-            "more may lie; seed the job, or state `expect.loss_tolerance`"
-        )
-    if control.compared == 0 and comparison.losses.first is not None:
-        return (
-            "losses differ from the baseline's, and none was recorded before the fault that "
-            "would show whether the job repeats itself here"
-        )
-    return None
-
-
-def _silences(comparison: Comparison) -> Iterator[str]:
+def _silences(comparison: NumberComparison) -> Iterator[str]:
     for attempt in comparison.silent:
         yield f"nothing that attempt {attempt} did could be compared with the baseline's"
 
 
-def _unproven(trial: Trial, comparison: Comparison) -> Iterator[str]:
+def _unproven(trial: Trial, comparison: NumberComparison) -> Iterator[str]:
     if not comparison.unproven:
         return
     named = ", ".join(f"`{name}`" for name in comparison.unproven)
@@ -206,21 +146,22 @@ def _unproven(trial: Trial, comparison: Comparison) -> Iterator[str]:
     )
 
 
-def _message(first: Divergence, comparison: Comparison) -> str:
+def _message(first: NumberPair, comparison: NumberComparison) -> str:
     place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
     what = f"metric `{first.what}`" if first.step is None else first.what
     tally = comparison.metrics if first.step is None else comparison.losses
-    widest = f", by up to {tally.difference_max:.3g}" if tally.difference_max else ""
+    most = widest(tally)
+    by = f", by up to {most:.3g}" if most else ""
     return (
         f"from {place} on (rank {first.rank}) the {what} differs from the baseline's: "
-        f"{difference(first)}; {tally.differing} of {tally.compared} differ{widest}"
+        f"{difference(first)}; {len(tally.differing)} of {tally.compared} differ{by}"
     )
 
 
-def _summary(trial: Trial, comparison: Comparison, states: StateCourse | None) -> str:
+def _summary(trial: Trial, comparison: NumberComparison, states: StateComparison | None) -> str:
     how = "to the last bit"
     if not trial.plan.expect.is_exact:
-        how = f"within expect.{_leeway(trial)}"
+        how = f"within expect.{stated_tolerance(trial)}"
     losses = plural(comparison.losses.compared, "loss", "losses")
     metrics = plural(comparison.metrics.compared, "metric value")
     apart = comparison.steps_apart
@@ -240,23 +181,19 @@ def _summary(trial: Trial, comparison: Comparison, states: StateCourse | None) -
     what = f"{losses} and {metrics}"
     if states is not None and states.compared:
         what = f"{losses}, {metrics} and {plural(states.compared, 'part')} of the state"
-    elif states is None and trial.run.sightings.names:
+    elif states is None and trial.run.snapshots.names:
         but += "; the state, which need not be the same there, is compared at resumes alone"
     return f"{what} equal the baseline's {how}{but}"
 
 
-def _leeway(trial: Trial) -> str:
-    return "band" if trial.plan.expect.band is not None else "loss_tolerance"
-
-
-def _of_states(states: StateCourse | None) -> Measures:
+def _of_states(states: StateComparison | None) -> Measures:
     if states is None:
         return {}
     return {"parts_compared": states.compared, "parts_differing": len(states.apart)}
 
 
-def _hidden(trial: Trial, comparison: Comparison) -> Measures:
-    """Say how large a defect the band would hide, as a part of a loss."""
+def _hidden(trial: Trial, comparison: NumberComparison) -> Measures:
+    """Return in words how large a defect the band would hide, as a part of a loss."""
     bands = trial.leeway.bands
     if bands is None:
         return {}
@@ -269,8 +206,8 @@ def _hidden(trial: Trial, comparison: Comparison) -> Measures:
     }
 
 
-def _hidden_of(trial: Trial, comparison: Comparison) -> list[str]:
-    """Say by how much each metric that is compared can be off within the band."""
+def _hidden_of(trial: Trial, comparison: NumberComparison) -> list[str]:
+    """Return in words by how much each compared metric can be off within the band."""
     bands = trial.leeway.bands
     left_out = {*comparison.not_compared, *comparison.unproven, *comparison.ignored}
     hides = {} if bands is None else bands.hides_of
@@ -281,13 +218,13 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _measures(comparison: Comparison) -> Measures:
+def _measures(comparison: NumberComparison) -> Measures:
     return {
         "losses_compared": comparison.losses.compared,
-        "losses_differing": comparison.losses.differing,
-        "loss_difference_max": comparison.losses.difference_max,
+        "losses_differing": len(comparison.losses.differing),
+        "loss_difference_max": widest(comparison.losses),
         "metrics_compared": comparison.metrics.compared,
-        "metrics_differing": comparison.metrics.differing,
+        "metrics_differing": len(comparison.metrics.differing),
         "metrics_not_compared": ", ".join(comparison.not_compared) or None,
         "metrics_without_control": ", ".join(comparison.unproven) or None,
         "metrics_ignored": ", ".join(comparison.ignored) or None,

@@ -7,21 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from chaos.check.aligned import Aligned, before, surviving
 from chaos.check.attempt import Attempt, Commit, attempts
-from chaos.check.band import RUNS_MIN
-from chaos.check.comparison import Comparison, Sides
-from chaos.check.components import Beside, Row, unstable
+from chaos.check.compare import Aligned, before, surviving
 from chaos.check.ending import Ending, ending
-from chaos.check.feeds import Feeds
 from chaos.check.files import Files
-from chaos.check.leeway import EXACT, Bands, Leeway
+from chaos.check.inputs import InputComparison, input_offsets
 from chaos.check.lineage import Lineage, lineage
+from chaos.check.numbers import NumberComparison, Sides
+from chaos.check.prediction_band import RUNS_MIN
 from chaos.check.regrid import relaid
-from chaos.check.restarts import Restart, restarts
-from chaos.check.scratch import began_anew
-from chaos.check.sightings import Sightings
+from chaos.check.restarts import RepeatedSteps, Restart, repeated_steps, restarts
+from chaos.check.state_at_resume import Beside, Row, began_anew, unstable
+from chaos.check.state_snapshots import StateSnapshots
 from chaos.check.strikes import Strike, strikes
+from chaos.check.tolerance import EXACT, Bands, Leeway
 from chaos.model.event import FaultInvoked
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
@@ -58,9 +57,9 @@ class Course:
         return {c.checkpoint: c for c in every if c.checkpoint is not None}
 
     @cached_property
-    def sightings(self) -> Sightings:
+    def snapshots(self) -> StateSnapshots:
         """What was seen of the job's state."""
-        return Sightings(self.history, None if self.like is None else self.like.sightings)
+        return StateSnapshots(self.history, None if self.like is None else self.like.snapshots)
 
     @cached_property
     def files(self) -> Files:
@@ -115,7 +114,7 @@ class Trial:
 
     @property
     def no_reference(self) -> str:
-        """Say why there is no baseline to judge by."""
+        """Why there is no baseline to judge by."""
         if self.baseline is None:
             return "there is no baseline"
         return "the baseline is cut short, and there is no other"
@@ -136,7 +135,7 @@ class Trial:
 
     @property
     def excuse(self) -> str | None:
-        """Name a fault that failed: what the plan expects of it may rightly be missing."""
+        """A fault that failed, in words: what the plan expects of it may rightly be missing."""
         failed = (s.op for s in self.strikes if not s.landed or s.came_too_late)
         return next((f"{op} did not do what was planned" for op in failed), None)
 
@@ -175,13 +174,13 @@ class Trial:
         expect = self.plan.expect
         if expect.band is None or self.too_few_for_a_band is not None:
             return Leeway(expect.loss_tolerance)
-        runs = [(course.lineage, course.sightings) for course in self._clean]
+        runs = [(course.lineage, course.snapshots) for course in self._clean]
         firsts = (n for r in self.restarts for n in r.attempt.first_steps.values())
         return Leeway(bands=Bands.of(expect.band, runs), firsts=frozenset(firsts))
 
     @property
     def too_few_for_a_band(self) -> str | None:
-        """Say why no band can be learnt, None where it can or none is asked for."""
+        """Why no band can be learnt, None where it can or none is asked for."""
         if self.plan.expect.band is None or len(self._clean) >= RUNS_MIN:
             return None
         return f"a band takes {RUNS_MIN} baselines, and there are {len(self._clean)}"
@@ -200,11 +199,11 @@ class Trial:
         return len({len(course.lineage.commits) for course in self._clean}) > 1
 
     @cached_property
-    def comparison(self) -> Comparison | None:
+    def comparison(self) -> NumberComparison | None:
         """Every loss and metric beside the baseline's; None without a whole baseline."""
         if self.reference is None:
             return None
-        return Comparison.of(
+        return NumberComparison.of(
             Sides(
                 self.run.attempts,
                 self.run.lineage,
@@ -243,11 +242,11 @@ class Trial:
         """The components that differ from the baseline's before the first fault already."""
         if self.reference is None:
             return frozenset()
-        run, due = self.run.sightings, self.reference.sightings
+        run, due = self.run.snapshots, self.reference.snapshots
         found = unstable(run, due, began=self.began, leeway=self.leeway)
         # What goes by reports, as a count of saves does, is another after as many steps.
         others = self._clean[1:] if self.is_by_steps else ()
-        ends = ((o.sightings, len(o.history)) for o in others)
+        ends = ((o.snapshots, len(o.history)) for o in others)
         return found.union(*(unstable(o, due, began=n, leeway=EXACT) for o, n in ends))
 
     @cached_property
@@ -255,23 +254,40 @@ class Trial:
         """What came back of the job's state at each resume; empty without a whole baseline."""
         if self.reference is None:
             return ()
-        run, due = self.run.sightings, self.reference.sightings
+        run, due = self.run.snapshots, self.reference.snapshots
         beside = Beside(run, due, self.unstable, self.leeway, self.resized, self.descended)
         return beside.rows(self.restarts)
 
     @cached_property
-    def feeds(self) -> Feeds | None:
+    def inputs(self) -> InputComparison | None:
         """The model's inputs beside the baseline's; None without a whole baseline."""
         if self.reference is None:
             return None
         ours, theirs = self.run.lineage, self.reference.lineage
-        return Feeds(ours, theirs, self.aligned, self.aligned_before, not self.is_by_steps)
+        return InputComparison(
+            ours, theirs, self.aligned, self.aligned_before, not self.is_by_steps
+        )
+
+    @cached_property
+    def input_offsets(self) -> Mapping[int, int]:
+        """The attempts that went on at another place of the inputs, and by how many steps."""
+        if self.inputs is None or not self.inputs.repeat or not self.run.ending.is_finished:
+            return {}
+        return input_offsets(self.restarts, self.inputs)
+
+    @cached_property
+    def repeated_steps(self) -> tuple[RepeatedSteps, ...]:
+        """The steps made a second time, as `expect.sampling: at_least_once` allows."""
+        if self.plan.expect.sampling != "at_least_once" or self.reference is None:
+            return ()
+        alike = (r for r in self.restarts if r.attempt.index not in self.resized)
+        return tuple(repeated_steps(alike, self.reference.lineage))
 
     @cached_property
     def began_anew(self) -> frozenset[int]:
         """The attempts that trained from scratch though they were to resume, by index."""
         theirs = None if self.reference is None else self.reference.lineage
-        rows, run = self.components, self.run.sightings
+        rows, run = self.components, self.run.snapshots
         return frozenset(
             restart.attempt.index
             for restart in self.restarts
@@ -285,7 +301,7 @@ class Trial:
 
     @property
     def why_nothing_restarted(self) -> str | None:
-        """Say why no restart was due, None if one was due or that is not known."""
+        """Why no restart was due, None if one was due or that is not known."""
         if not self.plan.ops:
             return "no fault was planned, and nothing restarted"
         if not all(strike.landed for strike in self.strikes):
@@ -312,7 +328,7 @@ class Trial:
 
     @property
     def why_no_step_was_due(self) -> str | None:
-        """Say why no step of a resumed attempt is missed; None: one is, or one was made."""
+        """Why no step of a resumed attempt is missed; None: one is, or one was made."""
         if not self.sees_steps and self.run.ending.is_finished:
             return NO_STEPS
         if self.run.ending.is_finished and not any(r.attempt.steps for r in self.restarts):

@@ -1,13 +1,76 @@
-"""Reported values, one by one: what a job reports may be nested, and may be no number."""
+"""Reported values, which may be nested or no numbers: alone, and beside the baseline's."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TypeAlias
+
+from chaos.check.attempt import Commit, Losses, Step
+from chaos.model.leeway import Tolerance
 
 Value: TypeAlias = float | str | bool | None
 
 
-def number(value: object) -> float | None:
-    """Give a reported value as a number, None if it is none; JSON lacks three of them."""
+@dataclass(frozen=True, slots=True)
+class NumberPair:
+    """A loss or a metric of a run, and the baseline's at its place.
+
+    `what` is "loss", "number of losses", or a metric's dotted name; `step` is
+    None for a metric. `number` is the event in our history, and `attempt` the
+    attempt that it belongs to; `index` counts the losses of one step. A value
+    None: there is no such value.
+    """
+
+    epoch: int
+    step: int | None
+    rank: int
+    what: str
+    ours: Value
+    baseline: Value
+    number: int
+    attempt: int
+    index: int = 0
+
+    @property
+    def name(self) -> str:
+        """The loss, or the metric: each repeats itself or does not, wherever it is."""
+        return self.what
+
+    @property
+    def place(self) -> tuple[int, float, int]:
+        """Where it stands in training; an epoch's metrics come after its steps."""
+        return self.epoch, math.inf if self.step is None else self.step, self.rank
+
+    @property
+    def difference(self) -> float | None:
+        """How far apart the two are, None where that is no finite number."""
+        ours, due = as_number(self.ours), as_number(self.baseline)
+        if ours is None or due is None:
+            return None
+        apart = abs(ours - due)
+        return apart if math.isfinite(apart) else None
+
+    @property
+    def relative(self) -> float | None:
+        """The difference as a part of the baseline's value."""
+        due = as_number(self.baseline)
+        return self.difference / abs(due) if due and self.difference is not None else None
+
+    def agrees(self, tolerance: Tolerance | None) -> bool:
+        """Return whether the two are equal, NaN to NaN, or numbers as near as is tolerated."""
+        ours, due = as_number(self.ours), as_number(self.baseline)
+        if ours is None or due is None:  # to Python True equals 1, to a report it does not
+            return type(self.ours) is type(self.baseline) and self.ours == self.baseline
+        if ours == due or (math.isnan(ours) and math.isnan(due)):
+            return True
+        if tolerance is None or self.difference is None:
+            return False
+        return self.difference <= tolerance.absolute + tolerance.relative * abs(due)
+
+
+def as_number(value: object) -> float | None:
+    """Return a reported value as a number, None if it is none; JSON lacks three of them."""
     if isinstance(value, str) and value in ("nan", "inf", "-inf"):
         return float(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -16,7 +79,7 @@ def number(value: object) -> float | None:
 
 
 def flat(value: object, name: str = "") -> Iterator[tuple[str, Value]]:
-    """Give every value below a report's metrics under its dotted name: `val.acc`, `hist.0`."""
+    """Return every value below a report's metrics under its dotted name: `val.acc`, `hist.0`."""
     if isinstance(value, dict):
         parts = [(str(key), below) for key, below in value.items()]
     elif isinstance(value, list | tuple):
@@ -29,12 +92,38 @@ def flat(value: object, name: str = "") -> Iterator[tuple[str, Value]]:
 
 
 def is_below(name: str, others: tuple[str, ...]) -> bool:
-    """Say whether a dotted name is one of the others, or part of what one of them names."""
+    """Return whether a dotted name is one of the others, or part of what one of them names."""
     return any(name == other or name.startswith(f"{other}.") for other in others)
+
+
+def loss_pairs(step: Step, theirs: Losses) -> Iterator[NumberPair]:
+    """Lay the losses of one step beside the baseline's."""
+    ours = step.losses or ()
+    at, seen = (step.epoch, step.step, step.rank), (step.number, step.attempt)
+    if len(ours) != len(theirs):
+        yield NumberPair(*at, "number of losses", len(ours), len(theirs), *seen)
+    for index, (mine, due) in enumerate(zip(ours, theirs, strict=False)):
+        yield NumberPair(*at, "loss", as_number(mine), as_number(due), *seen, index)
+
+
+def metric_pairs(commits: Iterable[Commit], epochs: Mapping[int, Commit]) -> Iterator[NumberPair]:
+    """Lay every value of every rank's report beside the baseline's report of that epoch."""
+    nothing: dict[str, object] = {}  # where one of the two has no record of a rank
+    for commit in commits:
+        due = epochs.get(commit.epoch)
+        theirs = () if due is None else due.metrics[: 1 if commit.of_survivors else None]
+        records = zip_longest(commit.metrics, theirs, fillvalue=nothing) if due else ()
+        for rank, (record, counterpart) in enumerate(records):
+            ours, others = dict(flat(record)), dict(flat(counterpart))
+            at, seen = (commit.epoch, None, rank), (commit.number, commit.attempt)
+            for name in {**ours, **others}:
+                mine, other = ours.get(name), others.get(name)
+                if mine is not None or other is not None:
+                    yield NumberPair(*at, name, mine, other, *seen)
 
 
 def _single(value: object) -> Value:
     if value is None or isinstance(value, bool):
         return value
-    found = number(value)
+    found = as_number(value)
     return str(value) if found is None else found

@@ -7,10 +7,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from chaos.check.result import plural
 from chaos.compare.comparison import ALPHA, MEASURES, OPEN, Change, Comparison
 from chaos.model.summary import STALE, RunSummary
 from chaos.report.markdown import code, fitted, plain, table
+from chaos.words import plural
 
 _STYLES = {"worse": "bold red", "regression": "bold red", "better": "green", "fixed": "green"}
 _HEAD = ("scenario", "measure", "before", "after", "p", "told")

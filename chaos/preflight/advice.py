@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from chaos.check.result import plural
 from chaos.preflight.change import changed
 from chaos.preflight.curve import Curve, Simulate
 from chaos.preflight.forecast import costs_of, goodput, met_goals
 from chaos.preflight.question import Question
 from chaos.preflight.simulate import Outcomes
 from chaos.preflight.words import in_s
+from chaos.words import plural
 
 LEVER = 0.5  # how much smaller a cost is made, to see whether it is the lever
 _SHORT = 0.001

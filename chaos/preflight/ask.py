@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.check.result import plural
 from chaos.check.trial import Trial
 from chaos.errors import UsageError
 from chaos.preflight.change import changed
@@ -16,6 +15,7 @@ from chaos.preflight.measured import Measured, measured
 from chaos.preflight.presets import preset
 from chaos.preflight.question import JobShape, Question, RaySettings
 from chaos.preflight.traces import read_advisor, read_trace
+from chaos.words import plural
 
 UNNAMED = "calm-500h"
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from chaos.check.result import plural
 from chaos.preflight.change import changed
 from chaos.preflight.effort import Effort
 from chaos.preflight.fit import FEW
@@ -13,6 +12,7 @@ from chaos.preflight.resampling import losses_in, resampled
 from chaos.preflight.simulate import simulate_each
 from chaos.preflight.verdict import missed_goals, why_missed
 from chaos.preflight.words import in_hours
+from chaos.words import plural
 
 TRACES = 40
 MAY_MISS = 1  # of them: more than one in forty is beyond the worse end of a 95 % interval

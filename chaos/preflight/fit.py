@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chaos.check.result import plural
 from chaos.errors import UsageError
 from chaos.preflight.capacity import Floats
 from chaos.preflight.estimate import Estimate
@@ -13,6 +12,7 @@ from chaos.preflight.lives import Law, law_of
 from chaos.preflight.market import Doubt, Exponential, Market, Notice, Shock
 from chaos.preflight.resampling import pieces_for
 from chaos.preflight.trace import Trace
+from chaos.words import plural
 
 RESAMPLES = 1_000
 FEW = 10

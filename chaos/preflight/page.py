@@ -6,7 +6,6 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from chaos import __version__
-from chaos.check.result import plural
 from chaos.preflight.answer import Answer
 from chaos.preflight.charts import charts
 from chaos.preflight.figures import (
@@ -25,6 +24,7 @@ from chaos.preflight.verdict import Word
 from chaos.preflight.words import in_hours
 from chaos.report import chart as ch
 from chaos.report.page import Tone
+from chaos.words import plural
 
 _LOOKS: dict[Word, tuple[Tone, str]] = {
     "go": ("good", "✓"),

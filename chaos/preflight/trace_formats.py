@@ -12,11 +12,11 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 
-from chaos.check.result import plural
 from chaos.errors import UsageError
 from chaos.preflight.lives import lives_in
 from chaos.preflight.resemblance import KNOWN, resembled
 from chaos.preflight.trace import Kind, Trace, trace_of_counts
+from chaos.words import plural
 
 COUNT_MAX = 1_000_000
 GAP_FACTOR = 20

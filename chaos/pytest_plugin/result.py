@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from chaos.check.result import plural
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.verdict import Verdict
 from chaos.report.brief import line_of
 from chaos.report.outcome import FinishedRun, in_words, row_of
+from chaos.words import plural
 
 LINE_MAX = 120
 

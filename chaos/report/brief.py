@@ -8,13 +8,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from chaos.check.result import plural
 from chaos.model.diagnosis import Resume
 from chaos.model.verdict import CheckResult, Verdict
 from chaos.report.live import Progress, advance_all
 from chaos.report.outcome import FinishedRun, in_words
 from chaos.report.screen import screen
 from chaos.report.state_table import lost
+from chaos.words import plural
 
 ANOMALIES_SHOWN = 3
 PARTS_SHOWN = 8

@@ -7,13 +7,13 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import altair as alt
 
-from chaos.check.comparison import Divergence
 from chaos.check.curves import Point, curves
-from chaos.check.result import plural
-from chaos.check.trajectory import difference, divergence
+from chaos.check.divergence import difference, divergence
 from chaos.check.trial import Trial
+from chaos.check.values import NumberPair
 from chaos.model.trigger import AtMoment, Trigger
 from chaos.report import chart as ch
+from chaos.words import plural
 
 T = TypeVar("T")
 Series: TypeAlias = Literal["baseline", "this run", "lost work"]
@@ -126,7 +126,7 @@ def fault_marks(trial: Trial, line: Track) -> alt.LayerChart | None:
 
 
 def divergence_rule(
-    line: Track, apart: Divergence | None, *, below_faults: bool
+    line: Track, apart: NumberPair | None, *, below_faults: bool
 ) -> alt.LayerChart | None:
     """Mark the first divergent step; `below_faults`: the chart names faults in its first rows."""
     if apart is None or apart.step is None:
@@ -191,7 +191,7 @@ def loss_charts(trial: Trial) -> tuple[ch.Chart, ...]:
     return tuple(charts)
 
 
-def _ranks(trial: Trial, apart: Divergence | None) -> list[int]:
+def _ranks(trial: Trial, apart: NumberPair | None) -> list[int]:
     """Choose the ranks to draw: who diverged, who was struck, then the lowest."""
     first = [] if apart is None else [apart.rank]
     struck = [strike.rank for strike in trial.strikes if strike.rank is not None]
@@ -200,7 +200,7 @@ def _ranks(trial: Trial, apart: Divergence | None) -> list[int]:
     return list(dict.fromkeys(wanted))[:RANKS_SHOWN]
 
 
-def _whole(trial: Trial, line: Track, ranks: list[int], apart: Divergence | None) -> ch.Chart:
+def _whole(trial: Trial, line: Track, ranks: list[int], apart: NumberPair | None) -> ch.Chart:
     marked = {line.at_trigger(op.at) for op in trial.plan.ops}
     if apart is not None and apart.step is not None:
         first = line.at(apart.epoch, apart.step)
@@ -240,7 +240,7 @@ def _whole(trial: Trial, line: Track, ranks: list[int], apart: Divergence | None
     )
 
 
-def _close_up(line: Track, apart: Divergence, first: int) -> ch.Chart:
+def _close_up(line: Track, apart: NumberPair, first: int) -> ch.Chart:
     low, high = max(0, first - STEPS_AROUND), min(line.steps, first + STEPS_AROUND) + 1
     near = [s for s in line.spots if low < s.position < high and s.rank == apart.rank]
     x = alt.X(
@@ -364,7 +364,7 @@ def _rows(spots: Iterable[Spot]) -> ch.Rows:
     ]
 
 
-def _in_words(trial: Trial, apart: Divergence | None) -> str:
+def _in_words(trial: Trial, apart: NumberPair | None) -> str:
     faults = [str(strike.op) for strike in trial.strikes if strike.invoked]
     told = f"Faults: {'; '.join(faults) or 'none'}."
     if trial.reference is None:

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 from chaos.check.goodput import ledger, ledger_of
-from chaos.check.result import plural
 from chaos.model.verdict import CheckResult
 from chaos.report import page
 from chaos.report.goodput import goodput_rows, sentence
 from chaos.report.outcome import FinishedRun, Runs, SuiteRow, by_scenario, in_words
 from chaos.report.screen import on_one_line
 from chaos.report.state_table import PartRow, lost
+from chaos.words import plural
 
 LIMIT_BYTES = 1_000_000  # GitHub refuses a step summary of more than 1 MiB
 ANOMALIES_SHOWN = 10

@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 
 from chaos.check.goodput import Ledger, Phase, ledger_of
 from chaos.check.restarts import Restart
-from chaos.check.result import plural
 from chaos.check.strikes import Strike
 from chaos.check.trial import Trial
 from chaos.model.event import FitCalled, WatchCost, WorkersPrestarted, WorkerStarted
@@ -18,6 +17,7 @@ from chaos.model.verdict import Anomaly, CheckResult, Restarts, Verdict
 from chaos.report.live import is_notable
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.report.sentence import sentence
+from chaos.words import plural
 
 AROUND = 2
 EVENTS_PER_ANOMALY = 40

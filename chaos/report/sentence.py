@@ -2,9 +2,9 @@
 
 from typing import TypeAlias, assert_never
 
-from chaos.check.result import gist
 from chaos.model import event as ev
 from chaos.report.state_sentence import OfState, state_sentence
+from chaos.words import gist
 
 Watched: TypeAlias = (
     ev.JournalOpened

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from chaos.check.result import ranks
 from chaos.model.diagnosis import Part, Resume, Standing
+from chaos.words import ranks
 
 # How a standing looks; what differed and mattered to nothing is told, and is not red.
 _TONES: dict[Standing, str] = {

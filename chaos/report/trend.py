@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 import altair as alt
 
-from chaos.check.result import plural
 from chaos.model.summary import RunSummary, SuiteSummary
 from chaos.model.verdict import Standing
 from chaos.report import chart as ch
 from chaos.report.page import Tone
+from chaos.words import plural
 
 SCENARIOS_DRAWN = 8
 SUITES_IN_TABLE = 12

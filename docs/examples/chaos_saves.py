@@ -1,9 +1,10 @@
 """Does every epoch end with a checkpoint?"""
 
-from chaos.check.result import conclude, plural
+from chaos.check.result import conclude
 from chaos.check.trial import Trial
 from chaos.model.event import Committed
 from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural
 
 NAME = "every-epoch-saved"
 

@@ -15,7 +15,7 @@ from chaos.audit.determinism import Repetition, repetition
 from chaos.audit.group import GROUPS, Group
 from chaos.audit.page import omissions
 from chaos.audit.repro import confirmation
-from chaos.check.band import HIDDEN_MAX
+from chaos.check.prediction_band import HIDDEN_MAX
 from chaos.errors import ClusterError, JobError
 from chaos.harness import check_again
 from chaos.model import event as ev

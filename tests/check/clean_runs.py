@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from chaos.check.band import Compared, Series, learn
+from chaos.check.prediction_band import Compared, Series, learn
 from chaos.model.leeway import Tolerance
 
 STEPS, RANKS = 60, 2

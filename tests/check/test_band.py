@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.check.band import PROFILES, Compared, Interval, Series, learn, student
 from chaos.check.judge import judge
+from chaos.check.prediction_band import PROFILES, Compared, Interval, Series, learn, student
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History
 from chaos.model.leeway import Tolerance

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from chaos.check import attempts
+from chaos.check.budgets import check_attempts
 from chaos.check.trial import Trial
 from chaos.model import event as ev
 from chaos.model.leeway import Charges
@@ -222,7 +222,7 @@ def test_an_attempt_that_does_not_follow_is_named() -> None:
 
 def test_a_run_that_is_ended_within_a_recovery_does_not_show_what_was_to_follow() -> None:
     soon, late = ("g s s r c s x +9 H", "g s s r c s x +130 H")
-    cut, hung = (attempts.check(Trial(plan_of(line), told_in(line))) for line in (soon, late))
+    cut, hung = (check_attempts.check(Trial(plan_of(line), told_in(line))) for line in (soon, late))
 
     assert cut.validity == "unknown"
     assert "the run was ended at its limit 9 s after the last fault" in cut.summary

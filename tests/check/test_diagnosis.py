@@ -2,8 +2,8 @@
 
 import pytest
 
-from chaos.check.components import group_of
 from chaos.check.judge import judge
+from chaos.check.state_at_resume import group_of
 from chaos.model import event as ev
 from chaos.model.diagnosis import Resume
 from chaos.model.history import History

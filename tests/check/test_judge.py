@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from chaos.check import cursor, trajectory
+from chaos.check.epochs import check_cursor
 from chaos.check.judge import CHECKS, judge
+from chaos.check.trajectory import TRAJECTORY
 from chaos.check.trial import Trial
 from chaos.faults.slow_worker import SlowWorker
 from chaos.model import event as ev
@@ -132,7 +133,7 @@ def test_a_check_that_fails_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: Trial) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(cursor, "check", fail)
+    monkeypatch.setattr(check_cursor, "check", fail)
 
     verdict = verdict_on(KILLED)
 
@@ -267,7 +268,7 @@ def test_a_divergence_without_a_restart_is_not_called_a_resumption() -> None:
     plan = story.plan().model_copy(update={"ops": (op,)})
     verdict = judge(plan, history, story.baseline())
 
-    assert verdict.broken[0].check == trajectory.NAME
+    assert verdict.broken[0].check == TRAJECTORY
     assert "; the job finished, but from epoch 3, step 6 on its loss" in verdict.headline
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from chaos.check.divergence import divergence
 from chaos.check.judge import judge
-from chaos.check.trajectory import divergence
 from chaos.check.trial import Trial
 from chaos.check.values import flat
 from chaos.model import event as ev

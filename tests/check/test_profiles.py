@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.check.band import Interval, Key
 from chaos.check.judge import judge
-from chaos.check.leeway import Bands, Leeway
-from chaos.check.pair import Pair
+from chaos.check.prediction_band import Interval, Key
+from chaos.check.tolerance import Bands, Leeway
+from chaos.check.values import NumberPair
 from chaos.model.history import Baseline
 from chaos.model.leeway import Tolerance
 from chaos.model.scenario import Profile
@@ -43,7 +43,7 @@ def test_a_profile_allows_less_at_the_first_step_after_a_resume(
     profile: Profile, step: int, slack: float
 ) -> None:
     def allows(off: float) -> bool:
-        pair = Pair(1, step, 0, "loss", 2.0 + off, 2.0, step, 1)
+        pair = NumberPair(1, step, 0, "loss", 2.0 + off, 2.0, step, 1)
         return leeway(profile).allows(pair)
 
     for side in (1, -1):
@@ -58,7 +58,7 @@ def test_metrics_and_sizes_have_no_scale_and_get_a_part_of_themselves(
     profile: Profile, part: float
 ) -> None:
     def allows(off: float) -> tuple[bool, bool, bool]:
-        pair = Pair(1, None, 0, "accuracy", 2.0 + off, 2.0, LATER, 1)
+        pair = NumberPair(1, None, 0, "accuracy", 2.0 + off, 2.0, LATER, 1)
         place = (0, 1, FIRST, "entered")
         return (
             leeway(profile).allows(pair),
@@ -71,7 +71,7 @@ def test_metrics_and_sizes_have_no_scale_and_get_a_part_of_themselves(
 
 
 def test_a_number_that_no_clean_run_had_lies_in_no_band() -> None:
-    pair = Pair(9, FIRST, 0, "loss", 2.0, 2.1, FIRST, 1)
+    pair = NumberPair(9, FIRST, 0, "loss", 2.0, 2.1, FIRST, 1)
 
     assert not leeway("relaxed").allows(pair)
     assert leeway("relaxed").allows(replace(pair, ours=2.1))

@@ -58,7 +58,7 @@ def test_every_step_comes_to_stand_where_the_run_made_it(one: list[int], other: 
     assert {k: [s.losses for s in v] for k, v in laid.steps.items()} == {
         k: [s.losses for s in v] for k, v in due.steps.items()
     }
-    ours, theirs = (Course(h).sightings.by_place for h in (run, relaid(baseline, run)))
+    ours, theirs = (Course(h).snapshots.by_place for h in (run, relaid(baseline, run)))
     entered = {place: seen for place, seen in ours.items() if place[3] == "entered"}
     assert all(theirs[place].components == seen.components for place, seen in entered.items())
 

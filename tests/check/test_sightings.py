@@ -2,10 +2,10 @@
 
 import pytest
 
-from chaos.check.components import Beside
-from chaos.check.leeway import EXACT
 from chaos.check.restarts import restarts
-from chaos.check.sightings import Sightings, differing, parts_of
+from chaos.check.state_at_resume import Beside
+from chaos.check.state_snapshots import StateSnapshots, differing, parts_of
+from chaos.check.tolerance import EXACT
 from chaos.check.trial import Course
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
@@ -31,12 +31,12 @@ def history(*events: ev.AnyEvent) -> History:
     return History([Entry(time_ns=n, source="w", seq=n, what=e) for n, e in enumerate(events)])
 
 
-def names(sightings: Sightings) -> list[list[str]]:
+def names(sightings: StateSnapshots) -> list[list[str]]:
     return [sorted(parts_of(state)) for _, state in sightings.all]
 
 
 def test_a_part_keeps_its_name_when_another_before_it_is_gone() -> None:
-    of = Sightings(
+    of = StateSnapshots(
         history(
             seen({"model": "auto=1", "model.1": "head=1", "optimizer.1.lr": "h=.1"}),
             seen({"model": "head=2", "optimizer.lr": "h=.1"}, epoch=1),
@@ -50,8 +50,12 @@ def test_a_part_keeps_its_name_when_another_before_it_is_gone() -> None:
 
 
 def test_a_run_names_its_parts_as_its_baseline_does() -> None:
-    baseline = Sightings(history(seen({"model": "auto=1"}), seen({"model": "head=1"}, epoch=1)))
-    run = Sightings(history(seen({"model": "head=1", "model.1": "third=1"}, epoch=1)), baseline)
+    baseline = StateSnapshots(
+        history(seen({"model": "auto=1"}), seen({"model": "head=1"}, epoch=1))
+    )
+    run = StateSnapshots(
+        history(seen({"model": "head=1", "model.1": "third=1"}, epoch=1)), baseline
+    )
 
     assert names(baseline) == [["model"], ["model.1"]]
     assert names(run) == [["model.1", "model.2"]]
@@ -59,9 +63,9 @@ def test_a_run_names_its_parts_as_its_baseline_does() -> None:
 
 
 def test_of_owners_that_are_alike_another_number_of_them_is_not_the_same() -> None:
-    baseline = Sightings(history(seen({"model": "twin=copy", "model.1": "twin=own"})))
-    both = Sightings(history(seen({"model": "twin=copy", "model.1": "twin=own"})), baseline)
-    one = Sightings(history(seen({"model": "twin=own"})), baseline)
+    baseline = StateSnapshots(history(seen({"model": "twin=copy", "model.1": "twin=own"})))
+    both = StateSnapshots(history(seen({"model": "twin=copy", "model.1": "twin=own"})), baseline)
+    one = StateSnapshots(history(seen({"model": "twin=own"})), baseline)
 
     due = baseline.all[0][1]
     assert not list(differing(both.all[0][1], due, EXACT))
@@ -72,7 +76,7 @@ def test_of_owners_that_are_alike_another_number_of_them_is_not_the_same() -> No
 def test_parts_without_a_structure_keep_their_names() -> None:
     told = seen({"rng.torch": "=a", "optimizer.slots.1": "=b", "model.weights": "=c"})
 
-    [(_, state)] = Sightings(history(told)).all
+    [(_, state)] = StateSnapshots(history(told)).all
 
     assert state == told
 
@@ -99,7 +103,7 @@ def test_a_part_is_lost_only_where_what_it_belongs_to_is_there(ours: Told, stand
         ),
         baseline,
     )
-    beside = Beside(run.sightings, baseline.sightings, frozenset(), EXACT)
+    beside = Beside(run.snapshots, baseline.snapshots, frozenset(), EXACT)
 
     rows = beside.rows(restarts(run.history, run.attempts, run.lineage, ()))
 

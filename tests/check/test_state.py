@@ -2,9 +2,9 @@
 
 import pytest
 
-from chaos.check.components import Row
+from chaos.check.fix_hints import values
 from chaos.check.judge import judge
-from chaos.check.remedy import values
+from chaos.check.state_at_resume import Row
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.leeway import Tolerance

@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.check.judge import judge
-from chaos.check.stored import files_in
+from chaos.check.storage import files_in
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.model.verdict import CheckResult

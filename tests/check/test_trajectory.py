@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from chaos.check.curves import curves
+from chaos.check.divergence import divergence
 from chaos.check.judge import judge
-from chaos.check.pair import Pair
-from chaos.check.trajectory import divergence
 from chaos.check.trial import Trial
-from chaos.check.values import number
+from chaos.check.values import NumberPair, as_number
 from chaos.faults.slow_worker import SlowWorker
 from chaos.model import event as ev
 from chaos.model.history import History
@@ -227,7 +226,7 @@ NAN, INF = math.nan, math.inf
 def test_numbers_agree_within_a_tolerance(
     ours: float | None, baseline: float | None, agrees: bool
 ) -> None:
-    pair = Pair(0, 1, 0, "loss", ours, baseline, 0, 0)
+    pair = NumberPair(0, 1, 0, "loss", ours, baseline, 0, 0)
 
     assert pair.agrees(Tolerance(absolute=0.5)) is agrees
 
@@ -236,11 +235,11 @@ def test_numbers_agree_within_a_tolerance(
     ("value", "expected"), [("inf", INF), ("-inf", -INF), (3, 3), (True, None), ("3", None)]
 )
 def test_only_numbers_are_compared(value: object, expected: float | None) -> None:
-    assert number(value) == expected
+    assert as_number(value) == expected
 
 
 def test_a_relative_difference_needs_something_to_be_relative_to() -> None:
-    assert Pair(0, 1, 0, "loss", 1.0, 0.0, 0, 0).relative is None
+    assert NumberPair(0, 1, 0, "loss", 1.0, 0.0, 0, 0).relative is None
 
 
 def test_curves_share_an_axis_and_keep_the_lost_work() -> None:

@@ -11,6 +11,7 @@ The working tree is never touched. Tests that name the mutated module run first.
 import argparse
 import math
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -82,10 +83,12 @@ class Copy:
 
 
 def _names(test: Path, mutated: Path) -> bool:
-    """Say whether a test imports the module, or speaks of the check that is in it."""
+    """Return whether a test imports the module, or names a check that is in it."""
     words = test.read_text(encoding="utf-8")
-    check = mutated.stem.replace("_", "-")
-    return f"chaos.check.{mutated.stem} " in words or f'"{check}"' in words
+    checks = re.findall(
+        r'^[A-Z_]+ = "([a-z-]+)"$', mutated.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return f"chaos.check.{mutated.stem} " in words or any(f'"{each}"' in words for each in checks)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from chaos.check.band import PROFILES, student
+from chaos.check.prediction_band import PROFILES, student
 from chaos.compare.comparison import MEASURES, compare, repeats_needed
 from chaos.compare.rank_test import doubled_ranks, holm, rank_test
 from chaos.compare.shares import fewer_p

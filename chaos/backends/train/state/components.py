@@ -12,7 +12,7 @@ parameter has which, and `optimizer.<setting>` one number of the parameter group
 
 Names are numbered by what is there at the moment. Another attempt may have more of it, or
 less (an optimizer of an earlier phase, a copy that was tried out): each part carries the
-structure of its owner, by which it is found again (see `check.sightings`).
+structure of its owner, by which it is found again (see `check.state_snapshots`).
 """
 
 import random

@@ -1,0 +1,113 @@
+"""The place where a run first leaves its baseline, by anything that was compared."""
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from chaos.check.numbers import NumberComparison
+from chaos.check.prediction_band import HIDDEN_MAX
+from chaos.check.state_at_resume import group_of
+from chaos.check.state_snapshots import differing
+from chaos.check.trial import Trial
+from chaos.check.values import NumberPair, Value
+
+_TEXT_MAX = 40
+
+Moment: TypeAlias = tuple[int, float]  # epoch, step; an epoch's report comes after its steps
+
+
+def divergence_place(trial: Trial) -> Moment | None:
+    """Return the first place whose loss, metric, inputs or model differ; None: there is none."""
+    return min(_places(trial), default=None)
+
+
+def _places(trial: Trial) -> Iterator[Moment]:
+    first = divergence(trial)
+    if first is not None:
+        yield first.place[:2]
+    if trial.inputs is not None and trial.inputs.repeat:
+        yield from ((apart.epoch, apart.first.step) for apart in trial.inputs.apart)
+    yield from _models(trial)
+
+
+def _models(trial: Trial) -> Iterator[Moment]:
+    if trial.reference is None:
+        return
+    due, leeway = trial.reference.snapshots.by_place, trial.leeway
+    for place, seen in trial.run.snapshots.by_place.items():
+        theirs = due.get(place)
+        if theirs is None or theirs.components == seen.components:
+            continue
+        if seen.attempt in trial.resized:
+            continue
+        names = set(differing(seen, theirs, leeway)) - trial.unstable
+        if any(group_of(name) == "model" for name in names):
+            # A model that entered differently left the baseline before its next step.
+            yield seen.epoch, seen.step + (0.5 if seen.moment == "entered" else 0)
+
+
+def left_before(trial: Trial, epoch: int, step: int) -> bool:
+    """Return whether the run had left its baseline before a rank went on after this place."""
+    where = divergence_place(trial)
+    return where is not None and where <= (epoch, step)
+
+
+def divergence(trial: Trial) -> NumberPair | None:
+    """Return where the run first left its baseline, None if it did not or that cannot be told."""
+    comparison = trial.comparison
+    if comparison is None or trial.too_few_for_a_band or no_control(trial, comparison):
+        return None
+    return comparison.first
+
+
+def difference(first: NumberPair) -> str:
+    """Return in words how two numbers differ, with as many digits as it takes to see it."""
+    ours, due = _digits(first.ours), _digits(first.baseline)
+    if ours == due:
+        ours, due = repr(first.ours), repr(first.baseline)
+    part = "" if first.relative is None else f" ({100 * first.relative:.2g} %)"
+    return f"{ours} instead of {due}{part}"
+
+
+def _digits(value: Value) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, str | bool):
+        text = repr(value)
+        return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}…"
+    return f"{value:.4g}"
+
+
+def no_control(trial: Trial, comparison: NumberComparison) -> str | None:
+    """Return why other losses prove nothing: nothing shows that the job repeats itself."""
+    control = comparison.control
+    remedy = "state `expect.band` or `expect.loss_tolerance`"
+    if not trial.plan.expect.is_exact:
+        remedy = f"`expect.{stated_tolerance(trial)}` is too narrow"
+    if control.first is not None:
+        at = control.first
+        return (
+            f"the job does not repeat itself here: before any fault {len(control.differing)} of "
+            f"{control.compared} losses differ from the baseline's, first at epoch {at.epoch}, "
+            f"step {at.step}, rank {at.rank}: {difference(at)}; {remedy}, or, if the baseline is "
+            "out of date, list what the job reads in `job.inputs` or delete the folder "
+            "`.baselines` under reports"
+        )
+    bands = trial.leeway.bands
+    if bands is not None and bands.hides[0] > HIDDEN_MAX and comparison.first is not None:
+        at = comparison.first
+        return (
+            f"epoch {at.epoch} has {difference(at)}, and between {bands.runs} clean runs losses "
+            f"lie up to {100 * bands.hides[0]:.2g} % apart: so few runs do not show how far one "
+            "more may lie; seed the job, or state `expect.loss_tolerance`"
+        )
+    if control.compared == 0 and comparison.losses.first is not None:
+        return (
+            "losses differ from the baseline's, and none was recorded before the fault that "
+            "would show whether the job repeats itself here"
+        )
+    return None
+
+
+def stated_tolerance(trial: Trial) -> str:
+    """Return the name of the setting of `expect` that a run is compared by."""
+    return "band" if trial.plan.expect.band is not None else "loss_tolerance"

@@ -1,0 +1,318 @@
+"""Checks of the evidence: was the run watched to its end, and did the planned faults happen?"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from chaos.check.attempt import Attempt
+from chaos.check.result import conclude, nothing_due, own_check
+from chaos.check.strikes import Strike
+from chaos.check.trial import Trial
+from chaos.model.event import (
+    Committed,
+    ControllerState,
+    Disturbed,
+    FaultInvoked,
+    FileSaveBegun,
+    JournalCut,
+    ObserverFailed,
+    ProbeFailed,
+    ReportReturned,
+    RunEnded,
+    RunStarted,
+    StepDone,
+    StorageFaulted,
+    UploadBegun,
+    UploadEnded,
+    WorkerStarted,
+)
+from chaos.model.history import HISTORY, Baseline, History, repeat_name
+from chaos.model.plan import Op, Plan
+from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime, Moment
+from chaos.model.verdict import CheckResult
+from chaos.words import plural
+
+# -- faults-happened -------------------------------------------------------------------------------
+
+
+FAULTS_HAPPENED = "faults-happened"
+
+
+_OfReport = FileSaveBegun | UploadBegun | UploadEnded | ReportReturned | Committed
+_MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
+    "saving": (FileSaveBegun, "the middle of a save"),
+    "upload_begin": (UploadBegun, "the beginning of its upload"),
+    "upload_end": (UploadEnded, "the end of its upload"),
+    "reported": (ReportReturned, "the return of its report()"),
+    "committed": (Committed, "the commit"),
+}
+
+
+@own_check(FAULTS_HAPPENED, asks="Did what was planned to be done to the job really happen?")
+def check_faults_happened(trial: Trial) -> CheckResult:
+    """Require that every op was invoked once and ended once, as `ok`, while the job trained.
+
+    Anything else is unknown, not invalid: it says nothing about the job, and
+    a run in which nothing happened must not be green.
+    """
+    if not trial.plan.ops:
+        return nothing_due(FAULTS_HAPPENED, "no fault was planned")
+    doubts = [doubt for s in trial.strikes if (doubt := _doubt(s, trial.history))]
+    doubts += [doubt for op in trial.plan.ops if (doubt := _attempts_missing(op, trial.strikes))]
+    landed = [s for s in trial.strikes if s.landed and not s.came_too_late]
+    details = "; ".join(strike.ended[0][1].detail for strike in landed)
+    return conclude(FAULTS_HAPPENED, doubts=doubts, evidence=len(landed), summary=details)
+
+
+def nothing_happened(trial: Trial) -> bool:
+    """Return whether faults were planned, and none of them is known to have struck training.
+
+    What is found then is not their doing, whatever it is. Of several faults
+    one is enough: a job that breaks at the first never comes to the second.
+    """
+    landed = any(strike.landed and not strike.came_too_late for strike in trial.strikes)
+    return bool(trial.plan.ops) and not landed
+
+
+def _doubt(strike: Strike, history: History) -> str | None:
+    op = strike.op
+    if op.absent is not None:
+        return f"{op}: what it did cannot be judged without its package"
+    if not strike.invoked:
+        gave_up = [event.detail for _, event in strike.ended]
+        return f"{op} never happened: {gave_up[0] if gave_up else _how_far(strike, history)}"
+    if len(strike.invoked) > 1 or len(strike.ended) > 1:
+        times = max(len(strike.invoked), len(strike.ended))
+        return f"{op} was recorded {times} times"
+    if not strike.ended:
+        return f"{op} was begun, and what came of it was not recorded"
+    return _no_harm(strike)
+
+
+def _attempts_missing(op: Op, strikes: Sequence[Strike]) -> str | None:
+    """Return a doubt about attempts that an op was meant for and did not strike."""
+    if op.fault.only_attempts is None:
+        return None
+    struck = {e.attempt for s in strikes if s.op == op for _, e in s.invoked}
+    missing = sorted(set(op.fault.only_attempts) - struck)
+    if not struck or not missing:
+        return None
+    return f"{op} never struck attempt {' and '.join(map(str, missing))}"
+
+
+def _no_harm(strike: Strike) -> str | None:
+    last = strike.ended[0][1]
+    if last.status == "fail":
+        return f"{strike.op} did no harm: {last.detail}"
+    if last.status == "info":
+        return f"whether {strike.op} did harm cannot be told: {last.detail}"
+    if strike.is_in_storage and not strike.effects:
+        return f"{strike.op} is said to have landed, and storage recorded nothing of it"
+    if strike.came_too_late:
+        what = "the node went" if strike.is_preemption else "it struck"
+        return f"{strike.op} struck nobody: training was over before {what}"
+    return None
+
+
+def _how_far(strike: Strike, history: History) -> str:
+    at = strike.op.at
+    who = "the rank" if at.rank is None else f"rank {at.rank}"
+    if strike.gates:
+        return f"{who} was held at its place, and nothing was done to it"
+    if isinstance(at, AtMoment):
+        return _how_far_in_reports(at, who, history)
+    if isinstance(at, AtStep):
+        return _how_far_in_steps(at, who, history)
+    return _how_far_elsewhere(at, who, history)
+
+
+def _how_far_elsewhere(
+    at: AtRecovery | AtStart | AtState | AtTime, who: str, history: History
+) -> str:
+    match at:
+        case AtRecovery():
+            return _how_far_in_recovery(at, who, history)
+        case AtStart():
+            begun = max((e.attempt for _, e in history.of(WorkerStarted)), default=None)
+            last = "none was seen" if begun is None else f"the last one was {begun}"
+            return f"{who} never began attempt {at.starting}; {last}"
+        case AtState():
+            visits = sum(e.state == at.state for _, e in history.of(ControllerState))
+            return f"Ray's controller came to {at.state} {plural(visits, 'time')}"
+        case AtTime():
+            return f"the run was over before {at.seconds:g} s had passed"
+
+
+def _how_far_in_recovery(at: AtRecovery, who: str, history: History) -> str:
+    struck = [e.attempt for _, e in history.of(FaultInvoked) if e.op == at.recovering_from]
+    begun = [e for _, e in history.of(WorkerStarted) if struck and e.attempt > min(struck)]
+    if at.stage == "start" or not any(e.rank == at.rank for e in begun):
+        return f"{who} began no attempt after one that op {at.recovering_from} struck"
+    if at.stage == "loading":
+        return f"{who} called `torch.load` on no file that an earlier attempt had saved"
+    return f"{who} began no step after op {at.recovering_from} had struck"
+
+
+def _how_far_in_steps(at: AtStep, who: str, history: History) -> str:
+    place = f"epoch {at.epoch}, step {at.step}"
+    places = [(s.epoch, s.step) for _, s in history.of(StepDone) if s.rank == at.rank]
+    if not places:
+        return f"{who} never reached {place}; no step of it was seen"
+    if (at.epoch, at.step) in places:
+        return f"{who} came to {place}, and was not held there"
+    epoch, step = max(places)
+    return f"{who} never reached {place}; it came to epoch {epoch}, step {step}"
+
+
+def _how_far_in_reports(at: AtMoment, who: str, history: History) -> str:
+    kind, name = _MOMENTS[at.moment]
+    seen = [e.epoch for _, e in history.of(kind) if getattr(e, "rank", at.rank) == at.rank]
+    if at.epoch in seen:
+        return f"{who} came to {name} of epoch {at.epoch}, and was not held there"
+    last = f"the last one seen was of epoch {max(seen)}" if seen else "none was seen"
+    return f"{who} never came to {name} of epoch {at.epoch}; {last}"
+
+
+# -- watched ---------------------------------------------------------------------------------------
+
+
+WATCHED = "watched"
+
+
+@own_check(WATCHED, asks="Was the run seen from beginning to end?")
+def check_watched(trial: Trial) -> CheckResult:
+    """Require that nothing a check reads is missing from the history.
+
+    Unknown where the run was disturbed, a file of it is another run's or lacks
+    lines, observer or probe failed, a journal is torn, or was lost with
+    its node before all of it had come from there, a rank trained
+    without having started, steps are missing between two steps, no worker
+    group was seen, or the run was left before its end. A worker that we
+    killed ourselves may leave a last line unfinished.
+    """
+    doubts = [*own_failures(trial), *_torn(trial)]
+    for attempt in trial.run.attempts:
+        doubts += [*_unheard(attempt), *_gaps(attempt)]
+    if not any(attempt.opened is not None for attempt in trial.run.attempts):
+        doubts.append("no worker group was seen")
+    ended = trial.run.ending.ended
+    if ended is None:
+        doubts.append("the end of the run was not recorded")
+    elif ended[1].interrupted:
+        doubts.append("the run was interrupted")
+    sources = {entry.source for entry in trial.history.entries}
+    seen = plural(len(trial.history), "event")
+    summary = f"{seen} in {plural(len(sources), 'journal')}, none torn or missing"
+    return conclude(WATCHED, doubts=doubts, evidence=len(trial.history), summary=summary)
+
+
+def own_failures(trial: Trial) -> Iterator[str]:
+    """Return our own failures: events that are missing then prove nothing of the job.
+
+    So it is with files that do not belong together, or were damaged since.
+    """
+    for _, disturbed in trial.history.of(Disturbed):
+        yield disturbed.why
+    yield from mixed_up(trial)
+    for _, failed in trial.history.of(ObserverFailed):
+        yield f"the observer failed in {failed.where}: {failed.error}"
+    for _, lost in trial.history.of(ProbeFailed):
+        yield f"the probe of rank {lost.rank} failed in {lost.where}: {lost.error}"
+    for _, cut in trial.history.of(JournalCut):
+        yield (
+            f"what {cut.source} wrote last is unknown: node {cut.node_id[:8]} was lost with it "
+            "before it had come from there"
+        )
+
+
+def _torn(trial: Trial) -> Iterator[str]:
+    struck = {f"worker-{pid}" for pid in _killed_pids(trial)}
+    for source in trial.history.torn:
+        if source not in struck:
+            yield f"the last line of the journal {source} is cut short"
+
+
+def _killed_pids(trial: Trial) -> set[int]:
+    invoked = [event for _, event in trial.history.of(FaultInvoked)]
+    on_nodes = {op.index for op in trial.plan.ops if op.fault.nodes_lost}
+    on_all = {op.index for op in trial.plan.ops if op.fault.takes_others}
+    lost_nodes = {e.node_id for e in invoked if e.op in on_nodes}
+    groups = {e.attempt for e in invoked if e.op in on_all}
+    places = [(a.index, place) for a in trial.run.attempts for place in a.places]
+    struck = {p.pid for index, p in places if p.node_id in lost_nodes or index in groups}
+    return {e.pid for e in invoked} | struck
+
+
+def _unheard(attempt: Attempt) -> Iterator[str]:
+    heard = {step.rank for step in attempt.steps}
+    if attempt.commits:
+        heard |= {place.rank for place in attempt.places}
+    for rank in sorted(heard - set(attempt.starts)):
+        yield f"how rank {rank} of attempt {attempt.index} started was not seen"
+
+
+def _gaps(attempt: Attempt) -> Iterator[str]:
+    """Find holes in what we saw: each worker counts its steps from 1, or from where it went on."""
+    places = {(rank, start.epoch): start.step for rank, start in attempt.starts.items()}
+    for (rank, epoch), steps in attempt.by_epoch.items():
+        before = places.get((rank, epoch), 0)
+        for step in steps:
+            if step.step != before + 1:
+                yield (
+                    f"rank {rank} of attempt {attempt.index} went from step {before} to "
+                    f"{step.step} of epoch {epoch}: the history has a hole"
+                )
+            before = step.step
+
+
+# -- files that belong together --------------------------------------------------------------------
+
+
+def mixed_up(trial: Trial) -> Iterator[str]:
+    """Return in words which files are not this run's, or lack something."""
+    plan = trial.plan
+    yield from _of_another_run(plan, trial.history)
+    yield from _holes(HISTORY, trial.history)
+    clean = _clean(trial.baseline)
+    for number, run in enumerate(clean, start=1):
+        name = repeat_name(number)
+        yield from _no_baseline_of(plan, number, run)
+        yield from _holes(name, run)
+    for number in range(len(clean) + 1, len(plan.baselines) + 1):
+        yield f"{repeat_name(number)} is missing, by which this run was judged"
+
+
+def _clean(baseline: History | None) -> tuple[History, ...]:
+    if isinstance(baseline, Baseline):
+        return baseline.runs
+    return () if baseline is None else (baseline,)
+
+
+def _of_another_run(plan: Plan, history: History) -> Iterator[str]:
+    if plan.token is not None and history.tokens:
+        others = [s for token, s in history.tokens.items() if token != plan.token]
+        for source in sorted(set().union(*others)):
+            yield f"{HISTORY}: its journal {source} is of another run than plan.json"
+        for _, started in history.of(RunStarted):
+            if not others and plan.digest and started.plan not in {None, plan.digest}:
+                yield "plan.json was changed after the run had begun"
+        return
+    for _, started in history.of(RunStarted):
+        if (started.scenario, started.seed) != (plan.scenario, plan.seed):
+            told = f"{started.scenario}, seed {started.seed}"
+            yield f"{HISTORY} is of another run than plan.json: of {told}"
+
+
+def _no_baseline_of(plan: Plan, number: int, run: History) -> Iterator[str]:
+    name = repeat_name(number)
+    due = plan.baselines[number - 1] if number <= len(plan.baselines) else ""
+    if due and run.tokens and set(run.tokens) != {due}:
+        yield f"{name} is another run than the one that this run was judged by"
+    if run.numbers_of(FaultInvoked, StorageFaulted):
+        yield f"{name} is no baseline: faults struck in it"
+    ended = next((event for _, event in run.of(RunEnded)), None)
+    if ended is None or ended.interrupted:
+        yield f"{name} has no end: that run was broken off"
+
+
+def _holes(name: str, history: History) -> Iterator[str]:
+    for source, line in sorted(history.missing.items()):
+        yield f"{name}: line {line + 1} of the journal {source} is missing, or there twice"

@@ -1,0 +1,86 @@
+"""What a person can do about a part of the state that did not come back."""
+
+from collections.abc import Sequence
+
+from chaos.check.state_at_resume import Row
+from chaos.check.state_snapshots import holds_nothing
+from chaos.model.event import Component
+from chaos.words import ranks
+
+_NORMS = ("model", "buffers", "gradients", "optimizer", "averaged model")
+_COUNTED = {"model.trees": "rounds", "optimizer.iterations": "steps"}
+_VERBS = {
+    "not restored": "is not restored",
+    "reset": "is back at its first value",
+    "different": "is not what it was",
+}
+_FIXES = {
+    "model": "`model.load_state_dict` was not called, matched no name (`strict=False`, a `module.` "
+    "prefix), or came before the model was built anew",
+    "buffers": "its parameters came back, and its buffers did not, such as the running "
+    "statistics of batch normalisation: `state_dict()` has them, `parameters()` has not, and "
+    "`strict=False` leaves them out where names do not match",
+    "gradients": "gradients of an accumulation that was not finished are lost with the process: "
+    "save after `optimizer.step()`, or save them too",
+    "model.trees": "the checkpoint's booster was not given to the training as `xgb_model` "
+    "(LightGBM: `init_model`)",
+    "model.weights": "the checkpoint was not read, or holds no weights under the model's name in "
+    "`tf.train.Checkpoint`; or the model was built anew after it",
+    "optimizer": "`optimizer.load_state_dict` was not called, or came before the optimizer was "
+    "given its parameters",
+    **dict.fromkeys(
+        ("optimizer.iterations", "optimizer.slots"),
+        "`model.save_weights` to `.h5` and `get_weights` leave the optimizer out, and so does "
+        "`tf.train.Checkpoint` that is not given it; `model.compile` after loading makes a new one",
+    ),
+    "optimizer settings": "the optimizer's settings were set anew after its state was loaded, or "
+    "its state was not loaded",
+    "schedule": "`scheduler.load_state_dict` was not called, or its state was saved before "
+    "`scheduler.step()`",
+    "scaler": "`scaler.load_state_dict` was not called, or the scaler was made after it",
+    "averaged model": "the averaged weights, and how many they average, belong in the checkpoint; "
+    "they were built anew from the model",
+    "declared": "it belongs in the checkpoint, and was not saved or not loaded",
+    "rng": "every rank saves its own generators' state, and sets it after all else that draws "
+    "from them",
+}
+
+
+def sentence(rows: Sequence[Row]) -> str:
+    """Return in words what is wrong, and why likely, by the rows of one cause, nearest first."""
+    row = rows[0]
+    others = [name for name in dict.fromkeys(of.component for of in rows) if name != row.component]
+    alike = [of for of in rows if (of.component, of.standing) == (row.component, row.standing)]
+    where = f"the resume at epoch {row.epoch}" + (f", step {row.step}" if row.step else "")
+    who = ranks([of.rank for of in alike])
+    verb = _VERBS[row.standing]
+    kind = row.component.rstrip(".0123456789")  # of several models' weights, whichever
+    fix = _FIXES.get(kind, _FIXES.get(row.group, _FIXES["declared"]))
+    told = f"{who}: {row.component} {verb} after {where}: {values(row)}"
+    return f"{told}; with it {', '.join(others)}; {fix}" if others else f"{told}; {fix}"
+
+
+def values(row: Row) -> str:
+    """Return in words a component's value here, beside the baseline's."""
+    due, ours = value(row.due, row.group), value(row.ours, row.group)
+    if not due and ours in ("empty", "missing"):
+        return f"{ours} here, and not in the baseline"
+    if not due and not ours:
+        return "it is not what was due there"
+    if due == ours or not due:
+        return f"{ours} here, but not the same to the last bit"
+    where = "at the commit" if row.of_own else "in the baseline"
+    return f"{due} {where}, {ours or 'something else'} here"
+
+
+def value(part: Component | None, group: str) -> str:
+    """Return a component's size as a person reads it; nothing where it has none."""
+    if part is None or holds_nothing(part):
+        return "empty" if part is not None else "missing"
+    counted = _COUNTED.get(part.name.rstrip(".0123456789"))
+    if counted is not None:
+        return f"{part.count} {counted}"
+    if part.size is None:
+        return ""
+    size = part.size if isinstance(part.size, str) else f"{part.size:.4g}"
+    return f"norm {size}" if group in _NORMS else size

@@ -1,0 +1,252 @@
+"""What the model was given, beside the baseline's inputs at the same place.
+
+What was recorded before the first fault is the control: inputs that differ
+there already (a shuffle without a seed) do not repeat here.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from chaos.check.attempt import Step
+from chaos.check.compare import Aligned
+from chaos.check.lineage import Lineage
+from chaos.check.restarts import Restart
+
+_HEX = 8  # digits of a sample's digest
+
+
+@dataclass(frozen=True, slots=True)
+class InputsApart:
+    """One rank's epoch whose inputs leave the baseline's; `first` is the first such step."""
+
+    rank: int
+    epoch: int
+    first: Step
+    steps: Sequence[Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """How many steps' inputs were compared, and how many differ."""
+
+    compared: int
+    differing: int
+
+
+@dataclass
+class _Beside:
+    """Surviving inputs beside the baseline's; `due`: the attempts of which some were due."""
+
+    compared: int = 0
+    apart: list[InputsApart] = field(default_factory=list)
+    due: set[int] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
+
+    def add(self, group: Aligned) -> None:
+        if group.has_equal_inputs:
+            self.compared += len(group.ours)
+            self.seen |= {group.ours[0].attempt, group.ours[-1].attempt}
+            return
+        first: Step | None = None
+        for step, due in group.pairs():
+            if due is None or due.inputs is None:
+                continue
+            self.due.add(step.attempt)
+            if step.inputs is None:
+                continue
+            self.seen.add(step.attempt)
+            self.compared += 1
+            if first is None and step.inputs.digest != due.inputs.digest:
+                first = step
+        if first is not None:
+            self.apart.append(InputsApart(*group.key, first, group.ours))
+
+
+@dataclass(frozen=True)
+class InputComparison:
+    """The inputs of a lineage and the baseline's; `before`: those from before the first fault.
+
+    `has_epochs`: what lies between two reports is the same part of the data in both.
+    """
+
+    ours: Lineage
+    theirs: Lineage
+    steps: Sequence[Aligned]
+    before: Sequence[Aligned]
+    has_epochs: bool = True
+
+    @cached_property
+    def are_watched(self) -> bool:
+        """Whether the run's inputs were recorded."""
+        return any(step.inputs is not None for step in self.ours.all_steps())
+
+    @cached_property
+    def were_watched(self) -> bool:
+        """Whether the baseline's inputs were recorded."""
+        return any(step.inputs is not None for step in self.theirs.all_steps())
+
+    @cached_property
+    def control(self) -> Control:
+        """What was recorded before the first fault, beside the baseline's."""
+        compared = differing = 0
+        for group in self.before:
+            if group.has_equal_inputs:
+                compared += len(group.ours)
+                continue
+            for step, due in group.pairs():
+                if step.inputs is not None and due is not None and due.inputs is not None:
+                    compared += 1
+                    differing += step.inputs.digest != due.inputs.digest
+        return Control(compared, differing)
+
+    @property
+    def repeat(self) -> bool:
+        """Whether inputs were seen to repeat here, before the first fault."""
+        return self.control.compared > 0 and self.control.differing == 0
+
+    @cached_property
+    def _beside(self) -> "_Beside":
+        found = _Beside()
+        for group in self.steps:
+            found.add(group)
+        return found
+
+    @property
+    def compared(self) -> int:
+        """How many surviving steps' inputs could be compared."""
+        return self._beside.compared
+
+    @cached_property
+    def apart(self) -> tuple[InputsApart, ...]:
+        """The epochs, rank by rank, whose inputs leave the baseline's, earliest first."""
+        return tuple(sorted(self._beside.apart, key=lambda a: (a.epoch, a.rank)))
+
+    @cached_property
+    def silent(self) -> tuple[int, ...]:
+        """The resumed attempts of whose inputs nothing was seen, though the baseline's were."""
+        missed = self._beside.due - self._beside.seen
+        return tuple(sorted(index for index in missed if index > 0))
+
+    # -- order ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _positions(self) -> Mapping[int, tuple[list[Step], dict[str, list[int]]]]:
+        """The baseline's steps in order for each rank, and where each batch stands among them."""
+        found: dict[int, tuple[list[Step], dict[str, list[int]]]] = {}
+        for (rank, _), steps in sorted(self.theirs.steps.items()):
+            flat, where = found.setdefault(rank, ([], {}))
+            for step in steps:
+                if step.inputs is not None:
+                    where.setdefault(step.inputs.digest, []).append(len(flat))
+                flat.append(step)
+        return found
+
+    def found_at(self, steps: Sequence[Step]) -> int | None:
+        """Return how many steps of the baseline lie before these inputs, None if it has them not.
+
+        Where it has them twice, the place nearest to their own counts.
+        """
+        digests = [step.inputs.digest for step in steps if step.inputs is not None]
+        if not digests or len(digests) < len(steps):
+            return None
+        flat, where = self._positions.get(steps[0].rank, ([], {}))
+        due = self.due_at(steps[0])
+        candidates = sorted(where.get(digests[0], ()), key=lambda at: abs(at - due))
+        return next((at for at in candidates if _digests(flat, at, len(digests)) == digests), None)
+
+    def due_at(self, step: Step) -> int:
+        """Return how many steps of the baseline lie before a step's own place."""
+        return self._offsets.get((step.rank, step.epoch), 0) + step.step - 1
+
+    @cached_property
+    def _offsets(self) -> Mapping[tuple[int, int], int]:
+        found: dict[tuple[int, int], int] = {}
+        ends: dict[int, int] = {}
+        epochs = sorted({epoch for _, epoch in {**self.ours.steps, **self.theirs.steps}})
+        for epoch in epochs:
+            for rank in self.theirs.ranks:
+                found[rank, epoch] = ends.get(rank, 0)
+                ends[rank] = found[rank, epoch] + self.theirs.count(rank, epoch)
+        return found
+
+    def other_epoch(self, apart: InputsApart) -> int | None:
+        """Return the epoch of the baseline whose inputs these are, in its order."""
+        steps, _ = self._positions.get(apart.rank, ([], {}))
+        at = self.found_at(apart.steps)
+        return None if at is None else steps[at].epoch
+
+    # -- samples -------------------------------------------------------------------------------
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Every sample that the baseline ever saw."""
+        steps = list(self.theirs.all_steps())
+        return frozenset(one for step in steps for one in samples_of(step) or ())
+
+    def samples(self, course: Lineage, epoch: int) -> Counter[str] | None:
+        """Count the samples of one epoch over all ranks, None where they cannot be told apart."""
+        keys = ((rank, epoch) for rank in course.ranks)
+        return count_samples(step for key in keys for step in course.steps.get(key, ()))
+
+    @cached_property
+    def batch(self) -> int:
+        """The most samples that one rank was given for one step."""
+        counts = (s.inputs.count for s in self.theirs.all_steps() if s.inputs is not None)
+        return max(counts, default=0)
+
+    def drawn_anew(self, apart: InputsApart) -> bool:
+        """Return whether the baseline never saw these samples: augmented ones, or other ones."""
+        mine = samples_of(apart.first)
+        return mine is not None and not self.known.issuperset(mine)
+
+
+def input_offsets(restarts: Sequence[Restart], inputs: InputComparison) -> Mapping[int, int]:
+    """Return the attempts that went on at another place of the inputs, and by how many steps.
+
+    Negative: back. Only where the whole run is as much too long, or too
+    short: a job that draws one epoch in another's order is not longer.
+    """
+    found = {r.attempt.index: by for r in restarts if (by := _offset(r, inputs))}
+    surplus = inputs.ours.steps_done - inputs.theirs.steps_done
+    # A job that went back stays back: the last resume shows what all have added up to.
+    in_all = {-by for by in (sum(found.values()), *list(found.values())[-1:])}
+    return found if surplus and surplus in in_all else {}
+
+
+def _offset(restart: Restart, inputs: InputComparison) -> int | None:
+    """Return the offset that all ranks show alike, None where they do not."""
+    seen: set[int | None] = set()
+    apart = {(a.rank, a.epoch) for a in inputs.apart}
+    for rank, start in restart.attempt.starts.items():
+        if (rank, start.epoch) not in apart:
+            seen.add(0)
+            continue
+        steps = restart.attempt.by_epoch.get((rank, start.epoch), ())
+        at = inputs.found_at(steps)
+        seen.add(None if at is None else at - inputs.due_at(steps[0]))
+    return seen.pop() if len(seen) == 1 else None
+
+
+def samples_of(step: Step) -> list[str] | None:
+    """Return the digests of a step's samples, in order."""
+    if step.inputs is None or step.inputs.samples is None:
+        return None
+    text = step.inputs.samples
+    return [text[at : at + _HEX] for at in range(0, len(text), _HEX)]
+
+
+def count_samples(steps: Iterable[Step]) -> Counter[str] | None:
+    """Count samples over steps, None where those of one of them cannot be told apart."""
+    found: Counter[str] = Counter()
+    for step in steps:
+        mine = samples_of(step)
+        if mine is None:
+            return None
+        found.update(mine)
+    return found
+
+
+def _digests(steps: Sequence[Step], at: int, count: int) -> list[str | None]:
+    return [s.inputs.digest if s.inputs else None for s in steps[at : at + count]]

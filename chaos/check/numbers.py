@@ -1,0 +1,163 @@
+"""The losses and metrics of a run beside its baseline's, number by number."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from chaos.check.attempt import Attempt, Losses, Step
+from chaos.check.compare import Aligned, Tally, before, compare, surviving
+from chaos.check.lineage import Lineage
+from chaos.check.tolerance import Leeway
+from chaos.check.values import NumberPair, is_below, loss_pairs, metric_pairs
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A run and its baseline: the lineages, and their steps aligned.
+
+    `before` holds what was recorded before the first fault.
+    """
+
+    attempts: Sequence[Attempt]
+    ours: Lineage
+    theirs: Lineage
+    steps: Sequence[Aligned]
+    before: Sequence[Aligned]
+
+    @classmethod
+    def of(cls, attempts: Sequence[Attempt], ours: Lineage, theirs: Lineage, *, began: int) -> Self:
+        """Align a run with its baseline; `began` is the first fault's event number."""
+        early = before(attempts, theirs, began=began)
+        return cls(attempts, ours, theirs, surviving(ours, theirs), early)
+
+
+@dataclass(frozen=True)
+class NumberComparison:
+    """A run beside its baseline.
+
+    `control` counts the losses before the first fault, thrown away since or not. `losses` and
+    `metrics` count the surviving lineage. Metrics that are not among them are named:
+    `not_compared` differ before the fault too, or are too noisy, `unproven` differ and
+    were not seen before it, `ignored` the scenario leaves out. `steps_apart`
+    are surviving steps without a loss on both sides, `silent` the resumed
+    attempts of which nothing that survived was compared. `resized` counts the
+    surviving steps of attempts with another number of workers, which have no
+    counterpart.
+    """
+
+    control: Tally[NumberPair]
+    losses: Tally[NumberPair]
+    metrics: Tally[NumberPair]
+    not_compared: tuple[str, ...]
+    unproven: tuple[str, ...]
+    ignored: tuple[str, ...]
+    steps_apart: int
+    silent: tuple[int, ...]
+    resized: int
+
+    @classmethod
+    def of(
+        cls,
+        sides: Sides,
+        *,
+        leeway: Leeway,
+        ignore: tuple[str, ...] = (),
+        began: int,
+        resized: frozenset[int] = frozenset(),
+        has_reports: bool = True,
+    ) -> Self:
+        """Compare a lineage with the baseline's; `began` is the first fault's event number.
+
+        Not `has_reports`: its reports are none of the baseline's, and no metric is compared.
+        """
+        ours = sides.ours
+        epochs = {commit.epoch: commit for commit in sides.theirs.commits} if has_reports else {}
+        saved = (c for a in sides.attempts for c in a.commits if c.number < began)
+        commits = [commit for commit in ours.commits if commit.attempt not in resized]
+        losses = _Losses.of(sides.steps)
+        reported = list(metric_pairs(commits, epochs))
+        named = {pair.what for pair in reported}
+        ignored = {name for name in named if is_below(name, ignore)}
+        noisy = {name for name in named - ignored if leeway.is_too_noisy(name)}
+        metrics = compare(
+            (pair for pair in reported if pair.what not in ignored),
+            leeway.allows,
+            control=Tally.of(metric_pairs(saved, epochs), leeway.allows),
+        )
+        left_out = {*ignored, *noisy, *metrics.unstable, *metrics.unproven}
+        told = [pair for pair in reported if pair.what not in left_out]
+        # A report without any metric owes nothing: there is nothing in it to compare.
+        owed = losses.attempts | {pair.attempt for pair in reported}
+        heard = losses.heard | {pair.attempt for pair in told}
+        return cls(
+            control=_Losses.of(sides.before).tally(leeway),
+            losses=losses.tally(leeway),
+            metrics=Tally.of(told, leeway.allows),
+            not_compared=tuple(sorted({*noisy, *map(str, metrics.unstable)})),
+            unproven=tuple(sorted(map(str, metrics.unproven))),
+            ignored=tuple(sorted(ignored)),
+            steps_apart=losses.apart,
+            silent=tuple(sorted(index for index in owed - heard if index > 0)),
+            resized=sum(step.attempt in resized for step in ours.all_steps()) if resized else 0,
+        )
+
+    @property
+    def first(self) -> NumberPair | None:
+        """The place where the run first leaves the baseline."""
+        found = [f for f in (self.losses.first, self.metrics.first) if f is not None]
+        return min(found, key=lambda pair: pair.place, default=None)
+
+
+@dataclass
+class _Losses:
+    """The losses of many steps beside the baseline's.
+
+    Almost all are equal: only those that are not become pairs. `apart` steps
+    have no loss on one of the two sides; `heard` are the attempts with one.
+    """
+
+    equal: int = 0
+    apart: int = 0
+    pairs: list[NumberPair] = field(default_factory=list)
+    attempts: set[int] = field(default_factory=set)
+    heard: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, aligned: Iterable[Aligned]) -> Self:
+        found = cls()
+        for group in aligned:
+            if group.has_equal_losses:
+                found.equal += sum(len(step.losses or ()) for step in group.ours)
+                seen = {group.ours[0].attempt, group.ours[-1].attempt}
+                found.attempts |= seen
+                found.heard |= seen
+                continue
+            for step, due in group.pairs():
+                found._compare(step, None if due is None else due.losses)
+        return found
+
+    def _compare(self, step: Step, due: Losses | None) -> None:
+        self.attempts.add(step.attempt)
+        if step.losses is None or due is None:
+            self.apart += 1
+        elif step.losses == due and due:
+            self.equal += len(due)
+            self.heard.add(step.attempt)
+        else:
+            self._differ(step, due)
+
+    def tally(self, leeway: Leeway) -> Tally[NumberPair]:
+        return Tally.of(self.pairs, leeway.allows, at_a_glance=self.equal)
+
+    def _differ(self, step: Step, due: Losses) -> None:
+        before = len(self.pairs)
+        self.pairs.extend(loss_pairs(step, due))
+        if len(self.pairs) > before:
+            self.heard.add(step.attempt)
+        else:
+            self.apart += 1
+
+
+def widest(tally: Tally[NumberPair]) -> float:
+    """Return the largest difference between two numbers."""
+    return max((pair.difference or 0.0 for pair in tally.differing), default=0.0)

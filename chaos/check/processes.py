@@ -1,0 +1,456 @@
+"""Checks of processes: one writer at a time, bystanders undisturbed, nothing left, notices used."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from chaos.check.attempt import Attempt
+from chaos.check.files import series_of
+from chaos.check.result import conclude, nothing_due, own_check, unknown
+from chaos.check.strikes import EARLY_NS, Strike
+from chaos.check.time_limits import pauses
+from chaos.check.trial import Trial
+from chaos.model.event import (
+    BystanderSeen,
+    Committed,
+    ExperimentEnded,
+    FaultInvoked,
+    FileSaved,
+    Leftover,
+    LeftoversSearched,
+    NoticeGiven,
+    PartUploaded,
+    ReportBegun,
+    ReportReturned,
+    StepDone,
+    WorkerGroupStarted,
+    WorkerStarted,
+)
+from chaos.model.history import History
+from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural
+
+# -- single-writer ---------------------------------------------------------------------------------
+
+
+SINGLE_WRITER = "single-writer"
+
+
+# A worker that is being ended may finish what it has in hand.
+GRACE_NS = 1_000_000_000
+
+
+@own_check(SINGLE_WRITER, asks="Does an attempt stop for good before the next one trains?")
+def check_single_writer(trial: Trial) -> CheckResult:
+    """Require that nothing of an earlier attempt trains, reports or saves beside a later one.
+
+    The promise of fencing: a worker that was only frozen, or cut off, comes
+    back and writes over its successor's work (modal-projects/stitch PR #236).
+    From a second after a later attempt was opened on (a rank of it started,
+    or made a step, where that was not seen), no step, report, commit or file
+    of an earlier one: the next one may be reading what it writes. And one
+    process for each rank of an attempt.
+    """
+    if not trial.run.attempts:
+        return unknown(SINGLE_WRITER, "no attempt was seen")
+    anomalies = [*_stragglers(trial), *_twins(trial)]
+    if not anomalies and len(trial.run.attempts) == 1:
+        return nothing_due(
+            SINGLE_WRITER, "there was one attempt, and one process for each of its ranks"
+        )
+    return conclude(
+        SINGLE_WRITER,
+        anomalies=anomalies,
+        evidence=len(trial.run.attempts),
+        summary=f"each of {plural(len(trial.run.attempts), 'attempt')} was silent once the next "
+        "was there",
+    )
+
+
+def _stragglers(trial: Trial) -> Iterator[Anomaly]:
+    """Find the last sign of each attempt, and lay it beside the beginning of the next."""
+    history = trial.history
+    for earlier in trial.run.attempts:
+        began = [n for a in trial.run.attempts if a.index > earlier.index for n in _beginnings(a)]
+        last = _last_sign(trial, earlier)
+        if not began or last is None:
+            continue
+        number, what = last
+        late_ns = history.time_ns(number) - history.time_ns(min(began))
+        if late_ns > GRACE_NS:
+            yield Anomaly(
+                message=f"attempt {earlier.index} was still at work {late_ns / 1e9:.1f} s after "
+                f"the next one was opened: {what}",
+                events=(min(began), number),
+            )
+
+
+def _beginnings(attempt: Attempt) -> list[int]:
+    """Return when an attempt was there: nothing where no sign of it was seen."""
+    signs = [attempt.opened] if attempt.opened is not None else []
+    signs = signs or [start.number for start in attempt.starts.values()]
+    return [min(signs)] if signs else [step.number for step in attempt.steps[:1]]
+
+
+def _last_sign(trial: Trial, attempt: Attempt) -> tuple[int, str] | None:
+    signs = [(step.number, f"a step of rank {step.rank}") for step in attempt.steps[-1:]]
+    signs += [(commit.number, "a commit") for commit in attempt.commits[-1:]]
+    reports = [
+        (n, e.rank) for n, e in trial.history.of(ReportReturned) if e.attempt == attempt.index
+    ]
+    files = [(s.number, s.rank) for s in trial.run.files.saves if s.attempt == attempt.index]
+    signs += [(number, f"a report of rank {rank}") for number, rank in reports[-1:]]
+    signs += [(number, f"a file of rank {rank}") for number, rank in files[-1:]]
+    return max(signs, default=None)
+
+
+def _twins(trial: Trial) -> Iterator[Anomaly]:
+    seen: dict[tuple[int, int], tuple[int, int]] = {}
+    for number, started in trial.history.of(WorkerStarted):
+        before, pid = seen.setdefault((started.attempt, started.rank), (number, started.pid))
+        if pid != started.pid:
+            yield Anomaly(
+                message=f"two processes were rank {started.rank} of attempt {started.attempt}: "
+                f"pids {pid} and {started.pid}",
+                events=(before, number),
+            )
+
+
+# -- bystanders ------------------------------------------------------------------------------------
+
+
+BYSTANDERS = "bystanders"
+
+
+@own_check(BYSTANDERS, asks="Did the other trials of the experiment notice?")
+def check_bystanders(trial: Trial) -> CheckResult:
+    """Require that no trial of an experiment notices what is done to another.
+
+    The promise of isolation in Ray Tune: each trial beside the one that is
+    struck has one attempt and no failure, its `fit()` returns, and its losses
+    are the baseline's (as exactly as the scenario has it: with a tolerance or
+    a band they are not compared). One that was not under way when a fault
+    struck has shown nothing, and none may be missing of those that Ray Tune
+    says it made.
+    """
+    if trial.plan.job.trial is None:
+        return nothing_due(BYSTANDERS, "the job is no experiment of several trials")
+    # Where no fault was planned it is the baseline itself: each trial is its own measure.
+    reference = trial.reference if trial.plan.ops else trial.run
+    if reference is None:
+        return unknown(BYSTANDERS, trial.no_reference)
+    alone, seen = _by_trial(reference.history), _by_trial(trial.history)
+    made = [event.trials for _, event in reference.history.of(ExperimentEnded)]
+    if made == [1] and not alone and not seen:
+        return nothing_due(BYSTANDERS, "the experiment has no other trial")
+    exact = trial.plan.expect.is_exact
+    anomalies = [
+        Anomaly(message=f"trial {n}, which nothing was done to, {what}", events=(number,))
+        for n, (number, event) in sorted(seen.items())
+        for what in _noticed(event, alone[n][1] if n in alone and exact else None)
+    ]
+    return conclude(
+        BYSTANDERS,
+        anomalies=anomalies,
+        doubts=[
+            *_uncounted(made, trials=len(alone) + 1),
+            *_bystander_doubts(alone, seen),
+            *_elsewhen(trial.history, seen),
+        ],
+        evidence=sum(event.steps for _, event in seen.values()),
+        summary=f"{plural(len(seen), 'other trial')} undisturbed, "
+        f"{'with the losses of the baseline' if exact else 'losses not compared'}",
+    )
+
+
+def _by_trial(history: History) -> dict[int, tuple[int, BystanderSeen]]:
+    return {event.trial: (number, event) for number, event in history.of(BystanderSeen)}
+
+
+def _noticed(event: BystanderSeen, alone: BystanderSeen | None) -> Iterator[str]:
+    if event.error is not None:
+        yield f"failed: its fit() raised {event.error}"
+    elif not event.finished:
+        yield "did not end"
+    if event.attempts > 1:
+        yield f"was begun again: {plural(event.attempts, 'attempt')}"
+    if event.failures:
+        yield f"was charged for {plural(event.failures, 'failure')}"
+    if alone is not None:
+        places = sorted({*event.losses, *alone.losses})
+        other = [at for at in places if event.losses.get(at) != alone.losses.get(at)]
+        if other:
+            more = f" and {len(other) - 1} more places" if len(other) > 1 else ""
+            yield f"has other losses than in the baseline: {other[0]}{more}"
+
+
+def _elsewhen(history: History, seen: dict[int, tuple[int, BystanderSeen]]) -> Iterator[str]:
+    struck = [history.time_ns(number) for number, _ in history.of(FaultInvoked)]
+    for n, (_, event) in sorted(seen.items()):
+        if struck and not any(event.began_ns <= at <= event.ended_ns for at in struck):
+            yield f"trial {n} was not under way when a fault struck"
+
+
+def _uncounted(made: list[int], *, trials: int) -> Iterator[str]:
+    """Doubt a baseline that does not hold as many trials as Ray Tune says it made."""
+    if not made:
+        yield "Ray Tune did not say how many trials it made in the baseline"
+    elif made[-1] != trials:
+        yield f"Ray Tune made {plural(made[-1], 'trial')} in the baseline, and {trials} were seen"
+
+
+def _bystander_doubts(
+    alone: dict[int, tuple[int, BystanderSeen]], seen: dict[int, tuple[int, BystanderSeen]]
+) -> Iterator[str]:
+    for n in sorted({*alone} - {*seen}):
+        yield f"trial {n} was not seen"
+    for n in sorted({*seen} - {*alone}):
+        yield f"trial {n} was not seen in the baseline"
+    for n, (_, event) in sorted(alone.items()):
+        if event.attempts != 1 or event.failures or not event.finished:
+            yield f"trial {n} did not come through the baseline undisturbed"
+        elif not event.losses:
+            yield f"trial {n} made no step that was seen"
+
+
+# -- leftovers -------------------------------------------------------------------------------------
+
+
+LEFTOVERS = "leftovers"
+
+
+_GONE_FOR_GOOD = {
+    "process": "a process",
+    "placement_group": "a placement group",
+    "actor": "an actor",
+}
+
+
+@own_check(LEFTOVERS, asks="Did the run clean up after itself?")
+def check_leftovers(trial: Trial) -> CheckResult:
+    """Require that no process, placement group or actor of the run outlives it.
+
+    The promise that nothing leaks. A process is the run's own by descent, or
+    by a token in the environment that it inherited, whatever session or
+    process group a child made for itself. A port is not looked for: it lives
+    with its process, and what still holds one (ray-project/ray#35907: after a
+    restart) is found as that. One unregistered checkpoint directory per
+    landed fault is Ray's known behaviour (2.60: files are uploaded before
+    the report is recorded, and a report that a fault cuts off is forgotten,
+    its files are not), and two where a fault came by the clock; more are not.
+    A run that we ended ourselves, hung or
+    interrupted, had no chance to clean up.
+    """
+    ended = trial.run.ending
+    if ended.deadline is not None or (ended.ended is not None and ended.ended[1].interrupted):
+        return unknown(LEFTOVERS, "the run was ended by us, before it could clean up")
+    left = list(trial.history.of(Leftover))
+    searched = [search for _, search in trial.history.of(LeftoversSearched)]
+    anomalies = [
+        Anomaly(message=f"{_GONE_FOR_GOOD[what.kind]} outlived the run: {what.what}", events=(n,))
+        for n, what in left
+        if what.kind in _GONE_FOR_GOOD
+    ]
+    directories = [(n, what) for n, what in left if what.kind == "checkpoint_directory"]
+    landed = sum(
+        max(len(strike.hits), strike.landed or strike.is_in_doubt) for strike in trial.strikes
+    )
+    # By the clock, one report may wait for the controller's poll while the next is uploaded.
+    late = sum(strike.landed and not strike.is_exact for strike in trial.strikes)
+    if len(directories) > landed + late:
+        anomalies.append(
+            Anomaly(
+                message=f"{_directories(len(directories))} that no report registered, "
+                f"after {plural(landed, 'fault')}: {directories[-1][1].what}",
+                events=tuple(n for n, _ in directories),
+            )
+        )
+    counts = Counter(what.kind for _, what in left)
+    places = dict.fromkeys(place for search in searched for place in search.places)
+    return conclude(
+        LEFTOVERS,
+        anomalies=anomalies,
+        doubts=() if searched else ("nobody looked for what the run left behind",),
+        evidence=len(searched),
+        summary=f"nothing of the run was left in {', '.join(places) or 'the places searched'}",
+        measures={f"left_{kind}": count for kind, count in sorted(counts.items())},
+    )
+
+
+def _directories(count: int) -> str:
+    return plural(count, "checkpoint directory", "checkpoint directories")
+
+
+# -- drain -----------------------------------------------------------------------------------------
+
+
+DRAIN = "drain"
+
+
+# The window must hold a step, a save and a poll of Ray's controller, on a busy machine.
+_SLACK = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _NoticeWindow:
+    """The time between a notice and the loss that it announces, or its deadline."""
+
+    number: int
+    notice: NoticeGiven
+    since_ns: int
+    until_ns: int
+    attempt: int
+
+
+@own_check(DRAIN, asks="Was the announcement of a loss made use of?")
+def check_drain(trial: Trial) -> CheckResult:
+    """Require that a node which is announced to go gets no new work, and that training goes on.
+
+    The promise of the drain. No attempt opened between notice and deadline
+    has a rank on that node, and the one that runs does not stand still until
+    its deadline: ranks that see the notice at different steps wait for each
+    other (ray-project/ray PR #65183). Saving at the notice is required where
+    the scenario says `expect.jit_checkpoint: true` and the notice is long
+    enough for three of the baseline's longest steps and saves: a commit with a
+    checkpoint, or a file of the job's own that it resumes from, of work done
+    after the notice (goodfire-ai/spd#741: it fired 0 of 6 times). Such a file
+    is one like those that a later attempt read; where none read any, one like
+    those that the baseline of a job without Ray's checkpoints saves. A job
+    that takes no notice loses what its cadence says, which `lost-work` counts.
+    """
+    if not any(op.fault.is_announced for op in trial.plan.ops):
+        return nothing_due(DRAIN, "no loss was announced")
+    windows = list(_windows(trial))
+    if not trial.run.ending.is_over:
+        return unknown(DRAIN, "the run was not seen to its end")
+    if not windows:
+        return unknown(DRAIN, "no notice was seen")
+    anomalies = [a for window in windows for a in _drain_anomalies(trial, window)]
+    return conclude(
+        DRAIN,
+        anomalies=anomalies,
+        evidence=len(windows),
+        summary=f"{plural(len(windows), 'notice')}; no new work on the node, and training went on",
+    )
+
+
+def _windows(trial: Trial) -> Iterator[_NoticeWindow]:
+    strikes: dict[int, Strike] = {strike.op.index: strike for strike in trial.strikes}
+    for number, notice in trial.history.of(NoticeGiven):
+        strike = strikes[notice.op]
+        if strike.invoked:
+            since_ns = trial.history.time_ns(number)
+            attempt = strike.invoked[0][1].attempt
+            until_ns = min(notice.deadline_ns, strike.harm_ns or notice.deadline_ns)
+            yield _NoticeWindow(number, notice, since_ns, until_ns, attempt)
+
+
+def _drain_anomalies(trial: Trial, window: _NoticeWindow) -> Iterator[Anomaly]:
+    yield from _new_work(trial, window)
+    yield from _stood_still(trial, window)
+    if trial.plan.expect.jit_checkpoint:
+        yield from _not_saved(trial, window)
+
+
+def _new_work(trial: Trial, window: _NoticeWindow) -> Iterator[Anomaly]:
+    for number, opened in trial.history.of(WorkerGroupStarted):
+        if not window.since_ns < trial.history.time_ns(number) < window.until_ns:
+            continue
+        for place in opened.workers:
+            if place.node_id == window.notice.node_id:
+                yield Anomaly(
+                    message=f"attempt {opened.attempt} put rank {place.rank} on a node that was "
+                    "announced to go",
+                    events=(window.number, number),
+                )
+                return
+
+
+def _stood_still(trial: Trial, window: _NoticeWindow) -> Iterator[Anomaly]:
+    """Find a standstill up to the deadline that is far longer than any of the baseline's."""
+    attempt = next((a for a in trial.run.attempts if a.index == window.attempt), None)
+    if attempt is None or trial.reference is None or not attempt.steps:
+        return
+    moved_on = any(
+        a.index > window.attempt and _is_before(trial, a.opened, window) for a in trial.run.attempts
+    )
+    over = trial.run.ending.returned
+    if moved_on or _is_before(trial, None if over is None else over[0], window):
+        return
+    signs = (StepDone, ReportBegun, Committed, FileSaved)
+    times = [trial.history.time_ns(n) for n in trial.history.numbers_of(*signs)]
+    last_ns = max((t for t in times if t <= window.until_ns), default=window.since_ns)
+    idle_ns = window.until_ns - EARLY_NS - max(last_ns, window.since_ns)
+    decided = any(_is_before(trial, d.number, window) for d in attempt.decisions)
+    if not decided and idle_ns > 2 * EARLY_NS + _SLACK * _longest_pause_ns(trial):
+        yield Anomaly(
+            message=f"training stood still for the last {(idle_ns + EARLY_NS) / 1e9:.1f} s before "
+            "the deadline of the notice: ranks wait for each other",
+            events=(window.number,),
+        )
+
+
+def _is_before(trial: Trial, number: int | None, window: _NoticeWindow) -> bool:
+    return number is not None and trial.history.time_ns(number) < window.until_ns
+
+
+def _longest_pause_ns(trial: Trial) -> int:
+    assert trial.reference is not None
+    found = pauses(trial.reference.history, trial.reference.attempts, over_ns=0)
+    return max((pause.ns for pause in found if pause.where != "at the end"), default=0)
+
+
+def _not_saved(trial: Trial, window: _NoticeWindow) -> Iterator[Anomaly]:
+    if trial.reference is None:
+        return
+    if window.until_ns - window.since_ns < 2 * _SLACK * _longest_pause_ns(trial):
+        return
+    began = {
+        e.epoch
+        for n, e in trial.history.of(ReportBegun)
+        if e.attempt == window.attempt and n > window.number
+    }
+    in_time = [
+        n
+        for n, e in trial.history.of(Committed)
+        if e.attempt == window.attempt and e.checkpoint is not None and e.epoch in began
+    ]
+    kept = _kinds_of_checkpoints(trial, window.attempt)
+    in_time += [
+        n
+        for n, e in trial.history.of(FileSaved)
+        if e.attempt == window.attempt and series_of(e.path) in kept
+    ]
+    over = trial.run.ending.returned
+    finished = over is not None and _is_before(trial, over[0], window)
+    if not finished and not any(
+        n > window.number and _is_before(trial, n, window) for n in in_time
+    ):
+        seconds = (window.until_ns - window.since_ns) / 1e9
+        yield Anomaly(
+            message=f"{seconds:.1f} s of notice passed, and nothing that was done after it was "
+            "saved before the node went",
+            events=(window.number,),
+        )
+
+
+def _kinds_of_checkpoints(trial: Trial, attempt: int) -> set[str]:
+    """Return the series of the files of its own that the job resumes from.
+
+    What is read out of a checkpoint of Ray's is none: that must be committed.
+    """
+    files, reference = trial.run.files, trial.reference
+    names = set(trial.run.committed)
+    uploaded = {d for _, e in trial.history.of(PartUploaded) for d in e.files.values()}
+    read = [
+        load
+        for load in files.read_since(attempt)
+        if load.digest not in uploaded and names.isdisjoint(PurePath(load.path).parts)
+    ]
+    if read:
+        origins = (files.origin(load) for load in read)
+        return {series_of(e.path) for e in read} | {save.series for save in origins if save}
+    if reference is not None and reference.keeps_own_files:
+        return {save.series for save in reference.files.saves}
+    return set()

@@ -1,0 +1,438 @@
+"""Checks of where a restart goes on: what it was handed, what it read, and whether ranks agree."""
+
+from collections.abc import Iterator, Mapping
+
+from chaos.check.attempt import Commit, Start
+from chaos.check.files import Save, is_own, place_of
+from chaos.check.restarts import Restart
+from chaos.check.result import conclude, own_check, without_restart
+from chaos.check.state_at_resume import group_of
+from chaos.check.state_snapshots import parts_of
+from chaos.check.state_snapshots import place_of as seen_at
+from chaos.check.trial import Trial
+from chaos.model.event import CheckpointRead, FileLoaded
+from chaos.model.verdict import Anomaly, CheckResult
+from chaos.words import plural
+
+# -- start-decision --------------------------------------------------------------------------------
+
+
+START_DECISION = "start-decision"
+
+
+@own_check(
+    START_DECISION, asks="Did every attempt that began anew have a reason that somebody was told?"
+)
+def check_start_decision(trial: Trial) -> CheckResult:
+    """Require that no rank trains from scratch because reading its checkpoint failed.
+
+    The promise of an explicit start: a load that fails ends the attempt, or
+    falls back to an older save; it is never taken for a first run
+    (facebookresearch/metaseq#602). It is broken where a rank's load raised,
+    nothing of this run was read after it, the rank trained all the same, and
+    did so from the very beginning, as its state shows. Where that was not
+    seen, nothing of this run may have been read before it either: a file that
+    is read besides the checkpoint may be missing. Where nothing was saved yet
+    there is nothing to fall back to.
+    """
+    if not trial.restarts:
+        return without_restart(START_DECISION, trial)
+    anomalies = [a for restart in trial.restarts for a in _taken_for_a_first_run(trial, restart)]
+    started = sum(len(restart.attempt.starts) for restart in trial.restarts)
+    silent = [r.attempt.index for r in trial.restarts if not r.attempt.starts]
+    return conclude(
+        START_DECISION,
+        anomalies=anomalies,
+        doubts=[f"how attempt {index} started was not seen" for index in silent],
+        evidence=started,
+        summary=f"{plural(len(trial.restarts), 'restart')}; no failed load was taken for a "
+        "first run",
+    )
+
+
+def _taken_for_a_first_run(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
+    attempt = restart.attempt
+    for rank, start in sorted(attempt.starts.items()):
+        failed = _last_failure(trial, attempt.index, rank)
+        if failed is None or rank not in attempt.first_steps:
+            continue
+        if not _was_saved(trial, restart, before=start.number):
+            continue
+        if not _is_from_scratch(trial, attempt.index, start):
+            continue
+        number, load = failed
+        yield Anomaly(
+            message=f"rank {rank} of attempt {attempt.index} could not read {load.path} "
+            f"({load.error}), and trained from scratch without a word",
+            events=(number, attempt.first_steps[rank]),
+        )
+
+
+def _was_saved(trial: Trial, restart: Restart, *, before: int) -> bool:
+    """Return whether there was something to go on from: a commit, or training in files of its own.
+
+    Whatever else a job writes down that gives Ray its checkpoints is no training.
+    """
+    if restart.newest is not None:
+        return True
+    reference = trial.reference
+    ray_keeps = reference is not None and any(c.checkpoint for c in reference.lineage.commits)
+    if ray_keeps or not trial.run.keeps_own_files:
+        return False
+    return any(save.place > (0, 0) for save in trial.run.files.published(before=before))
+
+
+def _is_from_scratch(trial: Trial, attempt: int, start: Start) -> bool:
+    """Return whether a rank went on from nothing, for all that is known of it.
+
+    A job that keeps files of its own and found no place in them begins where
+    a first run does: its state is right there, and does not tell it.
+    """
+    if attempt in trial.began_anew or (start.checkpoint is None and start.place == (0, 0)):
+        return True
+    if any(index == attempt for index, _ in trial.run.snapshots.entries):
+        return start.checkpoint is None and _is_reset(trial, attempt, start.rank)
+    return trial.run.files.newest_loaded(attempt, start.rank) is None
+
+
+def _is_reset(trial: Trial, attempt: int, rank: int) -> bool:
+    models = [
+        row
+        for row in trial.components
+        if (row.attempt, row.rank, row.group) == (attempt, rank, "model")
+    ]
+    return bool(models) and all(row.standing == "reset" for row in models)
+
+
+def _last_failure(trial: Trial, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
+    """Return the load that raised and that no later one made good."""
+    failed = None
+    for number, load in trial.run.files.loads.get((attempt, rank), ()):
+        if load.error is not None:
+            failed = number, load
+        elif is_own(load):
+            failed = None
+    return failed
+
+
+# -- committed-only --------------------------------------------------------------------------------
+
+
+COMMITTED_ONLY = "committed-only"
+
+
+@own_check(
+    COMMITTED_ONLY, asks="Did every restart go on from something that was whole and recorded?"
+)
+def check_committed_only(trial: Trial) -> CheckResult:
+    """Require that what an attempt is handed, or asks for, was committed before it began.
+
+    And that no rank goes on from a file of its own whose writing was never
+    seen to end. The promise that nothing is resumed from what is not
+    committed: files of a report that was cut off (ray-project/ray#41700), or
+    half a file (Lightning-AI/pytorch-lightning#688). A file that cannot be
+    read at all is `checkpoints`' to judge.
+    """
+    if not trial.restarts:
+        return without_restart(COMMITTED_ONLY, trial)
+    anomalies = [
+        anomaly
+        for restart in trial.restarts
+        for anomaly in (
+            *_handed_uncommitted(restart, trial.run.committed),
+            *_read_uncommitted(trial, restart),
+        )
+    ]
+    anomalies += [a for restart in trial.restarts for a in _resumed_from_torn(trial, restart)]
+    unheard = [r.attempt.index for r in trial.restarts if not r.handed]
+    return conclude(
+        COMMITTED_ONLY,
+        anomalies=anomalies,
+        doubts=[f"no rank of attempt {index} said what it was handed" for index in unheard],
+        evidence=sum(len(restart.handed) for restart in trial.restarts),
+        summary=f"{plural(len(trial.restarts), 'restart')} from what was committed, or anew",
+    )
+
+
+def _handed_uncommitted(restart: Restart, commits: Mapping[str, Commit]) -> Iterator[Anomaly]:
+    for start in restart.attempt.starts.values():
+        if not _is_known(start.checkpoint, restart, commits):
+            yield Anomaly(
+                message=f"attempt {restart.attempt.index} was handed {start.checkpoint}, which was "
+                "never committed",
+                events=(start.number,),
+            )
+            return
+
+
+def _is_known(checkpoint: str | None, restart: Restart, commits: Mapping[str, Commit]) -> bool:
+    if checkpoint is None:
+        return True
+    commit = commits.get(checkpoint)
+    return commit is not None and commit.attempt < restart.attempt.index
+
+
+def _read_uncommitted(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
+    handed = set(restart.handed.values())
+    for number, read in trial.history.of(CheckpointRead):
+        first = restart.attempt.first_steps.get(read.rank, len(trial.history))
+        if read.attempt != restart.attempt.index or number > first or read.checkpoint in handed:
+            continue
+        if not _is_known(read.checkpoint, restart, trial.run.committed):
+            yield Anomaly(
+                message=f"rank {read.rank} of attempt {read.attempt} was given {read.checkpoint}, "
+                "which was never committed",
+                events=(number,),
+            )
+
+
+def _resumed_from_torn(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
+    files, index = trial.run.files, restart.attempt.index
+    for rank in sorted(restart.attempt.first_steps):
+        for number, load in files.loads.get((index, rank), ()):
+            torn = files.torn(load.path, before=number)
+            if load.error is None and load.saved_epoch is None and torn is not None:
+                yield Anomaly(
+                    message=f"rank {rank} of attempt {index} went on from {load.path}, whose "
+                    f"writing by rank {torn.rank} was never finished",
+                    events=(torn.number, number),
+                )
+
+
+# -- agreement -------------------------------------------------------------------------------------
+
+
+AGREEMENT = "agreement"
+
+
+@own_check(AGREEMENT, asks="Did all ranks of an attempt go on from one and the same place?")
+def check_agreement(trial: Trial) -> CheckResult:
+    """Require that all ranks of a new attempt agree on checkpoint, epoch and step.
+
+    Also on the age of the files of one kind that several of them read, and on
+    the model that they enter with, where they agree on it in the baseline.
+    Where all state is seen to be what it must be at their place, the ages of
+    files do not matter: what was read is no training state then, but a log
+    that each rank keeps at its own pace. The promise
+    that ranks and parts agree: files of each rank without a barrier
+    (ray-project/ray#41700), a file that only some ranks find
+    (facebookresearch/detectron2#1732), two streams that each pick their own
+    newest (pytorch/torchtitan PR #4686).
+    """
+    if not trial.restarts:
+        return without_restart(AGREEMENT, trial)
+    anomalies = [
+        anomaly
+        for restart in trial.restarts
+        for anomaly in (
+            _different_starts(restart)
+            or _different_files(trial, restart)
+            or _different_models(trial, restart),
+        )
+        if anomaly is not None
+    ]
+    unheard = [r.attempt.index for r in trial.restarts if not r.attempt.starts]
+    return conclude(
+        AGREEMENT,
+        anomalies=anomalies,
+        doubts=[f"no rank of attempt {index} said how it started" for index in unheard],
+        evidence=sum(len(restart.attempt.starts) for restart in trial.restarts),
+        summary=f"all ranks went on from one place in {plural(len(trial.restarts), 'restart')}",
+    )
+
+
+def _different_starts(restart: Restart) -> Anomaly | None:
+    starts = dict(sorted(restart.attempt.starts.items()))
+    handed = {rank: _checkpoint_name(start.checkpoint) for rank, start in starts.items()}
+    places = {r: f"epoch {s.epoch}, step {s.step}" for r, s in starts.items() if s.settled}
+    events = tuple(start.number for start in starts.values())
+    if len(set(handed.values())) > 1:
+        said = f"attempt {restart.attempt.index} was not handed one checkpoint: {_by_rank(handed)}"
+        return Anomaly(message=said, events=events)
+    if len(set(places.values())) > 1:
+        said = f"the ranks of attempt {restart.attempt.index} went on at several places: "
+        return Anomaly(message=said + _by_rank(places), events=events)
+    return None
+
+
+def _different_files(trial: Trial, restart: Restart) -> Anomaly | None:
+    index = restart.attempt.index
+    by_series: dict[str, dict[int, tuple[int, FileLoaded]]] = {}
+    for rank in sorted(restart.attempt.starts):
+        for series, found in trial.run.files.newest_of_series(index, rank).items():
+            by_series.setdefault(series, {})[rank] = found
+    for newest in by_series.values():
+        ages = {rank: place_of(load) for rank, (_, load) in newest.items()}
+        if len(set(ages.values())) <= 1 or _is_no_matter(trial, restart, ranks=set(newest)):
+            continue
+        told = {
+            rank: f"{newest[rank][1].path} of epoch {epoch}, step {step}"
+            for rank, (epoch, step) in ages.items()
+        }
+        return Anomaly(
+            message=f"the ranks of attempt {index} read files of different ages: {_by_rank(told)}; "
+            "ranks must agree on the newest save that all of them have",
+            events=tuple(number for number, _ in newest.values()),
+        )
+    return None
+
+
+def _is_no_matter(trial: Trial, restart: Restart, *, ranks: set[int]) -> bool:
+    """Return whether what ranks read cannot matter.
+
+    A fault ended the attempt before anybody trained; or these ranks were seen
+    to go on with the model, and everybody with all the state that was due.
+    """
+    attempt = restart.attempt
+    if attempt.index in trial.hits and not attempt.first_steps:
+        return True
+    rows = [row for row in trial.components if row.attempt == attempt.index]
+    models = {row.rank for row in rows if row.group == "model" and row.standing == "restored"}
+    return models >= ranks and not any(row.is_broken for row in rows)
+
+
+def _different_models(trial: Trial, restart: Restart) -> Anomaly | None:
+    entries = trial.run.snapshots.entries
+    mine = [
+        (n, s) for (index, _), (n, s) in sorted(entries.items()) if index == restart.attempt.index
+    ]
+    if trial.reference is None or len({(s.epoch, s.step) for _, s in mine}) != 1:
+        return None
+    theirs = trial.reference.snapshots.by_place
+    due = [theirs.get(seen_at(seen)) for _, seen in mine]
+    for name in sorted(parts_of(mine[0][1])):
+        if group_of(name) != "model" or name in trial.unstable:
+            continue
+        digests = {s.rank: parts_of(s)[name].digest for _, s in mine if name in parts_of(s)}
+        agreed = {parts_of(seen)[name].digest for seen in due if name in parts_of(seen)}
+        if len(set(digests.values())) > 1 and len(agreed) == 1:
+            rank = next(r for r, d in digests.items() if d != digests[min(digests)])
+            return Anomaly(
+                message=f"rank {rank} entered attempt {restart.attempt.index} with another model "
+                f"than rank {min(digests)}: not all ranks loaded it, and nothing made them equal",
+                events=tuple(number for number, _ in mine),
+            )
+    return None
+
+
+def _by_rank(told: Mapping[int, str]) -> str:
+    return ", ".join(f"rank {rank} {what}" for rank, what in told.items())
+
+
+def _checkpoint_name(checkpoint: str | None) -> str:
+    return "nothing" if checkpoint is None else checkpoint
+
+
+# -- resume-point ----------------------------------------------------------------------------------
+
+
+RESUME_POINT = "resume-point"
+
+
+@own_check(RESUME_POINT, asks="Did every restart begin from the newest committed checkpoint?")
+def check_resume_point(trial: Trial) -> CheckResult:
+    """Require that a new attempt goes on from the checkpoint that was committed last.
+
+    The promise of the resume point. None only where nothing was committed.
+    Older: ray-project/ray#9036 (resume and retention disagree). None although
+    there is one: ray-project/ray#5734. Handed, and left alone:
+    ray-project/ray#46814. That `report()` returned is no commit in Ray 2.60:
+    the controller records a report at its next poll. A job that keeps files
+    of its own goes on from the newest save of its kind that every rank had
+    finished (latest by name: allenai/open-instruct#542).
+    """
+    if not trial.restarts:
+        return without_restart(RESUME_POINT, trial)
+    anomalies = []
+    for restart in trial.restarts:
+        if len(set(restart.handed.values())) > 1:
+            continue  # which of them would be right is `agreement`'s to say
+        found = list(_handed_older(restart, trial.run.committed)) or list(
+            _left_alone(trial, restart)
+        )
+        anomalies += found or list(_own_files(trial, restart))
+    doubts = [
+        f"no rank of attempt {restart.attempt.index} said which checkpoint it was handed"
+        for restart in trial.restarts
+        if not restart.handed
+    ]
+    return conclude(
+        RESUME_POINT,
+        anomalies=anomalies,
+        doubts=doubts,
+        evidence=sum(len(restart.handed) for restart in trial.restarts),
+        summary=f"{plural(len(trial.restarts), 'restart')} from the newest commit, on every rank",
+    )
+
+
+def _handed_older(restart: Restart, commits: Mapping[str, Commit]) -> Iterator[Anomaly]:
+    newest = restart.newest.checkpoint if restart.newest else None
+    wrong = [s for s in restart.attempt.starts.values() if s.checkpoint != newest]
+    if not wrong or restart.newest is None:
+        return
+    who, handed = f"attempt {restart.attempt.index}", wrong[0].checkpoint
+    commit = None if handed is None else commits.get(handed)
+    if handed is not None and (commit is None or commit.attempt >= restart.attempt.index):
+        return  # never committed at all
+    was = f"{restart.newest.checkpoint} (epoch {restart.newest.epoch}) was committed"
+    message = f"{who} was handed no checkpoint and started from scratch, although {was}"
+    if commit is not None:
+        message = f"{who} was handed {handed} (epoch {commit.epoch}), although {was} after it"
+    yield Anomaly(message=message, events=(*(s.number for s in wrong), restart.newest.number))
+
+
+def _left_alone(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
+    """Find an attempt that was handed a checkpoint, and trained as if there were none."""
+    attempt, files = restart.attempt, trial.run.files
+    handed = next((c for c in restart.handed.values() if c is not None), None)
+    read = any(files.newest_loaded(attempt.index, rank) for rank in attempt.starts)
+    if handed is None or read or attempt.index not in trial.began_anew:
+        return
+    why = "and loaded nothing from it" if attempt.asked else "and no rank asked for it"
+    yield Anomaly(
+        message=f"attempt {attempt.index} started from scratch: it was handed {handed}, {why}",
+        events=tuple(start.number for start in attempt.starts.values()),
+    )
+
+
+def _own_files(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
+    attempt, files = restart.attempt, trial.run.files
+    reference = trial.reference
+    ray_keeps = reference is not None and any(c.checkpoint for c in reference.lineage.commits)
+    if not trial.run.keeps_own_files or ray_keeps or not attempt.first_steps:
+        return
+    since = min(start.number for start in attempt.starts.values()) if attempt.starts else 0
+    saves = list(files.published(before=since))
+    read = False
+    for rank in sorted(attempt.starts):
+        load = files.newest_loaded(attempt.index, rank)
+        origin = None if load is None else files.origin(load[1])
+        if load is None or origin is None:
+            continue
+        read = True
+        newest = _newest_of_all([s for s in saves if s.series == origin.series])
+        if newest is not None and place_of(load[1]) < newest.place and newest is not origin:
+            yield Anomaly(
+                message=f"rank {rank} resumed from {load[1].path}, saved at {_at(origin)}; "
+                f"{newest.path} of {_at(newest)} was there",
+                events=(newest.number, load[0]),
+            )
+            return
+    newest = _newest_of_all(saves)
+    starts = [start.place for start in attempt.starts.values()]
+    if not read and newest is not None and all(place == (0, 0) for place in starts):
+        yield Anomaly(
+            message=f"attempt {attempt.index} started from scratch, although {newest.path} of "
+            f"{_at(newest)} was there: no rank read it",
+            events=(newest.number, *(s.number for s in attempt.starts.values())),
+        )
+
+
+def _newest_of_all(saves: list[Save]) -> Save | None:
+    """Return the newest save that all ranks have that save: the oldest of their newest."""
+    newest = {save.rank: save for save in saves}
+    return min(newest.values(), key=lambda save: save.place, default=None)
+
+
+def _at(save: Save) -> str:
+    return f"epoch {save.epoch}" + (f", step {save.step}" if save.step else "")

@@ -1,0 +1,187 @@
+"""The samples of each finished epoch, beside the baseline's."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import multimode
+
+from chaos.check.attempt import Step
+from chaos.check.compare import Aligned
+from chaos.check.inputs import InputComparison
+from chaos.check.lineage import Lineage
+from chaos.check.trial import Trial
+from chaos.model.verdict import Anomaly
+from chaos.words import plural
+
+NOT_SEEN = "not all of its inputs were seen"
+NOT_REPEATED = "the baseline's epochs do not all have the same samples"
+NOT_KNOWN = "the baseline never saw some of its samples"
+SEVERAL = 2
+
+
+@dataclass(frozen=True)
+class EpochSamples:
+    """One epoch: judged, with an `anomaly` or without, or left `open` for a reason.
+
+    `attempts` trained it. `is_resized`: with another number of workers than
+    the baseline. `is_due`: the baseline's inputs are all known. `is_doubt`:
+    what leaves it open may be a defect.
+    """
+
+    epoch: int
+    attempts: frozenset[int]
+    is_resized: bool = False
+    is_due: bool = True
+    is_doubt: bool = False
+    open: str | None = None
+    anomaly: Anomaly | None = None
+
+
+@dataclass(frozen=True)
+class SampleLedger:
+    """The samples of a run's epochs, held against the baseline's."""
+
+    trial: Trial
+    feeds: InputComparison
+
+    def of(self, epoch: int) -> EpochSamples:
+        """Return the account of a finished epoch."""
+        attempts = frozenset(s.attempt for steps in self._ours(epoch) for s in steps)
+        if attempts & self.trial.resized:
+            return self._of_other_size(epoch, attempts)
+        groups = self._aligned.get(epoch, ())
+        is_due = all(s.inputs is not None for steps in self._theirs(epoch) for s in steps)
+        found = EpochSamples(epoch, attempts, is_due=is_due)
+        if groups and all(group.has_equal_inputs for group in groups):
+            return found
+        if any(step.inputs is None for steps in self._ours(epoch) for step in steps) or not is_due:
+            return _left(found, NOT_SEEN)
+        # Equal inputs that are only fewer or more are steps too few or too many: see `epochs`.
+        return self._beside(found) if epoch in self._apart else found
+
+    def _beside(self, found: EpochSamples) -> EpochSamples:
+        feeds, epoch = self.feeds, found.epoch
+        ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
+        if ours is None or due is None:
+            return _left(found, "its samples cannot be told apart")
+        if not feeds.known.issuperset(ours):
+            return _left(found, NOT_KNOWN)
+        forgiven = self._forgiven(epoch) if ours >= due else 0
+        if ours == due or (ours - due).total() <= forgiven:
+            return found
+        return self._broken(found, ours, due)
+
+    def _of_other_size(self, epoch: int, attempts: frozenset[int]) -> EpochSamples:
+        """Judge an epoch by its samples over all ranks: those do not depend on their number.
+
+        Only where each epoch of the baseline is one pass over the same samples, in an order of
+        its own: a number of steps that is fixed means other samples for fewer workers. As much
+        as one batch of all ranks may be missing or come twice: it is filled up, or dropped.
+        """
+        found, feeds = EpochSamples(epoch, attempts, is_resized=True), self.feeds
+        sizes = {a.size for a in self.trial.run.attempts if a.index in attempts}
+        if len(sizes) > 1:
+            return _left(found, f"{_workers(sizes)} trained it")
+        ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
+        if ours is None or due is None:
+            return _left(found, NOT_SEEN)
+        spare = self._spare(epoch)
+        again = spare + self._forgiven(epoch)
+        if (due - ours).total() <= spare and (ours - due).total() <= again:
+            return found
+        if not self._is_one_pass or not feeds.known.issuperset(ours):
+            return _left(found, NOT_KNOWN if self._is_one_pass else NOT_REPEATED)
+        if -spare <= ours.total() - due.total() <= again:
+            return self._broken(found, ours, due)
+        few = f"{_workers(sizes)} trained {plural(ours.total(), 'sample')} in it"
+        why = f"{few}, the baseline has {due.total()}: whether that is meant is not known"
+        return _left(found, why, is_doubt=True)
+
+    def _broken(self, found: EpochSamples, ours: Counter[str], due: Counter[str]) -> EpochSamples:
+        message = (
+            f"epoch {found.epoch}: of {plural(due.total(), 'sample')}, {(due - ours).total()} "
+            f"were never trained, and {(ours - due).total()} once too often"
+        )
+        events = tuple(steps[0].number for steps in self._ours(found.epoch) if steps)
+        return replace(found, anomaly=Anomaly(message=message, events=events))
+
+    # -- what they are held against ----------------------------------------------------------
+
+    def _forgiven(self, epoch: int) -> int:
+        """How many samples may come a second time: those of thrown-away steps, if it is said so."""
+        if self.trial.plan.expect.sampling != "at_least_once":
+            return 0
+        here = (r for r in self.trial.restarts if r.epoch == epoch)
+        lost = sum(steps for r in here for steps in r.lost_steps.values())
+        return lost * self.feeds.batch
+
+    def _spare(self, epoch: int) -> int:
+        """Return the samples of one step over all ranks, whichever run has more."""
+        runs = (self._ours(epoch), self._theirs(epoch))
+        return max(len(ranks) * max(map(_most, ranks), default=0) for ranks in runs)
+
+    @cached_property
+    def _is_one_pass(self) -> bool:
+        """Whether all epochs of the baseline have the same samples, and not all in one order."""
+        theirs = self.feeds.theirs
+        epochs = sorted({commit.epoch for commit in theirs.commits} & set(self._of_theirs))
+        samples = [self.feeds.samples(theirs, epoch) for epoch in epochs]
+        if len(epochs) < SEVERAL or samples[0] is None or any(s != samples[0] for s in samples):
+            return False
+        return len({self._order(epoch) for epoch in epochs}) > 1
+
+    def _order(self, epoch: int) -> tuple[tuple[str, ...], ...]:
+        return tuple(
+            tuple(step.inputs.digest for step in steps if step.inputs is not None)
+            for steps in self._theirs(epoch)
+        )
+
+    # -- by epoch ----------------------------------------------------------------------------
+
+    @cached_property
+    def _apart(self) -> frozenset[int]:
+        return frozenset(apart.epoch for apart in self.feeds.apart)
+
+    @cached_property
+    def _aligned(self) -> Mapping[int, Sequence[Aligned]]:
+        found: dict[int, list[Aligned]] = {}
+        for group in self.feeds.steps:
+            found.setdefault(group.key[1], []).append(group)
+        return found
+
+    def _ours(self, epoch: int) -> Sequence[Sequence[Step]]:
+        return self._of_ours.get(epoch, ())
+
+    def _theirs(self, epoch: int) -> Sequence[Sequence[Step]]:
+        return self._of_theirs.get(epoch, ())
+
+    @cached_property
+    def _of_ours(self) -> Mapping[int, Sequence[Sequence[Step]]]:
+        return steps_by_epoch(self.feeds.ours)
+
+    @cached_property
+    def _of_theirs(self) -> Mapping[int, Sequence[Sequence[Step]]]:
+        return steps_by_epoch(self.feeds.theirs)
+
+
+def steps_by_epoch(course: Lineage) -> Mapping[int, Sequence[Sequence[Step]]]:
+    """Return the steps of each epoch, rank by rank."""
+    found: dict[int, list[Sequence[Step]]] = {}
+    for (_, epoch), steps in sorted(course.steps.items()):
+        found.setdefault(epoch, []).append(steps)
+    return found
+
+
+def _left(account: EpochSamples, why: str, *, is_doubt: bool = False) -> EpochSamples:
+    return replace(account, open=why, is_doubt=is_doubt)
+
+
+def _workers(sizes: Collection[int]) -> str:
+    *others, last = sorted(sizes)
+    return " and ".join([*map(str, others), plural(last, "worker")])
+
+
+def _most(steps: Sequence[Step]) -> int:
+    counts = [step.inputs.count for step in steps if step.inputs is not None]
+    return max(multimode(counts), default=0)

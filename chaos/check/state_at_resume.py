@@ -1,0 +1,330 @@
+"""What came back of a job's state: one row per resumed attempt, rank and component.
+
+The place to compare at is where a rank was about to make the first step of its
+attempt: the baseline was there too. What differs from the baseline before the
+first fault already does not repeat here. For that the run's own state at the
+commit stands in, if it is of a kind that nothing touches between the two. It
+does so for tensors wherever numbers need not repeat to the last bit: loading
+what was saved needs no determinism, and a norm within the leeway may be that
+of another state.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import msgspec
+
+from chaos.check.attempt import Losses
+from chaos.check.lineage import Lineage
+from chaos.check.restarts import Restart
+from chaos.check.state_snapshots import (
+    Allowed,
+    Place,
+    StateSnapshots,
+    agree,
+    differing,
+    holds_nothing,
+    is_elsewhere,
+    is_pending,
+    is_rng,
+    parts_of,
+    place_of,
+)
+from chaos.check.tolerance import EXACT, Leeway
+from chaos.model.diagnosis import GROUPS, Standing
+from chaos.model.event import Component, StateSeen
+
+_SETTINGS = ("lr", "weight_decay", "betas", "eps", "momentum", "dampening", "nesterov", "settings")
+_ORDER: tuple[Standing, ...] = ("not restored", "reset", "different", "restored", "not compared")
+_KEPT_TO_THE_ENTRY = ("model", "optimizer", "optimizer settings", "schedule")
+_TENSORS = ("model", "optimizer")
+# What a person takes away from a run, and what was named as its state. Other parts (an
+# optimizer's) are means to it: where they differ and this does not, nothing followed.
+SHIPPED = ("model", "buffers", "averaged model", "declared")
+# bfloat16 keeps eight bits of a number: a state that was saved in it has a norm as near as this.
+_ROUNDED = 2.0**-8
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One component of one rank as it entered a resumed attempt, and what was due there.
+
+    `copied_from`: another rank whose state it is, to the last bit. `of_own`:
+    what was due is what the run itself had at the commit. `rounded`: it is not
+    that, but so near that it may have been saved in fewer bits.
+    """
+
+    attempt: int
+    rank: int
+    epoch: int
+    step: int
+    number: int
+    component: str
+    standing: Standing
+    ours: Component | None
+    due: Component | None
+    copied_from: int | None = None
+    of_own: bool = False
+    rounded: bool = False
+
+    @property
+    def group(self) -> str:
+        """The kind of state that it is part of."""
+        return group_of(self.component)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it did not come back as it was."""
+        return self.standing in ("reset", "not restored", "different")
+
+
+@cache
+def group_of(name: str) -> str:
+    """Return the kind of state that a component is part of."""
+    if name.startswith("model.buffers"):
+        return "buffers"
+    head, _, tail = name.partition(".")
+    head = head.rstrip("0123456789[]_")
+    if head == "optimizer":
+        return "optimizer settings" if tail.rpartition(".")[2] in _SETTINGS else "optimizer"
+    known = {"scheduler": "schedule", "ema": "averaged model", "averaged": "averaged model"}
+    group = known.get(head, head)
+    return group if group in GROUPS else "declared"
+
+
+def severity(row: Row) -> tuple[int, int, str, int]:
+    """Order rows by how near they are to the cause: what is gone first, in the table's order."""
+    return _ORDER.index(row.standing), GROUPS.index(row.group), row.component, row.rank
+
+
+def unstable(
+    run: StateSnapshots, reference: StateSnapshots, *, began: int, leeway: Leeway
+) -> frozenset[str]:
+    """Return the components that differ from the baseline's before the first fault already."""
+    found: set[str] = set()
+    for number, seen in run.all:
+        if number >= began:
+            break
+        due = reference.by_place.get(place_of(seen))
+        if due is not None and due.components != seen.components:
+            found.update(differing(seen, due, leeway))
+    return frozenset(found)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The two courses that rows are made of.
+
+    `resized` attempts have other numbers of workers than the baseline, and
+    those `descended` from one go on from its state, which the baseline
+    never had: they are held against what was left at the commit.
+    """
+
+    run: StateSnapshots
+    reference: StateSnapshots
+    unstable: frozenset[str]
+    leeway: Leeway
+    resized: frozenset[int] = frozenset()
+    descended: frozenset[int] = frozenset()
+
+    def rows(self, restarts: Sequence[Restart]) -> tuple[Row, ...]:
+        """Return the rows of all resumed attempts, the nearest to the cause first in each."""
+        found: list[Row] = []
+        for restart in restarts:
+            found += sorted(self._of_attempt(restart), key=severity)
+        return tuple(found)
+
+    def _of_attempt(self, restart: Restart) -> Iterator[Row]:
+        for rank in sorted(restart.attempt.starts):
+            entry = self.run.entries.get((restart.attempt.index, rank))
+            if entry is not None:
+                yield from self._of_rank(*entry)
+
+    def _of_rank(self, number: int, seen: StateSeen) -> Iterator[Row]:
+        due = self._due(seen)
+        if due is None:
+            return
+        ours, own = parts_of(seen), self._own_before(seen)
+        at = (seen.attempt, seen.rank, seen.epoch, seen.step, number)
+        for name, baseline in parts_of(due).items():
+            mine, mine_before = ours.get(name), own.get(name)
+            is_out = self._is_out(seen, mine, baseline, is_own=mine_before is not None)
+            if is_out or is_elsewhere(baseline, ours):
+                yield Row(*at, name, "not compared", mine, baseline)
+            elif mine_before is not None and self._goes_by_own(seen, mine_before):
+                yield self._by_own(Row(*at, name, "restored", mine, mine_before, of_own=True))
+            else:
+                fresh = self.run.fresh(seen.rank).get(name)
+                standing = _standing(mine, baseline, fresh, self.leeway, place_of(due))
+                row = Row(*at, name, standing, mine, baseline)
+                yield replace(row, copied_from=self._owner(row)) if row.is_broken else row
+
+    def _is_out(
+        self, seen: StateSeen, mine: Component | None, due: Component, *, is_own: bool
+    ) -> bool:
+        """Return whether nothing follows from what a part is."""
+        if is_pending(mine) or is_pending(due):
+            return True
+        # Ranks of another number of workers see other batches, and draw as many numbers.
+        if is_rng(due.name) and (not self.leeway.is_exact or seen.attempt in self.resized):
+            return True
+        return not is_own and (due.name in self.unstable or seen.attempt in self.descended)
+
+    def _goes_by_own(self, seen: StateSeen, own: Component) -> bool:
+        if own.name in self.unstable or seen.attempt in self.descended:
+            return True
+        return self._is_due_exactly(seen.attempt, own)
+
+    def _is_due_exactly(self, attempt: int, own: Component) -> bool:
+        """Return whether a part is due to the last bit although numbers may lie in a leeway.
+
+        Tensors are, on as many workers as saved them: of others each may hold another share.
+        """
+        is_tensor = isinstance(own.size, float) and group_of(own.name) in _TENSORS
+        return is_tensor and not self.leeway.is_exact and attempt not in self.resized
+
+    def _by_own(self, row: Row) -> Row:
+        """Judge a part by what the run itself had."""
+        ours, own = row.ours, row.due
+        assert own is not None
+        fresh = self.run.fresh(row.rank).get(row.component)
+        if not self._is_due_exactly(row.attempt, own):
+            place = (row.rank, row.epoch, row.step, "entered")
+            return replace(row, standing=_standing(ours, own, fresh, self.leeway, place))
+        standing = _standing(ours, own, fresh, EXACT)
+        if standing == "different" and _is_near(ours, own) and not self._was_seen_before(row):
+            return replace(row, standing="not compared", rounded=True)
+        return replace(row, standing=standing)
+
+    def _was_seen_before(self, row: Row) -> bool:
+        """Return whether the run itself, on any rank, had this state at another time."""
+        assert row.ours is not None
+        return any(
+            part.name == row.component and part.digest == row.ours.digest
+            for number, seen in self.run.all
+            if number < row.number and seen.attempt < row.attempt
+            for part in seen.components
+        )
+
+    def _due(self, seen: StateSeen) -> StateSeen | None:
+        """Return the baseline's state at the place where a rank went on.
+
+        Within an epoch that is the one after the step before. Only model and
+        optimizer are the same there: schedules and averages move on after a
+        step, and the next forward draws random numbers.
+        """
+        entered = self.reference.by_place.get(place_of(seen))
+        if entered is not None or not seen.step:
+            return entered
+        after = self.reference.by_place.get((seen.rank, seen.epoch, seen.step, "step"))
+        if after is None:
+            return None
+        kept = tuple(p for p in after.components if group_of(p.name) in ("model", "optimizer"))
+        return msgspec.structs.replace(after, components=kept)
+
+    def _owner(self, row: Row) -> int | None:
+        """Find the rank whose state this is in the baseline, at the same place."""
+        if row.ours is None or not row.ours.digest:
+            return None
+        for rank in sorted({of for _, of in self.reference.entries} - {row.rank}):
+            seen = self.reference.by_place.get((rank, row.epoch, row.step, "entered"))
+            theirs = parts_of(seen).get(row.component)
+            if theirs is not None and theirs.digest == row.ours.digest:
+                return rank
+        return None
+
+    def _own_before(self, seen: StateSeen) -> Mapping[str, Component]:
+        """Return the run's own state at the commit, where nothing happens in between.
+
+        That nothing does is read from the baseline: there the two are equal.
+        """
+        key = (seen.rank, seen.epoch - 1)
+        mine, theirs = self.run.left.get(key), self.reference.left.get(key)
+        entered = parts_of(self.reference.by_place.get((seen.rank, seen.epoch, 0, "entered")))
+        if seen.step or mine is None or theirs is None or mine.attempt >= seen.attempt:
+            return {}
+        kept = {p.name for p in theirs.components if _is_still(p, entered.get(p.name))}
+        return {
+            p.name: p
+            for p in mine.components
+            if p.name in kept and group_of(p.name) in _KEPT_TO_THE_ENTRY
+        }
+
+
+def _standing(
+    ours: Component | None,
+    due: Component,
+    fresh: Component | None,
+    leeway: Allowed,
+    place: Place | None = None,
+) -> Standing:
+    if agree(ours, due, leeway, place):
+        return "restored"
+    if ours is None or holds_nothing(ours):
+        return "not restored"
+    if ours.size == 0.0 or (fresh is not None and agree(ours, fresh, leeway)):
+        return "reset"
+    return "different"
+
+
+def _is_near(ours: Component | None, own: Component) -> bool:
+    """Return whether a state may be another one in fewer bits: that moves its norm, and not far."""
+    if ours is None or not isinstance(ours.size, float) or not isinstance(own.size, float):
+        return False
+    return 0 < abs(ours.size - own.size) <= _ROUNDED * abs(own.size)
+
+
+def _is_still(left: Component, entered: Component | None) -> bool:
+    return entered is not None and entered.digest == left.digest
+
+
+# -- from scratch ----------------------------------------------------------------------------------
+
+
+def began_anew(
+    restart: Restart, rows: Sequence[Row], run: StateSnapshots, reference: Lineage | None
+) -> bool:
+    """Return whether it did, by its state where that was seen, else by its losses.
+
+    By state: the model is as it was at the very beginning, and nothing else
+    is as it should be but what never changed. By losses: those of its first
+    epoch are the baseline's of epoch 0, and not those of its own place.
+    """
+    mine = [
+        row for row in rows if row.attempt == restart.attempt.index and not is_rng(row.component)
+    ]
+    models = [row for row in mine if row.group == "model"]
+    if models:
+        return all(row.standing == "reset" for row in models) and all(
+            _is_fresh(r, run) for r in mine
+        )
+    if reference is None or restart.attempt.place in (None, (0, 0)):
+        return False
+    firsts = restart.attempt.first_steps
+    return bool(firsts) and all(_repeats_epoch_0(restart, rank, reference) for rank in firsts)
+
+
+def _is_fresh(row: Row, run: StateSnapshots) -> bool:
+    if row.group in ("optimizer settings", "gradients") or row.standing == "not compared":
+        return True
+    if row.standing == "restored":
+        return holds_nothing(row.due) or agree(
+            run.fresh(row.rank).get(row.component), row.due, EXACT
+        )
+    return row.standing != "different"
+
+
+def _repeats_epoch_0(restart: Restart, rank: int, reference: Lineage) -> bool:
+    start = restart.attempt.starts.get(rank)
+    if start is None:
+        return False
+    steps = restart.attempt.by_epoch.get((rank, start.epoch), ())
+    ours = [step.losses for step in steps]
+    first = _losses(reference, rank, 0, len(ours))
+    due = _losses(reference, rank, start.epoch, len(ours))
+    return bool(ours) and all(ours) and ours == first and ours != due
+
+
+def _losses(course: Lineage, rank: int, epoch: int, count: int) -> list[Losses | None]:
+    return [step.losses for step in course.steps.get((rank, epoch), ())[:count]]

@@ -1,0 +1,172 @@
+"""Every part of the state that was seen in surviving work, beside the baseline's at its place.
+
+`state_at_resume` judges how a rank enters a resumed attempt; this is what follows.
+Random numbers are not among it: a generator that nothing draws from may differ
+for good, and where one matters, losses show it (`state`, `rank-randomness`).
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from chaos.check.attempt import Attempt
+from chaos.check.compare import Tally, compare
+from chaos.check.state_at_resume import group_of
+from chaos.check.state_snapshots import (
+    MOMENTS,
+    Place,
+    StateSnapshots,
+    counterparts,
+    holds_nothing,
+    is_rng,
+    place_of,
+)
+from chaos.model.diagnosis import GROUPS
+from chaos.model.event import Component, StateSeen
+
+_Name: TypeAlias = tuple[int, str]  # a rank, and a part of its state
+
+
+@dataclass(frozen=True, slots=True)
+class PartPair:
+    """One part of one rank's state, and the baseline's at its place. `number`: its event."""
+
+    number: int
+    at: Place
+    ours: Component
+    due: Component
+
+    @property
+    def name(self) -> _Name:
+        """The part; it repeats itself on a rank, or does not."""
+        return self.at[0], self.due.name
+
+    @property
+    def place(self) -> tuple[int, int, int, int, str, int]:
+        """Where it stands in training, then how near it is to the cause."""
+        rank, epoch, step, moment = self.at
+        group = GROUPS.index(group_of(self.due.name))
+        return epoch, step, MOMENTS.index(moment), group, self.due.name, rank
+
+
+@dataclass(frozen=True)
+class StateComparison:
+    """The parts `apart` differ, and are known to repeat themselves; `names` were compared at all.
+
+    `unproven` differ, and nothing shows whether they repeat; `missing` the baseline has at places
+    where the run has them not.
+    """
+
+    compared: int
+    names: frozenset[str]
+    apart: Sequence[PartPair]
+    unproven: frozenset[str]
+    missing: frozenset[str]
+
+    def of(self, groups: Collection[str]) -> "StateComparison":
+        """Return the part of some groups; all of it where none of them was compared."""
+        kept = frozenset(name for name in self.names if group_of(name) in groups)
+        if not kept:
+            return self
+        return replace(
+            self,
+            apart=[pair for pair in self.apart if pair.due.name in kept],
+            unproven=self.unproven & kept,
+            missing=frozenset(name for name in self.missing if group_of(name) in groups),
+        )
+
+    @property
+    def first(self) -> Sequence[PartPair]:
+        """The part that differs first, on all the ranks that show it there; empty if none does."""
+        if not self.apart:
+            return ()
+        first = min(self.apart, key=lambda apart: apart.place)
+        at = (*first.at[1:], first.due.name)
+        return [a for a in self.apart if (*a.at[1:], a.due.name) == at]
+
+
+def compare_states(
+    kept: Iterable[tuple[int, StateSeen]],
+    reference: StateSnapshots,
+    *,
+    clean: Iterable[StateSeen],
+    unstable: frozenset[str],
+) -> StateComparison:
+    """Compare, to the last bit, what was seen in surviving work with the baseline.
+
+    The control is `clean`: what was seen before the fault, and in further clean runs. Parts
+    that are `unstable` are known not to repeat themselves.
+    """
+    control = Tally.of(_control(clean, reference), _same)
+    out = unstable.union(part for pair in control.differing for _, part in [pair.name])
+    pairs, missing = list[PartPair](), set[str]()
+    for number, seen in kept:
+        for ours, due in counterparts(seen, reference.by_place.get(place_of(seen))):
+            if is_rng(due.name) or due.name in out:
+                continue
+            if ours is None:
+                missing.add(due.name)
+            else:
+                pairs.append(PartPair(number, place_of(seen), ours, due))
+    found = compare(pairs, _same, control=control)
+    return StateComparison(
+        compared=found.compared,
+        names=frozenset(pair.due.name for pair in pairs),
+        apart=found.proven.differing,
+        unproven=frozenset(pair.due.name for pair in pairs if pair.name in found.unproven),
+        missing=frozenset(missing),
+    )
+
+
+def _control(clean: Iterable[StateSeen], reference: StateSnapshots) -> Iterator[PartPair]:
+    """Return the parts of clean runs; one that never moved in the baseline shows nothing yet."""
+    moving = _moving(reference)
+    for seen in clean:
+        first = reference.fresh(seen.rank)
+        for ours, due in counterparts(seen, reference.by_place.get(place_of(seen))):
+            if ours is None:
+                continue
+            pair = PartPair(0, place_of(seen), ours, due)
+            if not _same(pair) or pair.name not in moving or due != first.get(due.name):
+                yield pair
+
+
+def _moving(reference: StateSnapshots) -> frozenset[_Name]:
+    """Return the parts that are not the same at all places of the baseline."""
+    first: dict[_Name, str] = {}
+    found = set()
+    for _, seen in reference.all:
+        for part in seen.components:
+            name = (seen.rank, part.name)
+            if first.setdefault(name, part.digest) != part.digest:
+                found.add(name)
+    return frozenset(found)
+
+
+def surviving_snapshots(
+    run: StateSnapshots, attempts: Sequence[Attempt], *, without: frozenset[int]
+) -> list[tuple[int, StateSeen]]:
+    """Return the sightings that no later attempt did again, apart from the attempts `without`."""
+    of: dict[int, list[tuple[int, StateSeen]]] = {}
+    for number, seen in run.all:
+        of.setdefault(seen.attempt, []).append((number, seen))
+    kept: list[tuple[int, StateSeen]] = []
+    for attempt in attempts:
+        if attempt.place is not None:
+            since = {r: start.place for r, start in attempt.starts.items() if start.settled}
+            kept = [item for item in kept if not _is_redone(item[1], since, attempt.place)]
+        kept += of.get(attempt.index, [])
+    return [(number, seen) for number, seen in kept if seen.attempt not in without]
+
+
+def _is_redone(
+    seen: StateSeen, since: Mapping[int, tuple[int, int]], earliest: tuple[int, int]
+) -> bool:
+    start, place = since.get(seen.rank, earliest), (seen.epoch, seen.step)
+    return place > start or (place == start and seen.moment != "step")
+
+
+def _same(pair: PartPair) -> bool:
+    if holds_nothing(pair.ours) or holds_nothing(pair.due):
+        return holds_nothing(pair.ours) and holds_nothing(pair.due)
+    return pair.ours.digest == pair.due.digest

@@ -1,0 +1,202 @@
+"""What was seen of a course's state, by place.
+
+A worker numbers parts by what there is at the moment: `model`, `model.1`, `optimizer.1.lr`.
+Another attempt may have an optimizer more, or less. So parts that tell the structure of their
+owner are named anew here: the same name stands for the same structure, in a run as in its
+baseline. Of owners that are built alike the first of two is not the only one: where another
+number of them is there, it cannot be told which is which.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from chaos.model.event import Component, StateSeen
+from chaos.model.history import History
+
+Place: TypeAlias = tuple[int, int, int, str]  # rank, epoch, step, moment
+MOMENTS = ("entered", "step", "left")  # in the order of training
+# Of a rank: what kind of owner, its structure, which of those that have it, and of how many.
+_Owner: TypeAlias = tuple[int, str, str, int, int]
+_NUMBERED = re.compile(r"(model\.rest|model\.buffers|model|optimizer|schedule)(\.\d+)?(\..*)?")
+
+
+class Allowed(Protocol):
+    """What must be known of a plan's leeway to compare states."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether everything must be equal to the last bit."""
+
+    def allows_size(self, name: str, place: Place | None, ours: float, due: float) -> bool:
+        """Return whether a part of the state is as large as it must be."""
+
+
+@dataclass(frozen=True)
+class StateSnapshots:
+    """The states seen in one history, each with its number, its parts named as those `like` it."""
+
+    history: History
+    like: "StateSnapshots | None" = None
+
+    @cached_property
+    def all(self) -> tuple[tuple[int, StateSeen], ...]:
+        """Every sighting, in order."""
+        return tuple((number, self._named(seen)) for number, seen in self.history.of(StateSeen))
+
+    @cached_property
+    def owners(self) -> dict[_Owner, str]:
+        """The name of each owner of parts that was met so far."""
+        if self.like is None:
+            return {}
+        assert self.like.all is not None  # all of them have their names
+        return dict(self.like.owners)
+
+    def _named(self, seen: StateSeen) -> StateSeen:
+        names = {before: self._name_of(owner, before) for before, owner in _owners(seen)}
+        if all(before == name for before, name in names.items()):
+            return seen
+        parts = tuple(_renamed(part, names) for part in seen.components)
+        return msgspec.structs.replace(seen, components=parts)
+
+    def _name_of(self, owner: _Owner, before: str) -> str:
+        name = self.owners.get(owner)
+        if name is None:
+            rank, base, *_ = owner
+            taken = {name for other, name in self.owners.items() if other[0] == rank}
+            free = (n for i in range(len(taken) + 1) if (n := _numbered(base, i)) not in taken)
+            name = self.owners[owner] = before if before not in taken else next(free)
+        return name
+
+    @cached_property
+    def by_place(self) -> Mapping[Place, StateSeen]:
+        """The last sighting at each place, of any attempt."""
+        return {place_of(seen): seen for _, seen in self.all}
+
+    @cached_property
+    def entries(self) -> Mapping[tuple[int, int], tuple[int, StateSeen]]:
+        """How each rank first entered training, by (attempt, rank)."""
+        found: dict[tuple[int, int], tuple[int, StateSeen]] = {}
+        for number, seen in self.all:
+            if seen.moment == "entered":
+                found.setdefault((seen.attempt, seen.rank), (number, seen))
+        return found
+
+    @cached_property
+    def left(self) -> Mapping[tuple[int, int], StateSeen]:
+        """What each rank left an epoch with, by (rank, epoch): the last attempt's."""
+        return {(s.rank, s.epoch): s for _, s in self.all if s.moment == "left"}
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every component that was ever seen."""
+        return frozenset(part.name for _, seen in self.all for part in seen.components)
+
+    def fresh(self, rank: int) -> Mapping[str, Component]:
+        """Return the state with which a rank begins training from scratch."""
+        first = self.entries.get((0, rank))
+        if first is None or (first[1].epoch, first[1].step) != (0, 0):
+            return {}
+        return parts_of(first[1])
+
+
+def place_of(seen: StateSeen) -> Place:
+    """Return where and when a state was seen."""
+    return seen.rank, seen.epoch, seen.step, seen.moment
+
+
+def parts_of(seen: StateSeen | None) -> dict[str, Component]:
+    """Return a state's components by name."""
+    return {} if seen is None else {part.name: part for part in seen.components}
+
+
+def owner_of(name: str) -> str:
+    """Return the owner of a part, by its name: `optimizer.1` of `optimizer.1.lr`."""
+    match = _NUMBERED.fullmatch(name)
+    return name if match is None else match[1] + (match[2] or "")
+
+
+def is_elsewhere(part: Component, others: Mapping[str, Component]) -> bool:
+    """Return whether a part's owner is not among others at all: nothing can be lost of it."""
+    owner = owner_of(part.name)
+    return bool(part.structure) and all(owner_of(name) != owner for name in others)
+
+
+def _owners(seen: StateSeen) -> Iterator[tuple[str, _Owner]]:
+    """Return each owner of parts, by the name that the worker has for it."""
+    found = {owner_of(part.name): part.structure for part in seen.components if part.structure}
+    kinds = {name: (_base(name), structure) for name, structure in found.items()}
+    count, met = Counter(kinds.values()), Counter[tuple[str, str]]()
+    for name, kind in kinds.items():
+        yield name, (seen.rank, *kind, met[kind], count[kind])
+        met[kind] += 1
+
+
+def _base(owner: str) -> str:
+    match = _NUMBERED.fullmatch(owner)
+    return owner if match is None else match[1]
+
+
+def _renamed(part: Component, names: Mapping[str, str]) -> Component:
+    if not part.structure:
+        return part
+    owner = owner_of(part.name)
+    name = names.get(owner, owner) + part.name.removeprefix(owner)
+    return part if name == part.name else msgspec.structs.replace(part, name=name)
+
+
+def _numbered(base: str, index: int) -> str:
+    return base if index == 0 else f"{base}.{index}"
+
+
+def is_rng(name: str) -> bool:
+    """Return whether a component is a generator of random numbers."""
+    return name == "rng" or name.startswith("rng.")
+
+
+def holds_nothing(part: Component | None) -> bool:
+    """Return whether a component is missing, or there and empty."""
+    return part is None or not part.digest or part.count == 0
+
+
+def is_pending(part: Component | None) -> bool:
+    """Return whether a component was still to be made, so that nothing is known of it."""
+    return part is not None and part.pending
+
+
+def counterparts(
+    ours: StateSeen, due: StateSeen | None
+) -> Iterator[tuple[Component | None, Component]]:
+    """Return the baseline's parts at a place, each with ours, without those that tell nothing."""
+    mine = parts_of(ours)
+    for part in () if due is None else due.components:
+        own = mine.get(part.name)
+        if not (is_pending(part) or is_pending(own) or is_elsewhere(part, mine)):
+            yield own, part
+
+
+def agree(
+    ours: Component | None, due: Component | None, leeway: Allowed, place: Place | None = None
+) -> bool:
+    """Return whether a component is the baseline's: to the last bit, or in size within a leeway."""
+    if holds_nothing(ours) or holds_nothing(due):
+        return holds_nothing(ours) and holds_nothing(due)
+    assert ours is not None
+    assert due is not None
+    if ours.digest == due.digest:
+        return True
+    if leeway.is_exact or not isinstance(ours.size, float) or not isinstance(due.size, float):
+        return not leeway.is_exact and ours.size == due.size
+    return leeway.allows_size(due.name, place, ours.size, due.size)
+
+
+def differing(ours: StateSeen, due: StateSeen, leeway: Allowed) -> Iterator[str]:
+    """Return the components of the baseline's state that are not the same in ours."""
+    for mine, part in counterparts(ours, due):
+        if not agree(mine, part, leeway, place_of(due)):
+            yield part.name

@@ -1,0 +1,125 @@
+"""What storage held, beside what was committed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from chaos.check.attempt import Commit
+from chaos.check.trial import Course
+from chaos.model.event import CheckpointDeleted, PartUploaded, StorageSeen
+from chaos.model.history import History
+
+
+@dataclass(frozen=True)
+class StoredCheckpoints:
+    """The commits of one history, the files that belong to each, and what became of them."""
+
+    history: History
+    commits: Sequence[Commit]
+
+    @cached_property
+    def parts(self) -> Mapping[str, Sequence[PartUploaded]]:
+        """The parts that were uploaded, by checkpoint."""
+        found: dict[str, list[PartUploaded]] = {}
+        for _, part in self.history.of(PartUploaded):
+            found.setdefault(part.checkpoint, []).append(part)
+        return found
+
+    @cached_property
+    def deleted(self) -> Mapping[str, int]:
+        """The checkpoints that Ray removed, each with its event's number."""
+        return {gone.checkpoint: number for number, gone in self.history.of(CheckpointDeleted)}
+
+    def due(self, before: int, seen: StorageSeen) -> list[Commit]:
+        """Return the commits that a look at storage must have found, oldest first.
+
+        `before` is the number of its event. One that Ray removes at some time
+        may be on its way out as soon as a newer one is there.
+        """
+        there = [c for c in self.commits if c.number < before and c.checkpoint is not None]
+        newest = there[-1].checkpoint if there else None
+        since_ns = seen.began_ns
+        found = []
+        for commit in there:
+            if since_ns is not None and self.history.time_ns(commit.number) > since_ns:
+                continue
+            gone_at = self.deleted.get(commit.checkpoint or "")
+            if gone_at is None or (commit.checkpoint == newest and gone_at > before):
+                found.append(commit)
+        return found
+
+    def damage(self, commit: Commit, seen: StorageSeen) -> str | None:
+        """Return the damage of a checkpoint as storage holds it, None if there is none."""
+        assert commit.checkpoint is not None
+        files = files_in(seen, commit.checkpoint)
+        if files is None and not self._is_empty(commit.checkpoint):
+            return "is gone"
+        files = files or {}
+        due: dict[str, set[str]] = {}
+        others: set[str] = set()
+        for part in self.parts.get(commit.checkpoint, ()):
+            if part.attempt != commit.attempt:
+                others |= set(part.files)
+                continue
+            for path, digest in part.files.items():
+                due.setdefault(path, set()).add(digest)
+        missing = sorted(set(due) - set(files))
+        changed = sorted(path for path in set(due) & set(files) if files[path] not in due[path])
+        mixed = sorted((others & set(files)) - set(due))
+        for words, paths in (
+            ("lacks", missing),
+            ("has another", changed),
+            ("was mixed with", mixed),
+        ):
+            if paths:
+                more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+                return f"{words} {paths[0]}{more}"
+        return None
+
+    def _is_empty(self, checkpoint: str) -> bool:
+        """Return whether nothing was uploaded: a bucket holds no directory that has no file."""
+        parts = self.parts.get(checkpoint, ())
+        return bool(parts) and not any(part.files for part in parts)
+
+
+def stored_checkpoints(course: Course) -> StoredCheckpoints:
+    """Return the checkpoints of a course."""
+    every = (c for a in course.attempts for c in (*a.early, *a.commits))
+    commits = sorted(every, key=lambda c: c.number)
+    return StoredCheckpoints(course.history, commits)
+
+
+def files_in(seen: StorageSeen, checkpoint: str) -> dict[str, str] | None:
+    """Return the files of a checkpoint that storage held, by their path in it; None: there is none.
+
+    One that the job wrote deeper down itself lies within a directory of another name.
+    """
+    for found in seen.checkpoints:
+        if found.name == checkpoint:
+            return found.files
+    top, _, deeper = checkpoint.partition("/")
+    within = f"{deeper}/"
+    for found in seen.checkpoints if deeper else ():
+        if found.name == top:
+            files = found.files.items()
+            return {p.removeprefix(within): d for p, d in files if p.startswith(within)} or None
+    return None
+
+
+def is_elsewhere(checkpoint: str) -> bool:
+    """Return whether a checkpoint lies outside the run's storage, where nobody looks."""
+    return checkpoint.startswith("../")
+
+
+def kept_at_the_end(course: Course) -> tuple[int, Mapping[str, int]] | None:
+    """Return the committed checkpoints that were left, with their epochs.
+
+    None: nobody looked, or not at all the places where they may lie.
+    """
+    last = [(n, seen) for n, seen in course.history.of(StorageSeen) if seen.op is None]
+    every = (c for a in course.attempts for c in (*a.early, *a.commits))
+    epochs = {c.checkpoint: c.epoch for c in every if c.checkpoint}
+    if not last or any(is_elsewhere(name) for name in epochs):
+        return None
+    number, seen = last[-1]
+    return number, {name: at for name, at in epochs.items() if files_in(seen, name) is not None}

@@ -1,0 +1,235 @@
+"""Time limits of stalls and starts, stated or taken from the baseline; and signs of life."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+from chaos.check.attempt import Attempt
+from chaos.check.trial import Course, Trial
+from chaos.model.event import (
+    AnyEvent,
+    Committed,
+    Event,
+    FileSaved,
+    FitCalled,
+    FitRaised,
+    FitReturned,
+    GateReached,
+    GateReleased,
+    ReportBegun,
+    ReportReturned,
+    StepDone,
+    TrainFnEnded,
+    UploadEnded,
+    WorkerGroupStarted,
+    WorkerStarted,
+)
+from chaos.model.history import History
+
+# -- signs of life ---------------------------------------------------------------------------------
+
+
+_SIGNS: tuple[type[Event], ...] = (
+    StepDone,
+    ReportBegun,
+    ReportReturned,
+    UploadEnded,
+    FileSaved,
+    Committed,
+    GateReached,
+    GateReleased,
+    TrainFnEnded,
+    FitReturned,
+    FitRaised,
+)
+_END = (TrainFnEnded, FitReturned, FitRaised)
+
+# Between two steps of an epoch; around its reports, evaluations and saves; after the last of them.
+Where: TypeAlias = Literal["within an epoch", "between epochs", "at the end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The time between two signs of life of one attempt, by their numbers."""
+
+    since: int
+    until: int
+    ns: int
+    attempt: int
+    where: Where
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasted."""
+        return self.ns / 1e9
+
+
+def pauses(history: History, attempts: Sequence[Attempt], *, over_ns: int) -> Iterator[Pause]:
+    """Return the pauses within attempts that are longer than `over_ns`.
+
+    From an attempt's first step on, up to the end of `fit()`: what comes
+    before is its start. While a rank is held by us nobody is late.
+    """
+    entries = history.entries
+    numbers = history.numbers_of(*_SIGNS)
+    times = [entries[number].time_ns for number in numbers]
+    first = {a.index: a.steps[0].number for a in attempts if a.steps}
+    holds = list(_holds(history, first.values()))
+    for at, (since_ns, until_ns) in enumerate(pairwise(times)):
+        if until_ns - since_ns <= over_ns:
+            continue
+        since, until = numbers[at], numbers[at + 1]
+        attempt = getattr(entries[since].what, "attempt", -1)
+        is_one = getattr(entries[until].what, "attempt", attempt) == attempt
+        is_held = any(begin <= since < end for begin, end in holds)
+        if is_one and not is_held and since >= first.get(attempt, len(history)):
+            where = _where(entries[since].what, entries[until].what)
+            yield Pause(since, until, until_ns - since_ns, attempt, where)
+
+
+def _where(since: AnyEvent, until: AnyEvent) -> Where:
+    if isinstance(until, _END):
+        return "at the end"
+    steps = isinstance(since, StepDone) and isinstance(until, StepDone)
+    is_one = steps and getattr(since, "epoch", None) == getattr(until, "epoch", None)
+    return "within an epoch" if is_one else "between epochs"
+
+
+def start_s(history: History, attempts: Sequence[Attempt]) -> float | None:
+    """Return how long a run took from `fit()`, or its first worker group, to its first step."""
+    first = next((a for a in attempts if a.steps), None)
+    if first is None:
+        return None
+    called = next((number for number, _ in history.of(FitCalled)), first.opened)
+    if called is None:
+        return None
+    return (history.time_ns(first.steps[0].number) - history.time_ns(called)) / 1e9
+
+
+def _holds(history: History, firsts: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Return from where to where each rank was held: until the next attempt at the latest."""
+    released = {gate.op: number for number, gate in history.of(GateReleased)}
+    for number, gate in history.of(GateReached):
+        over = min((first for first in firsts if first > number), default=len(history))
+        yield number, min(released.get(gate.op, over), over)
+
+
+def last_sign(history: History, before: int) -> tuple[int, str] | None:
+    """Return the last sign of life before an event, with its number; a start counts as one."""
+    for number in range(before - 1, -1, -1):
+        words = sign(history.entries[number].what)
+        if words is not None:
+            return number, words
+    return None
+
+
+def sign(what: AnyEvent) -> str | None:
+    """Return in words the progress that an event shows, None where it shows none."""
+    words = None
+    match what:
+        case StepDone():
+            words = f"rank {what.rank}'s step {what.step} of epoch {what.epoch}"
+        case Committed():
+            words = f"the commit of epoch {what.epoch}"
+        case ReportReturned():
+            words = f"rank {what.rank}'s report of epoch {what.epoch}"
+        case UploadEnded():
+            words = f"rank {what.rank}'s upload of epoch {what.epoch}"
+        case WorkerStarted():
+            words = f"the start of rank {what.rank} in attempt {what.attempt}"
+        case WorkerGroupStarted():
+            words = f"the start of attempt {what.attempt}"
+        case _:
+            pass
+    return words
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+# From a fault to the next first step, where the plan states nothing.
+RECOVERY_S = 120.0
+# A struck run may be on a busier machine than its baseline was.
+SLACK = 2
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """So many seconds; `own_s`: what the baseline took itself, where that is why."""
+
+    seconds: float
+    own_s: float | None = None
+
+    @classmethod
+    def of(cls, stated_s: float, own_s: float | None) -> "TimeLimit":
+        """Return the stated limit, or twice the time that the baseline takes, if more."""
+        if own_s is None or SLACK * own_s <= stated_s:
+            return cls(stated_s)
+        return cls(SLACK * own_s, own_s)
+
+    def __str__(self) -> str:
+        """Return it as the rest of a sentence."""
+        if self.own_s is None:
+            return f"{self.seconds:g} s are allowed"
+        return f"{self.seconds:.0f} s are allowed, twice the {self.own_s:.0f} s of the baseline"
+
+
+def for_recovery(trial: Trial) -> TimeLimit:
+    """Return how long a recovery may take: a bound that the scenario states is kept as it is.
+
+    Without one, a job that takes long to start, its baseline too, may do so again.
+    """
+    stated, reference = trial.plan.expect.recovery_s, trial.reference
+    if stated is not None:
+        return TimeLimit(stated.max)
+    own_s = None if reference is None else start_s(reference.history, reference.attempts)
+    return TimeLimit.of(RECOVERY_S, own_s)
+
+
+@dataclass(frozen=True)
+class StallLimit:
+    """How long an attempt may stand still. `own_s`: the baseline's longest pauses, by where."""
+
+    stated_s: float
+    own_s: Mapping[Where, float]
+    sizes: Mapping[int, float]
+
+    @classmethod
+    def of(cls, trial: Trial) -> "StallLimit":
+        """Learn it from the plan and the baseline."""
+        stated = trial.plan.expect.recovery_s
+        recovery_s = RECOVERY_S if stated is None else stated.max
+        return cls(
+            stated_s=max(recovery_s, trial.plan.limits.gate_s),
+            own_s={} if trial.reference is None else _longest(trial.reference),
+            sizes=_sizes(trial),
+        )
+
+    def with_(self, pause: Pause) -> TimeLimit:
+        """Return the limit of a pause, by the baseline's of its kind."""
+        own_s = self.own_s.get(pause.where)
+        # What a fault left to be found out, and no attempt follows, may be in the last pause.
+        stated_s = max(self.stated_s, RECOVERY_S) if pause.where == "at the end" else self.stated_s
+        return TimeLimit.of(stated_s, own_s and own_s * self._by(pause.attempt))
+
+    def at_most(self, attempt: int) -> TimeLimit:
+        """Return the limit of any pause of an attempt, wherever it is."""
+        longest_s = max(self.own_s.values(), default=0.0)
+        return TimeLimit.of(self.stated_s, longest_s * self._by(attempt))
+
+    def _by(self, attempt: int) -> float:
+        """Return how many times as long fewer workers take over the same work."""
+        return self.sizes.get(attempt, 1.0)
+
+
+def _longest(reference: Course) -> Mapping[Where, float]:
+    found: dict[Where, float] = {}
+    for pause in pauses(reference.history, reference.attempts, over_ns=0):
+        found[pause.where] = max(found.get(pause.where, 0.0), pause.seconds)
+    return found
+
+
+def _sizes(trial: Trial) -> Mapping[int, float]:
+    due = trial.reference.attempts[0].size if trial.reference and trial.reference.attempts else 0
+    return {a.index: max(1.0, due / a.size) for a in trial.run.attempts if a.size}

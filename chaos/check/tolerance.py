@@ -1,0 +1,180 @@
+"""Tolerances: exact, stated in the scenario, or learned from repeated baselines."""
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from chaos.check.attempt import Commit
+from chaos.check.lineage import Lineage
+from chaos.check.prediction_band import PROFILES, Compared, Interval, Key, learn
+from chaos.check.state_snapshots import MOMENTS, Place, StateSnapshots
+from chaos.check.values import NumberPair, as_number, flat
+from chaos.model.leeway import Tolerance
+from chaos.model.scenario import Profile
+
+NOISY_PART = 0.25
+
+Found: TypeAlias = dict[int, dict[Key, list[float]]]
+
+
+@dataclass(frozen=True)
+class Bands:
+    """What clean runs of one job show, as an interval for each number that all of them have.
+
+    `losses` go by (rank, epoch, step, index), `metrics` by (epoch, name,
+    rank), `sizes` of parts of the state by their place and name. `noisy`
+    metrics (a time, as a rule) vary by a quarter of themselves or more.
+    """
+
+    profile: Profile
+    runs: int
+    losses: Mapping[Key, Interval]
+    metrics: Mapping[Key, Interval]
+    sizes: Mapping[Key, Interval]
+    noisy: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, profile: Profile, runs: Sequence[tuple[Lineage, StateSnapshots]]) -> "Bands":
+        """Learn from the lineages and states of clean runs; two at least."""
+        lineages = [lineage for lineage, _ in runs]
+        losses = _common([_losses(lineage) for lineage in lineages])
+        metrics = _common([_metrics(lineage.commits) for lineage in lineages])
+        sizes = _common([_sizes(sightings) for _, sightings in runs])
+        kinds = (losses, metrics, sizes)
+        compared = Compared.of(series for kind in kinds for series in kind.values())
+        of_losses, of_metrics, of_sizes = (_learnt(kind, compared) for kind in kinds)
+        noisy = {str(name) for (_, name, _), b in of_metrics.items() if _part(b) > NOISY_PART}
+        return cls(profile, len(runs), of_losses, of_metrics, of_sizes, frozenset(noisy))
+
+    @cached_property
+    def hides(self) -> tuple[float, float]:
+        """How far a loss can be off unseen, as a part of it: the median over steps, and the most.
+
+        NaN where there is no loss to say it of.
+        """
+        _, later = PROFILES[self.profile]
+        wide = [band.widened(later) for band in self.losses.values()]
+        parts = [part for band in wide if math.isfinite(part := _part(band))]
+        return (statistics.median(parts), max(parts)) if parts else (math.nan, math.nan)
+
+    @property
+    def relative(self) -> Tolerance:
+        """What the profile adds to metrics and sizes: they have no scale of their own."""
+        _, later = PROFILES[self.profile]
+        return Tolerance(relative=later.relative or later.absolute)
+
+    @cached_property
+    def hides_of(self) -> Mapping[str, float]:
+        """How far each metric can be off unseen, as a part of it: the median over its reports."""
+        parts: dict[str, list[float]] = {}
+        for (_, name, _), band in self.metrics.items():
+            if name not in self.noisy and math.isfinite(part := _part(band.widened(self.relative))):
+                parts.setdefault(str(name), []).append(part)
+        return {name: statistics.median(found) for name, found in sorted(parts.items())}
+
+
+@dataclass(frozen=True)
+class Leeway:
+    """What the plan allows. `firsts`: the event numbers of the first steps after a resume."""
+
+    tolerance: Tolerance | None = None
+    bands: Bands | None = None
+    firsts: frozenset[int] = frozenset()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether everything must be equal to the last bit."""
+        return self.tolerance is None and self.bands is None
+
+    def allows(self, pair: NumberPair) -> bool:
+        """Return whether a value of the run is as near to the baseline's as it must be."""
+        ours = as_number(pair.ours)
+        if self.bands is None or ours is None or pair.agrees(None):
+            return pair.agrees(self.tolerance)
+        if pair.step is None:
+            return self._within(self.bands.metrics, (pair.epoch, pair.what, pair.rank), ours)
+        band = self.bands.losses.get((pair.rank, pair.epoch, pair.step, pair.index))
+        first, later = PROFILES[self.bands.profile]
+        by = first if pair.number in self.firsts else later
+        return band is not None and band.widened(by).holds(ours)
+
+    def allows_size(self, name: str, place: Place | None, ours: float, due: float) -> bool:
+        """Return whether a part of the state is as large as it must be; no `place`: at any."""
+        if self.bands is not None and place is not None:
+            return self._within(self.bands.sizes, (*place, name), ours)
+        by = self.tolerance or self._relative()
+        return abs(ours - due) <= by.absolute + by.relative * abs(due)
+
+    def _within(self, bands: Mapping[Key, Interval], key: Key, ours: float) -> bool:
+        band = bands.get(key)
+        return band is not None and band.widened(self._relative()).holds(ours)
+
+    def _relative(self) -> Tolerance:
+        return Tolerance() if self.bands is None else self.bands.relative
+
+    def is_too_noisy(self, metric: str) -> bool:
+        """Return whether a metric varies so much by itself that nothing follows from its value."""
+        return self.bands is not None and metric in self.bands.noisy
+
+
+EXACT = Leeway()
+
+
+def _learnt(kind: Mapping[str, Found], compared: Compared) -> dict[Key, Interval]:
+    """Learn series by series: those of one name have much the same spread."""
+    return {key: band for series in kind.values() for key, band in learn(series, compared).items()}
+
+
+def _part(band: Interval) -> float:
+    """Return the width of a band to one side as a part of what it lies around."""
+    if not band.half:
+        return 0.0
+    return band.half / abs(band.middle) if band.middle else math.inf
+
+
+def _losses(lineage: Lineage) -> Iterator[tuple[str, tuple[float, ...], Key, float]]:
+    for step in lineage.all_steps():
+        for index, loss in enumerate(step.losses or ()):
+            value = as_number(loss)
+            if value is not None:
+                yield "", (step.epoch, step.step), (step.rank, step.epoch, step.step, index), value
+
+
+def _metrics(commits: Iterable[Commit]) -> Iterator[tuple[str, tuple[float, ...], Key, float]]:
+    for commit in commits:
+        for rank, record in enumerate(commit.metrics):
+            for name, metric in flat(record):
+                value = as_number(metric)
+                if value is not None:
+                    yield name, (commit.epoch,), (commit.epoch, name, rank), value
+
+
+def _sizes(sightings: StateSnapshots) -> Iterator[tuple[str, tuple[float, ...], Key, float]]:
+    for place, seen in sightings.by_place.items():
+        _, epoch, step, moment = place
+        for part in seen.components:
+            if isinstance(part.size, float):
+                at = (epoch, step, MOMENTS.index(moment))
+                yield part.name, at, (*place, part.name), part.size
+
+
+def _common(
+    runs: Sequence[Iterable[tuple[str, tuple[float, ...], Key, float]]],
+) -> dict[str, Found]:
+    """Lay runs side by side: by series and position, each number that all of them have."""
+    values: dict[Key, list[float]] = {}
+    where: dict[Key, tuple[str, tuple[float, ...]]] = {}
+    for run in runs:
+        for series, position, key, value in run:
+            values.setdefault(key, []).append(value)
+            where[key] = (series, position)
+    shared = [key for key, found in values.items() if len(found) == len(runs)]
+    order = {position: n for n, position in enumerate(sorted({where[key][1] for key in shared}))}
+    found: dict[str, Found] = {}
+    for key in shared:
+        series, position = where[key]
+        found.setdefault(series, {}).setdefault(order[position], {})[key] = values[key]
+    return found
