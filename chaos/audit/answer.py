@@ -51,6 +51,26 @@ def coverage(card: "Card") -> str:
     return f"{resumes}, {tried} of {plural(places, 'place')}"
 
 
+def coverage_share(card: "Card") -> float:
+    """Return the part of all places that was tried."""
+    tried, places = card.places
+    return tried / places if places else 0.0
+
+
+def confidence(card: "Card") -> str | None:
+    """Return what the resumes without a failure prove; None where one failed, or none was tried.
+
+    Where n of n are right, a share above 1 - 0.05 ** (1 / n) is ruled out with 95 % confidence.
+    """
+    if card.broken or not card.resumed_right:
+        return None
+    most = 1 - 0.05 ** (1 / card.resumed_right)
+    resumes = plural(card.resumed_right, "resume")
+    return (
+        f"no failure in {resumes}: up to {100 * most:.0f} % of resumes could fail (95 % confidence)"
+    )
+
+
 def reasons(card: "Card") -> Iterator[str]:
     """Return the reasons for which the answer is not pass, where nothing wrong was found."""
     if card.ended == "interrupted":

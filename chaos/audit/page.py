@@ -8,7 +8,7 @@ import altair as alt
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from chaos.audit.answer import Word
+from chaos.audit.answer import Word, confidence, coverage_share
 from chaos.audit.card import Card
 from chaos.audit.finding import Finding
 from chaos.audit.group import GROUPS
@@ -171,6 +171,9 @@ def render_card(card: Card) -> str:
     return _env.get_template("card.html.j2").render(
         card=card,
         tone=tone(card),
+        share=coverage_share(card),
+        confidence=confidence(card),
+        untried=[row.kind for row in kind_rows(card) if row.places and not row.tally.total],
         word=card.sentence,
         facts=facts(card),
         kind_head=KIND_HEAD,
@@ -211,6 +214,7 @@ def facts(card: Card) -> tuple[Fact, ...]:
         Fact("resumes right", f"{card.resumed_right} of {card.resumed}"),
         Fact("places tried", f"{tried} of {places}"),
         Fact("wrong", str(card.broken)),
+        *([Fact("severity", card.severity)] if card.severity else []),
         Fact("inconclusive", str(len(card.unknown))),
         Fact("began anew", str(card.from_scratch)),
         Fact("faults landed", f"{landed} of {planned}"),

@@ -9,8 +9,10 @@ from chaos.audit.card import Card, Covered, Ended, Job, Replaced
 from chaos.audit.finding import Finding, findings
 from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import JobProfile
+from chaos.audit.markdown import paragraph
 from chaos.audit.notes import Note
 from chaos.audit.page import render_card
+from chaos.audit.picture import badge_svg, summary_svg
 from chaos.audit.place_groups import Strike
 from chaos.audit.places import coverage
 from chaos.audit.plans import budget
@@ -110,6 +112,9 @@ class CardWriter:
         """Write the card for people and for machines."""
         self.folder.write("audit.json", card.to_json())
         self.folder.write("card.html", render_card(card))
+        self.folder.write("summary.md", paragraph(card))
+        self.folder.write("summary.svg", summary_svg(card))
+        self.folder.write("badge.svg", badge_svg(card))
 
     def _save_finding(self, finding: Finding) -> None:
         """Write the reproduction, and complete the folder of the run that it comes from."""

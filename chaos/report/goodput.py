@@ -9,6 +9,7 @@ import altair as alt
 from chaos.check.goodput import MEANINGS, PHASES, Ledger, Phase, ledger, ledger_of
 from chaos.check.trial import Trial
 from chaos.report import chart as ch
+from chaos.report.page import SHORT_NS
 
 ATTEMPTS_SHOWN = 12
 BAR_HEIGHT = 30
@@ -50,6 +51,7 @@ class Goodput:
     hidden: int
     rows: tuple[PhaseRow, ...]
     chart: ch.Chart
+    is_short: bool = False
 
 
 def goodput(trial: Trial) -> Goodput | None:
@@ -67,6 +69,7 @@ def goodput(trial: Trial) -> Goodput | None:
         hidden=len(found.attempts) - len(shown),
         rows=goodput_rows(found, clean, shown),
         chart=_drawn(found, clean, shown),
+        is_short=found.wall_ns < SHORT_NS,
     )
 
 

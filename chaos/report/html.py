@@ -72,13 +72,14 @@ def render_suite(
     rows: Sequence[SuiteRow], *, title: str, started: str, folder: str | None = None
 ) -> str:
     """Return the page of a suite; links are relative to `folder`, where the page will lie."""
-    groups = by_scenario(rows)
+    groups = sorted(by_scenario(rows), key=lambda runs: runs.gravity)
     rows = [row for runs in groups for row in runs.rows]
     return _env.get_template("suite.html.j2").render(
         title=title,
         tone=_tone_of_all(rows),
         headline=_headline(groups),
         started=started,
+        versions=next((row.versions for row in rows if row.versions), {}),
         groups=groups,
         tallies=[runs.tally for runs in groups for _ in runs.rows],
         rows=rows,

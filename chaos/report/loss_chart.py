@@ -112,7 +112,7 @@ def fault_marks(trial: Trial, line: Track) -> alt.LayerChart | None:
         place = line.at_trigger(strike.op.at)
         row = {
             "place": place,
-            "name": f"✕ op {strike.op.index}, rank {strike.rank}",
+            "name": f"✕ {strike.op.kind.replace('_', ' ')}, rank {strike.rank}",
             "fault": str(strike.op),
             "status": strike.ended[-1][1].status if strike.ended else "not ended",
         }

@@ -97,6 +97,11 @@ class Runs:
         return min(self.rows, key=lambda row: _GRAVEST_FIRST.index(row.standing))
 
     @property
+    def gravity(self) -> int:
+        """The place of its verdict in an order with the gravest first."""
+        return _GRAVEST_FIRST.index(self.worst.standing)
+
+    @property
     def passed(self) -> int:
         """How many runs are as the scenario expects."""
         return sum(row.standing == "expected" for row in self.rows)

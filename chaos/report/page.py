@@ -78,6 +78,7 @@ def _line(history: History, number: int, *, is_evidence: bool = False) -> Line:
     return Line(number, at_s, entry.source, sentence(entry.what), is_evidence)
 
 
+SHORT_NS = 60 * 10**9  # of a shorter run most is start-up, and its goodput says nothing
 ENDED_IN: tuple[Phase, ...] = ("detect", "teardown")  # of the attempt before
 BEGUN_WITH: tuple[Phase, ...] = ("schedule", "start", "restore")
 
@@ -138,6 +139,11 @@ class CheckRow:
     result: CheckResult
     anomalies: tuple[AnomalyRow, ...]
 
+    @property
+    def is_told(self) -> bool:
+        """Whether it found something, or could not tell."""
+        return self.result.validity != "valid" or bool(self.anomalies)
+
 
 def tone_of(row: SuiteRow) -> Tone:
     """Return how a row of a suite is to look."""
@@ -159,18 +165,19 @@ def facts(run: FinishedRun) -> tuple[Fact, ...]:
     """Return the figures people ask for first."""
     row = row_of(run)
     landed = sum(strike.landed for strike in run.trial.strikes)
-    watching, share = watch_cost(run.history), ledger_of(run.trial).goodput
+    spent, severity = ledger_of(run.trial), run.verdict.severity
+    share = spent.goodput if spent.wall_ns >= SHORT_NS else None
     return (
         Fact("faults landed", f"{landed} of {len(run.plan.ops)}"),
-        Fact("attempts", str(row.attempts)),
         Fact("resumes", _resumes(run.verdict.restarts)),
+        *([] if severity is None else [Fact("severity", severity)]),
+        Fact("attempts", str(row.attempts)),
         Fact("steps lost", "-" if row.lost_steps is None else str(row.lost_steps)),
         Fact("slowest recovery", _seconds(row.recovery_s)),
         *([] if share is None else [Fact("goodput", f"{share:.0%}")]),
         Fact("run took", _seconds(run.duration_s)),
         Fact("seed", str(run.plan.seed)),
         Fact("backend", run.plan.backend),
-        *([] if watching is None else [Fact("watching a step", watching)]),
     )
 
 
@@ -330,6 +337,8 @@ def _in_force(run: FinishedRun) -> Iterator[Setting]:
             yield Setting(name, "set by the scenario", before)
         if devices := devices_of(run.history):
             yield Setting("devices", devices)
+        if watching := watch_cost(run.history):
+            yield Setting("watching a step took", watching)
         if waiting := prestarted(run.history):
             yield Setting("prestarted workers", waiting)
         return  # a script that calls fit() twice is told of by its history

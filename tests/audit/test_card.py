@@ -280,7 +280,7 @@ def test_steps_that_nobody_saw_are_not_counted_as_none_lost(card: Card) -> None:
     assert all(cell.lost_max is None for cell in cells(unseen))
     assert {fact.name: fact.value for fact in facts(unseen)}["recomputed steps, worst"] == "-"
     assert re.search(r"\d of \d+ +\d of \d +-", printed(unseen))
-    assert '<td class="num">-</td>' in render_card(unseen)
+    assert 'data-name="recomputed, worst">-</td>' in render_card(unseen)
 
 
 def test_the_card_says_how_large_the_job_is(card: Card) -> None:

@@ -1,0 +1,75 @@
+"""What is shared of a card: a picture, a badge, a paragraph."""
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from chaos.audit.answer import confidence
+from chaos.audit.audit import Choice
+from chaos.audit.card import Card
+from chaos.audit.markdown import paragraph
+from chaos.audit.page import render_card
+from chaos.audit.picture import badge_svg, summary_svg
+from tests.audit.backend import FakeBackend, audit_of, loses_momentum
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> Card:
+    backend = FakeBackend(epochs=4, defect=loses_momentum)
+    return audit_of(tmp_path_factory.mktemp("card"), backend, choice=Choice(limit=10)).run()
+
+
+def words_of(svg: str) -> str:
+    return " ".join(text.strip() for text in ET.fromstring(svg).itertext() if text.strip())
+
+
+def test_pictures_and_a_paragraph_lie_beside_the_card(card: Card) -> None:
+    for name, text in (("summary.svg", summary_svg(card)), ("badge.svg", badge_svg(card))):
+        assert Path(card.folder, name).read_text(encoding="utf-8") == text
+    assert Path(card.folder, "summary.md").read_text(encoding="utf-8") == paragraph(card)
+
+
+def test_the_badge_says_how_many_resumes_were_right_and_never_how_many_places(card: Card) -> None:
+    tried, places = card.places
+
+    said = words_of(badge_svg(card))
+
+    assert f"fail · resumes {card.resumed_right}/{card.resumed}" in said
+    assert f"coverage {tried / places:.0%}" in said
+    assert f"{tried} of" not in said
+
+
+def test_a_kind_that_was_not_tried_is_named_wherever_the_card_is_shared(card: Card) -> None:
+    kept = tuple(run for run in card.runs if run.group != "node lost")
+    less = card.model_copy(update={"runs": kept})
+
+    assert "node lost" in words_of(summary_svg(less))
+    assert "not tried" in words_of(summary_svg(less))
+    assert "Not tested: node lost." in paragraph(less)
+    assert "Not tested: node lost." in render_card(less)
+
+
+def test_every_cause_is_in_the_paragraph_with_its_command(card: Card) -> None:
+    for finding in card.findings:
+        assert f"chaos run {card.folder}/{finding.repro}" in paragraph(card)
+
+
+def test_no_name_of_a_job_can_break_out_of_a_picture(card: Card) -> None:
+    job = card.job.model_copy(update={"script": "</svg><script>alert(1)</script>&"})
+    evil = card.model_copy(update={"job": job})
+
+    assert "<script>" not in summary_svg(evil)
+    assert ET.fromstring(summary_svg(evil)).tag.endswith("svg")
+
+
+def test_few_right_resumes_prove_little_and_a_failure_none(card: Card) -> None:
+    right = tuple(
+        run.model_copy(update={"validity": "valid", "resumed": 1}) for run in card.runs[:4]
+    )
+    less = card.model_copy(update={"runs": right, "findings": ()})
+
+    assert confidence(card) is None
+    assert confidence(less) == (
+        "no failure in 4 resumes: up to 53 % of resumes could fail (95 % confidence)"
+    )
