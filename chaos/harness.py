@@ -14,9 +14,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from chaos.check.judge import NO_OTHERS, judge
+from chaos.check.judge import NO_OTHERS, judge_trial
 from chaos.check.others import Others
 from chaos.check.prediction_band import RUNS_MIN
+from chaos.check.trial import Trial
 from chaos.errors import (
     ClusterError,
     HarnessError,
@@ -242,14 +243,16 @@ def _judged(
     baseline: History | None,
     others: Others,
 ) -> FinishedRun:
+    trial = Trial(plan, history, baseline)
     return FinishedRun(
         plan=plan,
         env=directory.load_env(),
         history=history,
         baseline=baseline,
-        verdict=judge(plan, history, baseline, others),
+        verdict=judge_trial(trial, others),
         directory=shown(directory.path),
         duration_s=0.0,
+        judged=trial,
     )
 
 

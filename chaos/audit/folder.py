@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.check.judge import NO_OTHERS, judge
+from chaos.check.judge import NO_OTHERS, judge_trial
+from chaos.check.trial import Trial
 from chaos.extensions import other_checks
 from chaos.job_failure import refuse_harm
 from chaos.model.history import Entry, History
@@ -88,8 +89,8 @@ class AuditFolder:
         history = read_history(directory.journals)
         directory.save_history(history)
         others = NO_OTHERS if baseline is None else other_checks()  # a clean run: by our own alone
-        verdict = judge(plan, history, baseline, others)
-        verdict = directory.save_verdict(verdict)
+        trial = Trial(plan, history, baseline)
+        verdict = directory.save_verdict(judge_trial(trial, others))
         return FinishedRun(
             plan=plan,
             env=self.env,
@@ -98,6 +99,7 @@ class AuditFolder:
             verdict=verdict,
             directory=shown(directory.path),
             duration_s=seconds,
+            judged=trial,
         )
 
     def prune(self, directory: RunDirectory, *, keep_logs: bool = False) -> None:

@@ -92,9 +92,13 @@ def judge(
     plan: Plan, history: History, baseline: History | None = None, others: Others = NO_OTHERS
 ) -> Verdict:
     """Return the verdict on one run; `others`: the checks of other packages."""
-    trial = Trial(plan, history, baseline)
+    return judge_trial(Trial(plan, history, baseline), others)
+
+
+def judge_trial(trial: Trial, others: Others = NO_OTHERS) -> Verdict:
+    """Return the verdict on one run by its tables, which its pages can use again."""
     found = graded(trial, tuple(_results(trial, others)))
-    results, accepting = accepted(plan.expect.accept, found)
+    results, accepting = accepted(trial.plan.expect.accept, found)
     validity = _overall(trial, results)
     return Verdict(
         validity=validity,

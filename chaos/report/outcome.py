@@ -19,7 +19,10 @@ Figure = TypeVar("Figure", int, float)
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """One executed and judged plan. `directory` is where it lies, as shown to people."""
+    """One executed and judged plan. `directory` is where it lies, as shown to people.
+
+    `judged`: the tables that it was judged by, where it was judged just now.
+    """
 
     plan: Plan
     env: dict[str, Any]
@@ -28,11 +31,17 @@ class FinishedRun:
     verdict: Verdict
     directory: str
     duration_s: float
+    judged: Trial | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def trial(self) -> Trial:
-        """The tables that checks and pages are made of."""
-        return Trial(self.plan, self.history, self.baseline)
+        """The tables that checks and pages are made of: built once, where they were for judging."""
+        known, mine = self.judged, (self.plan, self.history, self.baseline)
+        if known is not None and all(
+            a is b for a, b in zip((known.plan, known.history, known.baseline), mine, strict=True)
+        ):
+            return known
+        return Trial(*mine)
 
 
 @dataclass(frozen=True)
