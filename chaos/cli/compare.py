@@ -8,7 +8,7 @@ import typer
 from chaos import shelf
 from chaos.cli.streams import write_document
 from chaos.compare.comparison import compare as compared
-from chaos.compare.words import in_json, in_markdown, in_terminal
+from chaos.compare.render import in_json, in_markdown, in_terminal
 from chaos.report.screen import screen
 
 

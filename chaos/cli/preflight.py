@@ -12,32 +12,29 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.calibration.runs import Trying, calibration_runs
-from chaos.calibration.timed_ops import Losses
-from chaos.calibration.validation import validation
 from chaos.check.trial import Trial
 from chaos.cli.streams import write_document
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName
 from chaos.preflight.answer import Answer, answer
-from chaos.preflight.ask import (
+from chaos.preflight.calibration import RunSettings, calibration_runs, validate_forecast
+from chaos.preflight.compression import Losses
+from chaos.preflight.forecast import Effort
+from chaos.preflight.load import (
+    SUFFIX,
     MarketChoice,
     chosen_market,
+    load_question,
     question_of_runs,
-    settled,
     with_costs_of,
 )
-from chaos.preflight.comparison import Validation
-from chaos.preflight.effort import Effort
-from chaos.preflight.load import SUFFIX, load_question
+from chaos.preflight.market import MARKETS
+from chaos.preflight.measured import trials_in
 from chaos.preflight.page import render_answer
-from chaos.preflight.presets import MARKETS
-from chaos.preflight.question import Question
-from chaos.preflight.recorded import trials_in
-from chaos.preflight.rules.every import RULES, refuse_unknown
-from chaos.preflight.summary import render_summary
-from chaos.preflight.terminal import show_answer
-from chaos.preflight.validation import validated
+from chaos.preflight.question import Question, changed
+from chaos.preflight.render import render_summary, show_answer
+from chaos.preflight.rules import RULES, refuse_unknown
+from chaos.preflight.validation import Validation, validated
 from chaos.report.live import MovingLine
 from chaos.report.screen import screen
 from chaos.run.clock import Clock, SystemClock, seconds_since, stamp
@@ -154,13 +151,13 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     _refuse_idle(replay and trace is None, None if validate else (scale, validation_runs))
     choice = MarketChoice(market, trace, replay, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
-    trying = Trying(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
-    trials = _calibrated(trying, job, arguments or ()) if calibrate or validate else ()
+    settings = RunSettings(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
+    trials = _calibrated(settings, job, arguments or ()) if calibrate or validate else ()
     question, notes = _question(job, choice, costs, trials)
-    question = settled(question, _goals(deadline, budget, goodput) | assigned(values or ()))
+    question = changed(question, _goals(deadline, budget, goodput) | assigned(values or ()))
     effort = Effort(runs=runs, seed=seed, jobs=os.cpu_count() or 1)
     found = _answer(question, effort, ignore or (), notes)
-    held = _held(recorded, trying if validate else None, trials, found.question)
+    held = _held(recorded, settings if validate else None, trials, found.question)
     _tell(replace(found, validation=held), reports, console, as_json=as_json)
     raise typer.Exit(found.exit_code)
 
@@ -201,14 +198,14 @@ def _refuse_idle(is_replay: bool, alone: tuple[float | None, ...] | None) -> Non
         raise UsageError(problem, "Add --validate, or leave them out.")
 
 
-def _calibrated(trying: Trying, job: Path, words: Sequence[str]) -> tuple[Trial, ...]:
+def _calibrated(settings: RunSettings, job: Path, words: Sequence[str]) -> tuple[Trial, ...]:
     if job.name.endswith(SUFFIX):
         raise UsageError(
             "a question cannot be run",
             "Give the script or the scenario; what the file sets goes into --set.",
             place=str(job),
         )
-    return tuple(calibration_runs(trying, job, words))
+    return tuple(calibration_runs(settings, job, words))
 
 
 def append_summary(text: str, file: str | None) -> None:
@@ -274,11 +271,14 @@ def _question(
 
 
 def _held(
-    recorded: Path | None, trying: Trying | None, trials: Sequence[Trial], asked: Question
+    recorded: Path | None,
+    settings: RunSettings | None,
+    trials: Sequence[Trial],
+    asked: Question,
 ) -> tuple[Validation, ...]:
     """Hold the model against runs that were recorded, and against those that are now made."""
     before = () if recorded is None else (_recorded(recorded, asked),)
-    return before if trying is None else (*before, validation(trying, trials, asked))
+    return before if settings is None else (*before, validate_forecast(settings, trials, asked))
 
 
 def _recorded(folder: Path, question: Question) -> Validation:

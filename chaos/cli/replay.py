@@ -11,18 +11,17 @@ from chaos.audit.job_profile import JobProfile, job_profile
 from chaos.audit.plans import with_own_workers
 from chaos.audit.repro import scenario_text
 from chaos.backends.open import open_backend
-from chaos.calibration.runs import job_alone
 from chaos.cli.streams import write_document
 from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.model.plan import Plan
 from chaos.model.scenario import FailureBudget, Limits
+from chaos.preflight.calibration import plan_without_faults
 from chaos.preflight.compression import LOSSES
 from chaos.preflight.measured import step_s
-from chaos.preflight.replaying import Pace, Replaying
-from chaos.preflight.slots import Followed, followed
+from chaos.preflight.replay import FollowedNodes, JobPace, TraceWalk, follow_nodes
 from chaos.preflight.trace import Trace
-from chaos.preflight.traces import read_trace
+from chaos.preflight.trace_files import read_trace
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock
 
@@ -73,8 +72,8 @@ def replay_trace(  # noqa: PLR0913 - one parameter per option
     seen, measured_s = job
     pace = pace_of(plan, seen, own_step_s or measured_s)
     factor = scale or default_scale(read, pace)
-    start = followed(read, pool=pace.workers + spares, least=pace.workers, seed=seed)
-    walk = Replaying(pace, seed)
+    start = follow_nodes(read, pool=pace.workers + spares, least=pace.workers, seed=seed)
+    walk = TraceWalk(pace, seed)
     walk.walk(start, scale=factor)
     if not walk.ops:
         raise UsageError(
@@ -94,7 +93,7 @@ def _clean(
 ) -> tuple[Plan, tuple[JobProfile, float]]:
     with open_backend("fork", console) as backend:
         harness = Harness(reports, console, Path.cwd(), backend, SystemClock())
-        run = harness.run_plan(job_alone(subject, words, "fork"))
+        run = harness.run_plan(plan_without_faults(subject, words, "fork"))
     attempts = run.trial.run.attempts
     seen = job_profile(run.history)
     return with_own_workers(run.plan, seen), (
@@ -103,20 +102,20 @@ def _clean(
     )
 
 
-def pace_of(plan: Plan, seen: JobProfile, seconds: float) -> Pace:
+def pace_of(plan: Plan, seen: JobProfile, seconds: float) -> JobPace:
     """Give what the walk must know of a job, by its clean run."""
     epochs = sorted({epoch for epoch, _ in seen.steps if epoch in seen.epochs})
     steps = tuple(min(n for (e, _), n in seen.steps.items() if e == epoch) for epoch in epochs)
-    return Pace(plan.job.workers, plan.job.min_workers, steps, frozenset(seen.saved), seconds)
+    return JobPace(plan.job.workers, plan.job.min_workers, steps, frozenset(seen.saved), seconds)
 
 
-def default_scale(trace: Trace, pace: Pace) -> float:
+def default_scale(trace: Trace, pace: JobPace) -> float:
     """Give the factor at which the job's own nodes are lost a few times."""
     every_s = trace.node_h * 3600 / sum(trace.drops) / pace.workers
     return max(1.0, every_s * 2 * LOSSES / (sum(pace.steps) * pace.step_s))
 
 
-def _replayed(plan: Plan, walk: Replaying, start: Followed, *, title: str) -> Plan:
+def _replayed(plan: Plan, walk: TraceWalk, start: FollowedNodes, *, title: str) -> Plan:
     job = plan.job.model_copy(update={"failure": FailureBudget(max_failures=max(1, walk.losses))})
     shape = plan.shape.model_copy(update={"nodes": start.up, "cpus_per_node": 1})
     run_s = Limits().run_s + OP_S * len(walk.ops) + round(4 * walk.waited_s)
@@ -132,13 +131,13 @@ def _replayed(plan: Plan, walk: Replaying, start: Followed, *, title: str) -> Pl
     )
 
 
-def _expected(walk: Replaying) -> dict[str, Any]:
+def _expected(walk: TraceWalk) -> dict[str, Any]:
     if walk.waited_s < 1:
         return {}
     return {"recovery_s": {"max": round(120 + walk.waited_s)}}
 
 
-def _told(trace: Trace, walk: Replaying, drawn: tuple[float, float]) -> list[str]:
+def _told(trace: Trace, walk: TraceWalk, drawn: tuple[float, float]) -> list[str]:
     scale, since_s = drawn
     told = [
         (

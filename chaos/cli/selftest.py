@@ -19,15 +19,11 @@ from chaos.report.screen import screen
 from chaos.run.clock import SystemClock, seconds_since, stamp
 from chaos.run.cpus import usable_cpus
 from chaos.run.environment import environment
-from chaos.selftest.corpus import CorpusScore, chosen_jobs, load_corpus
-from chaos.selftest.corpus_audits import CorpusAudits
-from chaos.selftest.corpus_terminal import show_corpus
+from chaos.selftest.catalogue import EXHIBITS, Exhibit
+from chaos.selftest.corpus import CorpusAudits, CorpusScore, chosen_jobs, load_corpus, show_corpus
 from chaos.selftest.draw import WORKERS, Case, cases, sample
-from chaos.selftest.live import SelftestDisplay
-from chaos.selftest.score import Score
-from chaos.selftest.terminal import show_score
+from chaos.selftest.score import Score, SelftestDisplay, show_score
 from chaos.selftest.trials import Trials
-from chaos.zoo.catalogue import ZOO, Exhibit
 
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Draws variants and places.")]
 RunsPerBug = Annotated[int, typer.Option("--runs-per-bug", min=1)]
@@ -125,7 +121,7 @@ def try_cases(tried: Tried, drawn: Sequence[Case], count: int) -> Score:
     try:
         with ExitStack() as opened:
             display = opened.enter_context(SelftestDisplay(console))
-            display.total, trials.show = sum(len(case.strikes) for case in drawn), display.show
+            display.total, trials.show = sum(len(case.runs) for case in drawn), display.show
             backends = range(1 if tried.backend == "ray" else count)
             lanes = [opened.enter_context(open_backend(tried.backend, console)) for _ in backends]
             trials.run(drawn, lanes)
@@ -144,12 +140,12 @@ def chosen(ids: list[str] | tuple[str, ...]) -> tuple[Exhibit, ...]:
 
     Raises `UsageError` for a name that is none.
     """
-    known = {exhibit.id: exhibit for exhibit in ZOO}
+    known = {exhibit.id: exhibit for exhibit in EXHIBITS}
     for name in ids:
         if name not in known:
-            hint = f"The zoo has {', '.join(known)}."
+            hint = f"Known are {', '.join(known)}."
             raise UsageError(f"there is no '{name}'", hint, place="--only")
-    return tuple(exhibit for exhibit in ZOO if exhibit.id in ids) if ids else ZOO
+    return tuple(exhibit for exhibit in EXHIBITS if exhibit.id in ids) if ids else EXHIBITS
 
 
 def audit_corpus(audits: CorpusAudits, only: Sequence[str], json_file: Path | None) -> CorpusScore:

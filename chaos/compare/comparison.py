@@ -1,4 +1,4 @@
-"""What became of each scenario from one side to the other, and whether noise can explain it."""
+"""Comparison of two sets of runs, scenario by scenario, and whether noise can explain a change."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal, TypeAlias
 
-from chaos.compare.rank_test import holm, least_p, rank_test
-from chaos.compare.shares import fewer_p
+from chaos.compare.statistics import fewer_p, holm, least_p, rank_test
 from chaos.model.summary import RunSummary
 
 ALPHA = 0.05
@@ -78,7 +77,7 @@ class ScenarioChange:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SuiteComparison:
     """All scenarios of both sides, and the settings in which the sides differ."""
 
     scenarios: tuple[ScenarioChange, ...]
@@ -91,17 +90,17 @@ class Comparison:
 
     @property
     def new_failures(self) -> int:
-        """How many scenarios are only in the second side, and fail there."""
+        """The number of scenarios that only the second side has, and that fail there."""
         return sum(s.fate == "new, fails" for s in self.scenarios)
 
     @property
     def repeats_needed(self) -> int:
-        """How many repeats on each side could show a change in any measure of any scenario."""
+        """The repeats on each side that could show a change in any measure of any scenario."""
         return repeats_needed(len(MEASURES) * self.in_common)
 
     @property
     def in_common(self) -> int:
-        """How many scenarios both sides have."""
+        """The number of scenarios that both sides have."""
         return sum(bool(s.before and s.after) for s in self.scenarios)
 
     @property
@@ -144,7 +143,7 @@ def repeats_needed(tests: int) -> int:
     return next(n for n in count(1) if tests * least_p(n, n) <= ALPHA)
 
 
-def compare(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Comparison:
+def compare(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> SuiteComparison:
     """Lay two sets of runs side by side, scenario by scenario; what was skipped is not there."""
     before = [run for run in before if run.standing != "skipped"]
     after = [run for run in after if run.standing != "skipped"]
@@ -157,7 +156,7 @@ def compare(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Compar
         )
         for name in names
     ]
-    return Comparison(tuple(_corrected(rows)), _differences(before, after))
+    return SuiteComparison(tuple(_corrected(rows)), _differences(before, after))
 
 
 def _scenario(
@@ -213,7 +212,7 @@ def _told(change: Change, p: float, tests: int) -> Change:
 
 
 def _fate(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Fate:
-    """Say what became of the verdict.
+    """Return the change of the verdict.
 
     Faults strike at the same places every time, so that a scenario that
     always stood and falls once is a regression, whatever the number of

@@ -1,6 +1,7 @@
-"""Will this job, with these settings, finish on that spot market?
+"""Forecast of a job on a spot market: will it finish with these settings, and which are wrong?
 
-Pure code over a `Question` (job, Ray's settings, measured costs, market, goal):
-static rules, closed forms, a simulation, and advice drawn from it. Files are
-read in `load`, `traces` and `calibrate`; nothing here knows a backend.
+`answer` judges a `Question` (job, settings of Ray, measured costs, market, goals) by
+static rules, closed forms, a simulation, and advice drawn from it. Files are read in
+`load`, `trace_files` and `measured`; only `calibration` runs jobs. Only the command
+line imports this package.
 """

@@ -1,22 +1,20 @@
-"""Which settings are wrong, in the order of what they cost; and what is not the lever.
-
-Each proposal is simulated with the same draws as the question itself, so that
-a difference is the setting's and not the luck's.
-"""
+"""Changes of settings, what each buys, and the fewest that together meet every goal."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from chaos.preflight.change import changed
-from chaos.preflight.curve import Curve, Simulate
-from chaos.preflight.forecast import costs_of, goodput, met_goals
-from chaos.preflight.question import Question
+from chaos.preflight.estimate import Estimate, mean_of_runs
+from chaos.preflight.forecast import Effort, Forecast, costs_of, forecast, goodput, met_goals
+from chaos.preflight.format import in_s
+from chaos.preflight.intervals import Curve, Simulate
+from chaos.preflight.market import at_worst
+from chaos.preflight.question import Question, changed
 from chaos.preflight.simulate import Outcomes
-from chaos.preflight.words import in_s
+from chaos.preflight.verdict import reaches, why_impossible
 from chaos.words import plural
 
 LEVER = 0.5  # how much smaller a cost is made, to see whether it is the lever
@@ -31,22 +29,8 @@ _LIMITS = set(BUDGETS)
 
 
 @dataclass(frozen=True)
-class Gain:
-    """A difference of means over the same runs, with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def is_seen(self) -> bool:
-        """Whether the interval is on one side of nothing."""
-        return self.low > 0 or self.high < 0
-
-
-@dataclass(frozen=True)
 class Advice:
-    """One change of values, and what it buys.
+    """One change of values, and the difference of means that it makes over the same runs.
 
     `chance`: of meeting every goal. `cost` is the price as a share of
     on-demand: below 0 it is cheaper; None where no run did any work with and
@@ -55,9 +39,9 @@ class Advice:
 
     what: str
     values: dict[str, Any]
-    chance: Gain
-    goodput: Gain
-    cost: Gain | None
+    chance: Estimate
+    goodput: Estimate
+    cost: Estimate | None
 
     @property
     def is_worth_it(self) -> bool:
@@ -84,7 +68,7 @@ class Counsel:
 
     @property
     def stages(self) -> tuple[dict[str, Any], ...]:
-        """What is worth it, together, without budgets: nothing, what costs no more, all of it."""
+        """Sets of the changes worth making, without budgets: none, those that cost no more, all."""
         worth = [one for one in self.settings if one.is_worth_it and not set(one.values) & _LIMITS]
         free = _together([one for one in worth if not one.is_dearer])
         return ({}, free, _together(worth))
@@ -128,7 +112,7 @@ def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
 
 
 def ladder(question: Question) -> tuple[int, ...]:
-    """Give the numbers of spare nodes to try: 1, 2, 4 … to a quarter of the job's, and none.
+    """Return the numbers of spare nodes to try: 1, 2, 4 … to a quarter of the job's, and none.
 
     More than six are thinned out, the largest kept. Where no node is ever
     waited for, spares cost and do nothing: then none at all is tried.
@@ -165,9 +149,9 @@ def _advice(
     return Advice(
         what,
         dict(values),
-        _gain(_all_met(other, outcomes) - _all_met(question, base)),
-        _gain(goodput(outcomes) - goodput(base)),
-        _gain(price_other[finite] - price[finite]) if finite.any() else None,
+        mean_of_runs(_all_met(other, outcomes) - _all_met(question, base)),
+        mean_of_runs(goodput(outcomes) - goodput(base)),
+        mean_of_runs(price_other[finite] - price[finite]) if finite.any() else None,
     )
 
 
@@ -178,14 +162,8 @@ def _all_met(question: Question, outcomes: Outcomes) -> np.ndarray:
     return met.astype(float)
 
 
-def _gain(differences: np.ndarray) -> Gain:
-    mean = float(differences.mean())
-    half = 1.96 * float(differences.std()) / math.sqrt(len(differences))
-    return Gain(mean, mean - half, mean + half)
-
-
 def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
-    """Give the budgets that last in 999 of 1000 runs, where those that are set do not."""
+    """Return the budgets that last in 999 of 1000 runs, where those that are set do not."""
     settings, values = question.settings, {}
     for name, limit, used in (
         ("max_failures", settings.max_failures, unlimited.failures),
@@ -261,3 +239,167 @@ def _levers(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
     if question.market.away_h:
         text = f"replacements in half the time ({question.market.away_h * 60:.0f} min now)"
         yield text, {"market.away_h": question.market.away_h * LEVER}
+
+
+# -- changes set together -----------------------------------------------------------------------
+
+Changes: TypeAlias = dict[str, Any]
+Improved: TypeAlias = tuple[Changes, Forecast | None]
+INTERVAL = "job.checkpoint_every_steps"
+_A_CHANGE = 0.002  # of on-demand: what one change less may cost
+_LIKELY = 3  # sets of changes that are tried in full
+_INF = float("inf")
+
+
+def improved(question: Question, effort: Effort, advised: Counsel, curve: Curve) -> Improved:
+    """Return the changes that meet every goal, as few and cheap as were found, and what they give.
+
+    Stages of what is worth it are tried first; where none meets the goals, what is
+    worth it with each other number of spare nodes as well: each by itself may help while
+    all together cost too much. What meets the goals is then made smaller.
+    """
+    sets = [kept_up(question, stage) for stage in advised.stages]
+    sets += [mix for mix in _mixes(question, advised) if mix not in sets]
+    few = [(values, forecast(*seen)) for values, seen in _tried(question, sets, effort)]
+    likely = [values for values, seen in few if _may_meet(question, seen)]
+    nearest = max(few, key=_nearness)[0]  # of equals the first, which changes least
+    tried: list[Improved] = []
+    for values in (*likely[:_LIKELY], nearest):
+        if values not in [stage for stage, _ in tried]:
+            tried.append((values, None))
+            found = _with_retries(question, values, effort)
+            if _meets(question, found):
+                return _smaller(question, values, found, effort, curve)
+            tried[-1] = found
+    return max(tried, key=_nearness)
+
+
+def _may_meet(question: Question, seen: Forecast) -> bool:
+    """Whether few runs, with retries without limit, leave it open that every goal is met."""
+    return all(chance.high >= question.goal.confidence for chance in seen.meets.values())
+
+
+def _meets(question: Question, one: Improved) -> bool:
+    return one[1] is not None and reaches(one[1], question.goal.confidence)
+
+
+def _nearness(one: Improved) -> tuple[float, ...]:
+    """Return how near it comes to the goals; where none is ever met, by its goodput."""
+    if one[1] is None:
+        return (-1.0,)
+    shares = [chance.share for chance in one[1].meets.values()]
+    return min(shares), sum(shares), one[1].mean_goodput
+
+
+def _with_retries(question: Question, stage: Changes, effort: Effort) -> Improved:
+    """Return a stage with the retries that the changed job needs, and what that comes to.
+
+    They are set last, because how many it needs depends on how long the rest
+    makes it run; and to what it needs where the market is as bad as its trace allows.
+    """
+    staged = changed(question, stage)
+    worst = at_worst(question.market)
+    hard = staged if worst is None else changed(staged, {"market": worst.model_dump(mode="json")})
+    (unlimited,) = effort.try_each([_free(hard)])
+    values = stage | enough_retries(staged, unlimited)
+    if not values:
+        return {}, None
+    other = changed(question, values)
+    return values, forecast(other, effort.simulate(other))
+
+
+def _free(question: Question) -> Question:
+    return changed(question, dict.fromkeys(BUDGETS, -1))
+
+
+def _tried(
+    question: Question, sets: Sequence[Changes], effort: Effort
+) -> list[tuple[Changes, tuple[Question, Outcomes]]]:
+    """Try sets of changes with few runs each, retries without limit."""
+    asked = [_free(changed(question, values)) for values in sets]
+    return list(zip(sets, zip(asked, effort.try_each(asked), strict=True), strict=True))
+
+
+def _mixes(question: Question, advised: Counsel) -> Iterator[Changes]:
+    """Return all changes worth making, elastic and not, with each affordable number of spares."""
+    every = advised.stages[-1]
+    for left_out in ({SPARES}, {SPARES, "job.min_nodes"}):
+        kept = {place: value for place, value in every.items() if place not in left_out}
+        if len(left_out) > 1 and "job.min_nodes" not in every:
+            return
+        for rung in ({}, *(one.values for one in advised.spares)):
+            mix = kept_up(question, {**kept, **rung})
+            if mix not in advised.stages and why_impossible(changed(question, mix)) is None:
+                yield mix
+
+
+def _smaller(
+    question: Question, stage: Changes, found: Improved, effort: Effort, curve: Curve
+) -> Improved:
+    """Drop or halve each change, and move the interval, while the goals hold and it costs no more.
+
+    An interval that is best by itself is too short once a job saves on notice, and spares that
+    are best by themselves are too many once it is elastic. The first set stays where all runs
+    do not bear out what few have shown.
+    """
+    moves = [] if not stage else [*_simpler(question, stage, curve)]
+    if not moves:
+        return found
+    (price, _), *singles = _priced(question, [stage, *moves], effort)
+    better = [values for cost, values in sorted(singles, key=lambda one: one[0]) if cost < price]
+    if not better:
+        return found
+    joined = [better[0], *(_joined(stage, better[:n]) for n in range(2, len(better) + 1))]
+    different = [values for n, values in enumerate(joined) if values not in joined[:n]]
+    sets = [kept_up(question, values) for values in different]
+    _, best = min(_priced(question, sets, effort), key=lambda one: one[0])
+    again = _with_retries(question, best, effort)
+    return again if _meets(question, again) or again == ({}, None) else found
+
+
+def _priced(
+    question: Question, sets: Sequence[Changes], effort: Effort
+) -> list[tuple[float, Changes]]:
+    """Return sets of changes with their prices, each change added to them."""
+    return [
+        (_price(question, *seen) + _A_CHANGE * len(values), values)
+        for values, seen in _tried(question, sets, effort)
+    ]
+
+
+def _joined(stage: Changes, moves: Sequence[Changes]) -> Changes:
+    """Return what several sets do to a stage together; of two that differ in a place the first."""
+    values = dict(stage)
+    for move in moves:
+        for place in {**stage, **move}:
+            now, then = stage.get(place), move.get(place)
+            if then != now and values.get(place) == now:
+                values[place] = then
+    return {place: value for place, value in values.items() if value is not None}
+
+
+def _price(question: Question, asked: Question, outcomes: Outcomes) -> float:
+    """Return a run's mean price, as a share of on-demand; infinite where a goal may be missed."""
+    seen = forecast(asked, outcomes)
+    if any(chance.share < question.goal.confidence for chance in seen.meets.values()):
+        return _INF
+    costs = costs_of(asked, outcomes)
+    return float(costs[np.isfinite(costs)].mean())
+
+
+def _simpler(question: Question, values: Changes, curve: Curve) -> Iterator[Changes]:
+    """Return sets with one change less, fewer spares, or another interval."""
+    for place in values:
+        yield kept_up(question, {one: value for one, value in values.items() if one != place})
+    spares, now = values.get(SPARES, 0), question.job.spare_nodes
+    if spares > now + 1:
+        yield {**values, SPARES: max(now, spares // 2)}
+        yield {**values, SPARES: spares - 1}
+    if INTERVAL in values:
+        least = changed(question, values).shortest_steps
+        for point in curve.points:
+            if point.steps >= least and point.steps not in (
+                values[INTERVAL],
+                question.job.checkpoint_every_steps,
+            ):
+                yield {**values, INTERVAL: point.steps}

@@ -7,22 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from chaos.preflight.advice import Counsel, counsel
-from chaos.preflight.availability import Availability, availability
-from chaos.preflight.change import changed, value_at
-from chaos.preflight.comparison import Validation
-from chaos.preflight.curve import Curve, interval_curve
-from chaos.preflight.doubts import doubt
-from chaos.preflight.effort import Effort
-from chaos.preflight.forecast import Forecast, forecast
-from chaos.preflight.grace import Cell, grace_sweep
-from chaos.preflight.improving import improved
+from chaos.preflight.advice import Counsel, counsel, improved
+from chaos.preflight.capacity import Availability, availability
+from chaos.preflight.forecast import Effort, Forecast, forecast
+from chaos.preflight.intervals import Curve, interval_curve
 from chaos.preflight.market import loss_interval_s
-from chaos.preflight.question import Question
-from chaos.preflight.rules.every import findings, refuse_unknown
-from chaos.preflight.rules.rule import Finding, Foretold
+from chaos.preflight.question import Question, changed, value_at
+from chaos.preflight.rules import findings, refuse_unknown
+from chaos.preflight.rules.rule import Predictions, RuleFinding
+from chaos.preflight.saving import NoticeCell, notice_sweep
 from chaos.preflight.simulate import Outcomes
-from chaos.preflight.verdict import EXIT, Word, reaches, verdict
+from chaos.preflight.validation import Validation
+from chaos.preflight.verdict import EXIT, Word, doubt, reaches, verdict
 
 
 @dataclass(frozen=True)
@@ -37,8 +33,8 @@ class Answer:
     effort: Effort
     word: Word
     why: str
-    findings: tuple[Finding, ...]
-    findings_after: tuple[Finding, ...] = ()
+    findings: tuple[RuleFinding, ...]
+    findings_after: tuple[RuleFinding, ...] = ()
     ignored: tuple[str, ...] = ()
     loss_every_s: float | None = None
     forecast: Forecast | None = None
@@ -46,7 +42,7 @@ class Answer:
     after: Forecast | None = None
     counsel: Counsel | None = None
     curve: Curve | None = None
-    grace: tuple[Cell, ...] = ()
+    grace: tuple[NoticeCell, ...] = ()
     availability: Availability | None = None
     finish_bins: tuple[tuple[float, float, int], ...] = ()
     notes: tuple[str, ...] = ()
@@ -64,25 +60,25 @@ class Answer:
 
     @property
     def promised(self) -> Forecast | None:
-        """What is foretold where every goal is met: as it is set, or else with the changes."""
+        """The forecast that meets every goal: as it is set, or else with the changes."""
         if self.word == "go":
             return self.forecast
         return self.after if self.word == "go with changes" and self.meets_changed else None
 
     @property
-    def by_hand(self) -> tuple[Finding, ...]:
-        """What stops the job, and no change that is advised mends."""
+    def by_hand(self) -> tuple[RuleFinding, ...]:
+        """The findings that stop the job and that no advised change mends."""
         found = self.findings if self.after is None else self.findings_after
         return tuple(finding for finding in found if finding.weight == "stops")
 
     @property
-    def new_findings(self) -> tuple[Finding, ...]:
-        """What is to be looked at with the changes, and was not without them."""
+    def new_findings(self) -> tuple[RuleFinding, ...]:
+        """The findings that only the changes bring."""
         known = {finding.rule for finding in self.findings}
         return tuple(f for f in self.findings_after if f.rule not in known)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as plain values; times as their names say."""
+        """Return everything as plain values; units are in the names."""
         plain = asdict(self)
         plain["question"] = self.question.model_dump(mode="json")
         plain["exit_code"] = self.exit_code
@@ -110,7 +106,7 @@ def answer(
     notes: Collection[str] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> Answer:
-    """Answer a question; without costs, or with an impossible goal, only what can be said.
+    """Answer a question; without costs by its rules alone.
 
     `tell` hears what is done next.
     """
@@ -136,7 +132,7 @@ def _answered(
     advised, withheld = _without_stops(question, counsel(question, curve, effort.try_each), ignored)
     tell("trying changes together")
     changes, after, findings_after = _improved(question, effort, (seen, advised, curve), ignored)
-    found = findings(question, Foretold(seen, curve), ignore=ignored)
+    found = findings(question, Predictions(seen, curve), ignore=ignored)
     word, why = verdict(question, seen, found, after)
     tell("asking what the market's data leave open")
     if word == "go with changes" and after is not None and reaches(after, question.goal.confidence):
@@ -158,7 +154,7 @@ def _answered(
         after=after,
         counsel=advised,
         curve=curve,
-        grace=grace_sweep(question),
+        grace=notice_sweep(question),
         availability=availability(
             question.market, question.job.pool, hours=hours, seed=effort.seed
         ),
@@ -200,7 +196,7 @@ def _improved(
     effort: Effort,
     known: tuple[Forecast, Counsel, Curve],
     ignored: Collection[str],
-) -> tuple[dict[str, Any], Forecast | None, tuple[Finding, ...]]:
+) -> tuple[dict[str, Any], Forecast | None, tuple[RuleFinding, ...]]:
     """Return the changes that are advised, what they come to, and what the rules say of it.
 
     There are none where every goal is met as it is, and none that a rule stops.
@@ -213,7 +209,7 @@ def _improved(
     values = {place: value for place, value in values.items() if value_at(plain, place) != value}
     if not values or after is None or _new_stops(question, values, ignored):
         return {}, None, ()
-    return values, after, findings(changed(question, values), Foretold(after), ignore=ignored)
+    return values, after, findings(changed(question, values), Predictions(after), ignore=ignored)
 
 
 def _span_h(question: Question, seen: Forecast) -> float:

@@ -1,12 +1,8 @@
-"""The nodes that a market leaves us, as vectors: many runs side by side, one change at a time.
-
-Each engine holds `n` runs. `next_s` is when each run's pool changes next;
-`change()` lets it happen in all of them, and draws the one after. What is drawn
-depends on the market and the pool alone, never on the job: two settings of one
-job on one seed meet the same losses (common random numbers).
-"""
+"""The pool of nodes of a market in many simulated runs, and how many are up in the long run."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -29,8 +25,8 @@ Flags: TypeAlias = NDArray[np.bool_]
 HOUR_S = 3600.0
 
 
-class Capacity(Protocol):
-    """What the simulation asks of an engine.
+class PoolCapacity(Protocol):
+    """The interface of an engine to the simulation.
 
     `cut`: nodes that went with the last change where a repeated trace begins again, which
     is no loss that was seen; None where no market has such a seam.
@@ -41,11 +37,11 @@ class Capacity(Protocol):
     cut: Counts | None
 
     def change(self) -> Counts:
-        """Let the next change happen in every run; gives how many nodes were lost (0: a return)."""
+        """Make the next change in every run; return how many nodes were lost (0: a return)."""
 
 
-def capacity(market: Market, pool: int, runs: int, rng: np.random.Generator) -> Capacity:
-    """Give the engine for a market: counts where lives are exponential, else clocks per node."""
+def capacity(market: Market, pool: int, runs: int, rng: np.random.Generator) -> PoolCapacity:
+    """Return the engine for a market: counts where lives are exponential, else clocks per node."""
     if market.replay is not None:
         return Replayed(market.replay, pool, runs, rng)
     if isinstance(market.lifetime, Exponential):
@@ -84,7 +80,7 @@ class Memoryless:
         return loss, shock, back
 
     def change(self) -> Counts:
-        """Let the next change happen in every run."""
+        """Make the next change in every run."""
         point = self._spread(self._rng.random(self._runs)) * self._total
         single = point < self._losing
         lost: Counts = single.astype(np.int64)
@@ -127,7 +123,7 @@ class Ageing:
         self._draw()
 
     def change(self) -> Counts:
-        """Let the next change happen in every run."""
+        """Make the next change in every run."""
         at, is_shock = self._at, self._node == self._clock.shape[1] - 1
         goes = self._flat_is_up.take(at) & ~is_shock
         lost: Counts = goes.astype(np.int64)
@@ -201,7 +197,7 @@ class Replayed:
         self._draw()
 
     def change(self) -> Counts:
-        """Let the next change happen in every run."""
+        """Make the next change in every run."""
         here = self._rows, self._copy
         place = self._place[here]
         before = self._up[self._copy, place]
@@ -249,3 +245,70 @@ def lives_s(life: Lifetime, shape: tuple[int, ...], rng: np.random.Generator) ->
             late = drawn ** (1 / life.late_shape) * life.late_h
             capped: Floats = np.minimum(np.where(is_early, drawn * life.early_h, late), life.cap_h)
             return capped * HOUR_S
+
+
+# -- availability -------------------------------------------------------------------------------
+
+_RUNS = 400
+_ROUNDS_MAX = 4_000
+_SEED = 20_060_201
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Nodes that are up at moments `at_h`, in 5, 50 and 95 % of runs; losses per hour so far."""
+
+    at_h: tuple[float, ...]
+    low: tuple[float, ...]
+    middle: tuple[float, ...]
+    high: tuple[float, ...]
+    losses_per_h: tuple[float, ...]
+
+
+def availability(
+    market: Market, pool: int, *, hours: float, seed: int, points: int = 60
+) -> Availability:
+    """Return how many of `pool` nodes are up over time, and how many are lost per hour.
+
+    Where the market changes too often to follow for so long, the time is cut.
+    """
+    grid_s = np.linspace(0, hours * HOUR_S, points + 1)
+    up, lost = _sampled(market, pool, grid_s, seed)
+    low, middle, high = np.quantile(up, [0.05, 0.5, 0.95], axis=0, method="inverted_cdf")
+    width_h = hours / points
+    return Availability(
+        tuple(grid_s / HOUR_S),
+        tuple(low.tolist()),
+        tuple(middle.tolist()),
+        tuple(high.tolist()),
+        (0.0, *(lost.mean(axis=0) / width_h).tolist()),
+    )
+
+
+@lru_cache(maxsize=256)
+def held_quantile(market: Market, pool: int, share: float) -> int:
+    """Return the number of nodes that are up, of `pool`, in all but `share` of the time."""
+    if not market.makes_wait:
+        return pool
+    settled_h = 5 * max(market.away_h, 0.01)
+    span_h = market.replay.span_s / HOUR_S if market.replay else 20 * settled_h
+    grid_s = np.linspace(settled_h * HOUR_S, (settled_h + span_h) * HOUR_S, 40)
+    up, _ = _sampled(market, pool, grid_s, _SEED)
+    return int(np.quantile(up, share, method="inverted_cdf"))
+
+
+def _sampled(market: Market, pool: int, grid_s: Floats, seed: int) -> tuple[Counts, Counts]:
+    engine = capacity(market, pool, _RUNS, np.random.Generator(np.random.SFC64(seed)))
+    up = np.full((_RUNS, len(grid_s)), -1, dtype=np.int64)
+    lost = np.zeros((_RUNS, len(grid_s) - 1), dtype=np.int64)
+    rows = np.arange(_RUNS)
+    for _ in range(_ROUNDS_MAX):
+        if engine.next_s.min() > grid_s[-1]:
+            break
+        held, at_s = engine.up.copy(), engine.next_s
+        up = np.where((up < 0) & (grid_s[None, :] < at_s[:, None]), held[:, None], up)
+        bin_of = np.searchsorted(grid_s, at_s) - 1
+        is_in = (bin_of >= 0) & (bin_of < lost.shape[1])
+        count = engine.change()
+        np.add.at(lost, (rows[is_in], bin_of[is_in]), count[is_in])
+    return np.where(up < 0, engine.up[:, None], up), lost

@@ -1,11 +1,14 @@
-"""A market pressed into the time of a short job, and the losses that it then brings."""
+"""A market in fast motion: its losses drawn, and as the ops of a plan."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from chaos.errors import UsageError
+from chaos.model.plan import BackendName, Op
 from chaos.preflight.capacity import capacity
 from chaos.preflight.market import Market, Notice, faster
 
@@ -13,7 +16,7 @@ LOSSES = 1.5  # in the time of a run that is left alone, where no scale is given
 
 
 @dataclass(frozen=True)
-class Change:
+class NodeChange:
     """At one instant, counted from the job's start, nodes are lost and others come.
 
     `lost` has their numbers, by the order in which all nodes joined; of a loss that
@@ -26,15 +29,15 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Changes:
+class NodeChanges:
     """A pool of `first` nodes to begin with, and what becomes of it."""
 
     first: int
-    each: tuple[Change, ...]
+    each: tuple[NodeChange, ...]
 
 
 def scale_for(market: Market, *, nodes: int, work_s: float) -> float:
-    """Give the factor by which time runs faster, so that a run meets a few losses."""
+    """Return the factor by which time runs faster, so that a run meets a few losses."""
     every_s = market.mtbf_h * 3600 / nodes
     if not math.isfinite(every_s):
         raise UsageError("no node is lost on this market", "There is nothing to replay.")
@@ -44,7 +47,7 @@ def scale_for(market: Market, *, nodes: int, work_s: float) -> float:
 def compressed(
     market: Market, scale: float, *, away_s: float = 0.0, notice_s: float = 0.0
 ) -> Market:
-    """Give the market with time running `scale` times faster.
+    """Return the market with time running `scale` times faster.
 
     How long a lost node stays away and how long before its loss is announced are
     given in seconds that are not compressed: a restart and a save are not, either.
@@ -68,7 +71,7 @@ def compressed(
 
 
 def pool_for(market: Market, *, nodes: int) -> int:
-    """Give how many nodes to hold so that a replayed trace always leaves the job its own.
+    """Return how many nodes to hold so that a replayed trace always leaves the job its own.
 
     Raises `UsageError` where a trace has moments with next to no node.
     """
@@ -88,7 +91,7 @@ def pool_for(market: Market, *, nodes: int) -> int:
 
 def drawn_losses(
     market: Market, *, nodes: int, pool: int, until_s: float, seed: int
-) -> tuple[Change, ...]:
+) -> tuple[NodeChange, ...]:
     """Draw when the job loses workers, nodes staying: one of `pool` that goes may hold none."""
     rng = np.random.Generator(np.random.PCG64(seed))
     engine, found = capacity(market, pool, 1, rng), []
@@ -97,11 +100,11 @@ def drawn_losses(
         lost = int(engine.change()[0])
         hit = int(rng.hypergeometric(nodes, max(0, before - nodes), lost)) if lost else 0
         if hit:
-            found.append(Change(at_s, tuple(rng.permutation(nodes)[:hit].tolist())))
+            found.append(NodeChange(at_s, tuple(rng.permutation(nodes)[:hit].tolist())))
     return tuple(found)
 
 
-def drawn_changes(market: Market, *, pool: int, until_s: float, seed: int) -> Changes:
+def drawn_changes(market: Market, *, pool: int, until_s: float, seed: int) -> NodeChanges:
     """Draw which of `pool` nodes go and when new ones come, whatever the job does meanwhile."""
     rng = np.random.Generator(np.random.PCG64(seed))
     engine, found = capacity(market, pool, 1, rng), []
@@ -116,5 +119,54 @@ def drawn_changes(market: Market, *, pool: int, until_s: float, seed: int) -> Ch
         up = [node for node in up if node not in gone] + list(range(joined, joined + came))
         joined += came
         if gone or came:
-            found.append(Change(at_s, tuple(gone), came))
-    return Changes(first, tuple(found))
+            found.append(NodeChange(at_s, tuple(gone), came))
+    return NodeChanges(first, tuple(found))
+
+
+# -- ops by the clock ---------------------------------------------------------------------------
+
+# A loss takes a worker alone; the node below it, which comes again later; or a node that
+# is announced to go, in whose place another comes at that moment.
+Losses: TypeAlias = Literal["kills", "nodes", "notices"]
+
+JOIN_S: dict[BackendName, float] = {"fork": 0.0, "ray": 2.0}  # from an order to a node
+SOON_S = 0.01
+
+
+@dataclass(frozen=True)
+class PlanClock:
+    """The conversion of a market's moments to a plan's seconds, counted from the first workers on.
+
+    Those are there `placed_s` after the market's time begins; a node that is ordered comes
+    `join_s` later; a loss is announced `notice_s` ahead.
+    """
+
+    placed_s: float = 0.0
+    join_s: float = 0.0
+    notice_s: float = 0.0
+
+    def at(self, moment_s: float) -> dict[str, float]:
+        """Return the trigger of an op."""
+        return {"seconds": max(SOON_S, moment_s - self.placed_s)}
+
+
+def timed_ops(changes: Sequence[NodeChange], losses: Losses, clock: PlanClock) -> tuple[Op, ...]:
+    """Return the ops of a market's changes, in the order in which they strike."""
+    entries = (entry for change in changes for entry in _entries(change, losses, clock))
+    ordered = sorted(entries, key=lambda entry: entry["at"]["seconds"])
+    return tuple(Op.model_validate({"index": n, **entry}) for n, entry in enumerate(ordered))
+
+
+def _entries(change: NodeChange, losses: Losses, clock: PlanClock) -> Iterator[dict[str, Any]]:
+    notice_s = min(clock.notice_s, change.at_s) if losses == "notices" else 0.0
+    at = clock.at(change.at_s - notice_s)
+    faults: dict[Losses, dict[str, Any]] = {
+        "kills": {"kill_worker": {}},
+        "nodes": {"kill_node": {}},
+        "notices": {"preempt_node": {"notice_s": round(notice_s, 3)}},
+    }
+    for node in change.lost:
+        yield {"at": at, "node": node, **faults[losses]}
+    if change.came:
+        came = {"nodes": change.came}
+        yield {"at": clock.at(change.at_s - clock.join_s), "return_capacity": came}

@@ -1,11 +1,14 @@
-"""A figure, and how sure it is."""
+"""Figures with their 95 % intervals."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-RESAMPLES = 2_000
+Z_95 = 1.96
+MEANS_DRAWN = 2_000
 
 
 @dataclass(frozen=True)
@@ -17,10 +20,52 @@ class Estimate:
     high: float
 
 
+@dataclass(frozen=True)
+class Spread:
+    """A distribution in three numbers: 5, 50 and 95 %."""
+
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Chance:
+    """A probability from `n` runs with its 95 % interval (Wilson)."""
+
+    share: float
+    low: float
+    high: float
+    n: int
+
+
 def mean_of(values: Sequence[float], *, seed: int = 0) -> Estimate:
-    """Give the mean of independent values; the interval comes from drawing them again."""
+    """Return the mean of independent values; the interval comes from drawing them again."""
     given = np.asarray(values, dtype=float)
     rng = np.random.Generator(np.random.PCG64(seed))
-    means = rng.choice(given, (RESAMPLES, len(given))).mean(axis=1)
+    means = rng.choice(given, (MEANS_DRAWN, len(given))).mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])
     return Estimate(float(given.mean()), float(low), float(high))
+
+
+def mean_of_runs(values: NDArray[np.float64]) -> Estimate:
+    """Return the mean of many runs; the interval is that of the normal distribution."""
+    mean = float(values.mean())
+    half = Z_95 * float(values.std()) / math.sqrt(len(values))
+    return Estimate(mean, mean - half, mean + half)
+
+
+def spread(values: NDArray[np.float64]) -> Spread:
+    """Return 5, 50 and 95 %; infinite values stay what they are."""
+    ranked = np.quantile(values, [0.05, 0.5, 0.95], method="inverted_cdf")
+    return Spread(*(float(value) for value in ranked))
+
+
+def chance(hits: int, n: int) -> Chance:
+    """Return a share with its Wilson interval; nothing seen says nothing (0 to 1)."""
+    if n == 0:
+        return Chance(0.0, 0.0, 1.0, 0)
+    share, z2 = hits / n, Z_95**2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z_95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    return Chance(share, max(0.0, middle - half), min(1.0, middle + half), n)

@@ -3,9 +3,10 @@
 import math
 
 from chaos.preflight.answer import Answer
-from chaos.preflight.forecast import Chance, Forecast, Spread, on_demand_s
+from chaos.preflight.estimate import Chance, Spread
+from chaos.preflight.forecast import Forecast, on_demand_s
+from chaos.preflight.format import in_hours, in_percent, unit_of
 from chaos.preflight.question import Question
-from chaos.preflight.words import in_hours, in_percent, unit_of
 
 Cells = tuple[str, str, str, str, str]
 MANY_CUT_OFF = 0.05  # with fewer runs cut off, the figures of 5 to 95 % are those of whole runs

@@ -1,18 +1,144 @@
-"""What a trace says of a market, and how sure that is."""
+"""Markets fitted to traces: rates, lifetimes, their intervals, and resampled traces."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from chaos.errors import UsageError
 from chaos.preflight.capacity import Floats
 from chaos.preflight.estimate import Estimate
-from chaos.preflight.lives import Law, law_of
-from chaos.preflight.market import Doubt, Exponential, Market, Notice, Shock
-from chaos.preflight.resampling import pieces_for
-from chaos.preflight.trace import Trace
+from chaos.preflight.market import Doubt, Exponential, Market, Notice, Replay, Shock, Weibull
+from chaos.preflight.trace import NodeLife, Trace
 from chaos.words import plural
+
+# -- resampling ---------------------------------------------------------------------------------
+
+
+def losses_in(replay: Replay) -> int:
+    """Count the losses in a trace, each of one node or more."""
+    return sum(after < before for before, after in pairwise(replay.up))
+
+
+def pieces_for(losses: int) -> int:
+    """Return into how many pieces a trace is cut: as many as half its losses, between 4 and 40."""
+    return max(4, min(40, losses // 2))
+
+
+def resampled(replay: Replay, rng: np.random.Generator) -> Replay:
+    """Return a trace of the same length, joined from pieces of one.
+
+    A piece begins at a moment at which as many nodes are up as at the end of
+    the piece before, so that no joint is a loss: matched blocks, Carlstein and
+    others 1998, Bernoulli 4(3). Where a piece passes the trace's end it goes on
+    at the beginning; a fall there counts as one loss more.
+    """
+    at, up = np.asarray(replay.at_s), np.asarray(replay.up)
+    lasts = np.diff(np.append(at, replay.span_s))
+    pieces = pieces_for(losses_in(replay))
+    changes: list[tuple[float, float]] = []
+    now_s, place = 0.0, _drawn(lasts, rng)
+    left_s = float(lasts[place] * rng.random())
+    for piece in range(1, pieces + 1):
+        until_s = replay.span_s * (piece / pieces)  # of the last, exactly the end
+        while now_s < until_s:
+            if not changes or changes[-1][1] != up[place]:
+                changes.append((now_s, float(up[place])))
+            step_s = min(left_s, until_s - now_s)
+            now_s, left_s = now_s + step_s, left_s - step_s
+            if left_s <= 0:
+                place = (place + 1) % len(at)
+                left_s = float(lasts[place])
+        alike = np.where(up == changes[-1][1], lasts, 0.0)
+        place = _drawn(alike if alike.any() else lasts, rng)
+        left_s = float(lasts[place] * rng.random())
+    if len(changes) == 1:  # nothing changed in it, which a replay spells as two times the same
+        changes.append((replay.span_s / 2, changes[0][1]))
+    at_s, shares = zip(*changes, strict=True)
+    return replay.model_copy(update={"at_s": at_s, "up": shares})
+
+
+def _drawn(weights: Floats, rng: np.random.Generator) -> int:
+    return int(rng.choice(len(weights), p=weights / weights.sum()))
+
+
+# -- lifetimes ----------------------------------------------------------------------------------
+
+ENOUGH = 30  # lives that ended, to tell one law from the other
+CLEARLY = 2.0  # of AIC: what lies nearer has support as well, and the simpler law is taken
+_TWO = 2
+
+
+@dataclass(frozen=True)
+class Law:
+    """The law of lives that was chosen: None is exponential; `why` says how."""
+
+    weibull: Weibull | None
+    why: str
+
+
+def law_of(lives: Sequence[NodeLife]) -> Law:
+    """Choose between exponential and Weibull by Akaike's criterion (1974), where lives are enough.
+
+    Weibull has one parameter more, and is taken where its criterion is lower by
+    more than 2 (Burnham and Anderson 2002: within that both have support).
+    """
+    ended = sum(life.is_over for life in lives)
+    if not lives:
+        return Law(None, "lives are taken as exponential: no node in it is seen from its beginning")
+    if ended < ENOUGH:
+        why = (
+            f"{ended} nodes are seen from their beginning to a loss of their own ({ENOUGH} needed)"
+        )
+        return Law(None, f"lives are taken as exponential: {why}")
+    hours = np.array([life.hours for life in lives])
+    over = np.array([float(life.is_over) for life in lives])
+    found = fit_weibull(hours, is_over=over)
+    gain = _aic(hours, over, Weibull(scale_h=hours.sum() / ended, shape=1.0), free=1) - _aic(
+        hours, over, found, free=2
+    )
+    said = f"AIC of Weibull lives (shape {found.shape:.2f}, {ended} that ended) is"
+    if gain > CLEARLY:
+        return Law(found, f"{said} {gain:.1f} below that of exponential ones: they are taken")
+    side = f"only {gain:.1f} below" if gain > 0 else f"{-gain:.1f} above"
+    return Law(None, f"{said} {side} that of exponential ones, which are taken")
+
+
+def fit_weibull(lives_h: Floats, *, is_over: Floats | None = None) -> Weibull:
+    """Return the most likely Weibull for lives in hours; `is_over` is 0 where one was cut off.
+
+    The shape is the zero of the profile likelihood's slope, which falls
+    steadily; it is looked for between 0.05 and 50.
+    """
+    over = np.ones(len(lives_h)) if is_over is None else np.asarray(is_over, dtype=float)
+    lives = np.asarray(lives_h, dtype=float)
+    if over.sum() < _TWO or (lives <= 0).any():
+        raise UsageError("a Weibull needs at least two lives that ended, all above 0 h")
+    logs = np.log(lives / lives.max())
+    mean_log = (logs * over).sum() / over.sum()
+
+    def slope(shape: float) -> float:
+        powers = np.exp(shape * logs)
+        return float(1 / shape + mean_log - (powers * logs).sum() / powers.sum())
+
+    low, high = 0.05, 50.0
+    for _ in range(100):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+    scale = lives.max() * float(np.exp(low * logs).sum() / over.sum()) ** (1 / low)
+    return Weibull(scale_h=scale, shape=low)
+
+
+def _aic(hours: Floats, over: Floats, life: Weibull, *, free: int) -> float:
+    """Return 2 k - 2 log L of lives, of which some were cut off."""
+    shape, ages = life.shape, hours / life.scale_h
+    logs = over * (math.log(shape / life.scale_h) + (shape - 1) * np.log(ages)) - ages**shape
+    return 2 * free - 2 * float(logs.sum())
+
+
+# -- the market ---------------------------------------------------------------------------------
 
 RESAMPLES = 1_000
 FEW = 10
@@ -20,7 +146,7 @@ _INSTANT = 2  # nodes lost together from here on are a shock
 
 
 @dataclass(frozen=True)
-class Fit:
+class FittedMarket:
     """A market fitted to a trace.
 
     `mtbf_h`: node-hours per node lost. `loss_every_h`: hours between events
@@ -37,7 +163,7 @@ class Fit:
     notes: tuple[str, ...]
 
 
-def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> Fit:
+def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> FittedMarket:
     """Fit nodes that go up and down, and shocks that take several, to a trace.
 
     A Markov model: single losses at a rate per node, shocks at a rate of their
@@ -76,11 +202,11 @@ def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> F
         price_ratio=price_ratio,
         source=f"fitted to {_losses(trace)} in {trace.span_s / 3600:.1f} h",
     )
-    return Fit(market, mtbf, every, together, away, len(trace.drops), _notes(trace, law))
+    return FittedMarket(market, mtbf, every, together, away, len(trace.drops), _notes(trace, law))
 
 
 def replayed(trace: Trace, *, notice: Notice, price_ratio: float) -> Market:
-    """Give the market that repeats a trace as it was, from a random moment on."""
+    """Return the market that repeats a trace as it was, from a random moment on."""
     return Market(
         name=f"replay of {trace.name.rsplit('/', maxsplit=1)[-1]}",
         replay=trace.replay(),
@@ -131,7 +257,7 @@ def _middle95(values: Floats) -> tuple[float, float]:
 
 
 def _away_h(hours: float, trace: Trace) -> float:
-    """Give the hours that a missing node stays away; where none returned, what was seen."""
+    """Return the hours that a missing node stays away; where none returned, what was seen."""
     return hours if math.isfinite(hours) else max(trace.away_node_h, trace.span_s / 3600)
 
 
@@ -149,7 +275,7 @@ def _single_mtbf_h(trace: Trace) -> float:
 
 
 def _shock(trace: Trace) -> Shock | None:
-    """Give the shock that fits losses of more than one node: as many, of the sizes seen."""
+    """Return the shock that fits losses of more than one node: as many, of the sizes seen."""
     changes = zip(trace.changes, trace.changes[1:], strict=False)
     wide = [
         (min(after.lost, before.up), before.up)

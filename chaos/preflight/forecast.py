@@ -1,40 +1,21 @@
-"""What the simulated runs say together: distributions and probabilities, not means alone."""
+"""Distributions and probabilities of the simulated runs, and how many of them to simulate."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from chaos.preflight.capacity import Floats
+from chaos.preflight.estimate import Chance, Spread, chance, spread
 from chaos.preflight.question import Goal, Question
-from chaos.preflight.simulate import Outcomes
-
-WILSON_Z = 1.96  # 95 % intervals
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A distribution in three numbers: 5, 50 and 95 %."""
-
-    low: float
-    middle: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Chance:
-    """A probability from `n` runs with its 95 % interval (Wilson)."""
-
-    share: float
-    low: float
-    high: float
-    n: int
+from chaos.preflight.simulate import Outcomes, simulate, simulate_each
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is to be expected of one question.
+    """Distributions and probabilities of the runs of one question.
 
     `finish_h` is over all runs, infinite for those that did not finish. Runs
     that had not ended after `watched_h` were cut off there; None where none
@@ -64,18 +45,18 @@ class Forecast:
 
 
 def goodput(outcomes: Outcomes) -> Floats:
-    """Give each run's share of time that became surviving work on all nodes."""
+    """Return each run's share of time that became surviving work on all nodes."""
     return outcomes.work_s / np.maximum(outcomes.end_s, 1e-9)
 
 
 def lossless_s(question: Question) -> float:
-    """Give the seconds that the training takes with all its checkpoints and no loss."""
+    """Return the seconds that the training takes with all its checkpoints and no loss."""
     saves = math.ceil(question.job.steps / question.job.checkpoint_every_steps)
     return _with_saves_s(question, saves)
 
 
 def on_demand_s(question: Question) -> float:
-    """Give the node-seconds of the same training with no loss, and saved once, at its end.
+    """Return the node-seconds of the same training with no loss, and saved once, at its end.
 
     It does not depend on the interval: who saves too often pays for that.
     """
@@ -149,7 +130,7 @@ def _reached(values: Floats, share: float) -> float:
 
 
 def costs_of(question: Question, outcomes: Outcomes) -> Floats:
-    """Give each run's price as a share of the on-demand price of the whole training.
+    """Return each run's price as a share of the on-demand price of the whole training.
 
     A run that did not finish has bought less; its price is set against the
     part of the work that it did, and is infinite where it did none.
@@ -160,7 +141,7 @@ def costs_of(question: Question, outcomes: Outcomes) -> Floats:
 
 
 def met_goals(question: Question, outcomes: Outcomes) -> dict[str, np.ndarray]:
-    """Give, for each goal, which runs meet it; to finish is always one."""
+    """Return, for each goal, which runs meet it; to finish is always one."""
     goal: Goal = question.goal
     done = outcomes.finished > 0
     met = {"finish": done}
@@ -173,17 +154,50 @@ def met_goals(question: Question, outcomes: Outcomes) -> dict[str, np.ndarray]:
     return met
 
 
-def spread(values: Floats) -> Spread:
-    """Give 5, 50 and 95 %; infinite values stay what they are."""
-    ranked = np.quantile(values, [0.05, 0.5, 0.95], method="inverted_cdf")
-    return Spread(*(float(value) for value in ranked))
+# -- how much is simulated ----------------------------------------------------------------------
+
+FEWER = 40  # a proposal is tried with so many times fewer runs
+LEAST = 200
+ENOUGH = 2_000  # where these decide by far, no more are simulated
+_BY_FAR = 4.0  # standard errors
 
 
-def chance(hits: int, n: int) -> Chance:
-    """Give a share with its Wilson interval; nothing seen says nothing (0 to 1)."""
-    if n == 0:
-        return Chance(0.0, 0.0, 1.0, 0)
-    share, z2 = hits / n, WILSON_Z**2
-    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = WILSON_Z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    return Chance(share, max(0.0, middle - half), min(1.0, middle + half), n)
+@dataclass(frozen=True)
+class Effort:
+    """Number of simulated runs at most, seed, processes; remembers what was tried."""
+
+    runs: int = 10_000
+    seed: int = 0
+    jobs: int = 2
+
+    @cached_property
+    def _seen(self) -> dict[str, Outcomes]:
+        """Outcomes of the questions that were tried, by their JSON."""
+        return {}
+
+    def simulate(self, question: Question) -> Outcomes:
+        """Return the outcomes of so many runs of a question that more would decide nothing else."""
+        runs = min(self.runs, ENOUGH)
+        first = simulate(question, runs=runs, seed=self.seed, jobs=self.jobs)
+        if runs == self.runs or _is_clear(question, first):
+            return first
+        return simulate(question, runs=self.runs, seed=self.seed, jobs=self.jobs)
+
+    def try_each(self, questions: Sequence[Question]) -> list[Outcomes]:
+        """Return what becomes of fewer runs of each question, on the same draws; none twice."""
+        runs = min(self.runs, max(LEAST, self.runs // FEWER))
+        keys = [question.model_dump_json() for question in questions]
+        new = {key: one for key, one in zip(keys, questions, strict=True) if key not in self._seen}
+        found = simulate_each(
+            list(new.values()), runs=runs, seed=self.seed, jobs=self.jobs, to_deadline=True
+        )
+        self._seen.update(zip(new, found, strict=True))
+        return [self._seen[key] for key in keys]
+
+
+def _is_clear(question: Question, outcomes: Outcomes) -> bool:
+    """Whether every goal is met by far often enough, or by far not."""
+    need = question.goal.confidence
+    error = math.sqrt(need * (1 - need) / len(outcomes))
+    met = met_goals(question, outcomes).values()
+    return all(abs(float(one.mean()) - need) > _BY_FAR * error for one in met)

@@ -1,16 +1,22 @@
-"""From a file `*.preflight.yaml` to a question, every mistake with its line."""
+"""A question from a file, or from recorded runs and a market that was chosen."""
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from chaos.check.trial import Trial
 from chaos.errors import UsageError
-from chaos.preflight.presets import MARKETS, preset
-from chaos.preflight.question import Question
+from chaos.preflight.fit import fit, replayed
+from chaos.preflight.market import MARKETS, Exponential, Market, Notice, preset
+from chaos.preflight.measured import Measured, measured
+from chaos.preflight.question import JobShape, Question, RaySettings, changed
+from chaos.preflight.trace_files import read_advisor, read_trace
 from chaos.record import Record
 from chaos.scenario_file.messages import nearest, quoted
 from chaos.scenario_file.yaml_lines import (
@@ -21,6 +27,7 @@ from chaos.scenario_file.yaml_lines import (
     read_text,
     scenario_error,
 )
+from chaos.words import plural
 
 SUFFIX = ".preflight.yaml"
 _KINDS = {"exponential", "weibull", "bathtub"}
@@ -58,7 +65,7 @@ def load_question(path: Path, *, market: dict[str, Any] | None = None) -> Questi
 
 
 def _named(source: Source) -> tuple[dict[str, Any], list[Problem]]:
-    """Give the market of that name; where there is none, any, so that the rest is still read."""
+    """Return the market of that name; where there is none, any, so that the rest is still read."""
     try:
         return preset(str(source.value["market"])).model_dump(mode="json"), []
     except UsageError as error:
@@ -95,7 +102,7 @@ def _place(error: ErrorDetails) -> tuple[str | int, ...]:
 
 
 def _keys_beside(loc: tuple[str | int, ...]) -> list[str]:
-    """Give the keys that could stand where `loc` does."""
+    """Return the keys that could stand where `loc` does."""
     kind: Any = Question
     for part in loc[:-1]:
         field = kind.model_fields.get(part)
@@ -109,3 +116,105 @@ def _records(annotation: Any) -> Iterator[type[Record]]:  # noqa: ANN401 (a type
     for one in (annotation, *getattr(annotation, "__args__", ())):
         if isinstance(one, type) and issubclass(one, Record):
             yield one
+
+
+# -- questions of recorded runs -----------------------------------------------------------------
+
+UNNAMED = "calm-500h"
+
+
+@dataclass(frozen=True)
+class MarketChoice:
+    """The source of a market: a preset's name, a trace, or Spot Advisor's table."""
+
+    name: str | None = None
+    trace: Path | None = None
+    replay: bool = False
+    advisor: str | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether anything was chosen."""
+        return any((self.name, self.trace, self.advisor))
+
+
+def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
+    """Return the market that was chosen, with what must be known of it.
+
+    Traces and the table tell nothing of notices; two minutes in 95 of 100
+    cases, as AWS promises at best, are taken, and said to be.
+    """
+    if sum(map(bool, (choice.name, choice.trace, choice.advisor))) > 1:
+        problem = "more than one market is given"
+        raise UsageError(problem, "Choose one of --market, --trace and --advisor.")
+    assumed = Notice(seconds=120, reliability=0.95)
+    said = "notice of 120 s in 95 % of losses and a price of 0.35 are assumed, not in the source"
+    if choice.trace is not None:
+        trace = read_trace(choice.trace)
+        seen = fit(trace, notice=assumed, price_ratio=0.35)
+        span = (
+            f"{plural(seen.drops, 'loss', 'losses')}: {seen.mtbf_h.value:.2f} h per node "
+            f"(95 %: {seen.mtbf_h.low:.2f} {_up_to(seen.mtbf_h.high)}), "
+            f"{seen.together.value:.0%} take more than one node"
+        )
+        market = seen.market
+        if choice.replay:
+            market = replayed(trace, notice=assumed, price_ratio=0.35)
+        return market, (span, *seen.notes, said)
+    if choice.advisor is not None:
+        return _advised(choice.advisor, assumed)
+    return preset(choice.name or UNNAMED), ()
+
+
+def _up_to(high: float) -> str:
+    return f"to {high:.2f}" if math.isfinite(high) else "or more"
+
+
+def _advised(words: str, notice: Notice) -> tuple[Market, tuple[str, ...]]:
+    path, _, rest = words.rpartition(":")
+    file, _, region = path.rpartition(":")
+    if not file or not region or not rest:
+        raise UsageError(f"--advisor is FILE:REGION:TYPE, got {words}")
+    row = read_advisor(Path(file), region, rest)
+    worst_h, _ = row.mtbf_h()
+    market = Market(
+        name=f"{row.type} in {row.region}",
+        lifetime=Exponential(mtbf_h=worst_h),
+        away_h=0.1,
+        notice=notice,
+        price_ratio=round(1 - row.savings, 4),
+        source="AWS Spot Advisor, the bucket's worse end as a monthly hazard",
+    )
+    note = (
+        "Spot Advisor says how often whole months end in an interruption; traces of sought-after "
+        "GPUs show losses a hundred times as often. Take this as the best case"
+    )
+    return market, (note, "replacement within 6 min and 120 s of notice are assumed")
+
+
+def question_of_runs(trials: Sequence[Trial], *, source: str, market: Market) -> Question:
+    """Return the question that runs pose: one worker per node, as long as the clean run."""
+    seen: Measured = measured(trials, source=f"measured in {source}")
+    return Question(
+        preflight=f"the job of {source}",
+        job=JobShape(
+            nodes=seen.workers,
+            min_nodes=seen.min_workers,
+            steps=seen.steps,
+            checkpoint_every_steps=min(seen.steps, seen.checkpoint_every_steps),
+        ),
+        settings=RaySettings(**seen.settings),
+        costs=seen.costs,
+        market=market,
+    )
+
+
+def with_costs_of(question: Question, trials: Sequence[Trial], *, source: str) -> Question:
+    """Return a question with its costs taken from recorded runs; its price stays."""
+    seen = measured(trials, source=f"measured in {source}")
+    costs = seen.costs.model_dump(mode="json")
+    if question.costs is not None:
+        own = question.costs
+        costs |= {"price_per_node_hour": own.price_per_node_hour, "currency": own.currency}
+    mode = {"settings.checkpoint_upload_mode": seen.settings["checkpoint_upload_mode"]}
+    return changed(question, {"costs": costs, **mode})

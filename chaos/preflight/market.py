@@ -1,16 +1,31 @@
-"""A spot market: how nodes are lost, how long they stay away, what word is given, at what price."""
+"""Spot markets: how nodes are lost, how long they stay away, notices and prices."""
 
 import math
 from typing import Annotated, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
-from chaos.preflight.figure import Figures
+from chaos.errors import UsageError
+from chaos.record import Record
+from chaos.scenario_file.messages import nearest
 
 
-class Exponential(Figures):
+class FiniteRecord(Record):
+    """A record that refuses infinity and what is no number."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class Exponential(FiniteRecord):
     """Nodes are lost whatever their age, once in `mtbf_h` hours each."""
 
     kind: Literal["exponential"] = "exponential"
@@ -22,7 +37,7 @@ class Exponential(Figures):
         return self.mtbf_h
 
 
-class Weibull(Figures):
+class Weibull(FiniteRecord):
     """Lives with hazard growing as age^(shape-1): below 1 the young die, above 1 the old."""
 
     kind: Literal["weibull"] = "weibull"
@@ -35,7 +50,7 @@ class Weibull(Figures):
         return self.scale_h * math.gamma(1 + 1 / self.shape)
 
 
-class Bathtub(Figures):
+class Bathtub(FiniteRecord):
     """Many die young, few in the middle, all before `cap_h`.
 
     With probability `early_share` a life is exponential with mean `early_h`;
@@ -63,7 +78,7 @@ Lifetime: TypeAlias = Annotated[Exponential | Weibull | Bathtub, Field(discrimin
 
 
 def faster(life: Lifetime, times: float) -> Lifetime:
-    """Give lives that pass so many times as fast."""
+    """Return lives that pass so many times as fast."""
     names = {
         Exponential: ("mtbf_h",),
         Weibull: ("scale_h",),
@@ -72,7 +87,7 @@ def faster(life: Lifetime, times: float) -> Lifetime:
     return life.model_copy(update={name: getattr(life, name) / times for name in names})
 
 
-class Shock(Figures):
+class Shock(FiniteRecord):
     """Once in `every_h` hours each node is lost with probability `share`, all at one instant.
 
     With `seen` each shock is one of those that a trace showed, as likely one as the other.
@@ -96,21 +111,21 @@ class Shock(Figures):
         return sum(1 - (1 - share) ** pool for share in shares) / len(shares)
 
 
-class Notice(Figures):
+class Notice(FiniteRecord):
     """A loss is announced `seconds` before, in `reliability` of all cases."""
 
     seconds: NonNegativeFloat = 0.0
     reliability: float = Field(default=1.0, ge=0, le=1)
 
 
-class Doubt(Figures):
-    """How much worse a fitted market may be, by the worse ends of its 95 % intervals."""
+class Doubt(FiniteRecord):
+    """Factors by which a fitted market may be worse: the worse ends of its 95 % intervals."""
 
     losses: float = Field(default=1.0, ge=1, description="so many times as frequent")
     away: float = Field(default=1.0, ge=1, description="nodes are missing so many times as long")
 
 
-class Replay(Figures):
+class Replay(FiniteRecord):
     """The changes of a real trace, from a random place on, round and round.
 
     `at_s` are the times of changes and `up` the share of the peak that is up
@@ -125,7 +140,7 @@ class Replay(Figures):
     )
 
 
-class Market(Figures):
+class Market(FiniteRecord):
     """A spot market. `price_ratio`: a node's price as a share of the on-demand price.
 
     Either `lifetime` or `replay` says how nodes are lost; `away_h` is the mean
@@ -168,7 +183,7 @@ class Market(Figures):
 
 
 def at_worst(market: Market) -> Market | None:
-    """Give a fitted market as bad as its trace allows; None where it is in no doubt."""
+    """Return a fitted market as bad as its trace allows; None where it is in no doubt."""
     if market.doubt is None or market.lifetime is None:
         return None
     losses, shock = market.doubt.losses, market.shock
@@ -183,7 +198,7 @@ def at_worst(market: Market) -> Market | None:
 
 
 def replayed_mtbf_h(replay: Replay) -> float:
-    """Give node-hours held per node lost in a trace; infinite where none is lost."""
+    """Return node-hours held per node lost in a trace; infinite where none is lost."""
     ends = (*replay.at_s[1:], replay.span_s)
     held = sum(up * (end - at) for up, at, end in zip(replay.up, replay.at_s, ends, strict=True))
     pairs = zip(replay.up, replay.up[1:], strict=False)
@@ -200,7 +215,7 @@ def scaled(replay: Replay, pool: int) -> NDArray[np.int64]:
 
 
 def loss_interval_s(market: Market, pool: int) -> float:
-    """Give the mean seconds between two events in which `pool` nodes lose at least one.
+    """Return the mean seconds between two events in which `pool` nodes lose at least one.
 
     Exact for exponential lives and shocks; for other lives the long-run rate.
     A trace that is repeated is `scaled` to the pool, as in the simulation.
@@ -213,3 +228,74 @@ def loss_interval_s(market: Market, pool: int) -> float:
     if market.shock is not None:
         rate += market.shock.strikes(pool) / market.shock.every_h
     return 3600 / rate
+
+
+# -- markets by name ----------------------------------------------------------------------------
+
+_OURS = "synthetic, made by chaos"
+_TWO_MINUTES = Notice(seconds=120, reliability=0.95)
+_HALF_A_MINUTE = Notice(seconds=30, reliability=0.8)
+
+MARKETS: tuple[Market, ...] = (
+    Market(
+        name="calm-500h",
+        lifetime=Exponential(mtbf_h=500),
+        away_h=0.1,
+        notice=_TWO_MINUTES,
+        price_ratio=0.4,
+        source=_OURS,
+    ),
+    Market(
+        name="mixed-50h",
+        lifetime=Exponential(mtbf_h=60),
+        shock=Shock(every_h=120, share=0.4),
+        away_h=0.25,
+        notice=_TWO_MINUTES,
+        price_ratio=0.35,
+        source=_OURS,
+    ),
+    Market(
+        name="busy-16h",
+        lifetime=Exponential(mtbf_h=20),
+        shock=Shock(every_h=24, share=0.3),
+        away_h=0.5,
+        notice=_TWO_MINUTES,
+        price_ratio=0.35,
+        source=_OURS,
+    ),
+    Market(
+        name="hot-4h",
+        lifetime=Exponential(mtbf_h=6),
+        shock=Shock(every_h=4, share=0.3),
+        away_h=0.75,
+        notice=_TWO_MINUTES,
+        price_ratio=0.3,
+        source=_OURS,
+    ),
+    Market(
+        name="bathtub-24h-cap",
+        lifetime=Bathtub(early_share=0.5, early_h=0.8, late_h=22, late_shape=4, cap_h=24),
+        away_h=0.1,
+        notice=_HALF_A_MINUTE,
+        price_ratio=0.25,
+        source=_OURS,
+    ),
+    Market(
+        name="unannounced-16h",
+        lifetime=Exponential(mtbf_h=16),
+        away_h=0.25,
+        notice=Notice(),
+        price_ratio=0.35,
+        source=_OURS,
+    ),
+)
+
+
+def preset(name: str) -> Market:
+    """Return the market of this name, or raise `UsageError` with the nearest."""
+    names = [market.name for market in MARKETS]
+    if name in names:
+        return MARKETS[names.index(name)]
+    near = nearest(name, names)
+    hint = f"Did you mean {near}?" if near else f"The markets are {', '.join(names)}."
+    raise UsageError(f"there is no market '{name}'", hint)

@@ -1,13 +1,9 @@
-"""What recorded runs say of a job's costs, length and settings.
-
-The ledger of a restart is made of the moments that checks see too: the harm,
-Ray's decision, the new group, the last rank ready, the first step. Means over
-everything that was seen, because a forecast adds thousands of them up.
-"""
+"""Costs, length and settings of a job, measured in recorded runs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -15,19 +11,15 @@ from chaos.check.attempt import Attempt
 from chaos.check.restarts import Restart
 from chaos.check.trial import Trial
 from chaos.errors import UsageError
-from chaos.model.event import (
-    Committed,
-    ControllerState,
-    FitCalled,
-    ReportReturned,
-)
-from chaos.model.history import History
-from chaos.preflight.costs import Costs
+from chaos.model.event import Committed, ControllerState, FitCalled, ReportReturned
+from chaos.model.history import BASELINE, HISTORY, History
+from chaos.preflight.question import Costs
+from chaos.run.directory import RunDirectory
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What runs show of a job; `settings` are in the words of `RaySettings`."""
+    """Figures of a job in recorded runs; `settings` are fields of `RaySettings`."""
 
     costs: Costs
     workers: int
@@ -210,3 +202,28 @@ def _from_environment(environment: dict[str, str]) -> Iterator[tuple[str, Any]]:
             yield name, float(environment[variable])
     if environment.get("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER") == "0":
         yield "preemption_watcher", False
+
+
+# -- folders of runs ----------------------------------------------------------------------------
+
+RUNS_MAX = 40  # of an audit: means of that many restarts are steady
+
+
+def trials_in(folder: Path) -> tuple[Trial, ...]:
+    """Return the runs of a folder; raises `UsageError` where it holds none."""
+    if (folder / HISTORY).is_file():
+        return (_trial(RunDirectory(folder), RunDirectory(folder)),)
+    runs = sorted(path.parent for path in (folder / "runs").glob(f"*/{HISTORY}"))
+    if not runs:
+        raise UsageError(
+            "this is neither the folder of a run nor that of an audit",
+            "Such as reports/<scenario>/<seed>-<start> or reports/audits/<script>-<start>.",
+            place=str(folder),
+        )
+    return tuple(_trial(RunDirectory(path), RunDirectory(folder)) for path in runs[:RUNS_MAX])
+
+
+def _trial(directory: RunDirectory, beside: RunDirectory) -> Trial:
+    has_baseline = (beside.path / BASELINE).is_file()
+    baseline = beside.load_history(BASELINE) if has_baseline else None
+    return Trial(directory.load_plan(), directory.load_history(), baseline)

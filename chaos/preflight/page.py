@@ -1,13 +1,15 @@
-"""The answer as a page: one file, everything inside, nothing loaded from anywhere."""
+"""The answer as one HTML page that loads nothing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import altair as alt
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from chaos import __version__
 from chaos.preflight.answer import Answer
-from chaos.preflight.charts import charts
+from chaos.preflight.estimate import Chance
 from chaos.preflight.figures import (
     Cells,
     border,
@@ -18,13 +20,292 @@ from chaos.preflight.figures import (
     goal_rows,
     when,
 )
-from chaos.preflight.forecast import Chance
-from chaos.preflight.terminal import changes_head, interval, pasted, points, signed
+from chaos.preflight.forecast import Forecast
+from chaos.preflight.format import in_hours, in_s
+from chaos.preflight.intervals import Curve
+from chaos.preflight.render import changes_head, interval, pasted, points, signed
 from chaos.preflight.verdict import Word
-from chaos.preflight.words import in_hours
 from chaos.report import chart as ch
 from chaos.report.page import Tone
 from chaos.words import plural
+
+HEIGHT = 240
+SLIM = 46
+_PARTS: Mapping[str, tuple[str, str]] = {
+    "useful": ("training that counts", "var(--run)"),
+    "save": ("saving checkpoints", "var(--baseline)"),
+    "lost": ("done again", "var(--lost)"),
+    "restart": ("restarting", "var(--schedule)"),
+    "wait": ("waiting for nodes", "var(--fault)"),
+    "shrunk": ("fewer nodes", "var(--start)"),
+}
+
+
+def charts(answer: Answer) -> tuple[ch.Chart, ...]:
+    """Return every drawing for which the answer has figures."""
+    found: list[ch.Chart] = []
+    if answer.forecast is not None:
+        found.append(ledger_chart(answer.forecast))
+    if answer.curve is not None:
+        found.append(curve_chart(answer.curve, answer.question.interval_s))
+    if answer.finish_bins:
+        found.append(finish_chart(answer))
+    if answer.availability is not None:
+        found += [availability_chart(answer), losses_chart(answer)]
+    if answer.grace:
+        found.append(grace_chart(answer))
+    return tuple(found)
+
+
+def ledger_chart(seen: Forecast) -> ch.Chart:
+    """Draw where the time of all runs goes, as one bar."""
+    rows, since = [], 0.0
+    for part, (name, color) in _PARTS.items():
+        share = seen.ledger[part]
+        rows.append({"part": name, "from": since, "to": since + share, "share": share})
+        since += share
+        del color
+    bar = (
+        ch.named("parts")
+        .mark_bar(height=SLIM - 16)
+        .encode(
+            x=alt.X(
+                "from:Q",
+                title="share of time",
+                axis=alt.Axis(format="%", tickCount=10),
+                scale=alt.Scale(domain=[0, 1]),
+            ),
+            x2="to:Q",
+            color=alt.Color(
+                "part:N",
+                legend=None,
+                scale=alt.Scale(
+                    domain=[name for name, _ in _PARTS.values()],
+                    range=[color for _, color in _PARTS.values()],
+                ),
+            ),
+            tooltip=[alt.Tooltip("part:N"), alt.Tooltip("share:Q", format=".1%")],
+        )
+    )
+    words = ", ".join(f"{row['part']} {row['share']:.1%}" for row in rows)
+    return ch.drawn(
+        "ledger",
+        ch.Drawing(alt.layer(bar).properties(height=SLIM), {"parts": rows}),
+        title="Where the time goes",
+        label=words,
+        caption=f"All simulated runs together: {words}.",
+        keys=[ch.Key(name, "box", color) for name, color in _PARTS.values()],
+    )
+
+
+def curve_chart(curve: Curve, here_s: float) -> ch.Chart:
+    """Draw goodput against the interval: simulated, by Daly's equation, and what is set."""
+    low, high = curve.flat_s
+    rows = [
+        {"s": p.seconds, "simulated": p.simulated, "low": p.low, "high": p.high, "theory": p.theory}
+        for p in curve.points
+    ]
+    data: dict[str, ch.Rows] = {
+        "points": rows,
+        "flat": [{"from": low, "to": high}],
+        "here": [{"s": here_s}],
+    }
+    best = curve.best
+    return ch.drawn(
+        "interval",
+        ch.Drawing(_curve_layers().properties(height=HEIGHT), data),
+        title="Goodput against the checkpoint interval",
+        label=f"best simulated goodput {best.simulated:.1%} at {in_s(best.seconds)}; "
+        f"flat from {in_s(low)} to {in_s(high)}; set: {in_s(here_s)}",
+        caption="Retries without limit. Green: within one percentage point of the best. The dashed "
+        "line is Daly's equation, which knows no notices, no shocks and no waiting.",
+        keys=[
+            ch.Key("simulated, with its 95 % interval", "line", ch.RUN),
+            ch.Key("Daly's equation", "dash", ch.BASELINE),
+            ch.Key("flat region", "box", "var(--good)"),
+            ch.Key("as set", "line", ch.FAULT),
+        ],
+    )
+
+
+def _curve_layers() -> alt.LayerChart:
+    scale = alt.Scale(type="log", nice=False)
+    x = alt.X("s:Q", title="training between two checkpoints, s", scale=scale)
+    of_interest = alt.Scale(zero=False)
+    y = alt.Y("simulated:Q", title="goodput", axis=alt.Axis(format="%"), scale=of_interest)
+    base = ch.named("points")
+    flat = ch.named("flat").mark_rect(color="var(--good)", opacity=0.12)
+    band = base.mark_area(color=ch.RUN, opacity=0.18).encode(x=x, y="low:Q", y2="high:Q")
+    theory = base.mark_line(color=ch.BASELINE, strokeDash=[5, 4]).encode(x=x, y="theory:Q")
+    tooltip = [
+        alt.Tooltip("s:Q", format=".3g"),
+        alt.Tooltip("simulated:Q", format=".1%"),
+        alt.Tooltip("theory:Q", format=".1%"),
+    ]
+    line = base.mark_line(color=ch.RUN, point=alt.OverlayMarkDef(color=ch.RUN))
+    rule = ch.named("here").mark_rule(color=ch.FAULT, strokeWidth=1.5)
+    return alt.layer(
+        flat.encode(x=alt.X("from:Q", scale=scale), x2="to:Q"),
+        band,
+        theory,
+        line.encode(x=x, y=y, tooltip=tooltip),
+        rule.encode(x=alt.X("s:Q", scale=scale)),
+    )
+
+
+def finish_chart(answer: Answer) -> ch.Chart:
+    """Draw how the times to finish are distributed, and the deadline."""
+    seen = answer.forecast
+    assert seen is not None
+    unit, each = finish_unit(seen)
+    rows = [
+        {"from": low * each, "to": high * each, "runs": n, "none": 0}
+        for low, high, n in answer.finish_bins
+    ]
+    bars = (
+        ch.named("bins")
+        .mark_rect(color=ch.BASELINE)
+        .encode(
+            x=alt.X("from:Q", title=f"{unit} to the last step", scale=alt.Scale(zero=False)),
+            x2="to:Q",
+            y=alt.Y("runs:Q", title="runs"),
+            y2="none:Q",
+            tooltip=[
+                alt.Tooltip("from:Q", format=".1f"),
+                alt.Tooltip("to:Q", format=".1f"),
+                alt.Tooltip("runs:Q"),
+            ],
+        )
+    )
+    layers: list[alt.Chart] = [bars]
+    data: dict[str, ch.Rows] = {"bins": rows}
+    keys = [ch.Key("runs that finished", "box", ch.BASELINE)]
+    deadline = answer.question.goal.deadline_h
+    if deadline is not None:
+        layers.append(ch.named("deadline").mark_rule(color=ch.FAULT, strokeWidth=2).encode(x="h:Q"))
+        data["deadline"] = [{"h": deadline * each}]
+        keys.append(ch.Key("deadline", "line", ch.FAULT))
+    text = (
+        f"{seen.finishes.share:.1%} of {seen.runs} runs finish; half of all runs are done "
+        f"{when(seen, seen.finish_h.middle)}, 95 % {when(seen, seen.finish_h.high)}"
+    )
+    return ch.drawn(
+        "finish",
+        ch.Drawing(alt.layer(*layers).properties(height=HEIGHT), data),
+        title="When it finishes",
+        label=text,
+        caption=f"{text}. The last bar holds all that take longer.",
+        keys=keys,
+    )
+
+
+def availability_chart(answer: Answer) -> ch.Chart:
+    """Draw how many nodes are up over time."""
+    seen, job = answer.availability, answer.question.job
+    assert seen is not None
+    rows = [
+        {"h": h, "low": low, "middle": middle, "high": high}
+        for h, low, middle, high in zip(seen.at_h, seen.low, seen.middle, seen.high, strict=True)
+    ]
+    base = ch.named("up")
+    x = alt.X("h:Q", title="hours since the start")
+    band = base.mark_area(color=ch.BASELINE, opacity=0.3, interpolate="step-after").encode(
+        x=x, y=alt.Y("low:Q", title="nodes up"), y2="high:Q"
+    )
+    line = base.mark_line(color=ch.RUN, interpolate="step-after").encode(x=x, y="middle:Q")
+    rule = ch.named("need").mark_rule(color=ch.FAULT, strokeDash=[4, 3]).encode(y="nodes:Q")
+    least = job.min_nodes or job.nodes
+    drawing = ch.Drawing(
+        alt.layer(band, line, rule).properties(height=HEIGHT),
+        {"up": rows, "need": [{"nodes": least}]},
+    )
+    return ch.drawn(
+        "availability",
+        drawing,
+        title="Nodes that are up",
+        label=f"how many of {job.pool} nodes are up over time: "
+        f"{seen.low[-1]:.0f} to {seen.high[-1]:.0f} at the end",
+        caption="The middle, and 5 to 95 % of runs. Below the dashed line the job stands still.",
+        keys=[
+            ch.Key("half of the runs", "line", ch.RUN),
+            ch.Key("5 to 95 %", "box", ch.BASELINE),
+            ch.Key("what the job needs", "dash", ch.FAULT),
+        ],
+    )
+
+
+def losses_chart(answer: Answer) -> ch.Chart:
+    """Draw how many nodes are lost per hour over time."""
+    seen = answer.availability
+    assert seen is not None
+    rows = [
+        {"h": h, "losses": n} for h, n in zip(seen.at_h[1:], seen.losses_per_h[1:], strict=True)
+    ]
+    line = (
+        ch.named("losses")
+        .mark_line(color=ch.FAULT, interpolate="step")
+        .encode(
+            x=alt.X("h:Q", title="hours since the start"),
+            y=alt.Y("losses:Q", title="nodes lost per hour"),
+            tooltip=[alt.Tooltip("h:Q", format=".1f"), alt.Tooltip("losses:Q", format=".2f")],
+        )
+    )
+    mean = sum(seen.losses_per_h[1:]) / max(1, len(seen.losses_per_h) - 1)
+    most = max(rows, key=lambda row: row["losses"])
+    return ch.drawn(
+        "losses",
+        ch.Drawing(alt.layer(line).properties(height=HEIGHT // 2), {"losses": rows}),
+        title="Losses over time",
+        label=f"{mean:.2f} nodes lost per hour on average, at most "
+        f"{most['losses']:.2f} after {most['h']:.0f} hours",
+        caption=f"Mean over runs; {mean:.2f} nodes per hour on average.",
+        keys=[ch.Key("nodes lost per hour", "line", ch.FAULT)],
+    )
+
+
+def grace_chart(answer: Answer) -> ch.Chart:
+    """Draw for which notices and uploads a save on notice commits."""
+    rows = [
+        {
+            "notice": f"{cell.notice_s:g}",
+            "upload": f"{cell.upload_s:.3g}",
+            "commits": cell.commits,
+            "saved": cell.steps_saved,
+            "text": f"{cell.commits:.0%}",
+        }
+        for cell in answer.grace
+    ]
+    notices = list(dict.fromkeys(row["notice"] for row in rows))
+    uploads = list(dict.fromkeys(row["upload"] for row in rows))
+    x = alt.X("notice:O", title="notice, s", sort=notices, axis=alt.Axis(labelAngle=0))
+    y = alt.Y("upload:O", title="upload, s", sort=uploads)
+    base = ch.named("cells")
+    box = base.mark_rect(color="var(--good)").encode(
+        x=x,
+        y=y,
+        opacity=alt.Opacity(
+            "commits:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[0.04, 0.55])
+        ),
+        tooltip=[
+            alt.Tooltip("notice:O"),
+            alt.Tooltip("upload:O"),
+            alt.Tooltip("commits:Q", format=".0%"),
+            alt.Tooltip("saved:Q", format=".0f", title="steps saved per loss"),
+        ],
+    )
+    text = base.mark_text().encode(x=x, y=y, text="text:N")
+    return ch.drawn(
+        "grace",
+        ch.Drawing(alt.layer(box, text).properties(height=34 * len(uploads)), {"cells": rows}),
+        title="Which notice is long enough",
+        label="probability that a save on notice commits, by notice and upload time",
+        caption="Probability that a save on notice commits; the market's own reliability of "
+        "notices is in it. Uploads from a quarter to four times of what was measured.",
+        keys=[ch.Key("commits", "box", "var(--good)")],
+    )
+
+
+# -- the page -----------------------------------------------------------------------------------
 
 _LOOKS: dict[Word, tuple[Tone, str]] = {
     "go": ("good", "✓"),

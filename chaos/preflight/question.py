@@ -1,10 +1,13 @@
-"""What a person asks: this job, these settings, these costs, that market, this goal.
+"""The question that preflight answers: job, settings of Ray, costs, market, goals.
 
 The YAML of a `*.preflight.yaml` file is these records, spelled out.
 """
 
+import copy
+import json
 import math
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
@@ -12,18 +15,91 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    ValidationError,
     model_validator,
 )
 
-from chaos.preflight.costs import Costs
-from chaos.preflight.figure import Figures
-from chaos.preflight.market import Market
+from chaos.errors import UsageError
+from chaos.preflight.market import FiniteRecord, Market
+from chaos.scenario_file.messages import nearest
+
+PARTS = ("detect_s", "teardown_s", "schedule_s", "start_s", "restore_s")
+
+
+class Costs(FiniteRecord):
+    """Seconds, as measured by a run or given by hand.
+
+    The parts of a restart follow the badput categories of Google's
+    ml-goodput-measurement (infrastructure recovery, program start-up, restore);
+    replayed work is not among them, because it follows from the interval.
+    `restart_s` may stand for the five of them. It then counts as `start_s`,
+    which every restart pays in full, so that nothing comes out too cheap: an
+    announced loss spares no detection, and a wait for nodes spares nothing.
+    """
+
+    ALSO: ClassVar = ("restart_s",)  # what may be given, and is no field
+
+    step_s: float = Field(gt=0, description="one optimizer step with all nodes")
+    save_s: NonNegativeFloat = Field(
+        description="how long training stands still for one checkpoint"
+    )
+    upload_s: NonNegativeFloat = Field(
+        default=0.0,
+        description="one checkpoint's upload, until it is committed: training stands still for "
+        "it too, unless settings.checkpoint_upload_mode says otherwise",
+    )
+    detect_s: NonNegativeFloat = Field(
+        default=0.0, description="from a loss without notice to Ray's decision"
+    )
+    teardown_s: NonNegativeFloat = Field(
+        default=0.0, description="until the old worker group is gone"
+    )
+    schedule_s: NonNegativeFloat = Field(
+        default=0.0, description="until the new worker group has its places"
+    )
+    start_s: NonNegativeFloat = Field(
+        default=0.0, description="until every rank runs the train function"
+    )
+    restore_s: NonNegativeFloat = Field(
+        default=0.0, description="until the first new step, loading the checkpoint included"
+    )
+    price_per_node_hour: PositiveFloat | None = Field(
+        default=None,
+        description="what a node costs on demand; the market's price_ratio makes the spot price",
+    )
+    currency: str = Field(default="USD", description="of price_per_node_hour: a label, no more")
+    source: str = Field(default="given by hand", description="where these figures are from")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_restart_or_its_parts(cls, value: Any) -> Any:  # noqa: ANN401 (whatever was given)
+        if not isinstance(value, dict) or "restart_s" not in value:
+            return value
+        parts = [name for name in PARTS if name in value]
+        if parts:
+            text = f"give either costs.restart_s or its parts, not restart_s and {', '.join(parts)}"
+            raise ValueError(text)
+        restart_s = value["restart_s"]
+        if isinstance(restart_s, int | float) and restart_s < 0:
+            raise ValueError(f"costs.restart_s must be 0 or more, got {restart_s:g}")
+        return {("start_s" if name == "restart_s" else name): v for name, v in value.items()}
+
+    @property
+    def begin_s(self) -> float:
+        """From a free cluster to the first step of a fresh start."""
+        return self.schedule_s + self.start_s + self.restore_s
+
+    @property
+    def restart_s(self) -> float:
+        """From a loss without notice to the first new step, with nodes at hand."""
+        return self.detect_s + self.teardown_s + self.begin_s
+
 
 HOUR_S = 3600.0
 
 
-class JobShape(Figures):
-    """How long the training is, and on how many nodes."""
+class JobShape(FiniteRecord):
+    """The length of the training and its nodes."""
 
     nodes: PositiveInt
     min_nodes: PositiveInt | None = Field(
@@ -60,8 +136,8 @@ class JobShape(Figures):
         return self.nodes + self.spare_nodes
 
 
-class RaySettings(Figures):
-    """What the job sets in Ray Train 2.60; what is left out has Ray's default."""
+class RaySettings(FiniteRecord):
+    """Settings of Ray Train 2.60; a setting that is left out has Ray's default."""
 
     max_failures: int = Field(default=0, ge=-1)
     max_preemption_failures: int = Field(default=-1, ge=-1)
@@ -129,8 +205,8 @@ class RaySettings(Figures):
     )
 
 
-class Goal(Figures):
-    """What must hold with probability `confidence`; without any goal it must finish."""
+class Goal(FiniteRecord):
+    """Goals to be met with probability `confidence`; without any, to finish."""
 
     deadline_h: PositiveFloat | None = None
     budget: PositiveFloat | None = Field(
@@ -140,7 +216,7 @@ class Goal(Figures):
     confidence: float = Field(default=0.95, gt=0, lt=1)
 
 
-class Question(Figures):
+class Question(FiniteRecord):
     """One file `*.preflight.yaml`. Without `costs` the answer is unknown."""
 
     preflight: str = Field(min_length=1, description="what is asked, in a sentence")
@@ -158,13 +234,13 @@ class Question(Figures):
 
     @property
     def stop_s(self) -> float:
-        """How long training stands still for one checkpoint."""
+        """The seconds that training stands still for one checkpoint."""
         assert self.costs is not None
         return self.costs.save_s + self.costs.upload_s - self.behind_s
 
     @property
     def behind_s(self) -> float:
-        """How long after training went on a checkpoint is committed, where no other is before."""
+        """The seconds from then until it is committed, where no other upload is waiting."""
         assert self.costs is not None
         is_sync = self.settings.checkpoint_upload_mode == "sync"
         return 0.0 if is_sync else self.costs.upload_s
@@ -183,3 +259,45 @@ class Question(Figures):
         """Training from beginning to end on all nodes, with no checkpoint and no loss."""
         assert self.costs is not None
         return self.job.steps * self.costs.step_s
+
+
+# -- changed values -----------------------------------------------------------------------------
+
+
+def changed(question: Question, values: Mapping[str, Any]) -> Question:
+    """Return the question with these values; raises `UsageError` for one that cannot be."""
+    plain: dict[str, Any] = question.model_dump(mode="json")
+    for place, value in values.items():
+        _put(plain, place, value)
+    try:
+        return Question.model_validate_json(json.dumps(plain))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        text = str(first["msg"]).removeprefix("Value error, ")
+        raise UsageError(f"{where}: {text}", place="the question") from None
+
+
+def value_at(plain: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 (a plain value)
+    """Return the value of a question's plain form at a place (`job.nodes`)."""
+    node: Any = plain
+    for part in place.split("."):
+        node = node[part]
+    return node
+
+
+def _put(plain: dict[str, Any], place: str, value: Any) -> None:  # noqa: ANN401
+    if place == "costs.restart_s" and isinstance(plain["costs"], dict):
+        plain["costs"] = {k: v for k, v in plain["costs"].items() if k not in PARTS}
+        plain["costs"]["restart_s"] = value
+        return
+    *path, last = place.split(".")
+    node: Any = plain
+    for part in path:
+        node = node.get(part) if isinstance(node, dict) else None
+    if not isinstance(node, dict) or last not in node:
+        known = [*(node if isinstance(node, dict) else plain)]
+        near = nearest(last, known)
+        hint = f"Did you mean {near}?" if near else f"Known there: {', '.join(known)}."
+        raise UsageError(f"there is no value {place}", hint)
+    node[last] = copy.deepcopy(value)  # what is put deeper later is not the caller's

@@ -20,7 +20,7 @@ from chaos.preflight.capacity import Counts, Flags, Floats
 from chaos.preflight.question import Question
 from chaos.preflight.saving import (
     TINY,
-    Terms,
+    JobTerms,
     commits,
     finish_after_s,
     finished_steps,
@@ -34,7 +34,7 @@ _Kind = TypeVar("_Kind", bound=np.generic)
 _PARTS, _BITS = 65_536, 16
 
 
-class Runs:
+class SimulatedRuns:
     """Vectors over the runs of each question, one question after another.
 
     The pools lie one after another too; `pool_of` says which of them is a question's.
@@ -62,8 +62,8 @@ class Runs:
         self._question = np.arange(len(questions)).repeat(self._runs)
         table = np.array([terms_of(question) for question in questions], dtype=float).T
         self._varied = np.flatnonzero((table != table[:, :1]).any(axis=1))
-        self._varying, self._each = table[self._varied], Terms(*table[:, :1])
-        every = Terms(*table)
+        self._varying, self._each = table[self._varied], JobTerms(*table[:, :1])
+        every = JobTerms(*table)
         self._least = np.repeat(every.least, self._runs)
         self._is_elastic = bool(every.is_elastic.any())
         self._is_bounded = bool(np.isfinite(every.max_tries).any())
@@ -84,7 +84,7 @@ class Runs:
     # -- by itself, between two changes ----------------------------------------------------------
 
     def pass_to(self, now_s: Floats) -> None:
-        """Let happen what happens before `now_s`: ends, growth, giving up."""
+        """Advance every run to `now_s`: ends, growth, giving up."""
         each_s = self._of_pool(now_s)
         while True:
             rows = _rows(self.limit_s <= each_s)
@@ -142,7 +142,7 @@ class Runs:
     # -- at a change of the pool -----------------------------------------------------------------
 
     def meet(self, up: Counts, lost: Counts, luck: NDArray[np.uint64], cut: Counts | None) -> None:
-        """Let a change take effect at the time that was passed to.
+        """Apply a change of the pool at the time that was passed to.
 
         `luck` is drawn for each run, the same for all questions. `cut` nodes go where a
         repeated trace begins again: the attempt ends, uncharged.
@@ -208,7 +208,7 @@ class Runs:
             self._begin(rows, at_s, self._of(rows))
 
     def _keep_noticed(
-        self, rows: Rows, at_s: Floats, of: Terms, word: tuple[Flags, Counts, Floats, Floats]
+        self, rows: Rows, at_s: Floats, of: JobTerms, word: tuple[Flags, Counts, Floats, Floats]
     ) -> Floats:
         """Keep what was committed, with a save on notice where there was one.
 
@@ -227,7 +227,7 @@ class Runs:
         self,
         rows: Rows,
         at_s: Floats,
-        of: Terms,
+        of: JobTerms,
         signal: tuple[Flags, Floats, Floats] | None = None,
     ) -> Floats:
         """Add what was committed when training stopped, and count the rest as lost.
@@ -258,7 +258,7 @@ class Runs:
         return over_s
 
     def _charge(
-        self, rows: Rows, at_s: Floats, of: Terms, kind: tuple[Flags, Flags, Flags]
+        self, rows: Rows, at_s: Floats, of: JobTerms, kind: tuple[Flags, Flags, Flags]
     ) -> None:
         """Charge each loss to its budget, as Ray's default failure policy does."""
         noticed, is_starting, is_free = kind
@@ -275,7 +275,7 @@ class Runs:
             self.spent[rows[out]] = True
             self._end(rows[out], at_s[out])
 
-    def _begin(self, rows: Rows, at_s: Floats, of: Terms, *, asks: bool = True) -> None:
+    def _begin(self, rows: Rows, at_s: Floats, of: JobTerms, *, asks: bool = True) -> None:
         """Begin a new attempt, or wait where there are too few nodes for one.
 
         An elastic job first asks for as many workers as before the loss, and goes on with
@@ -304,7 +304,7 @@ class Runs:
         self.limit_s[rows] = np.minimum(np.minimum(done_s, gives_up_s), self._horizon_s[rows])
 
     def _gives_up(
-        self, rows: Rows, from_s: Floats, of: Terms, group: tuple[Flags, Floats | float]
+        self, rows: Rows, from_s: Floats, of: JobTerms, group: tuple[Flags, Floats | float]
     ) -> Floats:
         """Return when the controller's budget ends by tries to place the group that time out.
 
@@ -354,14 +354,14 @@ class Runs:
         self.wait_s[rows] += waited_s
         self.restart_s[rows] += spent_s - waited_s
 
-    def _of(self, rows: Rows) -> Terms:
+    def _of(self, rows: Rows) -> JobTerms:
         """Return the terms of these rows; one number each where all questions have the same."""
         if not len(self._varying):
             return self._each
         terms = list(self._each)
         for place, values in zip(self._varied, self._varying, strict=True):
             terms[place] = values.take(self._question[rows])
-        return Terms._make(terms)
+        return JobTerms._make(terms)
 
     def _of_pool(self, values: NDArray[_Kind]) -> NDArray[_Kind]:
         """Return what is of each pool's run, for each question's run."""

@@ -1,15 +1,6 @@
-"""What of an attempt is kept: commits of periodic saves, saves on notice, the last upload.
+"""Periodic checkpoints and checkpoints on notice: what is committed, and when."""
 
-All are computed from the time that an attempt trained. Uploads beside training go
-through one thread (Ray 2.60: MAX_CHECKPOINT_UPLOAD_THREADS = 1), so that each
-begins when its save is made and the upload before it is done. With a cycle of
-p seconds (an interval and its save) and an upload of u, save k is committed at
-
-    k p + u  where u <= p,  p + k u  where u > p
-
-which is the later of the two.
-"""
-
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +11,8 @@ from chaos.preflight.question import Question
 TINY = 1e-9
 
 
-class Terms(NamedTuple):
-    """What decides the course of a job, a number each, or a vector of them.
+class JobTerms(NamedTuple):
+    """The figures that decide how a job goes on, a number each, or a vector of them.
 
     `stop_s`: how long training stands still for a save; `behind_s`: how much later it is
     committed. Budgets without limit are infinite. `told`: how probable it is that a loss is heard
@@ -101,7 +92,7 @@ def _limit(budget: int) -> float:
     return np.inf if budget < 0 else budget
 
 
-def commits(trained_s: Floats, of: Terms) -> Floats:
+def commits(trained_s: Floats, of: JobTerms) -> Floats:
     """Return how many periodic saves are committed so long after training began."""
     cycle_s = of.tau_s + of.stop_s
     count = np.floor(np.maximum(0.0, trained_s - of.behind_s) / cycle_s + TINY)
@@ -113,21 +104,21 @@ def commits(trained_s: Floats, of: Terms) -> Floats:
     return np.where(is_late, np.minimum(count, queued), count)
 
 
-def finished_steps(trained_s: Floats, of: Terms) -> Floats:
+def finished_steps(trained_s: Floats, of: JobTerms) -> Floats:
     """Count the steps that are finished so long after training began: none within a save."""
     cycles, rest_s = np.divmod(trained_s, of.tau_s + of.stop_s)
     steps: Floats = np.floor((cycles * of.tau_s + np.minimum(rest_s, of.tau_s)) / of.step_s + TINY)
     return steps
 
 
-def finish_after_s(left_s: Floats, of: Terms) -> Floats:
+def finish_after_s(left_s: Floats, of: JobTerms) -> Floats:
     """Return how long what is left to train takes, with its saves and until all is committed."""
     saves = np.ceil(left_s / of.tau_s - TINY)
     saved_s = left_s + saves * of.stop_s
     return np.maximum(saved_s, _uploaded_s(saves - 1, of)) + of.behind_s
 
 
-def _uploaded_s(saves: Floats, of: Terms) -> Floats:
+def _uploaded_s(saves: Floats, of: JobTerms) -> Floats:
     """Return when the thread is done with so many saves; 0 where nothing waits for it."""
     cycle_s = of.tau_s + of.stop_s
     done_s = np.maximum(saves * cycle_s + of.behind_s, cycle_s + saves * of.behind_s)
@@ -144,7 +135,7 @@ class Rescue(NamedTuple):
 
 
 def rescue(
-    trained_s: Floats, left_s: Floats, latency_s: Floats, late_s: Floats, of: Terms
+    trained_s: Floats, left_s: Floats, latency_s: Floats, late_s: Floats, of: JobTerms
 ) -> Rescue:
     """Return what a save on notice keeps of attempts that end at the notice's deadline.
 
@@ -169,3 +160,68 @@ def rescue(
 def signal_s(luck: Floats, poll_s: Floats | float, step_s: Floats | float) -> Floats:
     """Return the seconds from a notice to the save: the next poll, and the step under way."""
     return luck * poll_s + step_s
+
+
+# -- which notice is long enough ----------------------------------------------------------------
+
+NOTICES_S = (0, 5, 10, 15, 20, 30, 45, 60, 90, 120)
+UPLOADS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times what was measured: a checkpoint's size over the speed
+_DRAWS = 2_001
+
+
+@dataclass(frozen=True)
+class NoticeCell:
+    """One notice and one upload. `commits`: the probability, the notice's reliability included.
+
+    `steps_saved`: per loss, against going back to the last periodic checkpoint.
+    """
+
+    notice_s: float
+    upload_s: float
+    commits: float
+    steps_saved: float
+
+
+def notice_sweep(question: Question) -> tuple[NoticeCell, ...]:
+    """Return the surface of notice against upload, the moment of the poll averaged over.
+
+    Closed form but for the poll: a loss falls anywhere between two periodic
+    checkpoints with equal chance.
+    """
+    costs = question.costs
+    assert costs is not None
+    base_s = costs.upload_s or 1.0
+    return tuple(
+        _cell(question, float(notice_s), base_s * factor)
+        for factor in UPLOADS
+        for notice_s in NOTICES_S
+    )
+
+
+def _cell(question: Question, notice_s: float, upload_s: float) -> NoticeCell:
+    costs, settings = question.costs, question.settings
+    assert costs is not None
+    luck = (np.arange(_DRAWS) + 0.5) / _DRAWS
+    latency_s = signal_s(luck, settings.preemption_poll_s, costs.step_s)
+    grace_s = settings.preemption_grace_s if settings.relax_collectives_on_preemption else 0.0
+    fits = (latency_s < notice_s) & (
+        latency_s + costs.save_s + upload_s <= notice_s + grace_s * (notice_s > 0)
+    )
+    reliability = question.market.notice.reliability if question.market.notice.seconds else 1.0
+    with_s = np.maximum(0.0, notice_s - latency_s - costs.save_s)
+    each_s = np.where(fits, _mean_saved_s(question.interval_s, upload_s, with_s), 0.0)
+    saved_s = float(each_s.mean()) * reliability
+    commits = float(fits.mean()) * reliability
+    return NoticeCell(notice_s, upload_s, commits, saved_s / costs.step_s)
+
+
+def _mean_saved_s(interval_s: float, upload_s: float, with_s: Floats) -> Floats:
+    """Return what a save on notice spares on average, where `with_s` are lost with it.
+
+    Without it a part of an interval is lost, each with equal chance, and what
+    was not yet uploaded; where that is less than `with_s`, nothing is spared.
+    """
+    least_s = np.clip(with_s - min(upload_s, interval_s), -interval_s, interval_s)
+    part_s = (interval_s - np.maximum(least_s, 0.0)) ** 2 / (2 * interval_s)
+    spared: Floats = part_s - np.minimum(least_s, 0.0)
+    return spared

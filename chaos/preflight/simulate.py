@@ -16,10 +16,10 @@ from typing import TypeAlias
 import numpy as np
 
 from chaos.errors import UsageError
-from chaos.preflight.capacity import HOUR_S, Capacity, Floats, Memoryless, capacity
+from chaos.preflight.capacity import HOUR_S, Floats, Memoryless, PoolCapacity, capacity
 from chaos.preflight.market import Exponential, Market, Notice, loss_interval_s
 from chaos.preflight.question import Question
-from chaos.preflight.runs import Runs
+from chaos.preflight.runs import SimulatedRuns
 
 BLOCK = 2_500
 DAY_S = 86_400.0
@@ -28,7 +28,7 @@ CHANGES_MAX = 200_000
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What became of every run, in seconds unless the name says otherwise.
+    """The outcome of every run, in seconds unless the name says otherwise.
 
     useful + save + lost + restart + wait = end. `work_s` counts training as on
     all nodes; with fewer, a second of training is worth less. `node_s` is what
@@ -67,7 +67,7 @@ def simulate(
     jobs: int = 2,
     spares_starts: bool = False,
 ) -> Outcomes:
-    """Give what becomes of `runs` runs of a job that has its costs.
+    """Return what becomes of `runs` runs of a job that has its costs.
 
     With `spares_starts` a loss takes no node of a group that is being set up.
     Raises `UsageError` where the market changes so often, or the training is
@@ -106,7 +106,7 @@ def _simulated(
     jobs: int,
     spares_starts: bool,
 ) -> list[Outcomes]:
-    """Give the outcomes of each question; blocks go side by side where that is safe.
+    """Return the outcomes of each question; blocks go side by side where that is safe.
 
     A process that has threads is not forked: what a thread holds stays held.
     """
@@ -147,7 +147,7 @@ def _together(question: Question) -> object:
 
 
 def default_horizon_s(question: Question) -> float:
-    """Give how long a run is watched: half as long again as the deadline, or ten times the work.
+    """Return how long a run is watched: half as long again as the deadline, or ten times the work.
 
     A training that takes a hundred times its work does not end, whatever the deadline.
     """
@@ -170,11 +170,13 @@ def _block(part: _Part) -> list[Outcomes]:
     pools = list(dict.fromkeys(map(_pool, questions)))
     market, rng = pools[0][0], np.random.Generator(of_market)
     if isinstance(market.lifetime, Exponential):
-        pool: Capacity = Memoryless(pools, runs, rng)
+        pool: PoolCapacity = Memoryless(pools, runs, rng)
     else:
         pool = capacity(*pools[0], runs, rng)
     pool_of = [pools.index(_pool(question)) for question in questions]
-    state = Runs(questions, pool.up, horizons_s, pool_of=pool_of, spares_starts=spares_starts)
+    state = SimulatedRuns(
+        questions, pool.up, horizons_s, pool_of=pool_of, spares_starts=spares_starts
+    )
     while True:
         state.pass_to(pool.next_s)
         if not state.going:

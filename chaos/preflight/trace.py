@@ -1,17 +1,26 @@
 """A record of a market that somebody kept: how many nodes were up, and when."""
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from chaos.preflight.lives import Life
 from chaos.preflight.market import Replay
 
+_TOGETHER = 2
 Kind: TypeAlias = Literal["held", "probes"]
 
 
 @dataclass(frozen=True)
-class Change:
+class NodeLife:
+    """The hours that a node was there; `is_over` is false where something else cut it off."""
+
+    hours: float
+    is_over: bool
+
+
+@dataclass(frozen=True)
+class TraceChange:
     """From `at_s` on, `up` nodes; `lost` and `added` at that instant.
 
     Of the added, `back` take places that had been held before; the others are
@@ -44,10 +53,10 @@ class Trace:
     name: str
     format: str
     kind: Kind
-    changes: tuple[Change, ...]
+    changes: tuple[TraceChange, ...]
     span_s: float
     repairs: tuple[str, ...] = ()
-    lives: tuple[Life, ...] = ()
+    lives: tuple[NodeLife, ...] = ()
 
     @property
     def peak(self) -> int:
@@ -61,12 +70,12 @@ class Trace:
 
     @property
     def drops(self) -> tuple[int, ...]:
-        """How many nodes each loss took that was seen."""
+        """The number of nodes of each loss that was seen."""
         return tuple(c.lost for c in self.changes[1:] if c.lost and c.is_seen)
 
     @property
     def returns(self) -> int:
-        """How many nodes came back into places that had been held before."""
+        """The number of nodes that came back into places held before."""
         return sum(change.back for change in self.changes[1:] if change.is_seen)
 
     @property
@@ -74,14 +83,14 @@ class Trace:
         """Hours of nodes that were missing from the most so far."""
         return sum(change.missing * hours for change, hours in self._lasting())
 
-    def _lasting(self) -> Iterator[tuple[Change, float]]:
-        """Give each change with the hours until the next."""
+    def _lasting(self) -> Iterator[tuple[TraceChange, float]]:
+        """Return each change with the hours until the next."""
         ends = [*(c.at_s for c in self.changes[1:]), self.span_s]
         for change, end_s in zip(self.changes, ends, strict=True):
             yield change, (end_s - change.at_s) / 3600
 
     def replay(self) -> Replay:
-        """Give the trace as shares of its peak."""
+        """Return the trace as shares of its peak."""
         peak = self.peak
         return Replay(
             at_s=tuple(c.at_s for c in self.changes),
@@ -100,12 +109,12 @@ def trace_of_counts(
     span_s: float | None = None,
     gaps: Collection[int] = (),
 ) -> Trace:
-    """Give a trace from (seconds, nodes up) in order; equal neighbours are one.
+    """Return a trace from (seconds, nodes up) in order; equal neighbours are one.
 
     `gaps` are the rows before which nobody knows what happened: that time is cut out.
     """
     cut_s = counts[0][0]
-    changes: list[Change] = []
+    changes: list[TraceChange] = []
     most = 0
     for row, (at_s, up) in enumerate(counts):
         if row in gaps:
@@ -115,7 +124,34 @@ def trace_of_counts(
             continue
         lost, added = max(0, before - up), max(0, up - before)
         back, most = min(added, max(0, most - before)), max(most, up)
-        change = Change(at_s - cut_s, up, lost, added, back, most - up, row not in gaps)
+        change = TraceChange(at_s - cut_s, up, lost, added, back, most - up, row not in gaps)
         changes.append(change)
     span = counts[-1][0] - cut_s if span_s is None else span_s
     return Trace(name, format_, kind, tuple(changes), max(span, 1.0))
+
+
+def lives_in(
+    events: Iterable[tuple[float, str, Sequence[str]]], *, end_s: float
+) -> tuple[NodeLife, ...]:
+    """Return the lives in a trace's (second, `add` or `remove`, nodes), in order.
+
+    Nodes that were there when it began are left out, as nobody knows how old
+    they are. A life that ends together with others ended by a shock, and one
+    that lasts to the end of the trace goes on: of both only that they lasted
+    so long is known.
+    """
+    ordered = list(events)
+    since_s = ordered[0][0] if ordered else 0.0
+    gone = Counter[float]()
+    for at_s, what, nodes in ordered:
+        gone[at_s] += len(nodes) * (what == "remove")
+    born: dict[str, float] = {}
+    lives: list[NodeLife] = []
+    for at_s, what, nodes in ordered:
+        for node in nodes:
+            if what == "add" and at_s > since_s:
+                born[node] = at_s
+            elif what == "remove" and node in born:
+                lives.append(NodeLife((at_s - born.pop(node)) / 3600, gone[at_s] < _TOGETHER))
+    lives += [NodeLife((end_s - at_s) / 3600, is_over=False) for at_s in born.values()]
+    return tuple(life for life in lives if life.hours > 0)

@@ -1,20 +1,143 @@
-"""The model held against recorded runs: told only where they were struck, what does it predict?"""
+"""Forecasts compared with recorded runs."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 from chaos.check.attempt import Attempt
 from chaos.check.trial import Trial
 from chaos.errors import UsageError
-from chaos.preflight.change import changed
-from chaos.preflight.comparison import Comparison, Validation
-from chaos.preflight.course import FIGURES, Course
+from chaos.model.event import ControllerState, FailureDecided, FitCalled
+from chaos.model.history import History
+from chaos.preflight.capacity import Floats
 from chaos.preflight.estimate import Estimate, mean_of
-from chaos.preflight.question import Question
-from chaos.preflight.runs import Runs, packed_luck
+from chaos.preflight.forecast import goodput
+from chaos.preflight.market import Market
+from chaos.preflight.measured import step_s
+from chaos.preflight.question import Question, changed
+from chaos.preflight.runs import SimulatedRuns, packed_luck
+from chaos.preflight.simulate import simulate
+
+
+@dataclass(frozen=True)
+class FigureComparison:
+    """One figure over `runs` runs, each side a mean with its 95 % interval.
+
+    `predicted` holds where the mean of so many runs is to lie; it is exact
+    where the model is told everything but the costs. `inside`: the share of
+    runs that lie in the 5 to 95 % of single runs that the model expects, 0.9
+    where it is right; None where it makes no distribution.
+    """
+
+    figure: str
+    unit: str
+    runs: int
+    predicted: Estimate
+    measured: Estimate
+    inside: float | None = None
+
+    @property
+    def difference(self) -> float:
+        """The relative error of the prediction."""
+        if self.measured.value == 0:
+            return 0.0 if self.predicted.value == 0 else math.inf
+        return self.predicted.value / self.measured.value - 1
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the measured mean lies in the predicted interval of means of so many runs."""
+        return self.predicted.low <= self.measured.value <= self.predicted.high
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "figure": self.figure,
+            "unit": self.unit,
+            "runs": self.runs,
+            "predicted": vars(self.predicted),
+            "measured": vars(self.measured),
+            "difference": self.difference,
+            "agrees": self.agrees,
+            "inside_5_to_95": self.inside,
+        }
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The comparison of a model with runs: what the runs were, and each figure."""
+
+    what: str
+    rows: tuple[FigureComparison, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        rows = [row.to_json() for row in self.rows]
+        return {"what": self.what, "notes": list(self.notes), "figures": rows}
+
+
+# -- runs as they were --------------------------------------------------------------------------
+
+# Of Ray 2.60: a state of its controller, and what it raises where a placement group is not ready.
+SCHEDULING, NO_ROOM = "SCHEDULING", "WorkerGroupStartupTimeoutError"
+FIGURES = (
+    ("attempts", "", "attempts"),
+    ("steps lost", "", "lost_steps"),
+    ("finish", "s", "finish_s"),
+    ("goodput", "", "goodput"),
+)
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """One run: attempts, steps lost per rank, seconds from where it began to the last commit.
+
+    An attempt is a start that a loss made necessary, whether it came to train or not; one in
+    which an elastic job takes in nodes again is none.
+    """
+
+    attempts: float
+    lost_steps: float
+    finish_s: float
+    goodput: float
+
+
+def run_figures(trial: Trial, *, steps: int) -> RunFigures | None:
+    """Measure a run of a job of so many steps; None where it did not finish.
+
+    Its time begins when Ray's controller first looks for places for workers: how long the
+    controller itself takes to start is no part of a forecast. Its goodput counts a step as long
+    as its own steps were.
+    """
+    began, attempts = _began(trial.history), trial.run.attempts
+    ended = [commit.number for attempt in attempts for commit in attempt.commits]
+    if began is None or not ended or not trial.run.ending.is_finished:
+        return None
+    finish_s = (trial.history.time_ns(max(ended)) - trial.history.time_ns(began)) / 1e9
+    lost = sum(max(restart.lost_steps.values(), default=0) for restart in trial.restarts)
+    own_step_s = step_s([(trial.history, attempt) for attempt in attempts])
+    failures = sum(_is_loss(event) for _, event in trial.history.of(FailureDecided))
+    return RunFigures(1 + failures, lost, finish_s, steps * own_step_s / finish_s)
+
+
+def _began(history: History) -> int | None:
+    states = history.of(ControllerState)
+    scheduling = (number for number, event in states if event.state == SCHEDULING)
+    called = (number for number, _ in history.of(FitCalled))
+    return next(scheduling, next(called, None))
+
+
+def _is_loss(event: FailureDecided) -> bool:
+    """Return whether a failure is one of workers; a start that found no room is none."""
+    return event.decision == "RETRY" and NO_ROOM not in event.error
+
+
+# -- runs struck at known places ----------------------------------------------------------------
 
 _LUCK = np.array([packed_luck(0.0, 1.0, 0.0, 1.0)], dtype=np.uint64)  # hit, and not told
 _FOR_EVER_S = 1e12
@@ -37,16 +160,16 @@ def validated(question: Question, trials: Sequence[Trial]) -> Validation:
     return Validation(f"{len(pairs)} recorded runs, told after which steps each was struck", rows)
 
 
-def _row(name: str, unit: str, pairs: Sequence[tuple[float, float]]) -> Comparison:
+def _row(name: str, unit: str, pairs: Sequence[tuple[float, float]]) -> FigureComparison:
     """Compare in pairs: the prediction's interval is as wide as its errors scatter."""
     error = mean_of([measured - predicted for predicted, measured in pairs])
     value = fmean(predicted for predicted, _ in pairs)
     low, high = value + error.low - error.value, value + error.high - error.value
     measured = mean_of([measured for _, measured in pairs])
-    return Comparison(name, unit, len(pairs), Estimate(value, low, high), measured)
+    return FigureComparison(name, unit, len(pairs), Estimate(value, low, high), measured)
 
 
-def _pair(question: Question, trial: Trial) -> tuple[Course, Course] | None:
+def _pair(question: Question, trial: Trial) -> tuple[RunFigures, RunFigures] | None:
     attempts, restarts, costs = trial.run.attempts, trial.restarts, question.costs
     assert costs is not None
     ended = [commit.number for attempt in attempts for commit in attempt.commits]
@@ -58,7 +181,7 @@ def _pair(question: Question, trial: Trial) -> tuple[Course, Course] | None:
     zero_s = first_s - costs.begin_s - costs.step_s
     lost = sum(max(restart.lost_steps.values(), default=0) for restart in restarts)
     finish_s = trial.history.time_ns(max(ended)) / 1e9 - zero_s
-    measured = Course(len(attempts), lost, finish_s, question.work_s / finish_s)
+    measured = RunFigures(len(attempts), lost, finish_s, question.work_s / finish_s)
     return predicted(question, [_steps_done(attempt) for attempt in attempts[:-1]]), measured
 
 
@@ -67,8 +190,8 @@ def _steps_done(attempt: Attempt) -> int:
     return max(done.values(), default=0)
 
 
-def predicted(question: Question, struck: Sequence[int]) -> Course:
-    """Give what the model makes of a job whose attempts are struck after so many steps each.
+def predicted(question: Question, struck: Sequence[int]) -> RunFigures:
+    """Return what the model makes of a job whose attempts are struck after so many steps each.
 
     Nodes are at hand. A rank that stands at a place of a plan is held until
     what came before is committed, so the model waits for that as well.
@@ -79,7 +202,7 @@ def predicted(question: Question, struck: Sequence[int]) -> Course:
         question, {"job.min_nodes": None, "settings.max_failures": -1, "job.spare_nodes": 0}
     )
     nodes = np.array([asked.job.nodes])
-    runs = Runs([asked], nodes, [_FOR_EVER_S])
+    runs = SimulatedRuns([asked], nodes, [_FOR_EVER_S])
     for steps in struck:
         saved_s = steps // every * (question.interval_s + question.stop_s)
         committed_s = saved_s + (question.behind_s if saved_s else 0.0)
@@ -89,4 +212,78 @@ def predicted(question: Question, struck: Sequence[int]) -> Course:
     runs.pass_to(np.array([_FOR_EVER_S]))
     end_s = float(runs.end_s[0])
     lost = float(runs.lost_steps[0])
-    return Course(1 + int(runs.restarts[0]), lost, end_s, question.work_s / end_s)
+    return RunFigures(1 + int(runs.restarts[0]), lost, end_s, question.work_s / end_s)
+
+
+# -- runs struck by the clock -------------------------------------------------------------------
+
+RUNS = 1_000  # for each set of costs
+_HORIZON = 200  # times the work
+
+
+def question_of_validation(question: Question, market: Market, *, pool: int) -> Question:
+    """Return the question that the runs pose: no goal, retries for ever, this market.
+
+    Their saves were timed around `report()`, whatever it did: what follows is behind training.
+    """
+    values = {
+        "settings.checkpoint_upload_mode": "async",
+        "market": market.model_dump(mode="json"),
+        "goal": {},
+        "job.spare_nodes": pool - question.job.nodes,
+        "settings.max_failures": -1,
+        "settings.max_preemption_failures": -1,
+    }
+    return changed(question, values)
+
+
+def compared_figures(
+    questions: Sequence[Question],
+    runs: Sequence[RunFigures],
+    *,
+    seed: int,
+    spares_starts: bool = True,
+) -> tuple[FigureComparison, ...]:
+    """Compare the means of `runs` with what the model says that such means will be.
+
+    `questions` differ in their costs alone, each resampled from the runs that
+    measured them, so that the intervals hold both the luck of losses and how
+    sure the costs are. With `spares_starts` no loss took a worker before its first step.
+    """
+    drawn = [
+        _figures(question, seed + n, spares_starts=spares_starts)
+        for n, question in enumerate(questions)
+    ]
+    return tuple(
+        _compared(name, unit, [one[field] for one in drawn], [getattr(run, field) for run in runs])
+        for name, unit, field in FIGURES
+    )
+
+
+def _figures(question: Question, seed: int, *, spares_starts: bool) -> dict[str, Floats]:
+    seen = simulate(
+        question,
+        runs=RUNS,
+        seed=seed,
+        horizon_s=_HORIZON * question.work_s,
+        jobs=1,
+        spares_starts=spares_starts,
+    )
+    return {
+        "attempts": 1 + seen.restarts,
+        "lost_steps": seen.lost_steps,
+        "finish_s": seen.end_s,
+        "goodput": goodput(seen),
+    }
+
+
+def _compared(
+    name: str, unit: str, drawn: Sequence[Floats], values: Sequence[float]
+) -> FigureComparison:
+    count, all_runs = len(values), np.concatenate(drawn)
+    groups = [one[: len(one) // count * count].reshape(-1, count).mean(axis=1) for one in drawn]
+    low, high = np.quantile(np.concatenate(groups), [0.025, 0.975])
+    least, most = np.quantile(all_runs, [0.05, 0.95], method="inverted_cdf")
+    inside = sum(bool(least <= value <= most) for value in values) / count
+    predicted = Estimate(float(all_runs.mean()), float(low), float(high))
+    return FigureComparison(name, unit, count, predicted, mean_of(values), inside)

@@ -1,29 +1,37 @@
-"""Jobs with a known truth, and what audits of them answered.
-
-A corpus is a folder with `corpus.yaml`, which lists the jobs, and their scripts
-in `jobs/right` and `jobs/wrong` below it.
-"""
+"""A corpus of jobs with a known truth: its file, the audits of its jobs, and their score."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from chaos.audit.audit import Audit, Choice
+from chaos.audit.budget import Budget
 from chaos.audit.card import Card
-from chaos.errors import UsageError
+from chaos.audit.folder import AuditFolder
+from chaos.audit.lanes import lanes_for
+from chaos.audit.plans import base_plan
+from chaos.backends.open import open_scripts
+from chaos.errors import ChaosError, UsageError
+from chaos.model.plan import Confined
 from chaos.model.severity import Severity
 from chaos.record import Record
-from chaos.selftest.interval import Share
-from chaos.selftest.trial import says
+from chaos.run.clock import Clock
+from chaos.run.cpus import usable_cpus
+from chaos.selftest.score import Share
+from chaos.selftest.trials import says
 
 FILE = "corpus.yaml"
-Verdict: TypeAlias = Literal["pass", "fail", "inconclusive", "refused"]
+AuditVerdict: TypeAlias = Literal["pass", "fail", "inconclusive", "refused"]
 
 
 class CorpusJob(Record):
@@ -66,15 +74,15 @@ class CorpusJob(Record):
         return check in self.checks or named or any(word in text for word in self.words)
 
 
-class Answer(Record):
-    """What an audit made of one job.
+class CorpusAnswer(Record):
+    """The result of the audit of one job.
 
     `named`: its first finding names the bug. `resumed` counts restarts that went
     on from a checkpoint, `blamed` the runs that were called wrong of `runs`.
     """
 
     job: str
-    verdict: Verdict
+    verdict: AuditVerdict
     sentence: str
     named: bool = False
     severity: Severity | None = None
@@ -106,10 +114,10 @@ def load_corpus(folder: Path) -> tuple[CorpusJob, ...]:
     return jobs
 
 
-def answer_of(job: CorpusJob, card: Card) -> Answer:
+def answer_of(job: CorpusJob, card: Card) -> CorpusAnswer:
     """Return what a card says of a job."""
     first = card.findings[0] if card.findings else None
-    return Answer(
+    return CorpusAnswer(
         job=job.name,
         verdict=("pass", "fail", "inconclusive")[card.exit_code],
         sentence=card.sentence if first is None else first.smallest.headline,
@@ -129,11 +137,11 @@ class CorpusScore:
     """All answers; `skipped` are the jobs that were not run, with the reason."""
 
     jobs: tuple[CorpusJob, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[CorpusAnswer, ...]
     skipped: dict[str, str]
     seconds: float = 0.0
 
-    def rows(self, *, wrong: bool) -> list[tuple[CorpusJob, Answer]]:
+    def rows(self, *, wrong: bool) -> list[tuple[CorpusJob, CorpusAnswer]]:
         """Return the jobs with a bug, or those without, each with its answer."""
         by_name = {answer.job: answer for answer in self.answers}
         return [
@@ -142,7 +150,7 @@ class CorpusScore:
             if job.name in by_name and (job.bug is not None) == wrong
         ]
 
-    def _share(self, *, wrong: bool, of: Callable[[Answer], bool]) -> Share:
+    def _share(self, *, wrong: bool, of: Callable[[CorpusAnswer], bool]) -> Share:
         rows = self.rows(wrong=wrong)
         return Share(sum(of(answer) for _, answer in rows), len(rows))
 
@@ -220,3 +228,119 @@ def chosen_jobs(jobs: Sequence[CorpusJob], names: Sequence[str]) -> tuple[Corpus
         if name not in known:
             raise UsageError(f"there is no job '{name}'", "See corpus.yaml.", place="--only")
     return tuple(job for job in jobs if not names or job.name in names)
+
+
+# -- audits -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CorpusAudits:
+    """Audits of the jobs of the corpus in `folder`, each as a user would start it."""
+
+    folder: Path
+    reports: Path
+    env: dict[str, Any]
+    console: Console
+    clock: Clock
+    seed: int = 0
+    runs: int | None = None
+    seconds: float | None = 60.0
+    lanes: int | None = None
+
+    def answers(self, jobs: Sequence[CorpusJob]) -> Iterator[CorpusAnswer]:
+        """Return one answer per job, as they come."""
+        yield from (self._answer(job) for job in jobs)
+
+    def _answer(self, job: CorpusJob) -> CorpusAnswer:
+        script = job.script(self.folder)
+        plan = base_plan(script, job.args, cwd=script.parent, seed=self.seed)
+        folder = AuditFolder.create(self.reports, job.name, plan, self.env)
+        confined = Confined(folder=str(folder.path))
+        plan = plan.model_copy(update={"backend": "fork", "confined": confined})
+        try:
+            with open_scripts(self.console) as backend:
+                card = Audit(
+                    plan,
+                    backend,
+                    folder,
+                    self.clock,
+                    Choice(self.seed),
+                    Budget(self.seconds, self.runs),
+                    lanes=self._lanes,
+                ).run()
+        except ChaosError as error:
+            return CorpusAnswer(job=job.name, verdict="refused", sentence=str(error))
+        except Exception as error:  # noqa: BLE001 - an answer like any other; the rest is audited
+            failed = f"chaos itself failed: {type(error).__name__}: {error}"
+            return CorpusAnswer(job=job.name, verdict="refused", sentence=failed)
+        return answer_of(job, card)
+
+    def _lanes(self, workers: int) -> int:
+        return self.lanes or lanes_for(usable_cpus(), workers=workers)
+
+
+# -- in a terminal ------------------------------------------------------------------------------
+
+_MARKS = {"pass": ("pass", ""), "fail": ("fail", "red"), "refused": ("refused", "yellow")}
+
+
+def show_corpus(score: CorpusScore) -> RenderableType:
+    """Return both tables, every answer that is not as it should be, and the figures."""
+    lines: list[RenderableType] = []
+    for title, wrong in (("job with a bug", True), ("right job", False)):
+        rows = score.rows(wrong=wrong)
+        if rows:
+            lines += [_table(title, rows), Text("")]
+    for wrong in (True, False):
+        for job, answer in score.rows(wrong=wrong):
+            if not is_as_due(job, answer):
+                lines += [Text(f"{job.name}: {answer.verdict}", style="bold")]
+                lines += [Text(f"  {answer.sentence}")]
+                lines += [Text(f"  truth: {job.bug or job.odd}"), Text("")]
+    return Group(*lines, Text("\n".join(figures(score))))
+
+
+def figures(score: CorpusScore) -> list[str]:
+    """Return the counts, each with its 95 % interval, a line each."""
+    lines = []
+    if score.found.total:
+        lines += [f"bugs found           {score.found}", f"named right          {score.named}"]
+    if score.blamed.total:
+        lines += [
+            f"right jobs blamed    {score.blamed}",
+            f"right, inconclusive  {score.undecided}",
+            f"false alarms in runs {score.false_alarms}",
+        ]
+    if score.green_without_resume:
+        lines.append(f"pass without a resume: {', '.join(score.green_without_resume)}")
+    lines += [f"not run: {name}, {why}" for name, why in score.skipped.items()]
+    return [*lines, f"{len(score.answers)} audits, {score.seconds:.0f} s"]
+
+
+def is_as_due(job: CorpusJob, answer: CorpusAnswer) -> bool:
+    """Return whether an answer is the truth, rightly named."""
+    if job.bug is not None:
+        return answer.verdict == "fail" and answer.named
+    return answer.verdict == "pass" or (job.honest is not None and answer.verdict != "fail")
+
+
+def _table(title: str, rows: list[tuple[CorpusJob, CorpusAnswer]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(title, no_wrap=True)
+    table.add_column("ranks", justify="right")
+    table.add_column("answer")
+    table.add_column("named" if rows[0][0].bug else "honest reason")
+    table.add_column("runs", justify="right")
+    table.add_column("resumed", justify="right")
+    for job, answer in rows:
+        words, style = _MARKS.get(answer.verdict, (answer.verdict, "yellow"))
+        note = ("yes" if answer.named else "no") if job.bug else (job.honest or "")
+        table.add_row(
+            job.name,
+            str(job.workers),
+            Text(words, style=style),
+            note if answer.verdict != "pass" else "",
+            str(answer.runs),
+            str(answer.resumed),
+        )
+    return table

@@ -1,20 +1,22 @@
-"""What is run: for every job of the zoo some variants, and for each some places to strike."""
+"""Cases of the self-test: variants of every planted bug and control, and the plan of each run."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
-from chaos.model.plan import Op
+from chaos.model.plan import BackendName, Op, Plan, Shape
+from chaos.model.scenario import Expect, FailureBudget, Job, Limits
 from chaos.model.trigger import AtMoment, AtStep, Trigger
-from chaos.zoo.catalogue import CONTROLS, Exhibit
-from chaos.zoo.layout import Layout, Variant
+from chaos.plan.make import nodes_for
+from chaos.selftest.catalogue import CONTROLS, Exhibit, Layout, Variant
 
 WORKERS = 2
-# A variant costs a clean run and a fresh process; a further strike at it costs neither.
+# A variant costs a clean run and a fresh process; a further run of it costs neither.
 BUG_RUNS_PER_VARIANT = 5
 CONTROL_RUNS_PER_VARIANT = 10
 STEPS, CADENCE, BATCH_SIZES = (4, 8), (2, 3), (8, 16)
@@ -29,17 +31,17 @@ Ops: TypeAlias = tuple[Op, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """One job with its choices made, and the strikes at it, each a run of its own."""
+    """One job with its choices made, and the faults of each run of it."""
 
     exhibit: Exhibit
     variant: Variant
-    strikes: tuple[Ops, ...]
+    runs: tuple[Ops, ...]
 
 
 def cases(
     exhibits: Sequence[Exhibit], *, seed: int, runs_per_bug: int, controls: int
 ) -> tuple[Case, ...]:
-    """Give all cases; what is drawn for a job depends on the seed and the job alone.
+    """Return all cases; what is drawn for a job depends on the seed and the job alone.
 
     `controls` runs are shared out among all controls, chosen or not.
     """
@@ -54,10 +56,10 @@ def cases(
 
 
 def sample(drawn: Sequence[Case]) -> tuple[Case, ...]:
-    """Give one run per job: of a bug the first that can reveal it, of a control the first."""
+    """Return one run per job: of a bug the first that can reveal it, of a control the first."""
     found: dict[str, Case] = {}
     for case in drawn:
-        for ops in case.strikes:
+        for ops in case.runs:
             shows = case.exhibit.is_control or case.exhibit.is_revealed_by(case.variant, ops)
             if shows and case.exhibit.id not in found:
                 found[case.exhibit.id] = Case(case.exhibit, case.variant, (ops,))
@@ -74,8 +76,8 @@ def _of(exhibit: Exhibit, *, seed: int, runs: int, per_variant: int) -> Iterator
     for first in range(0, runs, per_variant):
         chosen = _variant(exhibit, draws)
         numbers = range(first, min(runs, first + per_variant))
-        strike = _control_ops if exhibit.is_control else _bug_ops
-        yield Case(exhibit, chosen, tuple(strike(exhibit, chosen, draws, n) for n in numbers))
+        draw = _control_ops if exhibit.is_control else _bug_ops
+        yield Case(exhibit, chosen, tuple(draw(exhibit, chosen, draws, n) for n in numbers))
 
 
 def _variant(exhibit: Exhibit, draws: random.Random) -> Variant:
@@ -90,7 +92,7 @@ def _variant(exhibit: Exhibit, draws: random.Random) -> Variant:
 
 
 def _bug_ops(exhibit: Exhibit, variant: Variant, draws: random.Random, number: int) -> Ops:
-    """Give one loss of a worker, or of its node; most can reveal the bug, some need not."""
+    """Return one loss of a worker, or of its node; most can reveal the bug, some need not."""
     course = exhibit.layout(variant)
     ops = _killed_or_lost(exhibit, course, draws)
     if number % RUNS_PER_ANY_PLACE == 0:
@@ -110,10 +112,10 @@ def _killed_or_lost(exhibit: Exhibit, course: Layout, draws: random.Random) -> O
 
 
 def _control_ops(exhibit: Exhibit, variant: Variant, draws: random.Random, number: int) -> Ops:
-    """Give a strike of each kind in turn, so that all kinds meet every control."""
+    """Return faults of each kind in turn, so that all kinds meet every control."""
     course = exhibit.layout(variant)
-    strike = list(CONTROL_STRIKES.values())[number % len(CONTROL_STRIKES)]
-    return strike(lambda: _place(exhibit, course, draws), course, draws)
+    drawn = list(CONTROL_FAULTS.values())[number % len(CONTROL_FAULTS)]
+    return drawn(lambda: _place(exhibit, course, draws), course, draws)
 
 
 Draw: TypeAlias = Callable[[], Trigger]
@@ -158,14 +160,14 @@ def _node_lost(place: Draw, course: Layout, draws: random.Random) -> Ops:
 
 
 def _preempted(place: Draw, course: Layout, draws: random.Random) -> Ops:
-    """Give notice in the first half of training: it must run out before training is over."""
+    """Return notice in the first half of training: it must run out before training is over."""
     del place
     at = _step(course, draws, epochs=max(1, course.reports // 2))
     notice = PreemptNode(notice_s=round(draws.uniform(*NOTICE_S), 3))
     return (Op(index=0, at=at, preempt_node=notice),)
 
 
-CONTROL_STRIKES: Mapping[str, Callable[[Draw, Layout, random.Random], Ops]] = {
+CONTROL_FAULTS: Mapping[str, Callable[[Draw, Layout, random.Random], Ops]] = {
     "killed": _killed,
     "the other rank killed": _killed_beside,
     "killed twice": _killed_twice,
@@ -190,3 +192,33 @@ def _step(course: Layout, draws: random.Random, *, epochs: int | None = None) ->
     epoch = draws.randrange(epochs or course.reports)
     step = draws.randint(1, course.steps[epoch])
     return AtStep(epoch=epoch, step=step, rank=draws.randrange(WORKERS))
+
+
+# -- plans --------------------------------------------------------------------------------------
+
+# As many as any run needs; a job that fails at every start has spent them soon.
+MAX_FAILURES = 2
+
+
+def plan_of(case: Case, ops: Ops, *, backend: BackendName, cwd: Path) -> Plan:
+    """Return the plan of one run; without ops it is a clean one."""
+    exhibit = case.exhibit
+    spares = max(1, sum(op.fault.nodes_lost for op in ops))
+    return Plan(
+        scenario=f"{exhibit.id} {exhibit.title}",
+        slug=exhibit.name,
+        file=str(cwd / f"{exhibit.name}.chaos.yaml"),
+        seed=case.variant.seed,
+        backend=backend,
+        cwd=str(cwd),
+        job=Job(
+            train_loop=exhibit.train_loop,
+            args=case.variant.model_dump(),
+            workers=WORKERS,
+            failure=FailureBudget(max_failures=MAX_FAILURES),
+        ),
+        shape=Shape(nodes=nodes_for(WORKERS, 1, spares=spares), cpus_per_node=1),
+        ops=ops,
+        expect=Expect(),
+        limits=Limits(run_s=exhibit.run_s if backend == "fork" else Limits().run_s),
+    )

@@ -1,12 +1,51 @@
-"""What all runs together say of chaos: how much it sees, names rightly, and imagines."""
+"""Scores of the self-test: shares with their intervals, as JSON and in a terminal."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import sqrt
 
-from chaos.selftest.interval import Share
-from chaos.selftest.trial import Judged
-from chaos.zoo.catalogue import Exhibit
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from chaos.report.live import MovingLine
+from chaos.selftest.catalogue import Exhibit
+from chaos.selftest.trials import Judged
+
+Z_95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
+
+
+@dataclass(frozen=True)
+class Share:
+    """`count` of `total`."""
+
+    count: int
+    total: int
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The 95 % Wilson score interval; (0, 1) where nothing was counted.
+
+        E. B. Wilson, Probable inference, the law of succession, and
+        statistical inference, Journal of the American Statistical Association
+        22 (1927) 209-212. It holds for few runs and for shares of 0 and 1,
+        where the usual plus-minus has no width.
+        """
+        if self.total == 0:
+            return 0.0, 1.0
+        n, share, z2 = self.total, self.count / self.total, Z_95**2
+        centre = (share + z2 / (2 * n)) / (1 + z2 / n)
+        half = Z_95 / (1 + z2 / n) * sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+        # At both ends the bound is the end itself, which floating point may miss by a little.
+        low = 0.0 if self.count == 0 else max(0.0, centre - half)
+        high = 1.0 if self.count == n else min(1.0, centre + half)
+        return low, high
+
+    def __str__(self) -> str:
+        low, high = self.bounds
+        return f"{self.count} of {self.total} (95 %: {100 * low:.1f}-{100 * high:.1f} %)"
+
 
 EXIT_GOOD, EXIT_BAD, EXIT_UNKNOWN = 0, 1, 2
 
@@ -21,7 +60,7 @@ class BugScore:
 
     @property
     def revealed(self) -> int:
-        """How many runs could show it."""
+        """The number of runs that could show it."""
         return self.detected.total
 
 
@@ -36,7 +75,7 @@ class Score:
     seconds: float
 
     def of(self, exhibit: Exhibit) -> list[Judged]:
-        """Give the runs of one exhibit."""
+        """Return the runs of one exhibit."""
         return [row for row in self.rows if row.exhibit == exhibit.id]
 
     @property
@@ -80,7 +119,7 @@ class Score:
         return EXIT_UNKNOWN if untried or undecided else EXIT_GOOD
 
     def to_json(self) -> str:
-        """Give everything for machines."""
+        """Return everything for machines."""
         return json.dumps(
             {
                 "seed": self.seed,
@@ -121,3 +160,127 @@ def _bug_words(score: BugScore) -> dict[str, object]:
         "detected": _share_words(score.detected),
         "named": _share_words(score.named),
     }
+
+
+# -- in a terminal ------------------------------------------------------------------------------
+
+_MARKS = {EXIT_GOOD: ("✓", "green"), EXIT_UNKNOWN: ("?", "yellow")}
+_BAD = ("✗", "bold red")
+
+
+def show_score(score: Score) -> RenderableType:
+    """Return both tables, what is not as it should be, and the answer in one line."""
+    lines: list[RenderableType] = []
+    if score.bugs:
+        lines += [_bugs(score), Text("")]
+    if score.controls:
+        lines += [_controls(score), Text("")]
+    lines += _worth_a_look(score)
+    return Group(*lines, answer(score))
+
+
+def answer(score: Score) -> Text:
+    """Return the figures of the self-test in a few lines, with their intervals."""
+    mark, style = _MARKS.get(score.exit_code, _BAD)
+    caught = f"{score.caught.count} of {score.caught.total} bugs caught wherever they show"
+    if score.misnamed:
+        caught += f"; misnamed: {', '.join(score.misnamed)}"
+    lines = [caught]
+    if score.bugs:
+        lines.append(f"  detected      {score.on_bugs.detected}")
+        lines.append(f"  named right   {score.on_bugs.named}")
+    if score.controls:
+        lines.append(f"  false alarms  {score.false_alarms}")
+    took = f"  seed {score.seed}, {len(score.rows)} runs on {score.backend}, {score.seconds:.0f} s"
+    return Text.assemble((mark, style), " ", "\n".join([*lines, took]))
+
+
+def _bugs(score: Score) -> Table:
+    table = _table("planted bug", "detected", "revealed", "runs", "named right")
+    for bug in score.bugs:
+        one = bug_score(score.of(bug))
+        bad = one.detected.count < one.revealed or one.revealed == 0
+        table.add_row(
+            f"{bug.id} {bug.title}",
+            Text(str(one.detected.count), style="red" if bad else ""),
+            str(one.revealed),
+            str(one.total),
+            _of(one.named, full_is_good=True),
+        )
+    return table
+
+
+def _controls(score: Score) -> Table:
+    table = _table("control", "false alarms", "undecided", "runs")
+    for control in score.controls:
+        rows = score.of(control)
+        undecided = sum(row.is_undecided and not row.is_false_alarm for row in rows)
+        table.add_row(
+            f"{control.id} {control.title}",
+            _of(false_alarms(rows), full_is_good=False),
+            Text(str(undecided), style="yellow" if undecided else ""),
+            str(len(rows)),
+        )
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _of(share: Share, *, full_is_good: bool) -> Text:
+    bad = share.count < share.total if full_is_good else share.count > 0
+    return Text(f"{share.count} of {share.total}", style="red" if bad else "")
+
+
+def _worth_a_look(score: Score) -> Iterator[RenderableType]:
+    for row in score.rows:
+        if row.is_worth_a_look:
+            yield Text.assemble((f"{what(row)}: ", "bold"), f"{row.exhibit}, {place(row)}")
+            yield Text(f"  {row.headline}")
+            if row.folder is not None:
+                yield Text(f"  chaos replay {row.folder}", overflow="fold", no_wrap=False)
+            yield Text("")
+
+
+def what(row: Judged) -> str:
+    """Return what is wrong with a run."""
+    if row.is_false_alarm:
+        return "false alarm"
+    if row.is_miss:
+        return "missed"
+    if row.is_misnamed:
+        return f"misnamed {row.first}"
+    return "undecided"
+
+
+def place(row: Judged) -> str:
+    """Return the faults of a run and their places."""
+    return ", then ".join(f"{op.fault} at {op.at}" for op in row.ops)
+
+
+# -- progress -----------------------------------------------------------------------------------
+
+
+class SelftestDisplay(MovingLine):
+    """Shows how far a self-test of `total` runs is."""
+
+    total = 0
+
+    def show(self, done: int, row: Judged) -> None:
+        """Take in one more run."""
+        self.say(line(done, self.total, row), stage="selftest", done=done, total=self.total)
+
+
+def line(done: int, total: int, row: Judged) -> Text:
+    """Return the progress and the last run in one line."""
+    text = Text.assemble(("selftest", "bold"), f"  {done}/{total}  ")
+    mark, style = ("✗", "red") if row.is_worth_a_look else ("✓", "green")
+    said = f" ({what(row)})" if row.is_worth_a_look else ""
+    text.append(mark, style).append(f" {row.exhibit}: {place(row)}{said}")
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text

@@ -1,6 +1,7 @@
-"""Runs the cases: each in a lane of its own, its clean run first, then its strikes."""
+"""Runs of the self-test: each case in a lane, its clean run first, each run judged as a row."""
 
 import itertools
+import re
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -14,20 +15,100 @@ from chaos.audit.lanes import side_by_side
 from chaos.errors import HarnessError
 from chaos.job_failure import why_the_job_failed
 from chaos.model.history import History
-from chaos.model.plan import BackendName, Plan
+from chaos.model.plan import BackendName, Op, Plan
+from chaos.model.scenario import Validity
+from chaos.model.verdict import CheckResult
+from chaos.record import Record
 from chaos.report.outcome import FinishedRun
 from chaos.run.clock import Clock
 from chaos.run.directory import RunDirectory
 from chaos.run.ports import Backend
-from chaos.selftest.draw import Case, Ops
-from chaos.selftest.plans import plan_of
-from chaos.selftest.trial import Judged, judged
+from chaos.selftest.catalogue import Exhibit
+from chaos.selftest.draw import Case, Ops, plan_of
+
+
+class Judged(Record):
+    """The outcome of one run.
+
+    `landed`: every op of it was seen to strike. `revealing`: one that struck
+    can show the bug. `first` is the most specific broken promise, `named`
+    whether it is the right one. `folder` is None where nothing was kept.
+    """
+
+    number: int
+    exhibit: str
+    is_control: bool
+    ops: tuple[Op, ...]
+    landed: bool
+    revealing: bool
+    validity: Validity
+    first: str | None
+    named: bool
+    headline: str
+    seconds: float
+    folder: str | None = None
+
+    @property
+    def is_miss(self) -> bool:
+        """Whether a bug was there to be seen and was not found."""
+        return self.revealing and self.validity != "invalid"
+
+    @property
+    def is_misnamed(self) -> bool:
+        """Whether a bug was found and called something else."""
+        return self.revealing and self.validity == "invalid" and not self.named
+
+    @property
+    def is_false_alarm(self) -> bool:
+        """Whether a right job was called wrong."""
+        return self.is_control and self.validity == "invalid"
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether nothing follows: a strike that missed, or a right job not shown to be right."""
+        return not self.landed or (self.is_control and self.validity == "unknown")
+
+    @property
+    def is_worth_a_look(self) -> bool:
+        """Whether the run is anything but a bug rightly named or a right job passed."""
+        return self.is_miss or self.is_misnamed or self.is_false_alarm or self.is_undecided
+
+
+def judged(number: int, case: Case, ops: tuple[Op, ...], run: FinishedRun) -> Judged:
+    """Return the row of a run that was judged."""
+    exhibit, broken = case.exhibit, run.verdict.broken
+    struck = [strike.op for strike in run.trial.strikes if strike.landed]
+    return Judged(
+        number=number,
+        exhibit=exhibit.id,
+        is_control=exhibit.is_control,
+        ops=ops,
+        landed=len(struck) == len(ops),
+        revealing=exhibit.is_revealed_by(case.variant, struck),
+        validity=run.verdict.validity,
+        first=broken[0].check if broken else None,
+        named=bool(broken) and is_named(exhibit, broken[0]),
+        headline=run.verdict.headline,
+        seconds=run.duration_s,
+    )
+
+
+def is_named(exhibit: Exhibit, first: CheckResult) -> bool:
+    """Return whether a check that came first is the bug's own, and names the part where it must."""
+    if first.check not in exhibit.first:
+        return False
+    told = "\n".join(anomaly.message for anomaly in first.anomalies)
+    return not exhibit.parts or any(says(told, part) for part in exhibit.parts)
+
+
+def says(text: str, part: str) -> bool:
+    """Return whether a text names a part, whole or with what is below it (`ema`, `ema.1`)."""
+    return re.search(rf"(?<![\w.]){re.escape(part)}(?!\w)", text) is not None
+
+
+# -- the runs -----------------------------------------------------------------------------------
 
 Show: TypeAlias = Callable[[int, Judged], None]
-
-
-def _show_nothing(done: int, row: Judged) -> None:
-    del done, row
 
 
 @dataclass
@@ -42,13 +123,13 @@ class Trials:
     cwd: Path
     clock: Clock
     backend: BackendName
-    show: Show = _show_nothing
+    show: Show | None = None
     rows: list[Judged] = field(default_factory=list)
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, cases: Sequence[Case], lanes: Sequence[Backend]) -> tuple[Judged, ...]:
         """Run all cases and give their rows."""
-        starts = itertools.accumulate((len(case.strikes) for case in cases), initial=0)
+        starts = itertools.accumulate((len(case.runs) for case in cases), initial=0)
         numbered = list(zip(starts, cases, strict=False))
         for _ in side_by_side(self._case, numbered, lanes):
             pass
@@ -64,14 +145,15 @@ class Trials:
     def _case(self, backend: Backend, item: tuple[int, Case]) -> None:
         first, case = item
         clean = self._clean(backend, case, first)
-        for number, ops in enumerate(case.strikes, first):
+        for number, ops in enumerate(case.runs, first):
             row = self._strike(backend, case, (number, ops), clean)
             with self._one_at_a_time:
                 self.rows.append(row)
-                self.show(len(self.rows), row)
+                if self.show is not None:
+                    self.show(len(self.rows), row)
 
     def _clean(self, backend: Backend, case: Case, number: int) -> History:
-        """Give the baseline; what the catalogue says of the job's layout must be so."""
+        """Return the baseline; what the catalogue says of the job's layout must be so."""
         directory, run = self._execute(backend, self._plan(case, ()), None, ("clean", number))
         if run.verdict.validity != "valid":
             raise why_the_job_failed(run.plan, run, log=directory.logs / "driver.log")

@@ -34,9 +34,9 @@ from chaos.model.event import StepDone, WatchCost
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.model.watch import Watch
-from chaos.preflight.change import changed
-from chaos.preflight.presets import preset
-from chaos.preflight.rules.sound import sound_question
+from chaos.preflight.market import preset
+from chaos.preflight.question import changed
+from chaos.preflight.rules.rule import sound_question
 from chaos.preflight.simulate import simulate
 from chaos.run.clock import SystemClock
 from chaos.run.cpus import usable_cpus

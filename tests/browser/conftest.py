@@ -9,11 +9,11 @@ from chaos.audit.audit import Choice
 from chaos.audit.page import render_card
 from chaos.model.summary import RunSummary, SuiteSummary
 from chaos.preflight.answer import answer
-from chaos.preflight.change import changed
-from chaos.preflight.effort import Effort
+from chaos.preflight.forecast import Effort
+from chaos.preflight.market import preset
 from chaos.preflight.page import render_answer
-from chaos.preflight.presets import preset
-from chaos.preflight.rules.sound import sound_question
+from chaos.preflight.question import changed
+from chaos.preflight.rules.rule import sound_question
 from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.outcome import not_run, row_of
 from chaos.report.summary import summary_of

@@ -20,10 +20,9 @@ from pathlib import Path
 
 from chaos.cli.preflight import assigned
 from chaos.errors import ChaosError, UsageError
-from chaos.preflight.ask import MarketChoice, chosen_market, settled
-from chaos.preflight.load import load_question
-from chaos.preflight.question import Question
-from chaos.preflight.traces import read_trace
+from chaos.preflight.load import MarketChoice, chosen_market, load_question
+from chaos.preflight.question import Question, changed
+from chaos.preflight.trace_files import read_trace
 from chaos.scenario_file.load import load_scenario
 from tests.campaigns.frame import (
     ROOT,
@@ -138,7 +137,7 @@ def _asked_of(folder: Path) -> Question:
 
 
 def _set(question: Question, word: str) -> object:
-    return settled(question, assigned([word]))
+    return changed(question, assigned([word]))
 
 
 def _trace(file: Path) -> object:

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from chaos.compare.comparison import ScenarioChange, compare
-from chaos.compare.words import in_json, in_markdown, in_terminal
+from chaos.compare.render import in_json, in_markdown, in_terminal
 from chaos.model.summary import RunSummary
 from tests.report.past import past_run
 

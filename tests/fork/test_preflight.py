@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.calibration import runs as calibration
 from chaos.cli import commands as cli
+from chaos.preflight import calibration
 from chaos.scenario_file.load import load_scenario
 
 DIGITS = str(Path(__file__).parents[2] / "scenarios/jobs/digits_ddp.py")

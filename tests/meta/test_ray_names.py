@@ -1,6 +1,6 @@
 """Ray stays behind its door, and Ray's private names in one kind of file.
 
-The zoo's train loops are jobs, and import Ray as any job does.
+The planted train loops are jobs, and import Ray as any job does.
 """
 
 import ast
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BACKENDS = ROOT / "chaos" / "backends"
-ZOO = ROOT / "chaos" / "zoo"
+PLANTED = ROOT / "chaos" / "selftest" / "planted"
 COMPATS = sorted(BACKENDS.glob("*/compat.py"))
 PRIVATE = (
     "ray._private",
@@ -35,7 +35,7 @@ def test_only_backends_and_jobs_import_ray() -> None:
         str(module.relative_to(ROOT))
         for module in MODULES
         if not module.is_relative_to(BACKENDS)
-        and not module.is_relative_to(ZOO)
+        and not module.is_relative_to(PLANTED)
         and any(name.partition(".")[0] == "ray" for name in imported(module))
     ]
 

@@ -10,7 +10,6 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "chaos").rglob("*.py"))
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 50
-TRAIN_LOOP_LINES_MAX = 70  # a job of the zoo is read beside another, from top to bottom
 SAYS_NOTHING = {"data", "handler", "handlers", "helper", "helpers", "info", "manager", "utils"}
 every_module = pytest.mark.parametrize(
     "module", MODULES, ids=[str(module.relative_to(ROOT)) for module in MODULES]
@@ -39,11 +38,11 @@ def test_a_file_is_short_enough_to_be_read(module: Path) -> None:
 
 @every_module
 def test_a_function_fits_on_a_screen(module: Path) -> None:
-    limit = TRAIN_LOOP_LINES_MAX if "zoo" in module.parts else FUNCTION_LINES_MAX
     long = [
         f"{node.name} at line {node.lineno}"
         for node in ast.walk(ast.parse(module.read_bytes()))
-        if isinstance(node, Function) and (node.end_lineno or node.lineno) - node.lineno >= limit
+        if isinstance(node, Function)
+        and (node.end_lineno or node.lineno) - node.lineno >= FUNCTION_LINES_MAX
     ]
 
     assert not long

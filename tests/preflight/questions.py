@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from chaos.preflight.change import changed
-from chaos.preflight.costs import Costs
 from chaos.preflight.market import Exponential, Market
-from chaos.preflight.question import JobShape, Question, RaySettings
+from chaos.preflight.question import Costs, JobShape, Question, RaySettings, changed
 
 
 def memoryless(

@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chaos.preflight.change import changed
 from chaos.preflight.forecast import goodput
-from chaos.preflight.market import Exponential, Weibull
-from chaos.preflight.presets import preset
-from chaos.preflight.question import Question
+from chaos.preflight.market import Exponential, Weibull, preset
+from chaos.preflight.question import Question, changed
 from chaos.preflight.simulate import default_horizon_s, simulate
 from tests.preflight.questions import memoryless
 

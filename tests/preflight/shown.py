@@ -5,7 +5,7 @@ from io import StringIO
 from rich.console import Console
 
 from chaos.preflight.answer import Answer
-from chaos.preflight.terminal import show_answer
+from chaos.preflight.render import show_answer
 
 
 def shown(found: Answer) -> str:

@@ -9,16 +9,15 @@ import pytest
 from chaos.errors import UsageError
 from chaos.preflight.advice import counsel
 from chaos.preflight.answer import answer
-from chaos.preflight.change import changed, value_at
-from chaos.preflight.curve import interval_curve
-from chaos.preflight.effort import Effort
-from chaos.preflight.forecast import chance, forecast
-from chaos.preflight.grace import grace_sweep
+from chaos.preflight.estimate import chance
+from chaos.preflight.forecast import Effort, forecast
+from chaos.preflight.intervals import interval_curve
+from chaos.preflight.market import preset
 from chaos.preflight.page import render_answer
-from chaos.preflight.presets import preset
-from chaos.preflight.question import Question
-from chaos.preflight.rules.every import findings
-from chaos.preflight.rules.sound import sound_question
+from chaos.preflight.question import Question, changed, value_at
+from chaos.preflight.rules import findings
+from chaos.preflight.rules.rule import sound_question
+from chaos.preflight.saving import notice_sweep
 from chaos.preflight.simulate import Outcomes, simulate, simulate_each
 from chaos.preflight.verdict import EXIT, verdict
 from tests.preflight.questions import memoryless
@@ -272,7 +271,7 @@ def test_the_curve_is_highest_where_theory_puts_it_and_flat_around() -> None:
 
 
 def test_longer_notices_and_shorter_uploads_never_commit_less() -> None:
-    cells = {(c.notice_s, c.upload_s): c for c in grace_sweep(sound_question())}
+    cells = {(c.notice_s, c.upload_s): c for c in notice_sweep(sound_question())}
     notices, uploads = sorted({n for n, _ in cells}), sorted({u for _, u in cells})
 
     for upload in uploads:
@@ -305,7 +304,7 @@ def test_what_a_save_on_notice_spares_is_what_the_simulation_spares(
         for saves in (False, True)
     ]
     without, with_ = (seen.lost_steps.sum() / seen.restarts.sum() for seen in both)
-    cell = next(c for c in grace_sweep(asked) if (c.notice_s, c.upload_s) == (notice_s, 4.0))
+    cell = next(c for c in notice_sweep(asked) if (c.notice_s, c.upload_s) == (notice_s, 4.0))
 
     assert cell.steps_saved == pytest.approx(without - with_, rel=0.05, abs=1)
 

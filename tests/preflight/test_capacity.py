@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from chaos.preflight.availability import availability, held_quantile
-from chaos.preflight.capacity import Ageing, Capacity, Memoryless, capacity, lives_s
+from chaos.preflight.capacity import (
+    Ageing,
+    Memoryless,
+    PoolCapacity,
+    availability,
+    capacity,
+    held_quantile,
+    lives_s,
+)
 from chaos.preflight.market import (
+    MARKETS,
     Bathtub,
     Exponential,
     Market,
@@ -15,16 +23,15 @@ from chaos.preflight.market import (
     Weibull,
     loss_interval_s,
 )
-from chaos.preflight.presets import MARKETS
 
 HOUR_S = 3600.0
 
 
-def engine_of(market: Market, *, pool: int = 8, runs: int = 500, seed: int = 0) -> Capacity:
+def engine_of(market: Market, *, pool: int = 8, runs: int = 500, seed: int = 0) -> PoolCapacity:
     return capacity(market, pool, runs, np.random.Generator(np.random.SFC64(seed)))
 
 
-def followed(engine: Capacity, *, hours: float) -> tuple[float, float, float]:
+def followed(engine: PoolCapacity, *, hours: float) -> tuple[float, float, float]:
     """Give node-hours held, nodes lost and loss events, each per run of `hours`."""
     held_s, lost, events = 0.0, 0, 0
     now_s = np.zeros(len(engine.up))

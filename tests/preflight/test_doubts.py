@@ -6,15 +6,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chaos.preflight.answer import answer
-from chaos.preflight.change import changed
-from chaos.preflight.doubts import doubt
-from chaos.preflight.effort import Effort
-from chaos.preflight.forecast import forecast
-from chaos.preflight.market import Exponential, Market, Replay
-from chaos.preflight.presets import preset
-from chaos.preflight.question import Question
-from chaos.preflight.resampling import losses_in, resampled
-from chaos.preflight.rules.sound import sound_question
+from chaos.preflight.fit import losses_in, resampled
+from chaos.preflight.forecast import Effort, forecast
+from chaos.preflight.market import Exponential, Market, Replay, preset
+from chaos.preflight.question import Question, changed
+from chaos.preflight.rules.rule import sound_question
+from chaos.preflight.verdict import doubt
 from tests.preflight.drawn import drawn
 
 FEW = Effort(runs=200, jobs=1)

@@ -5,29 +5,42 @@ from collections.abc import Sequence
 
 import pytest
 
-from chaos.calibration.timed_ops import Clock, Losses, timed_ops
 from chaos.errors import UsageError
 from chaos.faults.preempt_node import PreemptNode
 from chaos.model import event as ev
 from chaos.model.event import AnyEvent
 from chaos.model.history import Entry, History
 from chaos.model.trigger import AtTime
-from chaos.preflight.change import changed
-from chaos.preflight.comparison import Comparison
 from chaos.preflight.compression import (
-    Change,
+    Losses,
+    NodeChange,
+    PlanClock,
     compressed,
     drawn_changes,
     drawn_losses,
     pool_for,
     scale_for,
+    timed_ops,
 )
-from chaos.preflight.course import Course, course_of
 from chaos.preflight.estimate import mean_of
-from chaos.preflight.foretold import asked_of, compared
-from chaos.preflight.market import Bathtub, Exponential, Market, Notice, Replay, Shock
-from chaos.preflight.presets import MARKETS, preset
-from chaos.preflight.question import Question
+from chaos.preflight.market import (
+    MARKETS,
+    Bathtub,
+    Exponential,
+    Market,
+    Notice,
+    Replay,
+    Shock,
+    preset,
+)
+from chaos.preflight.question import Question, changed
+from chaos.preflight.validation import (
+    FigureComparison,
+    RunFigures,
+    compared_figures,
+    question_of_validation,
+    run_figures,
+)
 from tests.check.story import Story, Strike
 from tests.check.tamper import trial_of
 from tests.preflight.questions import memoryless
@@ -124,10 +137,10 @@ def test_a_node_that_is_replaced_at_once_comes_as_the_other_goes() -> None:
     assert all(len(change.lost) == change.came for change in drawn.each)
 
 
-CLOCK = Clock(placed_s=1.0, join_s=2.0, notice_s=3.0)
+CLOCK = PlanClock(placed_s=1.0, join_s=2.0, notice_s=3.0)
 
 
-def told(*changes: Change, losses: Losses) -> list[tuple[float, str, int | None]]:
+def told(*changes: NodeChange, losses: Losses) -> list[tuple[float, str, int | None]]:
     ops = timed_ops(changes, losses, CLOCK)
     assert [op.index for op in ops] == list(range(len(ops)))
     assert all(isinstance(op.at, AtTime) for op in ops)
@@ -135,7 +148,7 @@ def told(*changes: Change, losses: Losses) -> list[tuple[float, str, int | None]
 
 
 def test_each_loss_strikes_the_node_of_its_number_at_its_moment() -> None:
-    assert told(Change(5.0, (1, 0)), Change(9.0, (2,)), losses="kills") == [
+    assert told(NodeChange(5.0, (1, 0)), NodeChange(9.0, (2,)), losses="kills") == [
         (4.0, "kill_worker", 1),
         (4.0, "kill_worker", 0),
         (8.0, "kill_worker", 2),
@@ -143,14 +156,14 @@ def test_each_loss_strikes_the_node_of_its_number_at_its_moment() -> None:
 
 
 def test_a_node_is_ordered_so_long_before_as_it_takes_to_join() -> None:
-    assert told(Change(5.0, (1,)), Change(9.0, (), came=1), losses="nodes") == [
+    assert told(NodeChange(5.0, (1,)), NodeChange(9.0, (), came=1), losses="nodes") == [
         (4.0, "kill_node", 1),
         (6.0, "return_capacity", None),
     ]
 
 
 def test_a_loss_is_announced_ahead_of_its_moment_and_not_before_the_run() -> None:
-    early, late = timed_ops([Change(2.0, (0,)), Change(9.0, (1,))], "notices", CLOCK)
+    early, late = timed_ops([NodeChange(2.0, (0,)), NodeChange(9.0, (1,))], "notices", CLOCK)
 
     assert [op.fault for op in (early, late)] == [
         PreemptNode(notice_s=2.0),
@@ -168,7 +181,7 @@ FIT = entries(
 )
 
 
-def walked(question: Question, losses: Sequence[Change]) -> Course:
+def walked(question: Question, losses: Sequence[NodeChange]) -> RunFigures:
     """Walk through one run second by second: the model's words, written another way."""
     costs, every = question.costs, question.job.checkpoint_every_steps
     assert costs is not None
@@ -178,7 +191,7 @@ def walked(question: Question, losses: Sequence[Change]) -> Course:
     while True:
         end_s = now_s + (question.job.steps - done) / every * cycle_s
         if not left or left[0] > end_s:
-            return Course(attempts, lost, end_s, question.work_s / end_s)
+            return RunFigures(attempts, lost, end_s, question.work_s / end_s)
         at_s = left.pop(0)
         if at_s < now_s:
             continue  # it is being set up
@@ -188,13 +201,13 @@ def walked(question: Question, losses: Sequence[Change]) -> Course:
         now_s, attempts = at_s + costs.begin_s, attempts + 1
 
 
-def foretold(market: Market, **wrong: float) -> dict[str, Comparison]:
+def foretold(market: Market, **wrong: float) -> dict[str, FigureComparison]:
     """Compare the model, with costs that may be wrong, with sixty runs that were walked through."""
     truth = memoryless(loss_every_s=1, nodes=2, save_s=2, restart_s=20, every=50, commits=20)
-    asked = asked_of(truth, market, pool=2)
+    asked = question_of_validation(truth, market, pool=2)
     rows = [drawn_losses(market, nodes=2, pool=2, until_s=1e5, seed=seed) for seed in range(60)]
     told = changed(asked, {f"costs.{name}": value for name, value in wrong.items()})
-    found = compared([told], [walked(asked, row) for row in rows], seed=1)
+    found = compared_figures([told], [walked(asked, row) for row in rows], seed=1)
     return {row.figure: row for row in found}
 
 
@@ -221,9 +234,9 @@ def test_wrong_costs_are_told_by_the_comparison() -> None:
 
 def test_a_recorded_run_is_measured_from_fit_on() -> None:
     story = Story((Strike(2, 3, 1),))
-    assert course_of(trial_of(story), steps=20) is None  # no `fit()` was seen
+    assert run_figures(trial_of(story), steps=20) is None  # no `fit()` was seen
 
-    course = course_of(trial_of(story, History([*FIT, *story.history()])), steps=20)
+    course = run_figures(trial_of(story, History([*FIT, *story.history()])), steps=20)
 
     assert course is not None
     assert (course.attempts, course.lost_steps) == (2, 3)
@@ -241,7 +254,7 @@ def test_a_start_that_found_no_room_is_no_attempt_and_one_that_was_struck_is() -
     story = Story((Strike(2, 3, 1),))
     history = History([*FIT, *story.history(), *entries(*decided)])
 
-    course = course_of(trial_of(story, history), steps=20)
+    course = run_figures(trial_of(story, history), steps=20)
 
     assert course is not None
     assert course.attempts == 3
@@ -255,8 +268,8 @@ def test_a_run_is_measured_from_where_places_are_first_looked_for() -> None:
     found = Entry(time_ns=began_ns, source="controller", seq=0, what=scheduling)
     rows = sorted([*whole, found], key=lambda entry: entry.time_ns)
 
-    from_fit = course_of(trial_of(story, whole), steps=20)
-    course = course_of(trial_of(story, History(rows)), steps=20)
+    from_fit = run_figures(trial_of(story, whole), steps=20)
+    course = run_figures(trial_of(story, History(rows)), steps=20)
 
     assert from_fit is not None
     assert course is not None

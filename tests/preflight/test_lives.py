@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from chaos.errors import UsageError
-from chaos.preflight.fit import fit
-from chaos.preflight.lives import Life, fit_weibull, law_of, lives_in
+from chaos.preflight.fit import fit, fit_weibull, law_of
 from chaos.preflight.market import Exponential, Notice, Weibull, at_worst
-from chaos.preflight.traces import read_trace
+from chaos.preflight.trace import NodeLife, lives_in
+from chaos.preflight.trace_files import read_trace
 
 
 @pytest.mark.parametrize("shape", [0.6, 1.0, 2.5])
@@ -40,13 +40,13 @@ def test_lives_that_nobody_saw_begin_are_left_out_and_shocks_cut_them_off() -> N
 
     lives = lives_in(events, end_s=18_000.0)
 
-    cut_off = (Life(2, is_over=False), Life(2, is_over=False), Life(4, is_over=False))
-    assert lives == (Life(1, is_over=True), *cut_off)
+    cut_off = (NodeLife(2, is_over=False), NodeLife(2, is_over=False), NodeLife(4, is_over=False))
+    assert lives == (NodeLife(1, is_over=True), *cut_off)
 
 
-def drawn_lives(shape: float, count: int) -> list[Life]:
+def drawn_lives(shape: float, count: int) -> list[NodeLife]:
     rng = np.random.Generator(np.random.PCG64(3))
-    return [Life(float(hours), is_over=True) for hours in 10 * rng.weibull(shape, count)]
+    return [NodeLife(float(hours), is_over=True) for hours in 10 * rng.weibull(shape, count)]
 
 
 @pytest.mark.parametrize("shape", [0.5, 2.0])

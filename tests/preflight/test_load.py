@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import ScenarioError, UsageError
-from chaos.preflight.change import changed
 from chaos.preflight.load import load_question
-from chaos.preflight.rules.sound import sound_question
+from chaos.preflight.question import changed
+from chaos.preflight.rules.rule import sound_question
 
 WHOLE = """\
 preflight: a model on eight nodes

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from chaos.preflight.closed_form import daly, efficiency
+from chaos.preflight.intervals import daly, efficiency
 from chaos.preflight.simulate import simulate
 from tests.preflight.questions import memoryless
 

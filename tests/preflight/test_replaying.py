@@ -9,39 +9,38 @@ from hypothesis import strategies as st
 
 from chaos.audit.job_profile import job_profile
 from chaos.audit.repro import scenario_text
-from chaos.calibration.runs import struck_places
 from chaos.errors import UsageError
 from chaos.faults.kill_node import KillNode
 from chaos.faults.return_capacity import ReturnCapacity
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, Job, Limits
 from chaos.model.trigger import AtStep
-from chaos.preflight.replaying import Pace, Replaying
-from chaos.preflight.slots import Followed, PoolChange, followed
+from chaos.preflight.calibration import struck_places
+from chaos.preflight.replay import FollowedNodes, JobPace, PoolChange, TraceWalk, follow_nodes
 from chaos.preflight.trace import Trace, trace_of_counts
 from chaos.scenario_file.load import load_scenario
 from tests.check.story import Story
 
-PACE = Pace(workers=2, min_workers=None, steps=(10,) * 6, saved=frozenset(range(6)), step_s=1.0)
+PACE = JobPace(workers=2, min_workers=None, steps=(10,) * 6, saved=frozenset(range(6)), step_s=1.0)
 
 
 def walked(
-    *changes: tuple[float, int, int], up: int = 3, pace: Pace = PACE, seed: int = 0
-) -> Replaying:
+    *changes: tuple[float, int, int], up: int = 3, pace: JobPace = PACE, seed: int = 0
+) -> TraceWalk:
     """Walk a job of sixty steps of a second through (second, lost, back)."""
-    walk = Replaying(pace, seed)
-    walk.walk(Followed(0.0, up, tuple(PoolChange(*change) for change in changes)), scale=1)
+    walk = TraceWalk(pace, seed)
+    walk.walk(FollowedNodes(0.0, up, tuple(PoolChange(*change) for change in changes)), scale=1)
     return walk
 
 
-def said(walk: Replaying) -> list[str]:
+def said(walk: TraceWalk) -> list[str]:
     return [
         f"{epoch}.{step} {op.kind}"
         for (epoch, step), op in zip(places(walk), walk.ops, strict=True)
     ]
 
 
-def places(walk: Replaying) -> list[tuple[int, int]]:
+def places(walk: TraceWalk) -> list[tuple[int, int]]:
     steps = [op.at for op in walk.ops if isinstance(op.at, AtStep)]
     return [(at.epoch, at.step) for at in steps]
 
@@ -53,7 +52,7 @@ def test_a_lost_worker_is_struck_where_training_is_and_a_lost_spare_is_withheld(
 
 
 def test_after_a_loss_training_goes_on_from_the_last_commit() -> None:
-    alone = Pace(workers=1, min_workers=None, steps=(10,) * 6, saved=PACE.saved, step_s=1.0)
+    alone = JobPace(workers=1, min_workers=None, steps=(10,) * 6, saved=PACE.saved, step_s=1.0)
     walks = (walked((25, 1, 0), (33, 0, 1), up=2, pace=alone, seed=seed) for seed in range(20))
 
     # Eight seconds after a strike it is eight steps into the epoch that was begun again.
@@ -93,7 +92,7 @@ def test_a_place_that_an_earlier_attempt_would_meet_is_moved_behind_it() -> None
 
 
 def test_an_elastic_job_goes_on_with_fewer() -> None:
-    elastic = Pace(2, 1, (10,) * 6, frozenset(range(6)), 1.0)
+    elastic = JobPace(2, 1, (10,) * 6, frozenset(range(6)), 1.0)
 
     assert [op.kind for op in walked((25, 1, 0), up=2, pace=elastic).ops] == ["kill_node"]
 
@@ -101,7 +100,7 @@ def test_an_elastic_job_goes_on_with_fewer() -> None:
 def test_a_scale_that_does_not_fit_is_refused() -> None:
     many = tuple((1.0 + n / 10, 1, 1) for n in range(100))
     with pytest.raises(UsageError, match="more than 40 faults"):
-        walked(*many, pace=Pace(2, None, (1000,), frozenset({0}), 1.0))
+        walked(*many, pace=JobPace(2, None, (1000,), frozenset({0}), 1.0))
     with pytest.raises(UsageError, match="wait 9000 s"):
         walked((25, 1, 0), (9025, 0, 1), up=2)
 
@@ -123,9 +122,9 @@ def traces(draw: st.DrawFn) -> Trace:
 def test_what_comes_of_any_trace_can_be_run(
     tmp_path_factory: pytest.TempPathFactory, trace: Trace, seed: int, least: int | None
 ) -> None:
-    pace = Pace(2, least, (10,) * 6, frozenset(range(6)), 0.5)
-    start = followed(trace, pool=3, least=2, seed=seed)
-    walk = Replaying(pace, seed)
+    pace = JobPace(2, least, (10,) * 6, frozenset(range(6)), 0.5)
+    start = follow_nodes(trace, pool=3, least=2, seed=seed)
+    walk = TraceWalk(pace, seed)
     walk.walk(start, scale=1)
 
     assert places(walk) == sorted(set(places(walk)))
@@ -160,7 +159,7 @@ def test_nodes_of_a_trace_are_lost_together_where_the_trace_lost_them_together()
         "zone", [(0, 32), (60, 0), (120, 32)], format_="test", kind="held", span_s=180
     )
 
-    start = followed(trace, pool=3, least=2, seed=1)
+    start = follow_nodes(trace, pool=3, least=2, seed=1)
 
     assert [(change.lost, change.back) for change in start.changes] == [(3, 0), (0, 3)]
 
@@ -169,7 +168,7 @@ def test_the_same_seed_follows_the_same_nodes() -> None:
     counts = [(float(n), 8 - n % 5) for n in range(40)]
     trace = trace_of_counts("t", counts, format_="test", kind="held")
 
-    first, again, other = (followed(trace, pool=4, least=2, seed=s) for s in (1, 1, 2))
+    first, again, other = (follow_nodes(trace, pool=4, least=2, seed=s) for s in (1, 1, 2))
 
     assert first == again != other
 
@@ -178,10 +177,10 @@ def test_a_trace_of_too_few_nodes_is_refused() -> None:
     trace = trace_of_counts("t", [(0, 2), (1, 1)], format_="test", kind="held")
 
     with pytest.raises(UsageError, match="2 nodes at most, and 3"):
-        followed(trace, pool=3, least=2, seed=0)
+        follow_nodes(trace, pool=3, least=2, seed=0)
     short = trace_of_counts("t", [(0, 1), (1, 0), (2, 1)], format_="t", kind="held")
     with pytest.raises(UsageError, match="never 2 are up"):
-        followed(short, pool=1, least=2, seed=0)
+        follow_nodes(short, pool=1, least=2, seed=0)
 
 
 def test_calibration_strikes_behind_the_first_commit() -> None:

@@ -5,14 +5,12 @@ from dataclasses import replace
 import pytest
 
 from chaos.errors import UsageError
-from chaos.preflight.change import changed
-from chaos.preflight.curve import interval_curve
-from chaos.preflight.effort import Effort
-from chaos.preflight.forecast import chance, forecast
-from chaos.preflight.question import Question
-from chaos.preflight.rules.every import RULES, findings
-from chaos.preflight.rules.rule import Foretold, Rule
-from chaos.preflight.rules.sound import sound_question
+from chaos.preflight.estimate import chance
+from chaos.preflight.forecast import Effort, forecast
+from chaos.preflight.intervals import interval_curve
+from chaos.preflight.question import Question, changed
+from chaos.preflight.rules import RULES, findings
+from chaos.preflight.rules.rule import Predictions, Rule, sound_question
 from chaos.preflight.simulate import simulate
 
 RULE = {rule.id: rule for rule in RULES}
@@ -23,13 +21,13 @@ def test_a_sound_question_triggers_nothing() -> None:
     assert findings(sound_question()) == ()
 
 
-def foretold(question: Question) -> Foretold:
-    return Foretold(forecast(question, simulate(question, runs=200, seed=0, jobs=1)))
+def foretold(question: Question) -> Predictions:
+    return Predictions(forecast(question, simulate(question, runs=200, seed=0, jobs=1)))
 
 
-def told_of(rule: Rule, question: Question) -> Foretold | None:
+def told_of(rule: Rule, question: Question) -> Predictions | None:
     """Return what is foretold, for the rules that only a forecast can answer."""
-    return foretold(question) if rule.foretold is not None and rule.id != "interval" else None
+    return foretold(question) if rule.simulated is not None and rule.id != "interval" else None
 
 
 @every_rule
@@ -66,7 +64,7 @@ def test_without_costs_it_says_only_what_it_can_know(rule: Rule) -> None:
     bare = changed(sound_question(), {**rule.bad, "costs.step_s": 1.0})
     bare = bare.model_copy(update={"costs": None})
 
-    found = rule.look(bare)
+    found = rule.finds(bare, None)
 
     assert found is None or "None" not in found
 
@@ -189,7 +187,9 @@ def test_a_limit_on_starts_is_held_against_one_wait(
 def test_where_starts_were_simulated_their_budget_is_said_with_its_share() -> None:
     asked = changed(sound_question(), {"settings.controller_failure_limit": 9})
     seen = foretold(asked).seen
-    told = Foretold(replace(seen, ends={**seen.ends, "controller_failure_limit": chance(50, 200)}))
+    told = Predictions(
+        replace(seen, ends={**seen.ends, "controller_failure_limit": chance(50, 200)})
+    )
 
     text = RULE["controller-failure-limit"].finds(asked, told)
     assert text == "controller_failure_limit is 9, and using it up ends 25.0% of runs (5% may)"
@@ -209,7 +209,7 @@ def test_a_whole_restart_that_is_longer_than_a_silent_death_may_hold_the_detecti
 def test_where_intervals_were_simulated_the_rule_says_what_the_simulation_shows() -> None:
     question = changed(sound_question(), dict(RULE["interval"].bad))
     effort = Effort(runs=200, jobs=1)
-    told = Foretold(
+    told = Predictions(
         forecast(question, effort.simulate(question)), interval_curve(question, effort.try_each)
     )
     text = RULE["interval"].finds(question, told)

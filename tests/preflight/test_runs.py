@@ -7,7 +7,7 @@ import pytest
 
 from chaos.preflight.forecast import costs_of, on_demand_s
 from chaos.preflight.question import Question
-from chaos.preflight.runs import Runs, packed_luck
+from chaos.preflight.runs import SimulatedRuns, packed_luck
 from chaos.preflight.simulate import simulate
 from tests.preflight.questions import memoryless
 
@@ -33,15 +33,21 @@ def question(**values: Any) -> Question:
 
 def struck(
     asked: Question, at_s: float, *, lost: int = 1, up: int = NODES, luck: tuple[float, ...] = LUCK
-) -> Runs:
+) -> SimulatedRuns:
     """Give one run, struck once at `at_s`, with `up` nodes left to it."""
-    runs = Runs([asked], np.array([asked.job.pool]), [1e9])
+    runs = SimulatedRuns([asked], np.array([asked.job.pool]), [1e9])
     change(runs, at_s, lost=lost, up=up, luck=luck)
     return runs
 
 
 def change(
-    runs: Runs, at_s: float, *, up: int, lost: int = 0, cut: int = 0, luck: tuple[float, ...] = LUCK
+    runs: SimulatedRuns,
+    at_s: float,
+    *,
+    up: int,
+    lost: int = 0,
+    cut: int = 0,
+    luck: tuple[float, ...] = LUCK,
 ) -> None:
     """Let the pool change once."""
     runs.pass_to(np.array([at_s]))
@@ -204,7 +210,7 @@ def test_uploads_pass_through_one_thread_or_hold_training_up(mode: str, kept: li
 def test_a_training_ends_when_the_last_upload_is_through() -> None:
     ends = []
     for mode in ("sync", "async", "no_upload"):
-        runs = Runs(
+        runs = SimulatedRuns(
             [question(settings__checkpoint_upload_mode=mode, costs__upload_s=200)], FOUR, [1e9]
         )
         runs.pass_to(np.array([1e6]))
@@ -224,7 +230,7 @@ def test_detection_and_teardown_count_also_where_nodes_are_waited_for(back_s: fl
 
 
 def test_the_seam_of_a_repeated_trace_ends_the_attempt_and_is_charged_to_nobody() -> None:
-    runs = Runs([question(settings__max_failures=0)], FOUR, [1e9])
+    runs = SimulatedRuns([question(settings__max_failures=0)], FOUR, [1e9])
     change(runs, 275, up=3, cut=1)
 
     assert np.isinf(runs.ready_s[0])

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.errors import UsageError
-from chaos.preflight.change import changed
-from chaos.preflight.forecast import chance, forecast, goodput
-from chaos.preflight.market import Exponential, Market, Notice, Shock, Weibull
-from chaos.preflight.presets import MARKETS
-from chaos.preflight.question import Question
-from chaos.preflight.rules.sound import sound_question
+from chaos.preflight.estimate import chance
+from chaos.preflight.forecast import forecast, goodput
+from chaos.preflight.market import MARKETS, Exponential, Market, Notice, Shock, Weibull
+from chaos.preflight.question import Question, changed
+from chaos.preflight.rules.rule import sound_question
 from chaos.preflight.simulate import Outcomes, simulate, simulate_each
 from tests.preflight.questions import memoryless
 

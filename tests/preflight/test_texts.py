@@ -10,25 +10,24 @@ from rich.console import Console
 
 from chaos.cli.preflight import assigned
 from chaos.preflight.answer import Answer, answer
-from chaos.preflight.change import changed
-from chaos.preflight.comparison import Comparison, Validation
-from chaos.preflight.effort import Effort
 from chaos.preflight.estimate import Estimate
 from chaos.preflight.figures import figure_rows
+from chaos.preflight.forecast import Effort
+from chaos.preflight.format import in_hours
+from chaos.preflight.market import preset
 from chaos.preflight.page import render_answer
-from chaos.preflight.presets import preset
-from chaos.preflight.rules.sound import sound_question
-from chaos.preflight.summary import render_summary
-from chaos.preflight.terminal import pasted, show_answer
+from chaos.preflight.question import changed
+from chaos.preflight.render import pasted, render_summary, show_answer
+from chaos.preflight.rules.rule import sound_question
+from chaos.preflight.validation import FigureComparison, Validation
 from chaos.preflight.verdict import Word, verdict
-from chaos.preflight.words import in_hours
 from tests.preflight.shown import shown
 
 HELD = Validation(
     "30 runs | on <fork>",
     (
-        Comparison("finish", "s", 30, Estimate(6, 5, 7), Estimate(6.5, 6, 7), 0.9),
-        Comparison("attempts", "", 30, Estimate(3, 2.5, 3.5), Estimate(4, 3.6, 4.4), None),
+        FigureComparison("finish", "s", 30, Estimate(6, 5, 7), Estimate(6.5, 6, 7), 0.9),
+        FigureComparison("attempts", "", 30, Estimate(3, 2.5, 3.5), Estimate(4, 3.6, 4.4), None),
     ),
     ("one run did not finish",),
 )

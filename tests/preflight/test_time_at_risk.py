@@ -7,7 +7,7 @@ import pytest
 from chaos.preflight.fit import fit
 from chaos.preflight.market import Notice
 from chaos.preflight.trace import Trace, trace_of_counts
-from chaos.preflight.traces import read_trace
+from chaos.preflight.trace_files import read_trace
 
 
 def test_a_node_that_comes_for_the_first_time_was_never_away() -> None:

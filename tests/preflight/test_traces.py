@@ -12,11 +12,10 @@ from chaos.preflight.capacity import capacity
 from chaos.preflight.fit import fit, replayed
 from chaos.preflight.market import Exponential, Market, Notice, Shock, at_worst
 from chaos.preflight.question import Question
-from chaos.preflight.rules.sound import sound_question
+from chaos.preflight.rules.rule import sound_question
 from chaos.preflight.simulate import simulate
 from chaos.preflight.trace import trace_of_counts
-from chaos.preflight.trace_formats import parcae
-from chaos.preflight.traces import read_advisor, read_trace
+from chaos.preflight.trace_files import parcae, read_advisor, read_trace
 from tests.preflight.drawn import drawn
 
 BAMBOO = (

@@ -3,12 +3,11 @@
 import pytest
 
 from chaos.errors import UsageError
-from chaos.preflight.ask import question_of_runs
-from chaos.preflight.change import changed
-from chaos.preflight.comparison import Comparison
 from chaos.preflight.estimate import Estimate
-from chaos.preflight.presets import preset
-from chaos.preflight.validation import predicted, validated
+from chaos.preflight.load import question_of_runs
+from chaos.preflight.market import preset
+from chaos.preflight.question import changed
+from chaos.preflight.validation import FigureComparison, predicted, validated
 from tests.check.story import Story, Strike
 from tests.check.tamper import trial_of
 from tests.preflight.questions import memoryless
@@ -17,7 +16,7 @@ KILLED = Story((Strike(2, 3, 1),))
 PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
 
 
-def compared(*stories: Story) -> dict[str, Comparison]:
+def compared(*stories: Story) -> dict[str, FigureComparison]:
     trials = [trial_of(story) for story in stories]
     question = question_of_runs(trials, source="a story", market=preset("hot-4h"))
     return {row.figure: row for row in validated(question, trials).rows}
@@ -59,9 +58,9 @@ def test_two_strikes_are_two_restarts_and_what_they_threw_away() -> None:
     assert course.finish_s == pytest.approx(3 * 20 + 55 + 30 + 1000 + 10 * 10)
 
 
-def exactly(predicted: float, measured: float) -> Comparison:
+def exactly(predicted: float, measured: float) -> FigureComparison:
     left, right = (Estimate(value, value, value) for value in (predicted, measured))
-    return Comparison("x", "s", 1, left, right)
+    return FigureComparison("x", "s", 1, left, right)
 
 
 def test_a_difference_is_a_share_of_what_was_measured() -> None:
@@ -73,5 +72,5 @@ def test_a_difference_is_a_share_of_what_was_measured() -> None:
 def test_it_agrees_where_the_mean_lies_in_what_was_predicted() -> None:
     measured = Estimate(10, 5, 15)
 
-    assert Comparison("x", "s", 9, Estimate(12, 9, 14), measured).agrees
-    assert not Comparison("x", "s", 9, Estimate(12, 11, 14), measured).agrees
+    assert FigureComparison("x", "s", 9, Estimate(12, 9, 14), measured).agrees
+    assert not FigureComparison("x", "s", 9, Estimate(12, 11, 14), measured).agrees

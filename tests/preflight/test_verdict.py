@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.preflight.advice import Advice, Counsel, Gain, ladder
+from chaos.preflight.advice import Advice, Counsel, ladder
 from chaos.preflight.answer import Answer, answer
-from chaos.preflight.change import changed
-from chaos.preflight.effort import Effort
-from chaos.preflight.forecast import chance, forecast
+from chaos.preflight.estimate import Estimate, chance
+from chaos.preflight.forecast import Effort, forecast
+from chaos.preflight.market import preset
 from chaos.preflight.page import render_answer
-from chaos.preflight.presets import preset
-from chaos.preflight.question import Question
-from chaos.preflight.rules.sound import sound_question
+from chaos.preflight.question import Question, changed
+from chaos.preflight.rules.rule import sound_question
 from chaos.preflight.verdict import verdict
 from tests.preflight.questions import memoryless
 from tests.preflight.shown import shown
@@ -148,7 +147,7 @@ def struck() -> Answer:
 
 
 def test_a_cost_that_nobody_knows_is_not_called_nothing(struck: Answer) -> None:
-    gain = Gain(0.1, 0.05, 0.15)
+    gain = Estimate(0.1, 0.05, 0.15)
     row = Advice("a change", {"job.spare_nodes": 1}, gain, gain, None)
     found = replace(struck, counsel=Counsel((row,), ()))
 

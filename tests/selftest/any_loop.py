@@ -1,4 +1,4 @@
-"""Any train loop of the zoo, chosen when a run begins: one warm process serves them all."""
+"""Any planted train loop, chosen when a run begins: one warm process serves them all."""
 
 import importlib
 import json
@@ -9,4 +9,5 @@ from typing import Any
 def train_loop(config: dict[str, Any]) -> None:
     """Run the loop, with the config, that the file names now."""
     choice = json.loads(Path(config["choice"]).read_text(encoding="utf-8"))
-    importlib.import_module(choice["module"]).train_loop(choice["config"])
+    module, _, function = choice["train_loop"].partition(":")
+    getattr(importlib.import_module(module), function)(choice["config"])

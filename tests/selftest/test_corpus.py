@@ -7,20 +7,27 @@ import pytest
 from rich.console import Console
 
 from chaos.errors import UsageError
-from chaos.selftest.corpus import Answer, CorpusJob, CorpusScore, chosen_jobs, load_corpus
-from chaos.selftest.corpus_terminal import is_as_due, show_corpus
+from chaos.selftest.corpus import (
+    CorpusAnswer,
+    CorpusJob,
+    CorpusScore,
+    chosen_jobs,
+    is_as_due,
+    load_corpus,
+    show_corpus,
+)
 
 BUG = CorpusJob(name="loses_momentum", workers=3, bug="momentum is not saved", parts=("optimizer",))
 RIGHT = CorpusJob(name="odd", workers=2, odd="saves by the clock", honest="it never reports twice")
 STRICT = CorpusJob(name="plain", workers=2, odd="nothing")
 
 
-def answer(job: str, verdict: str, **more: object) -> Answer:
+def answer(job: str, verdict: str, **more: object) -> CorpusAnswer:
     fields = {"job": job, "verdict": verdict, "sentence": "so it is", "runs": 10, "resumed": 8}
-    return Answer.model_validate({**fields, **more})
+    return CorpusAnswer.model_validate({**fields, **more})
 
 
-def score(*answers: Answer) -> CorpusScore:
+def score(*answers: CorpusAnswer) -> CorpusScore:
     return CorpusScore((BUG, RIGHT, STRICT), answers, {})
 
 
@@ -47,7 +54,9 @@ def test_all_as_it_is_ends_with_zero() -> None:
         ([answer(STRICT.name, "refused")], 2),
     ],
 )
-def test_what_is_not_the_truth_is_told_by_the_exit_code(answers: list[Answer], code: int) -> None:
+def test_what_is_not_the_truth_is_told_by_the_exit_code(
+    answers: list[CorpusAnswer], code: int
+) -> None:
     assert score(*answers).exit_code == code
 
 

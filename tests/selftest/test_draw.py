@@ -4,15 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.model.trigger import AtMoment, AtStep, Trigger
-from chaos.selftest.draw import CONTROL_STRIKES, WORKERS, Case, cases, sample
-from chaos.zoo.catalogue import BUGS, CONTROLS, ZOO
-from chaos.zoo.layout import Layout
+from chaos.selftest.catalogue import BUGS, CONTROLS, EXHIBITS, Layout
+from chaos.selftest.draw import CONTROL_FAULTS, WORKERS, Case, cases, sample
 
 seeds = st.integers(0, 10_000)
 
 
 def drawn(seed: int, **changes: int) -> tuple[Case, ...]:
-    return cases(ZOO, seed=seed, **{"runs_per_bug": 7, "controls": 48, **changes})
+    return cases(EXHIBITS, seed=seed, **{"runs_per_bug": 7, "controls": 48, **changes})
 
 
 def exists(course: Layout, at: Trigger) -> bool:
@@ -30,9 +29,9 @@ def test_one_seed_gives_one_test_and_another_gives_another(seed: int) -> None:
     assert drawn(seed) != drawn(seed + 1)
 
 
-@given(seeds, st.sets(st.sampled_from(ZOO), min_size=1))
+@given(seeds, st.sets(st.sampled_from(EXHIBITS), min_size=1))
 def test_what_is_drawn_for_a_job_does_not_depend_on_the_other_jobs(seed: int, some: set) -> None:  # type: ignore[type-arg]
-    chosen = [exhibit for exhibit in ZOO if exhibit in some]
+    chosen = [exhibit for exhibit in EXHIBITS if exhibit in some]
 
     alone = cases(chosen, seed=seed, runs_per_bug=7, controls=48)
 
@@ -43,7 +42,7 @@ def test_what_is_drawn_for_a_job_does_not_depend_on_the_other_jobs(seed: int, so
 def test_every_strike_is_at_a_place_that_the_job_has_and_a_rank_comes_to(seed: int) -> None:
     for case in drawn(seed):
         course = case.exhibit.layout(case.variant)
-        for op in (op for ops in case.strikes for op in ops):
+        for op in (op for ops in case.runs for op in ops):
             assert exists(course, op.at), (case.exhibit.id, course, op)
             assert op.at.rank in range(WORKERS)
             if isinstance(op.at, AtMoment) and op.at.moment == "saving":
@@ -53,7 +52,7 @@ def test_every_strike_is_at_a_place_that_the_job_has_and_a_rank_comes_to(seed: i
 @given(seeds, st.integers(0, 60), st.integers(1, 20))
 def test_as_many_runs_are_drawn_as_were_asked_for(seed: int, controls: int, bugs: int) -> None:
     found = drawn(seed, controls=controls, runs_per_bug=bugs)
-    runs = {e.id: sum(len(c.strikes) for c in found if c.exhibit == e) for e in ZOO}
+    runs = {e.id: sum(len(c.runs) for c in found if c.exhibit == e) for e in EXHIBITS}
 
     assert all(runs[bug.id] == bugs for bug in BUGS)
     assert sum(runs[control.id] for control in CONTROLS) == controls
@@ -62,9 +61,9 @@ def test_as_many_runs_are_drawn_as_were_asked_for(seed: int, controls: int, bugs
 @given(seeds)
 def test_every_control_meets_every_kind_of_fault(seed: int) -> None:
     for control in CONTROLS:
-        strikes = [ops for c in drawn(seed) if c.exhibit == control for ops in c.strikes]
+        strikes = [ops for c in drawn(seed) if c.exhibit == control for ops in c.runs]
 
-        assert len(strikes) >= len(CONTROL_STRIKES)
+        assert len(strikes) >= len(CONTROL_FAULTS)
         kinds = {ops[0].kind for ops in strikes}
         assert kinds == {"kill_worker", "kill_node", "preempt_node"}
         assert any(len(ops) > 1 for ops in strikes)
@@ -75,7 +74,7 @@ def test_every_control_meets_every_kind_of_fault(seed: int) -> None:
 def test_of_two_kills_the_second_is_still_ahead_when_the_first_has_struck(seed: int) -> None:
     for case in drawn(seed):
         course = case.exhibit.layout(case.variant)
-        for first, second in (ops for ops in case.strikes if len(ops) > 1):
+        for first, second in (ops for ops in case.runs if len(ops) > 1):
             assert first.at.rank == second.at.rank
             assert course.passed(first.at) <= course.passed(second.at)
             assert second.at.epoch >= course.resumes_at(first) - 1
@@ -84,7 +83,7 @@ def test_of_two_kills_the_second_is_still_ahead_when_the_first_has_struck(seed: 
 @given(seeds)
 def test_most_runs_of_a_bug_are_where_it_can_show(seed: int) -> None:
     for bug in BUGS:
-        runs = [(c.variant, ops) for c in drawn(seed) if c.exhibit == bug for ops in c.strikes]
+        runs = [(c.variant, ops) for c in drawn(seed) if c.exhibit == bug for ops in c.runs]
 
         revealing = sum(bug.is_revealed_by(variant, ops) for variant, ops in runs)
 
@@ -95,7 +94,7 @@ def test_most_runs_of_a_bug_are_where_it_can_show(seed: int) -> None:
 def test_a_sample_has_every_job_once_and_every_bug_where_it_shows(seed: int) -> None:
     chosen = sample(drawn(seed))
 
-    assert {case.exhibit.id for case in chosen} == {exhibit.id for exhibit in ZOO}
+    assert {case.exhibit.id for case in chosen} == {exhibit.id for exhibit in EXHIBITS}
     for case in chosen:
-        (ops,) = case.strikes
+        (ops,) = case.runs
         assert case.exhibit.is_control or case.exhibit.is_revealed_by(case.variant, ops)

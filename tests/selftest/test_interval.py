@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.selftest.interval import Share
+from chaos.selftest.score import Share
 
 totals = st.integers(1, 10_000)
 

@@ -6,12 +6,11 @@ from chaos.check.judge import CHECKS
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtStep, Moment
-from chaos.zoo.catalogue import ZOO, Exhibit
-from chaos.zoo.layout import Variant
+from chaos.selftest.catalogue import EXHIBITS, Exhibit, Variant
 
 
 def exhibit(name: str) -> Exhibit:
-    return next(e for e in ZOO if e.id == name)
+    return next(e for e in EXHIBITS if e.id == name)
 
 
 def variant(epochs: int = 4, steps: int = 5, cadence: int = 2) -> Variant:
@@ -91,13 +90,13 @@ def test_one_strike_of_several_is_enough() -> None:
 
 
 def test_nothing_reveals_a_bug_in_a_control() -> None:
-    assert not any(shows(e.id, step(2)) for e in ZOO if e.is_control)
+    assert not any(shows(e.id, step(2)) for e in EXHIBITS if e.is_control)
 
 
 def test_every_bug_names_who_should_see_it_and_every_control_nobody() -> None:
-    assert all(bool(e.first) != e.is_control for e in ZOO)
+    assert all(bool(e.first) != e.is_control for e in EXHIBITS)
 
 
-@pytest.mark.parametrize("name", sorted({name for e in ZOO for name in e.first}))
+@pytest.mark.parametrize("name", sorted({name for e in EXHIBITS for name in e.first}))
 def test_who_should_see_a_bug_is_a_check_that_exists(name: str) -> None:
     assert name in {check.NAME for check in CHECKS}

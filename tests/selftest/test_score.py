@@ -12,17 +12,15 @@ from chaos.model.plan import Op
 from chaos.model.scenario import Validity
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Anomaly, CheckResult
-from chaos.selftest.live import line
-from chaos.selftest.score import Score
-from chaos.selftest.terminal import show_score
-from chaos.selftest.trial import Judged, is_named
-from chaos.zoo.catalogue import ZOO, Exhibit
+from chaos.selftest.catalogue import EXHIBITS, Exhibit
+from chaos.selftest.score import Score, line, show_score
+from chaos.selftest.trials import Judged, is_named
 
 OP = Op(index=0, at=AtStep(epoch=1, step=2, rank=1), kill_worker=KillWorker())
 
 
 def exhibit(name: str) -> Exhibit:
-    return next(e for e in ZOO if e.id == name)
+    return next(e for e in EXHIBITS if e.id == name)
 
 
 def row(
@@ -58,7 +56,7 @@ SILENT = row("N01", "valid")
 
 def score(*rows: Judged) -> Score:
     names = {row.exhibit for row in rows}
-    return Score(0, "fork", tuple(e for e in ZOO if e.id in names), rows, 1.0)
+    return Score(0, "fork", tuple(e for e in EXHIBITS if e.id in names), rows, 1.0)
 
 
 def shown(of: Score) -> str:
@@ -159,7 +157,7 @@ def test_what_machines_are_told_is_what_people_are_told() -> None:
 
 rows = st.builds(
     row,
-    st.sampled_from([e.id for e in ZOO]),
+    st.sampled_from([e.id for e in EXHIBITS]),
     st.sampled_from(["valid", "invalid", "unknown"]),
     landed=st.booleans(),
     first=st.sampled_from([None, "trajectory", "sample-order"]),

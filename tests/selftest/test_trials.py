@@ -13,11 +13,9 @@ from chaos.harness import check_again
 from chaos.model.history import History
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtStep
+from chaos.selftest.catalogue import EXHIBITS, Variant
 from chaos.selftest.draw import Case
-from chaos.selftest.trial import Judged
-from chaos.selftest.trials import Trials
-from chaos.zoo.catalogue import ZOO
-from chaos.zoo.layout import Variant
+from chaos.selftest.trials import Judged, Trials
 from tests.audit.backend import ENV, Defect, FakeBackend, Ticking, loses_momentum
 
 VARIANT = Variant(epochs=4, steps_per_epoch=5, cadence=2, seed=0, batch_size=8, optimizer="sgd")
@@ -40,7 +38,7 @@ def case(name: str, *epochs: int) -> Case:
     strikes = tuple(
         (Op(index=0, at=AtStep(epoch=e, step=2, rank=1), kill_worker=KillWorker()),) for e in epochs
     )
-    return Case(next(e for e in ZOO if e.id == name), VARIANT, strikes)
+    return Case(next(e for e in EXHIBITS if e.id == name), VARIANT, strikes)
 
 
 def trials(folder: Path, told: list[tuple[int, Judged]] | None = None) -> Trials:

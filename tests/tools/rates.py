@@ -15,12 +15,11 @@ from scipy import stats
 
 from chaos.check.prediction_band import PROFILES, student
 from chaos.compare.comparison import MEASURES, compare, repeats_needed
-from chaos.compare.rank_test import doubled_ranks, holm, rank_test
-from chaos.compare.shares import fewer_p
+from chaos.compare.statistics import doubled_ranks, fewer_p, holm, rank_test
 from chaos.model.leeway import Tolerance
 from chaos.model.summary import RunSummary
 from chaos.report.markdown import table
-from chaos.selftest.interval import Share
+from chaos.selftest.score import Share
 from tests.check.clean_runs import DEFECTS, NOISES, RANKS, STEPS, found, hidden, rate
 from tests.report.past import past_run
 

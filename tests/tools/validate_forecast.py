@@ -16,16 +16,23 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chaos.calibration.runs import STRUCK, Trying, calibration_runs
-from chaos.calibration.timed_ops import Losses
-from chaos.calibration.validation import Posed, held_against, posed_by, record
 from chaos.check.trial import Trial
 from chaos.model.plan import BackendName
-from chaos.preflight.ask import question_of_runs
-from chaos.preflight.change import changed
-from chaos.preflight.comparison import Comparison, Validation
-from chaos.preflight.presets import preset
-from chaos.preflight.recorded import trials_in
+from chaos.preflight.calibration import (
+    STRUCK,
+    RunSettings,
+    ValidationCase,
+    calibration_runs,
+    compare_with_runs,
+    make_runs,
+    validation_case,
+)
+from chaos.preflight.compression import Losses
+from chaos.preflight.load import question_of_runs
+from chaos.preflight.market import preset
+from chaos.preflight.measured import trials_in
+from chaos.preflight.question import changed
+from chaos.preflight.validation import FigureComparison, Validation
 from chaos.run.clock import SystemClock, seconds_since
 
 ROOT = Path(__file__).parents[2]
@@ -76,20 +83,20 @@ def main() -> int:
     tables = []
     for name in asked.only or SETTINGS:
         setting, folder = SETTINGS[name], asked.reports / f"{asked.backend}-{name}"
-        trying = Trying(
+        settings = RunSettings(
             folder / "calibration", console, asked.backend, asked.runs, losses=setting.losses
         )
         _set_timeout(setting, asked.backend)
-        calibrated = _calibrated(setting, trying, left_s)
-        posed = None if calibrated is None else _posed(setting, trying, calibrated)
+        calibrated = _calibrated(setting, settings, left_s)
+        case = None if calibrated is None else _case(setting, settings, calibrated)
         if (
             calibrated is None
-            or posed is None
-            or record(trying, calibrated[0].plan, posed, folder, within_s=left_s())
+            or case is None
+            or make_runs(settings, calibrated[0].plan, case, folder, within_s=left_s())
         ):
             console.print(f"{name}: not all of its runs are made; call this again")
             return 2
-        tables.append(_table(setting, held_against(trying, calibrated, posed, folder), posed))
+        tables.append(_table(setting, compare_with_runs(settings, calibrated, case, folder), case))
     text = "\n\n".join(tables)
     sys.stdout.write(f"{text}\n")
     if asked.write:
@@ -115,17 +122,17 @@ def _set_timeout(setting: Setting, backend: BackendName) -> None:
 
 
 def _calibrated(
-    setting: Setting, trying: Trying, left_s: Callable[[], float]
+    setting: Setting, settings: RunSettings, left_s: Callable[[], float]
 ) -> tuple[Trial, ...] | None:
     """Return the calibration, made as far as it was not; None where time ran out."""
-    folders = sorted(path.parent for path in trying.reports.glob("[!.]*/*/history.jsonl"))
+    folders = sorted(path.parent for path in settings.reports.glob("[!.]*/*/history.jsonl"))
     trials = (trial for folder in folders for trial in trials_in(folder))
     found = [trial for trial in trials if trial.plan.ops and trial.reference is not None]
-    if len(found) < STRUCK[trying.backend]:
-        words = (*LENGTH[trying.backend], *setting.words)
+    if len(found) < STRUCK[settings.backend]:
+        words = (*LENGTH[settings.backend], *setting.words)
         made, known = list[Trial](), tuple(found)
-        with closing(calibration_runs(trying, JOB, words, known=known)) as runs:
-            while len(made) < STRUCK[trying.backend]:
+        with closing(calibration_runs(settings, JOB, words, known=known)) as runs:
+            while len(made) < STRUCK[settings.backend]:
                 if left_s() <= 0:
                     return None
                 made.append(next(runs))
@@ -133,14 +140,14 @@ def _calibrated(
     return tuple(found)
 
 
-def _posed(setting: Setting, trying: Trying, calibrated: Sequence[Trial]) -> Posed:
+def _case(setting: Setting, settings: RunSettings, calibrated: Sequence[Trial]) -> ValidationCase:
     question = question_of_runs(calibrated, source="other runs", market=MARKET)
     asked = changed(question, {"job.saves_on_notice": "--jit" in setting.words})
-    return posed_by(trying, calibrated, asked)
+    return validation_case(settings, calibrated, asked)
 
 
-def _table(setting: Setting, held: Validation, posed: Posed) -> str:
-    costs = posed.question.costs
+def _table(setting: Setting, held: Validation, case: ValidationCase) -> str:
+    costs = case.question.costs
     assert costs is not None
     told = (
         f"step {costs.step_s:.3f} s, save {costs.save_s:.2f} s, upload {costs.upload_s:.2f} s; "
@@ -157,7 +164,7 @@ def _table(setting: Setting, held: Validation, posed: Posed) -> str:
     )
 
 
-def _rows(rows: Iterable[Comparison]) -> Iterator[str]:
+def _rows(rows: Iterable[FigureComparison]) -> Iterator[str]:
     for row in rows:
         name = row.figure if row.unit in {"", "steps"} else f"{row.figure}, {row.unit}"
         sides = " | ".join(

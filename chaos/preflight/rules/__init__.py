@@ -1,4 +1,39 @@
-"""What can be said of settings without simulating: one rule, one id, one reason, one source.
+"""Static rules: settings that do not fit a job, its costs and its market."""
 
-`every` holds the table; `losses`, `saving` and `waiting` are its three parts.
-"""
+from collections.abc import Collection
+
+from chaos.errors import UsageError
+from chaos.preflight.question import Question
+from chaos.preflight.rules import losses, saving, waiting
+from chaos.preflight.rules.rule import Predictions, Rule, RuleFinding
+from chaos.scenario_file.messages import nearest
+
+RULES: tuple[Rule, ...] = (*losses.RULES, *saving.RULES, *waiting.RULES)
+
+
+def findings(
+    question: Question, told: Predictions | None = None, *, ignore: Collection[str] = ()
+) -> tuple[RuleFinding, ...]:
+    """Return what the rules find, gravest first; raises `UsageError` for an unknown id."""
+    refuse_unknown(ignore)
+    order = ("stops", "costs", "advice")
+    found = [
+        RuleFinding(rule.id, rule.weight, text, rule.reason, rule.source)
+        for rule in RULES
+        if rule.id not in ignore and (text := rule.finds(question, told)) is not None
+    ]
+    return tuple(sorted(found, key=lambda finding: order.index(finding.weight)))
+
+
+def refuse_unknown(ids: Collection[str]) -> None:
+    """Raise `UsageError` where an id is no rule's."""
+    names = [rule.id for rule in RULES]
+    for name in ids:
+        if name not in names:
+            near = nearest(name.replace("-", "_"), [n.replace("-", "_") for n in names])
+            hint = (
+                f"Did you mean {near.replace('_', '-')}?"
+                if near
+                else "See `chaos preflight --list`."
+            )
+            raise UsageError(f"there is no rule '{name}'", hint)

@@ -2,10 +2,10 @@
 
 import math
 
-from chaos.preflight.availability import held_quantile
+from chaos.preflight.capacity import held_quantile
+from chaos.preflight.format import in_hours, in_s
 from chaos.preflight.question import Question
-from chaos.preflight.rules.rule import Foretold, Rule
-from chaos.preflight.words import in_hours, in_s
+from chaos.preflight.rules.rule import Predictions, Rule
 
 LOW = 0.05
 SHORT_H = 1 / 60
@@ -33,24 +33,24 @@ def _no_retry(question: Question) -> str | None:
     return "max_failures is 0: the first loss without a notice ends the training"
 
 
-def _no_retry_foretold(question: Question, told: Foretold) -> str | None:
+def _no_retry_foretold(question: Question, told: Predictions) -> str | None:
     text = None if question.settings.max_failures else _ended(question, told, "max_failures")
     return text and f"max_failures is 0: the first loss without a notice ends {text}"
 
 
-def _few_retries(question: Question, told: Foretold) -> str | None:
+def _few_retries(question: Question, told: Predictions) -> str | None:
     limit = question.settings.max_failures
     text = _ended(question, told, "max_failures") if limit else None
     return text and f"max_failures is {limit}, and using it up ends {text}"
 
 
-def _few_preemptions(question: Question, told: Foretold) -> str | None:
+def _few_preemptions(question: Question, told: Predictions) -> str | None:
     limit = question.settings.max_preemption_failures
     text = _ended(question, told, "max_preemption_failures")
     return text and f"max_preemption_failures is {limit}, and using it up ends {text}"
 
 
-def _few_starts(question: Question, told: Foretold) -> str | None:
+def _few_starts(question: Question, told: Predictions) -> str | None:
     text = _ended(question, told, "controller_failure_limit")
     limit = question.settings.controller_failure_limit
     if text is None:
@@ -58,7 +58,7 @@ def _few_starts(question: Question, told: Foretold) -> str | None:
     return f"controller_failure_limit is {limit}, and using it up ends {text}"
 
 
-def _ended(question: Question, told: Foretold, budget: str) -> str | None:
+def _ended(question: Question, told: Predictions, budget: str) -> str | None:
     """Return the share of runs that a budget ends, where more do than may."""
     chance, accepted = told.seen.ends[budget], 1 - question.goal.confidence
     if chance.share <= accepted:
@@ -82,11 +82,6 @@ def _endless(question: Question) -> str | None:
     if question.settings.max_failures != -1:
         return None
     return "max_failures is -1: a bug in the script is retried for ever, on nodes that are paid for"
-
-
-def _nothing(_: Question) -> str | None:
-    """Return nothing: what only a forecast can tell."""
-    return None
 
 
 # -- notices -----------------------------------------------------------------------------------
@@ -213,8 +208,8 @@ RULES = (
     Rule(
         id="no-retry",
         weight="stops",
-        look=_no_retry,
-        foretold=_no_retry_foretold,
+        static=_no_retry,
+        simulated=_no_retry_foretold,
         reason="Ray's default is no retry at all: one lost worker ends the training.",
         source="Ray 2.60, FailureConfig(max_failures=0)",
         bad={"settings.max_failures": 0},
@@ -223,8 +218,7 @@ RULES = (
     Rule(
         id="retry-budget",
         weight="stops",
-        look=_nothing,
-        foretold=_few_retries,
+        simulated=_few_retries,
         reason="Every unannounced loss of a running group takes one retry, over the whole run; "
         "none is given back.",
         source="Ray 2.60, DefaultFailurePolicy",
@@ -234,8 +228,7 @@ RULES = (
     Rule(
         id="preemption-budget",
         weight="stops",
-        look=_nothing,
-        foretold=_few_preemptions,
+        simulated=_few_preemptions,
         reason="Announced losses have a budget of their own; the default, -1, is no limit.",
         source="Ray 2.60, FailureConfig(max_preemption_failures)",
         bad={"settings.max_preemption_failures": 0},
@@ -244,8 +237,8 @@ RULES = (
     Rule(
         id="controller-failure-limit",
         weight="stops",
-        look=_one_wait_too_long,
-        foretold=_few_starts,
+        static=_one_wait_too_long,
+        simulated=_few_starts,
         reason="A try to place the group that ends after group_start_timeout_s is one failure of "
         "the controller, counted over the whole run. The default, -1, is no limit.",
         source="Ray 2.60, FailureConfig(controller_failure_limit), DefaultFailurePolicy",
@@ -259,7 +252,7 @@ RULES = (
     Rule(
         id="endless-retries",
         weight="advice",
-        look=_endless,
+        static=_endless,
         reason="A failure of the script's own is charged as a lost worker is. A finite number, "
         "well above the losses that are expected, is as safe and ends.",
         source="Ray 2.60, FailureConfig(max_failures=-1), DefaultFailurePolicy",
@@ -269,7 +262,7 @@ RULES = (
     Rule(
         id="watcher-off",
         weight="costs",
-        look=_watcher_off,
+        static=_watcher_off,
         reason="Without it an announced loss may be charged to max_failures, and no save is made.",
         source="Ray 2.60, RAY_TRAIN_ENABLE_PREEMPTION_WATCHER; seen: charged as a failure",
         bad={"settings.preemption_watcher": False},
@@ -278,7 +271,7 @@ RULES = (
     Rule(
         id="poll-against-notice",
         weight="costs",
-        look=_poll,
+        static=_poll,
         reason="Part of every notice passes before anyone knows of it.",
         source="Ray 2.60, RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S (5 s)",
         bad={"settings.preemption_poll_s": 60.0},
@@ -287,7 +280,7 @@ RULES = (
     Rule(
         id="notice-too-short",
         weight="costs",
-        look=_too_slow,
+        static=_too_slow,
         reason="A save that is not committed at the deadline is lost. Survivors may commit later "
         "with preemption_grace_s and relax_collectives_on_preemption together.",
         source="Ray 2.60, FailureConfig; Ray pull request 66225",
@@ -301,7 +294,7 @@ RULES = (
     Rule(
         id="grace-alone",
         weight="costs",
-        look=_grace_alone,
+        static=_grace_alone,
         reason="Survivors that wait for lost ranks in a collective gain nothing from more time. "
         "Relaxing does not help where rank 0 itself is lost.",
         source="Ray 2.60, FailureConfig(preemption_grace_s)",
@@ -315,7 +308,7 @@ RULES = (
     Rule(
         id="grace-too-long",
         weight="costs",
-        look=_grace_too_long,
+        static=_grace_too_long,
         reason="Survivors that hang in a collective, as NCCL's do, are ended at the deadline and "
         "the grace, not when the save is done: all of it is a wait.",
         source="Ray 2.60, TrainController._handle_preempting_state",
@@ -332,7 +325,7 @@ RULES = (
     Rule(
         id="notice-unused",
         weight="advice",
-        look=_unused,
+        static=_unused,
         reason="A checkpoint just before the loss leaves almost nothing to do again.",
         source="Ray pull request 65047: 82 % fewer wasted steps",
         bad={"job.saves_on_notice": False},
@@ -341,7 +334,7 @@ RULES = (
     Rule(
         id="nodes-above-maximum",
         weight="stops",
-        look=_above_maximum,
+        static=_above_maximum,
         reason="Ray asks the autoscaler's configuration before it places a group. A group above "
         "its maximum is an error that is not retried; spares above it never come.",
         source="Ray 2.60, WorkerGroup._check_cluster_resources_and_raise_if_insufficient",
@@ -351,7 +344,7 @@ RULES = (
     Rule(
         id="head-on-spot",
         weight="stops",
-        look=_head_on_spot,
+        static=_head_on_spot,
         reason="A lost head is not a restart: the driver, the controller and the record of nodes "
         "are gone, and someone must start the job again.",
         source="kuberay issue 2153; the simulation knows no loss of the head",
@@ -361,7 +354,7 @@ RULES = (
     Rule(
         id="workers-on-head",
         weight="stops",
-        look=_on_head,
+        static=_on_head,
         reason="A lost head is not a restart: the driver must be started again, by someone.",
         source="kuberay issue 2153",
         bad={"settings.workers_on_head": True},
@@ -370,7 +363,7 @@ RULES = (
     Rule(
         id="min-nodes-above-market",
         weight="costs",
-        look=_above_market,
+        static=_above_market,
         reason="While fewer nodes are there than the job needs it stands still, and the rest is "
         "paid for.",
         source="the market's own low quantile",
@@ -380,7 +373,7 @@ RULES = (
     Rule(
         id="no-spare",
         weight="costs",
-        look=_no_spare,
+        static=_no_spare,
         reason="A spare node or a smaller group turns a wait into a restart.",
         source="discrete-event model; Ray 2.60, ScalingConfig(num_workers=(min, max))",
         bad={"job.min_nodes": None, "job.spare_nodes": 0},
@@ -389,7 +382,7 @@ RULES = (
     Rule(
         id="elastic-batch",
         weight="advice",
-        look=_no_batch_plan,
+        static=_no_batch_plan,
         reason="Ray starts the train function with fewer ranks and changes nothing else: batch, "
         "learning rate and the split of the data are the script's. Where it follows, say so: "
         "job.rescales_batch.",

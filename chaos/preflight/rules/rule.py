@@ -1,58 +1,104 @@
-"""A rule, and what it found."""
+"""A rule, its findings, and the question on which rules show their examples."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from chaos.preflight.curve import Curve
 from chaos.preflight.forecast import Forecast
-from chaos.preflight.question import Question
+from chaos.preflight.intervals import Curve
+from chaos.preflight.market import Exponential, Market, Notice
+from chaos.preflight.question import Costs, Goal, JobShape, Question, RaySettings
 
 Weight: TypeAlias = Literal["stops", "costs", "advice"]
-Look: TypeAlias = Callable[[Question], str | None]
 
 
 @dataclass(frozen=True)
-class Foretold:
-    """What was simulated of a question: its runs, and where it was, its checkpoint intervals."""
+class Predictions:
+    """Results of the simulation: the forecast, and the interval curve where there is one."""
 
     seen: Forecast
     curve: Curve | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rule:
-    """`look` says in words what is wrong, or None.
+    """A rule. `static` returns in words what is wrong, or None, from the question alone.
 
-    `foretold` stands in its place where runs were simulated: whoever shows both
-    a rule and a forecast has each figure from one of them. `bad` and `good` are
-    its two examples: changes to `sound_question()`, keyed by the value's place
+    `simulated` stands in its place where runs were simulated, so that a rule and a
+    forecast shown together have the same figures; a rule without `static` needs them.
+    `bad` and `good` are its two examples: changes to `sound_question()`, keyed by the value's place
     (`settings.max_failures`), of which one triggers it.
     `stops`: the training may end for good. `costs`: it wastes time or money.
     """
 
     id: str
     weight: Weight
-    look: Look
+    static: Callable[[Question], str | None] | None = None
     reason: str
     source: str
     bad: Mapping[str, Any]
     good: Mapping[str, Any]
-    foretold: Callable[[Question, Foretold], str | None] | None = None
+    simulated: Callable[[Question, Predictions], str | None] | None = None
 
-    def finds(self, question: Question, told: Foretold | None) -> str | None:
-        """Return what is wrong with a question of which `told` is foretold; None: nothing."""
-        if told is None or self.foretold is None:
-            return self.look(question)
-        return self.foretold(question, told)
+    def finds(self, question: Question, told: Predictions | None) -> str | None:
+        """Return what is wrong with a question, `told` where it was simulated; None: nothing."""
+        if told is not None and self.simulated is not None:
+            return self.simulated(question, told)
+        return None if self.static is None else self.static(question)
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What a rule found in one question."""
+class RuleFinding:
+    """One setting that a rule objects to."""
 
     rule: str
     weight: Weight
     text: str
     reason: str
     source: str
+
+
+def sound_question() -> Question:
+    """Return a job of eight nodes whose settings fit its market."""
+    return Question(
+        preflight="sound settings on a calm market",
+        job=JobShape(
+            nodes=8,
+            min_nodes=6,
+            spare_nodes=1,
+            steps=40_000,
+            checkpoint_every_steps=900,
+            saves_on_notice=True,
+            rescales_batch=True,
+        ),
+        settings=RaySettings(
+            max_failures=200,
+            num_to_keep=3,
+            storage_path="s3://bucket/runs",
+            run_name="big-run",
+            health_check_timeout_s=120,
+            collective_timeout_s=200,
+            group_start_timeout_s=180,
+            report_timeout_s=1800,
+            node_death_s=3,
+            checkpoint_upload_mode="async",
+        ),
+        costs=Costs(
+            step_s=1.0,
+            save_s=8.0,
+            upload_s=20.0,
+            detect_s=3.0,
+            teardown_s=6.0,
+            schedule_s=10.0,
+            start_s=15.0,
+            restore_s=12.0,
+        ),
+        market=Market(
+            name="sound",
+            lifetime=Exponential(mtbf_h=100.0),
+            away_h=0.2,
+            notice=Notice(seconds=120.0, reliability=0.9),
+            price_ratio=0.35,
+        ),
+        goal=Goal(deadline_h=24.0),
+    )

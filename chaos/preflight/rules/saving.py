@@ -3,12 +3,12 @@
 import math
 import re
 
-from chaos.preflight.closed_form import efficiency, exact
+from chaos.preflight.format import in_s
+from chaos.preflight.intervals import efficiency, exact
 from chaos.preflight.market import loss_interval_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.losses import worst_save_s
-from chaos.preflight.rules.rule import Foretold, Rule
-from chaos.preflight.words import in_s
+from chaos.preflight.rules.rule import Predictions, Rule
 
 _SELDOM = 0.01
 FLAT = 0.02  # of goodput: closer to the best than this is as good
@@ -38,7 +38,7 @@ def _far_from_best(question: Question) -> str | None:
     )
 
 
-def _far_from_best_simulated(question: Question, told: Foretold) -> str | None:
+def _far_from_best_simulated(question: Question, told: Predictions) -> str | None:
     if told.curve is None:
         return None
     best, every = told.curve.best, question.job.checkpoint_every_steps
@@ -183,8 +183,8 @@ RULES = (
     Rule(
         id="interval",
         weight="costs",
-        look=_far_from_best,
-        foretold=_far_from_best_simulated,
+        static=_far_from_best,
+        simulated=_far_from_best_simulated,
         reason="Too seldom throws work away at every loss, too often stands still for saves.",
         source="Daly 2006, equation for the wall time; exact for memoryless losses",
         bad={"job.checkpoint_every_steps": 9000, "job.saves_on_notice": False},
@@ -193,7 +193,7 @@ RULES = (
     Rule(
         id="interval-above-losses",
         weight="costs",
-        look=_longer_than_losses,
+        static=_longer_than_losses,
         reason="What is struck before it commits is done again, over and over. How long that "
         "takes, and whether it ever ends, the simulation says; the share is that of memoryless "
         "losses.",
@@ -208,7 +208,7 @@ RULES = (
     Rule(
         id="upload-behind-interval",
         weight="stops",
-        look=_upload_behind,
+        static=_upload_behind,
         reason="Ray uploads one checkpoint at a time. What waits its turn is lost with the group, "
         "so that a loss throws away ever more, in the end all of an attempt.",
         source="Ray 2.60, execution/context.py: MAX_CHECKPOINT_UPLOAD_THREADS = 1",
@@ -218,7 +218,7 @@ RULES = (
     Rule(
         id="upload-mode",
         weight="costs",
-        look=_upload_blocks,
+        static=_upload_blocks,
         reason="report() returns once the checkpoint is uploaded; with ASYNC training goes on "
         "meanwhile, for one upload at a time.",
         source="Ray 2.60, ray.train.report(checkpoint_upload_mode=CheckpointUploadMode.SYNC)",
@@ -228,7 +228,7 @@ RULES = (
     Rule(
         id="upload-not-retried",
         weight="advice",
-        look=_upload_once,
+        static=_upload_once,
         reason="What Ray retries are the error texts of AWS. Any other that the store's own "
         "client does not mend is raised in report() or by the next poll: one failure, charged to "
         "max_failures.",
@@ -239,7 +239,7 @@ RULES = (
     Rule(
         id="kept-by-score",
         weight="advice",
-        look=_by_score,
+        static=_by_score,
         reason="Ray 2.60 keeps the latest beside the best; a job that looks for the best itself, "
         "or an older Ray, resumes from an old one.",
         source="Ray 2.60, CheckpointManager.register_checkpoint",
@@ -249,7 +249,7 @@ RULES = (
     Rule(
         id="one-checkpoint-kept",
         weight="advice",
-        look=_one_kept,
+        static=_one_kept,
         reason="A torn checkpoint is loaded again by every retry until the retries are spent.",
         source="seen with Ray 2.60: a truncated file, no fallback",
         bad={"settings.num_to_keep": 1},
@@ -258,7 +258,7 @@ RULES = (
     Rule(
         id="no-storage-path",
         weight="stops",
-        look=_none,
+        static=_none,
         reason="Several nodes need one place that all of them see and that outlives each of them.",
         source="Ray Train user guide, persistent storage",
         bad={"settings.storage_path": None},
@@ -267,7 +267,7 @@ RULES = (
     Rule(
         id="storage-not-shared",
         weight="stops",
-        look=_local,
+        static=_local,
         reason="A checkpoint on one node's disk cannot be loaded on another. Where the folder is a "
         "network mount, say so: settings.storage_is_shared.",
         source="Ray Train user guide, persistent storage",
@@ -277,7 +277,7 @@ RULES = (
     Rule(
         id="storage-not-durable",
         weight="stops",
-        look=_volatile,
+        static=_volatile,
         reason="What a lost node takes with it cannot be resumed from.",
         source="file-hierarchy conventions; cloud instance stores",
         bad={"settings.storage_path": "/tmp/runs", "settings.storage_is_shared": True},  # noqa: S108
@@ -286,7 +286,7 @@ RULES = (
     Rule(
         id="run-name-changes",
         weight="costs",
-        look=_name_changes,
+        static=_name_changes,
         reason="A driver that starts again (a lost head; a RayJob's retry makes a new cluster) "
         "resumes only under the same storage_path and name; else it begins at step 0.",
         source="Ray 2.60 resumes by storage_path and name; kuberay pull request 2192",

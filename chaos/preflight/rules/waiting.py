@@ -1,8 +1,8 @@
 """Rules of time-outs: how long nobody does anything, and in which order they fire."""
 
+from chaos.preflight.format import in_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import Rule
-from chaos.preflight.words import in_s
 
 MANY = 5  # times a restart: waiting longer than that for a hang costs more than many losses
 CONFIRMED_S = 600.0  # RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S: sooner the detector does nothing
@@ -109,7 +109,7 @@ RULES = (
     Rule(
         id="health-check-timeout",
         weight="costs",
-        look=_health,
+        static=_health,
         reason="A worker process that is stopped or frozen answers no poll, and this time-out "
         "ends it. A train function that hangs answers polls: its collective's time-out ends it, "
         "or nothing.",
@@ -121,7 +121,7 @@ RULES = (
     Rule(
         id="collective-timeout",
         weight="costs",
-        look=_collective,
+        static=_collective,
         reason="Where one rank hangs in the train function, the others wait for it in a collective "
         "until this ends them. A lost node is another matter: once Ray declares it dead it ends "
         "the survivors itself.",
@@ -132,7 +132,7 @@ RULES = (
     Rule(
         id="report-timeout",
         weight="advice",
-        look=_endless_report,
+        static=_endless_report,
         reason="report() and get_preemption_info() return once every rank has called them, and "
         "Ray's own default is to wait without end. With a limit it is one failure, charged to "
         "max_failures.",
@@ -143,7 +143,7 @@ RULES = (
     Rule(
         id="nccl-hang-observed",
         weight="advice",
-        look=_only_observes,
+        static=_only_observes,
         reason="RAY_TRAIN_NCCL_RAS_ACTION is `observe` unless it is set: a hang is logged, with "
         "stacks, and nobody ends it. `fail` makes it a failure that is retried.",
         source="Ray 2.60, callbacks/nccl_ras.py: DEFAULT_NCCL_RAS_ACTION",
@@ -153,7 +153,7 @@ RULES = (
     Rule(
         id="detection-below-ray",
         weight="costs",
-        look=_faster_than_ray,
+        static=_faster_than_ray,
         reason="A process that dies closes its connections, and is missed within a second; so are "
         "all nodes of a calibration on one machine. A host that freezes or drops off the network "
         "closes nothing, and Ray's health checks must run out. Where yours are set shorter, say "
@@ -165,7 +165,7 @@ RULES = (
     Rule(
         id="group-start-timeout",
         weight="costs",
-        look=_slow_places,
+        static=_slow_places,
         reason="It bounds the wait for places alone, not the start of workers. A try that ends is "
         "a failure of the controller, retried without limit unless controller_failure_limit is "
         "set, and the next asks again. An elastic job that asks for nodes that are gone waits it "
@@ -177,7 +177,7 @@ RULES = (
     Rule(
         id="timeout-order",
         weight="stops",
-        look=_order,
+        static=_order,
         reason="Each time-out must be longer than what runs under it, or the outer one fires "
         "while the inner one is at work.",
         source="torchtitan issue 2899",
@@ -187,7 +187,7 @@ RULES = (
     Rule(
         id="reports-throttled",
         weight="costs",
-        look=_throttled,
+        static=_throttled,
         reason="Ray takes one report of each worker per poll; report() returns only then.",
         source="Ray 2.60, RAY_TRAIN_HEALTH_CHECK_INTERVAL_S (2 s)",
         bad={"job.reports_every_steps": 1},

@@ -1,0 +1,146 @@
+"""A comparison in a terminal, in Markdown, and as JSON."""
+
+import json
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from chaos.compare.comparison import ALPHA, MEASURES, OPEN, Change, SuiteComparison
+from chaos.model.summary import STALE, RunSummary
+from chaos.report.markdown import code, fitted, plain, table
+from chaos.words import plural
+
+_STYLES = {"worse": "bold red", "regression": "bold red", "better": "green", "fixed": "green"}
+_HEAD = ("scenario", "measure", "before", "after", "p", "told")
+
+
+def in_terminal(found: SuiteComparison, *, before: str, after: str) -> RenderableType:
+    """Return a table that fits 80 columns; a word says what colour repeats."""
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    shown.add_column("scenario", overflow="fold", ratio=1)
+    for name in ("measure", "before", "after", "p"):
+        shown.add_column(name, justify="left" if name == "measure" else "right", no_wrap=True)
+    shown.add_column("told", overflow="fold", max_width=14)
+    for cells in _rows(found):
+        *plainly, told = cells
+        style = _STYLES.get(told.partition(",")[0], "yellow" if told in OPEN else "")
+        shown.add_row(*(Text(cell) for cell in plainly), Text(told, style=style))
+    lines: list[RenderableType] = [Text(f"before  {before}"), Text(f"after   {after}")]
+    for name, (left, right) in found.differences.items():
+        lines.append(Text(f"{name}: {left} → {right}", style="dim"))
+    tail = Text(found.sentence, style="bold red" if found.regressions else "bold")
+    return Group(*lines, Text(""), shown, Text(""), *(Text(n) for n in _notes(found)), tail)
+
+
+def in_markdown(found: SuiteComparison, *, before: str, after: str) -> str:
+    """Return the same for a pull request."""
+    sign = "❌" if found.regressions else "✅" if found.exit_code == 0 else "❔"
+    lines = [f"# {sign} {found.sentence}", "", f"before: {code(before)}, after: {code(after)}", ""]
+    if found.differences:
+        rows = [
+            (plain(n), plain(left), plain(right)) for n, (left, right) in found.differences.items()
+        ]
+        lines += [*table(("differs", "before", "after"), rows), ""]
+    lines += table(_HEAD, ([plain(cell) for cell in row] for row in _rows(found)))
+    return fitted("\n".join([*lines, "", *(f"{note}  " for note in _notes(found))]) + "\n")
+
+
+def in_json(found: SuiteComparison, *, before: str, after: str) -> str:
+    """Return all of it with the values themselves."""
+    scenarios = [
+        {
+            "scenario": row.scenario,
+            "verdict": row.fate,
+            "before": _stood(row.before),
+            "after": _stood(row.after),
+            "regression": row.is_regression,
+            "measures": {
+                change.measure.name: {
+                    "unit": change.measure.unit,
+                    "before": change.before,
+                    "after": change.after,
+                    "told": change.told,
+                    "p_holm": change.p,
+                    "least_p": change.least_p,
+                    "cliffs_delta": change.delta,
+                }
+                for change in row.changes
+            },
+        }
+        for row in found.scenarios
+    ]
+    return (
+        json.dumps(
+            {
+                "before": before,
+                "after": after,
+                "told": found.sentence,
+                "exit_code": found.exit_code,
+                "repeats_needed": found.repeats_needed,
+                "differences": found.differences,
+                "scenarios": scenarios,
+            },
+            indent=2,
+            ensure_ascii=False,
+        )
+        + "\n"
+    )
+
+
+def _rows(found: SuiteComparison) -> Iterator[tuple[str, ...]]:
+    for row in found.scenarios:
+        yield row.scenario, "verdict", _stood(row.before), _stood(row.after), "", row.fate
+        for change in row.changes:
+            yield ("", change.measure.name, *_middles(change), _p(change), _told(change))
+
+
+def _stood(runs: tuple[RunSummary, ...]) -> str:
+    if not runs:
+        return "-"
+    if len(runs) == 1:
+        return {"not_run": "not run", "undecided": "unknown"}.get(
+            runs[0].standing, runs[0].standing
+        )
+    return f"{sum(run.standing == 'expected' for run in runs)} of {len(runs)}"
+
+
+def _middles(change: Change) -> tuple[str, str]:
+    sides = zip(change.medians, (change.before, change.after), strict=True)
+    unit = f" {change.measure.unit}" if change.measure.unit else ""
+    left, right = (
+        f"{middle:.3g}{unit}" + (f" (n={len(side)})" if len(side) > 1 else "")
+        for middle, side in sides
+    )
+    return left, right
+
+
+def _p(change: Change) -> str:
+    return "-" if change.p is None else f"{change.p:.3f}"
+
+
+def _told(change: Change) -> str:
+    if change.told in ("worse", "better"):
+        return f"{change.told}, d={change.delta:+.2f}"
+    return change.told
+
+
+def _notes(found: SuiteComparison) -> Iterator[str]:
+    for row in found.scenarios:
+        if any(run.headline == STALE for run in (*row.before, *row.after)):
+            yield f"{row.scenario}: {STALE}."
+    changes = [change for row in found.scenarios for change in row.changes]
+    tested = sum(change.p is not None for change in changes)
+    if tested:
+        yield (
+            f"p: Mann and Whitney's test, exact, corrected after Holm for {tested} tests; worse or "
+            f"better where it is at most {ALPHA:g}. d: Cliff's delta. Figures are medians."
+        )
+    if any(change.told == "cannot be told" for change in changes):
+        number = found.repeats_needed
+        yield (
+            f"Too few repeats to tell a change from noise: {number} on each side could show one in "
+            f"any of {len(MEASURES)} measures of {plural(found.in_common, 'scenario')} "
+            f"(`chaos run --repeat {number}`)."
+        )

@@ -1,0 +1,315 @@
+"""Short real runs: those that measure costs, and those that a forecast is compared with."""
+
+import os
+import random
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from chaos.audit.job_profile import JobProfile, job_profile
+from chaos.audit.plans import base_plan, with_own_workers
+from chaos.backends.open import open_backend
+from chaos.check.trial import Trial
+from chaos.errors import UsageError
+from chaos.harness import Harness
+from chaos.model.event import FaultEnded, FitReturned
+from chaos.model.history import HISTORY
+from chaos.model.plan import BackendName, Op, Plan
+from chaos.model.scenario import FailureBudget
+from chaos.model.trigger import AtStep
+from chaos.plan.make import make_plan
+from chaos.preflight.compression import (
+    JOIN_S,
+    Losses,
+    NodeChanges,
+    PlanClock,
+    compressed,
+    drawn_changes,
+    drawn_losses,
+    pool_for,
+    scale_for,
+    timed_ops,
+)
+from chaos.preflight.load import question_of_runs
+from chaos.preflight.market import Market
+from chaos.preflight.question import Question, changed
+from chaos.preflight.validation import (
+    RunFigures,
+    Validation,
+    compared_figures,
+    question_of_validation,
+    run_figures,
+)
+from chaos.report.outcome import FinishedRun
+from chaos.run.clock import SystemClock, seconds_since, stamp
+from chaos.run.directory import RunDirectory, create
+from chaos.run.environment import environment
+from chaos.run.journal import read_history
+from chaos.run.ports import Backend
+from chaos.scenario_file.load import SUFFIX, load_scenario
+
+RETRIES = 3
+STRUCK: dict[BackendName, int] = {"fork": 6, "ray": 4}  # a restart differs from the next
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Settings of real runs for preflight; `scale`: None for a few losses a run.
+
+    `folder` holds the runs: those that are there already are not made again.
+    """
+
+    reports: Path
+    console: Console
+    backend: BackendName
+    runs: int
+    scale: float | None = None
+    seed: int = 0
+    losses: Losses = "kills"
+    folder: Path | None = None
+
+
+def calibration_runs(
+    settings: RunSettings,
+    subject: Path,
+    words: Sequence[str],
+    *,
+    known: Sequence[Trial] = (),
+) -> Generator[Trial]:
+    """Run a script or a scenario clean and struck; yields the struck runs, each with its baseline.
+
+    They lose what `losses` says, without notice, and with a spare node at hand; those in `known`
+    are not made again. Faults, times and processes are real; machines and network are this one's.
+    """
+    backend, console = settings.backend, settings.console
+    with open_backend(backend, console) as opened:
+        harness = Harness(settings.reports, console, Path.cwd(), opened, SystemClock())
+        alone = plan_without_faults(subject, words, backend)
+        clean = harness.baseline(alone)
+        plan = with_own_workers(alone, job_profile(clean))
+        kind = "kill_worker" if settings.losses == "kills" else "kill_node"
+        for at in struck_places(job_profile(clean), count=STRUCK[backend], seed=settings.seed):
+            ops = (Op.model_validate({"index": 0, "at": at, kind: {}}),)
+            made = next((trial for trial in known if trial.plan.ops == ops), None)
+            yield made or _trial(harness.run_plan(_with_loss(plan, ops[0])))
+
+
+def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendName) -> Plan:
+    """Return the plan of a script's or a scenario's job with nothing done to it."""
+    if subject.is_dir():
+        raise UsageError("a folder is measured already", "Leave --calibrate out.")
+    if subject.name.endswith(SUFFIX):
+        scenario = load_scenario(subject)
+        plan = make_plan(scenario, file=subject.resolve(), seed=0, cwd=Path.cwd())
+        plan = plan.model_copy(update={"ops": ()})
+    else:
+        plan = base_plan(subject, words, cwd=Path.cwd(), seed=0)
+    title = f"calibration of {subject.name}"
+    return plan.model_copy(update={"backend": backend, "scenario": title})
+
+
+def struck_places(job: JobProfile, *, count: int, seed: int) -> Iterator[AtStep]:
+    """Draw steps behind the first commit, and ranks, at which the job is to be struck."""
+    later = [(epoch, rank) for epoch, rank in job.steps if epoch > 0]
+    if not later:
+        raise UsageError(
+            "the job reports only once, so that no restart can be measured",
+            "Let it run for more epochs; a script's own arguments go after --.",
+        )
+    draws = random.Random(seed)  # noqa: S311  repeatable is what it must be
+    for _ in range(count):
+        epoch, rank = draws.choice(later)
+        step = draws.randint(1, job.steps[epoch, rank])
+        yield AtStep(epoch=epoch, step=step, rank=rank)
+
+
+def _with_loss(plan: Plan, op: Op) -> Plan:
+    failure = plan.job.failure or FailureBudget(max_failures=RETRIES)
+    job = plan.job.model_copy(update={"failure": failure})
+    return plan.model_copy(update={"ops": (op,), "job": job})
+
+
+def _trial(run: FinishedRun) -> Trial:
+    return Trial(run.plan, run.history, run.baseline)
+
+
+# -- validation ---------------------------------------------------------------------------------
+
+COSTS_DRAWN = 20
+LIMIT_S = 90.0  # on a run, at least: one that hangs is said to, and left out
+_UNTIL = 10  # times the work: so long does the market go on, and is a run waited for
+_AWAY, _AWAY_ELASTIC = 1.0, 3.0  # times a restart: so long is a lost node away
+_NOTICE = 4.0  # times what a save on notice takes at most
+NOTICE_S = 0.5  # at least
+
+
+@dataclass(frozen=True)
+class ValidationCase:
+    """The question of the calibrated runs, and its market in fast motion."""
+
+    question: Question
+    market: Market
+    pool: int
+    spares_starts: bool
+
+    @property
+    def run_s(self) -> float:
+        """The seconds that a run may take, and for which losses are drawn."""
+        assert self.question.costs is not None
+        return max(LIMIT_S, _UNTIL * (self.question.work_s + self.question.costs.begin_s))
+
+
+def validate_forecast(
+    settings: RunSettings, calibrated: Sequence[Trial], asked: Question
+) -> Validation:
+    """Run the job `runs` times on the compressed market, and compare with the forecast.
+
+    The costs are those of `calibrated`, other runs of the same job. `asked` has the market, and
+    whether the job saves on notice.
+    """
+    case = validation_case(settings, calibrated, asked)
+    folder = settings.folder or settings.reports / "validations" / stamp(SystemClock().wall_ns())
+    make_runs(settings, calibrated[0].plan, case, folder)
+    return compare_with_runs(settings, calibrated, case, folder)
+
+
+def validation_case(
+    settings: RunSettings, calibrated: Sequence[Trial], asked: Question
+) -> ValidationCase:
+    """Return what is asked of the model, and of the runs."""
+    market = asked.market
+    question = question_of_runs(calibrated, source="other runs", market=market)
+    if settings.losses == "notices":
+        question = changed(question, {"job.saves_on_notice": asked.job.saves_on_notice})
+    nodes, costs = question.job.nodes, question.costs
+    assert costs is not None
+    work_s = question.work_s + costs.begin_s
+    scale = settings.scale or scale_for(market, nodes=nodes, work_s=work_s)
+    save_s = costs.step_s + costs.save_s + costs.upload_s + question.settings.preemption_poll_s
+    away = _AWAY if question.job.min_nodes is None else _AWAY_ELASTIC
+    fast = compressed(
+        market,
+        scale,
+        away_s=away * costs.restart_s if settings.losses == "nodes" else 0.0,
+        notice_s=max(NOTICE_S, _NOTICE * save_s) if settings.losses == "notices" else 0.0,
+    )
+    pool = pool_for(market, nodes=nodes)
+    return ValidationCase(question, fast, pool, spares_starts=settings.losses == "kills")
+
+
+def make_runs(
+    settings: RunSettings,
+    plan: Plan,
+    case: ValidationCase,
+    folder: Path,
+    *,
+    within_s: float | None = None,
+) -> int:
+    """Make the runs that `folder` lacks, in time; returns how many it lacks then."""
+    missing = [n for n in range(settings.runs) if _recorded(folder, n) is None]
+    clock = SystemClock()
+    if not missing:
+        return 0
+    start = clock.now_ns()
+    with open_backend(settings.backend, settings.console) as backend:
+        while missing and (within_s is None or seconds_since(start, clock) < within_s):
+            number = missing.pop(0)
+            _run(_plan(settings, plan, case, number), backend, folder, number)
+            done = settings.runs - len(missing)
+            settings.console.print(f"  validation run {done} of {settings.runs}", style="dim")
+    return len(missing)
+
+
+def compare_with_runs(
+    settings: RunSettings, calibrated: Sequence[Trial], case: ValidationCase, folder: Path
+) -> Validation:
+    """Compare the runs of a folder with what the model foretells of them."""
+    trials = [run for n in range(settings.runs) if (run := _recorded(folder, n)) is not None]
+    steps = case.question.job.steps
+    found: list[RunFigures | None] = [run_figures(trial, steps=steps) for trial in trials]
+    finished = [course for course in found if course is not None]
+    if not finished:
+        raise UsageError(
+            "no run of the validation came to its end", "Is the market too hard? See --scale."
+        )
+    asked = [
+        question_of_validation(
+            changed(case.question, {"costs": costs}), case.market, pool=case.pool
+        )
+        for costs in _recosted(case.question, calibrated)
+    ]
+    struck = sum(_losses_before_end(trial) for trial in trials)
+    lost = len(trials) - len(finished)
+    what = (
+        f"{len(finished)} runs on {settings.backend}, struck {struck} times by {case.market.name}"
+        f"{_told(settings.losses, case.market)}; costs from {len(calibrated)} other runs"
+    )
+    notes = (f"{lost} of {len(trials)} runs did not finish and are left out",) if lost else ()
+    rows = compared_figures(asked, finished, seed=settings.seed, spares_starts=case.spares_starts)
+    return Validation(what, rows, notes)
+
+
+def _told(losses: Losses, market: Market) -> str:
+    if losses == "nodes":
+        return f", each node away for {market.away_h * 3600:.2g} s in the mean"
+    if losses == "notices":
+        return f", each announced {market.notice.seconds:.2g} s ahead"
+    return ""
+
+
+def _recosted(question: Question, calibrated: Sequence[Trial]) -> Iterator[dict[str, object]]:
+    """Return the costs from runs drawn again and again from those there are."""
+    draws = random.Random(0)  # noqa: S311
+    for _ in range(COSTS_DRAWN):
+        again = draws.choices(calibrated, k=len(calibrated))
+        costs = question_of_runs(again, source="other runs", market=question.market).costs
+        assert costs is not None
+        yield costs.model_dump(mode="json")
+
+
+def _losses_before_end(trial: Trial) -> int:
+    """Count the losses that came about before the job's end."""
+    over = next((number for number, _ in trial.history.of(FitReturned)), len(trial.history))
+    ended = (e for n, e in trial.history.of(FaultEnded) if e.status == "ok" and n < over)
+    return sum(trial.plan.ops[event.op].fault.nodes_added <= 0 for event in ended)
+
+
+def _plan(settings: RunSettings, plan: Plan, case: ValidationCase, number: int) -> Plan:
+    """Return the plan of one run: retries without limit, and the ops of the market."""
+    nodes, costs, seed = case.question.job.nodes, case.question.costs, settings.seed + number
+    assert costs is not None
+    if settings.losses == "kills":
+        losses = drawn_losses(
+            case.market, nodes=nodes, pool=case.pool, until_s=case.run_s, seed=seed
+        )
+        drawn = NodeChanges(nodes, losses)
+    else:
+        drawn = drawn_changes(case.market, pool=case.pool, until_s=case.run_s, seed=seed)
+    clock = PlanClock(costs.schedule_s, JOIN_S[settings.backend], case.market.notice.seconds)
+    return plan.model_copy(
+        update={
+            "ops": timed_ops(drawn.each, settings.losses, clock),
+            "job": plan.job.model_copy(update={"failure": FailureBudget(max_failures=-1)}),
+            "shape": plan.shape.model_copy(update={"nodes": drawn.first}),
+            "limits": plan.limits.model_copy(update={"run_s": case.run_s}),
+        }
+    )
+
+
+def _run(plan: Plan, backend: Backend, folder: Path, number: int) -> None:
+    directory = create(folder, f"{number:03}-{os.getpid()}", plan, environment(Path.cwd()))
+    try:
+        backend.execute(plan, directory, lambda _: None)
+    finally:
+        directory.save_history(read_history(directory.journals))
+
+
+def _recorded(folder: Path, number: int) -> Trial | None:
+    """Return a run that was made before, None where it was not, or was broken off."""
+    found = sorted(folder.glob(f"{number:03}-*/{HISTORY}"))
+    if not found:
+        return None
+    directory = RunDirectory(found[-1].parent)
+    return Trial(directory.load_plan(), directory.load_history())

@@ -1,0 +1,195 @@
+"""Checkpoint intervals: closed forms, and simulated goodput around what they recommend."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chaos.preflight.estimate import mean_of_runs
+from chaos.preflight.forecast import goodput
+from chaos.preflight.market import loss_interval_s
+from chaos.preflight.question import Question, changed
+from chaos.preflight.simulate import Outcomes
+
+_EXPONENT_MAX = 700.0  # beyond it e^x is no number
+SMALL = 0.1  # a first-order formula is trusted up to C = 0.1 M
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """Seconds of training between two checkpoints; `out_of_range` says why not to trust it."""
+
+    name: str
+    seconds: float
+    source: str
+    out_of_range: str | None
+
+
+def young(save_s: float, loss_every_s: float) -> ClosedForm:
+    """Return Young's first-order optimum, sqrt(2 C M)."""
+    seconds = math.sqrt(2 * save_s * loss_every_s)
+    return ClosedForm(
+        "Young",
+        seconds,
+        "Young 1974, Communications of the ACM 17(9)",
+        _too_rare(save_s, loss_every_s),
+    )
+
+
+def daly(save_s: float, loss_every_s: float) -> ClosedForm:
+    """Return Daly's higher-order optimum; M itself where C >= 2 M."""
+    c, m = save_s, loss_every_s
+    if c >= 2 * m:
+        seconds = m
+    else:
+        ratio = c / (2 * m)
+        seconds = math.sqrt(2 * c * m) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - c
+    why = None if c < 2 * m else f"a save of {c:g} s takes longer than 2 M = {2 * m:g} s"
+    return ClosedForm("Daly", seconds, "Daly 2006, Future Generation Computer Systems 22(3)", why)
+
+
+def availability_optimal(save_s: float, loss_every_s: float, restart_s: float) -> ClosedForm:
+    """Return the interval of NVIDIA's availability model: period Ts + sqrt(2 (Tf + Tr) Ts + Ts^2).
+
+    The period holds the save itself; the seconds here do not.
+    """
+    seconds = math.sqrt(2 * (loss_every_s + restart_s) * save_s + save_s**2)
+    why = _too_rare(save_s, loss_every_s)
+    if why is None and restart_s > loss_every_s:
+        why = f"a restart of {restart_s:g} s takes longer than M = {loss_every_s:g} s"
+    return ClosedForm("availability-optimal", seconds, "arXiv 2410.18124 (2024)", why)
+
+
+def exact(save_s: float, loss_every_s: float) -> ClosedForm:
+    """Return the interval of highest `efficiency`: where (1 - x) e^x = e^-C/M, x = tau / M.
+
+    It does not depend on R. Found by halving, as (1 - x) e^x falls steadily.
+    """
+    if save_s == 0:
+        return ClosedForm("exact", 0.0, "minimum of Daly's equation for the wall time", None)
+    goal = math.exp(-save_s / loss_every_s)
+    low, high = 0.0, 1.0  # (1 - x) e^x falls from 1 to 0 between them
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if (1 - middle) * math.exp(middle) > goal else (low, middle)
+    seconds = loss_every_s * (low + high) / 2
+    return ClosedForm("exact", seconds, "minimum of Daly's equation for the wall time", None)
+
+
+def efficiency(interval_s: float, *, save_s: float, loss_every_s: float, restart_s: float) -> float:
+    """Return the share of time that is useful: Daly's tau / (M e^(R/M) (e^((tau+C)/M) - 1)).
+
+    Exact for memoryless losses that may strike a restart as well; 0 where the
+    exponentials leave the range of numbers.
+    """
+    m = loss_every_s
+    if not math.isfinite(m):
+        return interval_s / (interval_s + save_s)
+    exponent = restart_s / m + math.log(
+        math.expm1(min(_EXPONENT_MAX, (interval_s + save_s) / m)) * m
+    )
+    return 0.0 if exponent > _EXPONENT_MAX else interval_s / math.exp(exponent)
+
+
+def intervals(save_s: float, loss_every_s: float, restart_s: float) -> tuple[ClosedForm, ...]:
+    """Return all of them, oldest first."""
+    return (
+        young(save_s, loss_every_s),
+        daly(save_s, loss_every_s),
+        availability_optimal(save_s, loss_every_s, restart_s),
+        exact(save_s, loss_every_s),
+    )
+
+
+def _too_rare(save_s: float, loss_every_s: float) -> str | None:
+    if save_s <= SMALL * loss_every_s:
+        return None
+    return (
+        f"first order needs C << M; here C = {save_s:g} s is more than a tenth of "
+        f"M = {loss_every_s:g} s"
+    )
+
+
+# -- the simulated curve ------------------------------------------------------------------------
+
+POINTS = 11
+FLAT = 0.01  # of goodput
+REACH = 8.0  # times shorter and longer than the best that theory gives
+
+Simulate = Callable[[Sequence[Question]], list[Outcomes]]  # each on the same draws
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One interval: simulated goodput with its 95 % interval, and what Daly's equation gives."""
+
+    steps: int
+    seconds: float
+    simulated: float
+    low: float
+    high: float
+    theory: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points by rising interval; the flat region is where goodput is within 0.01 of the best.
+
+    The best is one at which uploads keep up with saves.
+    """
+
+    points: tuple[CurvePoint, ...]
+    best_steps: int
+    flat_s: tuple[float, float]
+    theory: tuple[ClosedForm, ...]
+
+    @property
+    def best(self) -> CurvePoint:
+        """The point of highest simulated goodput."""
+        return next(point for point in self.points if point.steps == self.best_steps)
+
+
+def interval_curve(question: Question, simulate: Simulate) -> Curve:
+    """Return the curve around what theory thinks best, and around what is set.
+
+    Retries are without limit in it: an interval is not to be praised because
+    runs that fail early look good.
+    """
+    assert question.costs is not None
+    every_s = loss_interval_s(question.market, question.job.nodes)
+    free = changed(question, {"settings.max_failures": -1, "settings.max_preemption_failures": -1})
+    all_steps = _steps(question, every_s)
+    asked = [changed(free, {"job.checkpoint_every_steps": steps}) for steps in all_steps]
+    pairs = zip(asked, simulate(asked), strict=True)
+    points = tuple(_point(other, outcomes, every_s) for other, outcomes in pairs)
+    kept_up = [point for point in points if point.steps >= question.shortest_steps]
+    best = max(kept_up, key=lambda point: point.simulated)
+    flat = [p.seconds for p in points if p.simulated >= best.simulated - FLAT]
+    costs = question.costs
+    theory = intervals(question.stop_s, every_s, costs.restart_s)
+    return Curve(points, best.steps, (min(flat), max(flat)), theory)
+
+
+def _steps(question: Question, every_s: float) -> list[int]:
+    costs, job = question.costs, question.job
+    assert costs is not None
+    middle = max(
+        1.0, exact(question.stop_s, min(every_s, 10 * question.work_s)).seconds / costs.step_s
+    )
+    spread = {round(steps) for steps in np.geomspace(middle / REACH, middle * REACH, POINTS)}
+    spread |= {question.shortest_steps, job.checkpoint_every_steps}
+    return sorted({min(job.steps, max(1, steps)) for steps in spread})
+
+
+def _point(question: Question, outcomes: Outcomes, every_s: float) -> CurvePoint:
+    costs, steps = question.costs, question.job.checkpoint_every_steps
+    assert costs is not None
+    seen = mean_of_runs(goodput(outcomes))
+    theory = efficiency(
+        question.interval_s,
+        save_s=question.stop_s,
+        loss_every_s=every_s,
+        restart_s=costs.restart_s,
+    )
+    return CurvePoint(steps, steps * costs.step_s, seen.value, seen.low, seen.high, theory)

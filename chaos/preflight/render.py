@@ -1,0 +1,313 @@
+"""The answer in a terminal, 80 columns wide, and in Markdown."""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from chaos.preflight.advice import Advice, Counsel
+from chaos.preflight.answer import Answer
+from chaos.preflight.estimate import Estimate
+from chaos.preflight.figures import border, figure_notes, figure_rows, goal_rows
+from chaos.preflight.forecast import Forecast
+from chaos.preflight.format import in_s
+from chaos.preflight.rules.rule import RuleFinding
+from chaos.preflight.validation import Validation
+from chaos.preflight.verdict import Word
+from chaos.report.markdown import table as markdown_table
+from chaos.report.screen import on_one_line
+
+SHOWN = 5
+ENDLESS = "each by itself, with retries without limit but in the rows of budgets"
+LEAST_SHOWN = 0.0005
+_LOOKS: dict[Word, tuple[str, str]] = {
+    "go": ("✓", "green"),
+    "go with changes": ("!", "yellow"),
+    "no-go": ("✗", "bold red"),
+    "cannot tell": ("?", "bold blue"),
+}
+_WEIGHTS = {"stops": ("✗", "red"), "costs": ("!", "yellow"), "advice": ("·", "dim")}
+
+
+def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
+    """Return the verdict, its figures, what is wrong, what to change, and what it rests on."""
+    mark, style = _LOOKS[answer.word]
+    lines: list[RenderableType] = [
+        Text(f"{mark} {answer.word}: {answer.why}", style=style),
+        Text(""),
+    ]
+    if answer.forecast is not None:
+        lines += [figures(answer), *(Text(note, style="dim") for note in figure_notes(answer))]
+        lines.append(Text(""))
+    if answer.findings:
+        lines += [_findings(answer.findings), Text("")]
+    if answer.counsel is not None:
+        lines += [*_advice(answer.counsel), Text("")]
+    if answer.changes:
+        lines += [*_changes(answer), Text("")]
+    for held in answer.validation:
+        lines += [*_validation(held), Text("")]
+    lines.append(_labelled([*_tail(answer, page)]))
+    return Lines(*lines)
+
+
+def figures(answer: Answer) -> Table:
+    """Return the forecast as rows of 5, 50 and 95 %, and beside it the middle with the changes.
+
+    For shares of runs the columns are the share, and its 95 % interval.
+    """
+    table = _table("", "5 %", "50 %", "95 %")
+    if answer.after is not None:
+        table.add_column("changed", justify="right", no_wrap=True)
+    width = 4 if answer.after is None else 5
+    for row in (*figure_rows(answer), *goal_rows(answer)):
+        table.add_row(Text(row[0]), *row[1:width])
+    return table
+
+
+def where_time_goes(seen: Forecast) -> str:
+    """Return the ledger in one line, the largest part first; what is nothing is left out."""
+    words = {
+        "useful": "training",
+        "save": "saving",
+        "lost": "done again",
+        "restart": "restarting",
+        "wait": "waiting for nodes",
+        "shrunk": "fewer nodes",
+    }
+    parts = sorted(seen.ledger.items(), key=lambda part: -part[1])
+    return ", ".join(f"{words[name]} {share:.1%}" for name, share in parts if share >= LEAST_SHOWN)
+
+
+def _validation(held: Validation) -> Iterator[RenderableType]:
+    yield Text(f"held against {held.what}", style="bold")
+    table = _table("", "predicted", "measured", "off by", "inside")
+    for row in held.rows:
+        style = "" if row.agrees else "yellow"
+        inside = "" if row.inside is None else f"{row.inside:.0%}"
+        cells = (interval(row.predicted), interval(row.measured), f"{row.difference:+.1%}", inside)
+        name = f"{row.figure}, {row.unit}" if row.unit else row.figure
+        mark = "✓" if row.agrees else "✗"
+        table.add_row(Text(f"{mark} {name}", style=style), *cells)
+    yield table
+    for note in held.notes:
+        yield Text(note, style="yellow")
+
+
+def interval(estimate: Estimate) -> str:
+    """Return a mean and its 95 % interval."""
+    return f"{estimate.value:.3g} ({estimate.low:.3g} to {estimate.high:.3g})"
+
+
+def _findings(findings: Sequence[RuleFinding]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for finding in findings:
+        mark, style = _WEIGHTS[finding.weight]
+        grid.add_row(Text(f"{mark} {finding.rule}", style=style), Text(finding.text))
+    return grid
+
+
+def _advice(counsel: Counsel) -> Iterator[RenderableType]:
+    shown = [one for one in counsel.settings if one.is_worth_it][:SHOWN]
+    if shown:
+        yield _gains("change", shown)
+    if counsel.levers:
+        if shown:
+            yield Text("")
+        yield _gains("what a cost is worth", counsel.levers[:3])
+    if shown or counsel.levers:
+        yield Text(ENDLESS, style="dim")
+
+
+def _changes(answer: Answer) -> Iterator[RenderableType]:
+    """Yield the line to paste, whole, and what stays to be done beside it."""
+    yield Text(changes_head(answer), style="bold")
+    yield Text(pasted(answer.changes))
+    if answer.new_findings:
+        yield _findings(answer.new_findings)
+    if answer.by_hand:
+        yield Text(f"to mend by hand: {', '.join(one.rule for one in answer.by_hand)}")
+
+
+def changes_head(answer: Answer) -> str:
+    """Return what the changes come to."""
+    if not answer.meets_changed:
+        return "of the changes that were tried together, these come nearest to the goals"
+    return "set together, these meet every goal"
+
+
+def _gains(head: str, rows: Sequence[Advice]) -> Table:
+    table = _table(head, "goals met", "goodput", "cost")
+    for one in rows:
+        cells = (points(gain) for gain in (one.chance, one.goodput, one.cost))
+        table.add_row(Text(one.what), *cells)
+    return table
+
+
+def points(gain: Estimate | None) -> str:
+    """Return a difference of shares in percentage points; what rounds to nothing is 0."""
+    if gain is None:
+        return "not known"
+    text = signed(gain.value)
+    return text if text == "0" else f"{text} pt"
+
+
+def signed(value: float) -> str:
+    """Return a difference of shares in percentage points, without the unit."""
+    text = f"{100 * value:+.1f}"
+    return "0" if text in ("+0.0", "-0.0") else text
+
+
+def _tail(answer: Answer, page: str | None) -> Iterator[tuple[str, str, str]]:
+    seen, curve = answer.forecast, answer.curve
+    if seen is not None:
+        yield "time goes", "dim", where_time_goes(seen)
+    if curve is not None:
+        low, high = curve.flat_s
+        text = f"any interval from {in_s(low)} to {in_s(high)} is within 1 pt of the best"
+        if low == high:
+            text = f"of those tried, only {in_s(low)} is within 1 pt of the best"
+        yield "interval", "dim", text
+    if (goals := border(answer)) is not None:
+        yield "border", "dim", goals
+    yield from _ground(answer)
+    if seen is not None:
+        yield "rests on", "dim", f"{seen.runs} simulated runs, seed {answer.effort.seed}"
+    if page is not None:
+        yield "report", "dim", page
+
+
+def _ground(answer: Answer) -> Iterator[tuple[str, str, str]]:
+    market, costs = answer.question.market, answer.question.costs
+    every = ""
+    if answer.loss_every_s is not None:
+        every = f", the job struck every {in_s(answer.loss_every_s)}"
+    yield "market", "dim", f"{market.name}: {market.mtbf_h:.1f} h per node{every} ({market.source})"
+    if costs is not None:
+        yield "costs", "dim", costs.source
+    if answer.ignored:
+        yield "ignored", "yellow", ", ".join(answer.ignored)
+    for note in answer.notes:
+        yield "note", "yellow", note
+
+
+def pasted(changes: dict[str, Any]) -> str:
+    """Return changes as they are written on the command line: one line, if a long one."""
+    return " \\\n".join(f"--set {shlex.quote(f'{at}={_value(to)}')}" for at, to in changes.items())
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _table(head: str, *columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(head, overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _labelled(rows: Sequence[tuple[str, str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, style, text in rows:
+        grid.add_row(Text(label, style=style), Text(text))
+    return grid
+
+
+# -- Markdown -----------------------------------------------------------------------------------
+
+_MARKS: dict[Word, str] = {
+    "go": "✅",
+    "go with changes": "⚠️",
+    "no-go": "❌",
+    "cannot tell": "❔",
+}
+
+
+def render_summary(answer: Answer) -> str:
+    """Return verdict, figures, findings and what to set as Markdown."""
+    return "\n".join([*_lines(answer), ""])
+
+
+def _lines(answer: Answer) -> Iterator[str]:
+    yield f"### {_MARKS[answer.word]} preflight: {answer.word}"
+    yield ""
+    yield f"{_cell(answer.question.preflight)} on the market {_cell(answer.question.market.name)}."
+    yield f"{_cell(answer.why)}."
+    if answer.forecast is not None:
+        yield from _figures(answer, answer.forecast)
+    yield from _found("what is wrong", answer.findings)
+    if answer.ignored:
+        yield ""
+        yield f"Ignored: {', '.join(answer.ignored)}."
+    if answer.changes:
+        yield ""
+        yield f"{changes_head(answer).capitalize()}:"
+        yield ""
+        yield f"```\n{pasted(answer.changes)}\n```"
+    yield from _found("to look at with the changes", answer.new_findings)
+    if answer.by_hand:
+        yield ""
+        yield f"To mend by hand: {', '.join(f'`{one.rule}`' for one in answer.by_hand)}."
+    for held in answer.validation:
+        yield ""
+        yield from _validation_lines(held)
+    for note in answer.notes:
+        yield ""
+        yield f"Note: {_cell(note)}."
+
+
+def _figures(answer: Answer, seen: Forecast) -> Iterator[str]:
+    rows = [row[:4] for row in (*figure_rows(answer), *goal_rows(answer))]
+    yield ""
+    yield from markdown_table(("", "5 %", "50 %", "95 %"), map(_cells, rows))
+    yield ""
+    yield f"Time goes: {where_time_goes(seen)}. "
+    yield f"{seen.runs} simulated runs, seed {answer.effort.seed}."
+    yield from (f"{note} " for note in figure_notes(answer))
+    if (text := border(answer)) is not None:
+        yield f"{text[:1].upper()}{text[1:]}."
+
+
+def _found(head: str, findings: Sequence[RuleFinding]) -> Iterator[str]:
+    if findings:
+        yield ""
+        rows = ((f"`{one.rule}`", one.text) for one in findings)
+        yield from markdown_table(("setting", head), map(_cells, rows))
+
+
+def _validation_lines(held: Validation) -> Iterator[str]:
+    yield f"Held against {_cell(held.what)}:"
+    yield ""
+    rows = [
+        (
+            f"{'✅' if row.agrees else '❌'} {row.figure}{f', {row.unit}' if row.unit else ''}",
+            interval(row.predicted),
+            interval(row.measured),
+            f"{row.difference:+.1%}",
+        )
+        for row in held.rows
+    ]
+    yield from markdown_table(
+        ("mean, 95 % interval", "predicted", "measured", "off by"), map(_cells, rows)
+    )
+
+
+def _cells(texts: Sequence[str]) -> list[str]:
+    return [_cell(text) for text in texts]
+
+
+def _cell(text: str) -> str:
+    """Return text that neither ends a cell nor opens a tag."""
+    plain = on_one_line(text).replace("\\", "\\\\").replace("|", "\\|")
+    return plain.replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,385 @@
+"""Files of traces and of AWS Spot Advisor, in the formats of those who published them."""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+from chaos.errors import UsageError
+from chaos.preflight.trace import Kind, Trace, lives_in, trace_of_counts
+from chaos.scenario_file.yaml_lines import read_text
+from chaos.words import plural
+
+KNOWN = (
+    "Known are Bamboo's events (`milliseconds,add,node1`) and count series "
+    '(`2021-12-11, 11:11:30, 55`), Parcae\'s lines (`[0, "add", {"nodes": [...]}]`) and '
+    'SkyPilot\'s JSON (`{"metadata": {"gap_seconds": 300}, "data": [4, 4, 3]}`).'
+)
+_RESEMBLES = (
+    (
+        re.compile(r"-?\d+(\.\d+)?\s*[;\t|]\s*(add|remove)\b"),
+        "It resembles Bamboo's events with another separator: put commas between the columns.",
+    ),
+    (
+        re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?\S*\s*[,;\t]"),
+        (
+            "It resembles a count series: write the date and the time as two columns, "
+            "`2021-12-11, 11:11:30, 55`."
+        ),
+    ),
+    (
+        re.compile(r"\d{4}-\d\d-\d\d\s*[;\t]"),
+        "It resembles a count series with another separator: put commas between the columns.",
+    ),
+    (
+        re.compile(r"\d{9,13}(\.\d+)?\s*[,;\t]\s*\d+\s*$"),
+        (
+            "It resembles a count series with times since 1970: write date and time, "
+            "`2021-12-11, 11:11:30, 55`."
+        ),
+    ),
+    (
+        re.compile(r"-?\d+(\.\d+)?\s*,"),
+        "It resembles Bamboo's events: three columns, milliseconds, `add` or `remove`, and a node.",
+    ),
+    (
+        re.compile(r"(?i)[^\d]*(time|date|stamp)[^\d]*[,;\t]"),
+        "It looks like a row of headings: delete it.",
+    ),
+    (
+        re.compile(r"[\[{]"),
+        (
+            "It resembles Parcae's lines, each a list of milliseconds, what, and "
+            '`{"nodes": [...]}`, or SkyPilot\'s JSON with `metadata` and `data`.'
+        ),
+    ),
+)
+
+
+def resembled(line: str) -> str:
+    """Return what a line resembles and how to mend it, else all that is known."""
+    text = line.strip()
+    return next((hint for pattern, hint in _RESEMBLES if pattern.match(text)), KNOWN)
+
+
+COUNT_MAX = 1_000_000
+GAP_FACTOR = 20
+_COUNT_ROW = re.compile(r"\d{4}-\d\d-\d\d, *\d\d:\d\d:\d\d, *-?\d+")
+_OUT_OF_ORDER = "{} out of order, and sorted"
+_EVENT_ROW = re.compile(r"-?\d+(\.\d+)?, *(add|remove), *\S+")
+
+
+class TraceError(UsageError):
+    """A trace is wrong at a line."""
+
+    def __init__(self, name: str, line: int, problem: str, hint: str = "") -> None:
+        super().__init__(problem, hint, place=f"{name}:{line}")
+
+
+def bamboo_events(name: str, lines: Sequence[str]) -> Trace:
+    """Read `milliseconds,add|remove,node`, the format of Bamboo's node traces."""
+    rows = []
+    for number, line in _rows(lines):
+        if not _EVENT_ROW.fullmatch(line):
+            raise TraceError(
+                name, number, f"not `milliseconds,add|remove,node`: {line[:60]}", resembled(line)
+            )
+        at, what, node = (part.strip() for part in line.split(",", 2))
+        rows.append((float(at) / 1000, number, what, [node]))
+    return _from_events(name, rows, "Bamboo events")
+
+
+def parcae(name: str, lines: Sequence[str]) -> Trace:
+    """Read one JSON list per line, `[milliseconds, "add|remove|no-op", {"nodes": [...]}]`."""
+    rows, last_ms = [], 0.0
+    for number, line in _rows(lines):
+        try:
+            at, what, rest = json.loads(line, parse_constant=_refuse_constant)
+            nodes = _names(rest["nodes"])
+            last_ms = max(last_ms, float(at) + float(rest.get("duration", 0)))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise TraceError(
+                name, number, f"not a line of a Parcae trace: {line[:60]}", resembled(line)
+            ) from None
+        if nodes and what not in ("add", "remove"):  # without nodes: notes, such as "migration"
+            text = f"a node is added or removed, not {str(what)[:40]!r}"
+            raise TraceError(
+                name,
+                number,
+                text,
+                'Known are "add" and "remove"; what has no nodes is passed over.',
+            )
+        rows.append((float(at) / 1000, number, what if nodes else "no-op", nodes))
+    return _from_events(name, rows, "Parcae", span_s=last_ms / 1000)
+
+
+def _names(nodes: object) -> list[str]:
+    if not isinstance(nodes, list):
+        raise TypeError(nodes)
+    return [str(node) for node in nodes]
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(word)  # NaN and Infinity are no times
+
+
+def count_series(name: str, lines: Sequence[str]) -> Trace:
+    """Read `YYYY-MM-DD, HH:MM:SS, count`, Bamboo's series of how many nodes were held."""
+    counts = []
+    for number, line in _rows(lines):
+        if not _COUNT_ROW.fullmatch(line):
+            raise TraceError(name, number, f"not `date, time, count`: {line[:60]}", resembled(line))
+        day, clock, count = (part.strip() for part in line.split(","))
+        try:
+            at = datetime.fromisoformat(f"{day}T{clock}+00:00").timestamp()
+        except ValueError:
+            raise TraceError(
+                name, number, f"there is no such moment: {day} {clock}", "Mend or delete the row."
+            ) from None
+        counts.append((at, _count(name, number, int(count))))
+    return _from_counts(name, counts, "count series")
+
+
+def skypilot(name: str, text: str) -> Trace:
+    """Read `{"metadata": {"gap_seconds": N}, "data": [count, ...]}`.
+
+    SkyPilot's folders `availability/` hold probes, `preemption/` held nodes;
+    the path decides, and where it says neither they count as probes.
+    """
+    value = json.loads(text)
+    try:
+        gap_s, counts = float(value["metadata"]["gap_seconds"]), list(value["data"])
+    except (KeyError, TypeError, ValueError):
+        raise TraceError(
+            name, 1, "neither metadata.gap_seconds nor data as SkyPilot has", KNOWN
+        ) from None
+    if not 0 < gap_s < math.inf or not counts:
+        raise TraceError(
+            name,
+            1,
+            "gap_seconds must be above 0 and data not empty",
+            "It is the time between two counts, in seconds.",
+        )
+    rows = [(n * gap_s, _count(name, 1, count)) for n, count in enumerate(counts)]
+    kind: Kind = "held" if "preemption" in name.lower() else "probes"
+    span_s = gap_s * len(rows)
+    return trace_of_counts(name, rows, format_="SkyPilot", kind=kind, span_s=span_s)
+
+
+Row = tuple[float, int, str, list[str]]
+
+
+def _from_events(name: str, rows: list[Row], format_: str, *, span_s: float | None = None) -> Trace:
+    rows, repairs = _in_order(rows)
+    live: set[str] = set()
+    counts: list[tuple[float, int]] = []
+    for at_s, number, what, nodes in rows:
+        if at_s < 0:
+            raise TraceError(
+                name,
+                number,
+                f"a time of {at_s:g} s lies before the beginning",
+                "Times count from 0.",
+            )
+        for node in nodes:
+            if what == "remove" and node not in live:
+                raise TraceError(
+                    name,
+                    number,
+                    f"{node} is removed and was never added",
+                    "Add it in a row before, at 0 if it was there from the beginning.",
+                )
+            if what == "add" and node in live:
+                raise TraceError(
+                    name,
+                    number,
+                    f"{node} is added and was there already",
+                    "Delete the row, or put its removal before it.",
+                )
+            (live.add if what == "add" else live.discard)(node)
+        if counts and counts[-1][0] == at_s:
+            counts.pop()
+        counts.append((at_s, len(live)))
+    trace = _from_counts(name, counts, format_, repairs=repairs, span_s=span_s)
+    events = [(at_s, what, nodes) for at_s, _, what, nodes in rows]
+    return replace(trace, lives=lives_in(events, end_s=rows[0][0] + trace.span_s))
+
+
+def _from_counts(
+    name: str,
+    counts: list[tuple[float, int]],
+    format_: str,
+    *,
+    repairs: tuple[str, ...] = (),
+    span_s: float | None = None,
+) -> Trace:
+    ordered = sorted(counts, key=lambda row: row[0])
+    if ordered != counts:
+        moved = sum(b[0] < a[0] for a, b in pairwise(counts))
+        repairs = (*repairs, _OUT_OF_ORDER.format(plural(moved, "row")))
+    twice = sum(b[0] == a[0] for a, b in pairwise(ordered))
+    if twice:
+        text = f"{plural(twice, 'row')} of the same moment as the one before: the last one counts"
+        repairs = (*repairs, text)
+        ordered = list(dict(ordered).items())
+    if not any(up for _, up in ordered):
+        raise TraceError(name, 1, "no node is ever up in it", "A trace needs nodes that were held.")
+    gaps = _gaps(ordered) if format_ == "count series" else frozenset()
+    if gaps:
+        repairs = (*repairs, _said(ordered, gaps))
+    trace = trace_of_counts(name, ordered, format_=format_, kind="held", span_s=span_s, gaps=gaps)
+    return replace(trace, repairs=repairs)
+
+
+def _said(counts: list[tuple[float, int]], gaps: frozenset[int]) -> str:
+    hours = sum(counts[row][0] - counts[row - 1][0] for row in gaps) / 3600
+    span_h = (counts[-1][0] - counts[0][0]) / 3600
+    return (
+        f"{plural(len(gaps), 'gap')} of more than {GAP_FACTOR} times the usual distance between "
+        f"rows, {hours:.1f} of {span_h:.1f} h: what happened there is not known, and neither that "
+        "time nor a change across it counts"
+    )
+
+
+def _in_order(rows: list[Row]) -> tuple[list[Row], tuple[str, ...]]:
+    moved = sum(b[0] < a[0] for a, b in pairwise(rows))
+    if not moved:
+        return rows, ()
+    text = _OUT_OF_ORDER.format(plural(moved, "row"))
+    return sorted(rows, key=lambda row: row[0]), (text,)
+
+
+def _gaps(counts: list[tuple[float, int]]) -> frozenset[int]:
+    """Return the rows that follow on the one before much later than is usual."""
+    apart = [b[0] - a[0] for a, b in pairwise(counts)]
+    usual = sorted(apart)[len(apart) // 2] if apart else 0.0
+    return frozenset(n for n, far in enumerate(apart, 1) if usual and far > GAP_FACTOR * usual)
+
+
+def _count(name: str, line: int, count: object) -> int:
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise TraceError(
+            name,
+            line,
+            f"a number of nodes must be whole, got {count!r}",
+            "Round it, or delete the row.",
+        )
+    if count < 0:
+        raise TraceError(
+            name,
+            line,
+            f"a number of nodes cannot be negative, got {count}",
+            "Mend or delete the row.",
+        )
+    if count > COUNT_MAX:
+        raise TraceError(
+            name, line, f"{count} nodes at once", "Is that a time in the wrong column?"
+        )
+    return count
+
+
+def _rows(lines: Sequence[str]) -> list[tuple[int, str]]:
+    return [(n, line.strip()) for n, line in enumerate(lines, 1) if line.strip()]
+
+
+TRACE_BYTES = 8 << 20  # a count for every minute of five years, and more events than any market has
+TABLE_BYTES = 64 << 20  # of all regions and types
+SPAN_MAX_S = 5 * 365.25 * 86_400
+SPAN_SHORT_S = 300.0
+MONTH_H = 730.0
+_BUCKETS = ((0.0, 0.05), (0.05, 0.10), (0.10, 0.15), (0.15, 0.20), (0.20, 0.50))
+
+
+def read_trace(path: Path) -> Trace:
+    """Read a trace; raises `UsageError` that says which formats a wrong file resembles."""
+    text = read_text(path, "trace", most=TRACE_BYTES, hint=KNOWN)
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise TraceError(str(path), 1, "the trace is empty", KNOWN)
+    name, first = str(path), lines[0].strip()
+    if first.startswith("{"):
+        return _json(name, text)
+    every = text.splitlines()
+    if first.startswith("["):
+        trace = parcae(name, every)
+    elif first[:4].isdigit() and first[4:5] == "-":
+        trace = count_series(name, every)
+    elif first.partition(",")[0].strip().lstrip("-").replace(".", "", 1).isdigit():
+        trace = bamboo_events(name, every)
+    else:
+        problem = f"no known format of a trace begins with {first[:40]!r}"
+        raise TraceError(name, 1, problem, resembled(first))
+    if len(trace.changes) < 2:  # noqa: PLR2004
+        problem = "nothing ever changes in it, so no loss can be learnt"
+        raise TraceError(name, len(every), problem, "Give a longer trace, or a --market by name.")
+    return _sensible(trace, last=len(every))
+
+
+def _sensible(trace: Trace, *, last: int) -> Trace:
+    """Refuse a span that no trace has, and say of a very short one what that may mean."""
+    if trace.span_s > SPAN_MAX_S:
+        years = trace.span_s / (365.25 * 86_400)
+        problem = f"the trace spans {years:.3g} years"
+        hint = "Are its times in the right unit? Events are in milliseconds, gap_seconds in s."
+        raise TraceError(trace.name, last, problem, hint)
+    if trace.span_s >= SPAN_SHORT_S or trace.format not in ("Bamboo events", "Parcae"):
+        return trace
+    note = (
+        f"the trace spans {trace.span_s:.3g} s only: if its times are seconds, they were read "
+        "as milliseconds"
+    )
+    return replace(trace, repairs=(*trace.repairs, note))
+
+
+def _json(name: str, text: str) -> Trace:
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise TraceError(name, 1, "this JSON is nested too deeply", KNOWN) from None
+    except ValueError as error:
+        line = getattr(error, "lineno", 1)
+        raise TraceError(name, line, f"this is not JSON: {error}", resembled("{")) from None
+    if "spot_advisor" in value:
+        problem = "this is AWS Spot Advisor's table, not a trace"
+        hint = "Give it with --advisor FILE:REGION:TYPE."
+        raise TraceError(name, 1, problem, hint)
+    if "data" not in value:
+        raise TraceError(name, 1, "this JSON is no trace that chaos knows", KNOWN)
+    return _sensible(skypilot(name, text), last=1)
+
+
+@dataclass(frozen=True)
+class Advised:
+    """AWS Spot Advisor on one type: interruptions per month, from-to, and the saving."""
+
+    region: str
+    type: str
+    monthly_low: float
+    monthly_high: float
+    savings: float
+
+    def mtbf_h(self) -> tuple[float, float]:
+        """Return hours per interruption of a node, a constant monthly hazard: worst, best."""
+        worst = MONTH_H / self.monthly_high
+        best = MONTH_H / self.monthly_low if self.monthly_low else float("inf")
+        return worst, best
+
+
+def read_advisor(path: Path, region: str, type_: str, *, system: str = "Linux") -> Advised:
+    """Read one row of AWS Spot Advisor's JSON, from a file that the user has fetched."""
+    try:
+        table = json.loads(read_text(path, "table", most=TABLE_BYTES))["spot_advisor"]
+        row = table[region][system][type_]
+        low, high = _BUCKETS[int(row["r"])]
+        return Advised(region, type_, low, high, float(row["s"]) / 100)
+    except (ValueError, TypeError, IndexError, RecursionError) as error:
+        raise UsageError(f"not a Spot Advisor table: {error}", place=str(path)) from None
+    except KeyError as error:
+        problem = f"the table has no {error.args[0]}"
+        raise UsageError(
+            problem, "Give region and type as they stand in it.", place=str(path)
+        ) from None

@@ -1,0 +1,334 @@
+"""The planted bugs and controls: layout, bug, which faults reveal it, which checks must find it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pydantic import PositiveInt
+
+from chaos.model.plan import Op
+from chaos.model.trigger import MOMENTS, AtMoment, Moment, Trigger
+from chaos.record import Record
+
+# When a job saves, and where: in checkpoints that it reports, or in a directory of its own.
+Saves: TypeAlias = Literal["every epoch", "every few steps", "in its own directory"]
+
+
+class Variant(Record):
+    """The choices that are drawn for a job: its `train_loop_config`."""
+
+    epochs: PositiveInt
+    steps_per_epoch: PositiveInt
+    cadence: PositiveInt
+    seed: int
+    batch_size: PositiveInt
+    optimizer: Literal["adam", "sgd"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The reports of a job left alone, in order; chaos counts each as an epoch.
+
+    `steps` has each report's optimizer steps, `ended` says which of them end
+    an epoch of the job's own.
+    """
+
+    saves: Saves
+    steps: tuple[int, ...]
+    ended: tuple[bool, ...]
+
+    @property
+    def reports(self) -> int:
+        """The number of reports."""
+        return len(self.steps)
+
+    def steps_before(self, epoch: int) -> int:
+        """Count the optimizer steps before an epoch, from the start of training."""
+        return sum(self.steps[:epoch])
+
+    def passed(self, at: Trigger) -> tuple[int, int, int]:
+        """Return what sorts the places of one rank in the order in which it passes them."""
+        if not isinstance(at, AtMoment):
+            return at.epoch, 0, at.step
+        saves_first = at.moment == "saving" and self.saves == "in its own directory"
+        return at.epoch, -1 if saves_first else 1 + MOMENTS.index(at.moment), 0
+
+    def resumes_at(self, op: Op) -> int:
+        """Return the epoch at which a right job goes on once `op` has killed it.
+
+        It is the number of states that were saved whole before. A job with a
+        directory of its own saves what epoch e came to after it has reported
+        e, which is in epoch e + 1 as chaos counts.
+        """
+        at = op.at
+        if not isinstance(at, AtMoment):
+            return at.epoch
+        if self.saves == "in its own directory":
+            return at.epoch - 1 if at.moment == "saving" else at.epoch
+        return at.epoch + 1 if at.moment == "committed" else at.epoch
+
+
+def layout(saves: Saves, variant: Variant, *, epochs_max: int | None = None) -> Layout:
+    """Return the layout of a job that saves so; `epochs_max`: it stops early."""
+    epochs = min(variant.epochs, epochs_max or variant.epochs)
+    length, cadence = variant.steps_per_epoch, variant.steps_per_epoch
+    if saves == "every few steps":
+        cadence = variant.cadence
+    whole, rest = divmod(length, cadence)
+    parts = (cadence,) * whole + ((rest,) if rest else ())
+    ended = (False,) * (len(parts) - 1) + (True,)
+    return Layout(saves, parts * epochs, ended * epochs)
+
+
+# -- which faults reveal a bug ------------------------------------------------------------------
+
+Reveals: TypeAlias = Callable[[Layout, Op], bool]
+
+
+def never(course: Layout, op: Op) -> bool:
+    """Return False: there is nothing to show."""
+    del course, op
+    return False
+
+
+def after_a_save(course: Layout, op: Op) -> bool:
+    """Return whether something was saved, which is not found again."""
+    return course.resumes_at(op) >= 1
+
+
+def between_saves(course: Layout, op: Op) -> bool:
+    """Return whether something was saved and training goes on from it."""
+    return 1 <= course.resumes_at(op) < course.reports
+
+
+def inside_an_epoch(course: Layout, op: Op) -> bool:
+    """Return whether the last thing saved is the middle of an epoch."""
+    return between_saves(course, op) and not course.ended[course.resumes_at(op) - 1]
+
+
+def inside_a_save(course: Layout, op: Op) -> bool:
+    """Return whether a rank is writing its state."""
+    del course
+    return isinstance(op.at, AtMoment) and op.at.moment == "saving"
+
+
+def after_more_digits(course: Layout, op: Op) -> bool:
+    """Return whether the newest state, named by its step, comes earlier in the order of text."""
+    saved = [course.steps_before(epoch) for epoch in range(1, course.resumes_at(op) + 1)]
+    return bool(saved) and max(saved, key=str) != max(saved)
+
+
+# -- the catalogue ------------------------------------------------------------------------------
+
+Place: TypeAlias = Moment | Literal["step"]
+
+IN_REPORTS: tuple[Place, ...] = (
+    "step",
+    "step",  # twice as likely as any other: most of a job's time is here
+    "saving",
+    "upload_begin",
+    "upload_end",
+    "reported",
+    "committed",
+)
+_FILES: dict[Saves, str] = {
+    "every epoch": "every_epoch",
+    "every few steps": "every_few_steps",
+    "in its own directory": "own_directory",
+}
+IN_ITS_OWN: tuple[Place, ...] = ("step", "step", "saving", "reported", "committed")
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """One train loop, a planted bug or a control.
+
+    `name` is its function; `like` is the control that a bug differs from. `first`
+    names the checks of which one must come first, `parts` the parts of the state of
+    which one must be named as well. `places` are drawn from; `savers` are the ranks
+    that write files; `reveals` says which strikes can show the bug. `run_s`
+    bounds a struck run, where the bug makes the job hang. `epochs` is the
+    range that is drawn from, `stops_after` the epochs of a job that stops
+    early.
+    """
+
+    id: str
+    title: str
+    name: str
+    saves: Saves
+    like: str
+    first: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    places: tuple[Place, ...] = IN_REPORTS
+    savers: tuple[int, ...] = (0, 1)
+    reveals: Reveals = never
+    run_s: float = 60.0
+    epochs: tuple[int, int] = (3, 5)
+    stops_after: int | None = None
+
+    @property
+    def is_control(self) -> bool:
+        """Whether there is nothing wrong with it."""
+        return self.like == self.id
+
+    @property
+    def train_loop(self) -> str:
+        """The function, as a scenario names it."""
+        return f"chaos.selftest.planted.{_FILES[self.saves]}:{self.name}"
+
+    def layout(self, variant: Variant) -> Layout:
+        """Return its reports and steps with these choices."""
+        return layout(self.saves, variant, epochs_max=self.stops_after)
+
+    def is_revealed_by(self, variant: Variant, ops: Sequence[Op]) -> bool:
+        """Return whether one of these strikes can show the bug."""
+        course = self.layout(variant)
+        return any(self.reveals(course, op) for op in ops)
+
+
+CONTROLS: tuple[Exhibit, ...] = (
+    Exhibit("N01", "saves every epoch", "saves_every_epoch", "every epoch", like="N01"),
+    Exhibit("N02", "saves mid-epoch", "saves_mid_epoch", "every few steps", like="N02"),
+    Exhibit(
+        "N03",
+        "saves atomically, itself",
+        "saves_atomically",
+        "in its own directory",
+        like="N03",
+        places=IN_ITS_OWN,
+        savers=(0,),
+    ),
+    Exhibit(
+        "N04",
+        "stops early",
+        "stops_early",
+        "every epoch",
+        like="N04",
+        epochs=(6, 8),
+        stops_after=5,
+    ),
+)
+
+BUGS: tuple[Exhibit, ...] = (
+    Exhibit(
+        "Z01",
+        "forgets its checkpoint",
+        "forgets_checkpoint",
+        "every epoch",
+        like="N01",
+        first=("resume-point", "lost-work"),
+        reveals=after_a_save,
+    ),
+    Exhibit(
+        "Z03",
+        "repeats the finished epoch",
+        "repeats_epoch",
+        "every epoch",
+        like="N01",
+        first=("cursor", "samples"),
+        reveals=after_a_save,
+    ),
+    Exhibit(
+        "Z05",
+        "restarts the epoch",
+        "restarts_epoch",
+        "every few steps",
+        like="N02",
+        first=("cursor", "samples"),
+        reveals=inside_an_epoch,
+    ),
+    Exhibit(
+        "Z07",
+        "loses momentum",
+        "loses_momentum",
+        "every epoch",
+        like="N01",
+        first=("state",),
+        parts=("optimizer.exp_avg", "optimizer.momentum_buffer"),
+        reveals=between_saves,
+    ),
+    Exhibit(
+        "Z09",
+        "restarts its schedule",
+        "restarts_schedule",
+        "every epoch",
+        like="N01",
+        first=("state",),
+        parts=("schedule",),
+        reveals=between_saves,
+    ),
+    Exhibit(
+        "Z11",
+        "forgets its random state",
+        "forgets_random_state",
+        "every epoch",
+        like="N01",
+        first=("state",),
+        parts=("rng.torch",),
+        reveals=between_saves,
+    ),
+    Exhibit(
+        "Z13",
+        "resets its average",
+        "resets_average",
+        "every epoch",
+        like="N01",
+        first=("state",),
+        parts=("declared.ema",),
+        reveals=between_saves,
+    ),
+    Exhibit(
+        "Z15",
+        "reshuffles from its start",
+        "reshuffles_from_start",
+        "every epoch",
+        like="N01",
+        first=("sample-order",),
+        reveals=between_saves,
+    ),
+    Exhibit(
+        "Z17",
+        "trusts a torn file",
+        "trusts_torn_file",
+        "in its own directory",
+        like="N03",
+        first=("checkpoints", "retry-budget"),
+        places=("saving", "saving", "step"),
+        savers=(0,),
+        reveals=inside_a_save,
+    ),
+    Exhibit(
+        "Z19",
+        "sorts names as text",
+        "sorts_as_text",
+        "in its own directory",
+        like="N03",
+        first=("resume-point",),
+        places=IN_ITS_OWN,
+        savers=(0,),
+        reveals=after_more_digits,
+        epochs=(4, 5),  # three of four steps are over before a step of two digits is looked for
+    ),
+    Exhibit(
+        "Z21",
+        "saves without a barrier",
+        "saves_without_barrier",
+        "in its own directory",
+        like="N03",
+        first=("agreement",),
+        places=("saving", "saving", "step"),
+        reveals=inside_a_save,
+        run_s=12.0,
+    ),
+    Exhibit(
+        "Z23",
+        "restarts its log",
+        "restarts_log",
+        "every epoch",
+        like="N01",
+        first=("metrics",),
+        reveals=between_saves,
+    ),
+)
+
+EXHIBITS: tuple[Exhibit, ...] = (*BUGS, *CONTROLS)

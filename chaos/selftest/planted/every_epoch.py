@@ -1,0 +1,144 @@
+"""Jobs that save at the end of every epoch, in the checkpoints that they report."""
+
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import ray.train
+import torch
+
+import chaos
+from chaos.selftest.planted.training import Forgotten, Training, validate
+
+# Each epoch is validated on the next of these, and harder images look like worse training.
+VALIDATION_NOISE = (0.5, 4.0, 0.5, 4.0, 4.0)
+PATIENCE = 2
+
+
+def saves_every_epoch(config: dict[str, Any]) -> None:
+    """Save everything, and go on from there: a job that is right."""
+    _train(config)
+
+
+def stops_early(config: dict[str, Any]) -> None:
+    """Stop when validation has not improved for two epochs: a job that is right."""
+    _train(config, stopping=EarlyStopping())
+
+
+def forgets_checkpoint(config: dict[str, Any]) -> None:
+    """Save everything, and never ask for what was saved."""
+    _train(config, forgets="checkpoint")
+
+
+def repeats_epoch(config: dict[str, Any]) -> None:
+    """Resume with the epoch that was finished."""
+    _train(config, forgets="epoch")
+
+
+def loses_momentum(config: dict[str, Any]) -> None:
+    """Save the optimizer's state, and do not load it."""
+    _train(config, forgets="optimizer")
+
+
+def restarts_schedule(config: dict[str, Any]) -> None:
+    """Save the learning rate's schedule, and begin it anew."""
+    _train(config, forgets="schedule")
+
+
+def forgets_random_state(config: dict[str, Any]) -> None:
+    """Save each rank's random state, and do not set it."""
+    _train(config, forgets="random")
+
+
+def resets_average(config: dict[str, Any]) -> None:
+    """Begin the moving average with the weights that were loaded, and not where it was."""
+    _train(config, forgets="average")
+
+
+def reshuffles_from_start(config: dict[str, Any]) -> None:
+    """Shuffle by the number of epochs since the job was started."""
+    _train(config, forgets="order")
+
+
+def restarts_log(config: dict[str, Any]) -> None:
+    """Count the steps of the log from 0 after every start."""
+    _train(config, forgets="global_step")
+
+
+class EarlyStopping:
+    """Counts the epochs since the last improvement."""
+
+    def __init__(self) -> None:
+        self.best = math.inf
+        self.waited = 0
+
+    def take(self, value: float) -> dict[str, Any]:
+        """Take in the value of one more epoch, and return the metrics to report."""
+        self.waited = 0 if value < self.best else self.waited + 1
+        self.best = min(self.best, value)
+        return {"validation_loss": value, "waited": self.waited}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that a checkpoint needs of it."""
+        return {"best": self.best, "waited": self.waited}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.best, self.waited = state["best"], state["waited"]
+
+
+def _train(
+    config: dict[str, Any],
+    *,
+    forgets: Forgotten | None = None,
+    stopping: EarlyStopping | None = None,
+) -> None:
+    training = Training(config)
+    if stopping is not None:
+        chaos.declare("early_stopping", stopping)
+    first_epoch = global_step = 0
+    checkpoint = ray.train.get_checkpoint()
+    if checkpoint and forgets != "checkpoint":
+        state = _loaded(checkpoint, forgets)
+        training.load_state_dict(state, forgets=forgets)
+        if stopping is not None:
+            stopping.load_state_dict(state["stopping"])
+        first_epoch = state["epoch"] + (forgets != "epoch")
+        global_step = 0 if forgets == "global_step" else state["global_step"]
+
+    for epoch in range(first_epoch, config["epochs"]):
+        if stopping is not None and stopping.waited >= PATIENCE:
+            break
+        training.batches.sampler.set_epoch(epoch - first_epoch if forgets == "order" else epoch)
+        loss, steps = training.epoch()
+        global_step += steps
+        state = {"epoch": epoch, "global_step": global_step, **training.state_dict()}
+        metrics = {"epoch": epoch, "global_step": global_step, "loss": loss}
+        if stopping is None:
+            metrics["validation_loss"] = validate(training.average)
+        else:
+            noise = VALIDATION_NOISE[epoch % len(VALIDATION_NOISE)]
+            metrics |= stopping.take(validate(training.average, noise=noise))
+            state["stopping"] = stopping.state_dict()
+        _report(metrics, state)
+
+
+def _loaded(checkpoint: ray.train.Checkpoint, forgets: Forgotten | None) -> dict[str, Any]:
+    """Read a checkpoint, and set this rank's random state."""
+    rank = ray.train.get_context().get_world_rank()
+    with checkpoint.as_directory() as directory:
+        if forgets != "random":
+            torch.set_rng_state(torch.load(Path(directory, f"random-{rank}.pt")))
+        state: dict[str, Any] = torch.load(Path(directory, "state.pt"))
+        return state
+
+
+def _report(metrics: dict[str, Any], state: dict[str, Any]) -> None:
+    """Report a checkpoint: each rank its random state, rank 0 all else."""
+    rank = ray.train.get_context().get_world_rank()
+    with tempfile.TemporaryDirectory() as directory:
+        torch.save(torch.get_rng_state(), Path(directory, f"random-{rank}.pt"))
+        if rank == 0:
+            torch.save(state, Path(directory, "state.pt"))
+        ray.train.report(metrics, checkpoint=ray.train.Checkpoint.from_directory(directory))

@@ -1,0 +1,152 @@
+"""Images, network, optimizer, average and validation of every planted loop.
+
+The images are made, not loaded: ten patterns of 8 x 8 pixels under noise, so
+that nothing needs to be installed or fetched.
+"""
+
+import copy
+from typing import Any, Literal, TypeAlias
+
+import ray.train
+import ray.train.torch
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+import chaos
+
+# What a wrong loop leaves out when it goes on from a checkpoint.
+Forgotten: TypeAlias = Literal[
+    "checkpoint", "optimizer", "schedule", "average", "random", "epoch", "order", "global_step"
+]
+PIXELS, CLASSES = 64, 10
+HELD_OUT = 64
+
+
+def images(count: int, *, noise: float, seed: int) -> TensorDataset:
+    """Return that many labelled images; the patterns are the same for every seed."""
+    patterns = torch.rand(CLASSES, PIXELS, generator=torch.Generator().manual_seed(0))
+    draws = torch.Generator().manual_seed(seed)
+    labels = torch.randint(CLASSES, (count,), generator=draws)
+    pixels = patterns[labels] + noise * torch.randn(count, PIXELS, generator=draws)
+    return TensorDataset(pixels, labels)
+
+
+def training_batches(config: dict[str, Any]) -> DataLoader:
+    """Return this rank's batches: `steps_per_epoch` of them, shuffled anew by `set_epoch`."""
+    world = ray.train.get_context().get_world_size()
+    count = config["steps_per_epoch"] * config["batch_size"] * world
+    dataset = images(count, noise=0.5, seed=1)
+    return DataLoader(
+        dataset,
+        batch_size=config["batch_size"],
+        sampler=DistributedSampler(dataset, seed=config["seed"]),
+        generator=torch.Generator(),  # else every epoch takes a number from the global one
+    )
+
+
+def network() -> nn.Module:
+    """Return an untrained network."""
+    return nn.Sequential(nn.Linear(PIXELS, 32), nn.ReLU(), nn.Dropout(0.25), nn.Linear(32, CLASSES))
+
+
+def optimizer_of(model: nn.Module, config: dict[str, Any]) -> torch.optim.Optimizer:
+    """Return the optimizer that the config names: `adam`, or `sgd` with momentum."""
+    if config["optimizer"] == "sgd":
+        return torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
+    return torch.optim.Adam(model.parameters(), lr=0.02)
+
+
+class MovingAverage:
+    """A second network whose weights follow those in training, which it is validated by."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = copy.deepcopy(model).eval()
+        self.updates = 0
+
+    def update(self, model: nn.Module) -> None:
+        """Move a part of the way towards the weights in training, smaller ones later."""
+        self.updates += 1
+        part = max(0.1, 1 / (1 + self.updates))
+        with torch.no_grad():
+            for mean, weight in zip(self.model.parameters(), model.parameters(), strict=True):
+                mean.lerp_(weight, part)
+
+    def follow(self, model: nn.Module) -> None:
+        """Begin anew with the weights of a model."""
+        self.model.load_state_dict(model.state_dict())
+        self.updates = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that a checkpoint needs of it."""
+        return {"model": self.model.state_dict(), "updates": self.updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.model.load_state_dict(state["model"])
+        self.updates = state["updates"]
+
+
+def validate(average: MovingAverage, *, noise: float = 0.5) -> float:
+    """Return the mean loss on images that training never sees."""
+    pixels, labels = images(HELD_OUT, noise=noise, seed=2).tensors
+    with torch.no_grad():
+        return float(cross_entropy(average.model(pixels), labels))
+
+
+class Training:
+    """One rank's network, optimizer, schedule, average and batches."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        rank = ray.train.get_context().get_world_rank()
+        torch.manual_seed(config["seed"])
+        self.model = ray.train.torch.prepare_model(network())
+        # Ranks start equal and drop out differently.
+        torch.manual_seed(1000 * config["seed"] + rank)
+        self.optimizer = optimizer_of(self.model, config)
+        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+            self.optimizer, T_max=config["epochs"] * config["steps_per_epoch"]
+        )
+        self.average = MovingAverage(self.model.module)
+        chaos.declare("ema", self.average)
+        self.batches = training_batches(config)
+
+    def step(self, pixels: torch.Tensor, labels: torch.Tensor) -> float:
+        """Take one optimizer step and return its loss."""
+        self.optimizer.zero_grad()
+        loss = cross_entropy(self.model(pixels), labels)
+        loss.backward()
+        self.optimizer.step()
+        self.schedule.step()
+        self.average.update(self.model.module)
+        return float(loss.item())
+
+    def epoch(self) -> tuple[float, int]:
+        """Take the steps of an epoch and return their mean loss and their number."""
+        total = 0.0
+        for pixels, labels in self.batches:
+            total += self.step(pixels, labels)
+        return total / len(self.batches), len(self.batches)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that a checkpoint needs of it."""
+        return {
+            "model": self.model.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "average": self.average.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any], *, forgets: Forgotten | None = None) -> None:
+        """Go on from a checkpoint, but for what is forgotten."""
+        self.model.module.load_state_dict(state["model"])
+        if forgets != "optimizer":
+            self.optimizer.load_state_dict(state["optimizer"])
+        if forgets != "schedule":
+            self.schedule.load_state_dict(state["schedule"])
+        if forgets == "average":
+            self.average.follow(self.model.module)
+        else:
+            self.average.load_state_dict(state["average"])

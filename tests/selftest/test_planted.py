@@ -1,0 +1,147 @@
+"""Every planted train loop as it is, and struck where its bug shows, on forked processes."""
+
+import ast
+import importlib
+import inspect
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from chaos.audit.job_profile import job_profile
+from chaos.backends.fork.backend import ForkBackend
+from chaos.check.judge import judge
+from chaos.faults.kill_worker import KillWorker
+from chaos.model.event import Committed
+from chaos.model.history import History
+from chaos.model.plan import Op
+from chaos.model.trigger import AtMoment, AtStep
+from chaos.model.verdict import Verdict
+from chaos.run.directory import create
+from chaos.run.journal import read_history
+from chaos.selftest.catalogue import BUGS, CONTROLS, EXHIBITS, Exhibit, Variant
+from chaos.selftest.draw import Case, Ops, plan_of
+
+pytestmark = [pytest.mark.embedded, pytest.mark.timeout(120)]
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Seen:
+    verdict: Verdict
+    history: History
+
+
+Run = Callable[..., Seen]
+
+
+def variant(exhibit: Exhibit) -> Variant:
+    return Variant(
+        epochs=exhibit.epochs[0] + 1,
+        steps_per_epoch=5,
+        cadence=2,
+        seed=3,
+        batch_size=8,
+        optimizer="adam",
+    )
+
+
+def ops(exhibit: Exhibit) -> Ops:
+    """Give a kill that reveals the bug, or that a control survives."""
+    saving = exhibit.places.count("saving") > 1
+    at = AtMoment(epoch=2, moment="saving", rank=0) if saving else AtStep(epoch=2, step=1, rank=0)
+    return (Op(index=0, at=at, kill_worker=KillWorker()),)
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[ForkBackend]:
+    with ForkBackend() as backend:
+        yield backend
+
+
+@pytest.fixture(scope="module")
+def choice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("planted") / "choice.json"
+
+
+@pytest.fixture
+def run(backend: ForkBackend, choice: Path, tmp_path: Path) -> Run:
+    def run_exhibit(exhibit: Exhibit, *strikes: Op, baseline: History | None = None) -> Seen:
+        config = variant(exhibit)
+        choice.write_text(
+            json.dumps({"train_loop": exhibit.train_loop, "config": config.model_dump()})
+        )
+        plan = plan_of(Case(exhibit, config, ()), strikes, backend="fork", cwd=ROOT)
+        job = plan.job.model_copy(
+            update={
+                "train_loop": "tests.selftest.any_loop:train_loop",
+                "args": {"choice": str(choice)},
+            }
+        )
+        plan = plan.model_copy(update={"job": job})
+        directory = create(tmp_path, "run", plan, {})
+        backend.execute(plan, directory, lambda _: None)
+        history = read_history(directory.journals)
+        return Seen(judge(plan, history, baseline), history)
+
+    return run_exhibit
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.id)
+def test_left_alone_it_trains_to_its_end_as_the_catalogue_lays_it_out(
+    run: Run, exhibit: Exhibit
+) -> None:
+    seen = run(exhibit)
+
+    assert seen.verdict.validity == "valid", seen.verdict.headline
+    length, course = job_profile(seen.history), exhibit.layout(variant(exhibit))
+    for rank in (0, 1):
+        assert tuple(length.steps[epoch, rank] for epoch in length.epochs) == course.steps
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda exhibit: exhibit.id)
+def test_a_control_that_is_struck_comes_out_the_same(run: Run, control: Exhibit) -> None:
+    baseline = run(control).history
+
+    seen = run(control, *ops(control), baseline=baseline)
+
+    assert seen.verdict.validity == "valid", seen.verdict.headline
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda exhibit: exhibit.id)
+def test_a_bug_that_is_struck_where_it_shows_is_found(run: Run, bug: Exhibit) -> None:
+    strikes = ops(bug)
+    assert bug.is_revealed_by(variant(bug), strikes)
+    baseline = run(bug).history
+
+    seen = run(bug, *strikes, baseline=baseline)
+
+    assert seen.verdict.validity == "invalid", seen.verdict.headline
+
+
+def test_the_metric_of_early_stopping_worsens_and_recovers_and_then_ends_the_job(run: Run) -> None:
+    exhibit = next(e for e in CONTROLS if e.stops_after is not None)
+
+    commits = [event for _, event in run(exhibit).history.of(Committed)]
+
+    assert [commit.metrics[0]["waited"] for commit in commits] == [0, 1, 0, 1, 2]
+
+
+def call_of(exhibit: Exhibit) -> ast.Call:
+    """Return the call that is all of a train loop's body."""
+    module, _, name = exhibit.train_loop.partition(":")
+    source = inspect.getsource(getattr(importlib.import_module(module), name))
+    return next(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda exhibit: exhibit.id)
+def test_a_bug_is_a_control_with_one_thing_changed(bug: Exhibit) -> None:
+    control = next(e for e in CONTROLS if e.id == bug.like)
+
+    assert control.saves == bug.saves
+    assert ast.unparse(call_of(control)) == "_train(config)"
+    assert ast.unparse(call_of(bug).func) == "_train"
+    assert 1 <= len(call_of(bug).keywords) <= 2
