@@ -68,7 +68,7 @@ $(S3_READY): constraints-s3.txt Makefile
 	@touch $(S3_READY)
 
 demo: $(READY)  ## audit a job in seconds, then strike it and a guilty one on real Ray
-	@$(BIN)/chaos audit scenarios/jobs/digits_ddp.py --budget 20 -- --epochs 4
+	@$(BIN)/chaos audit scenarios/jobs/digits_ddp.py --time-limit 20s -- --epochs 4
 	@echo
 	@$(BIN)/chaos run scenarios/smoke scenarios/guilty/optimizer_state_lost.chaos.yaml
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 
 from rich.console import Console
 from rich.text import Text
@@ -54,6 +55,7 @@ from chaos.run.whole_file import full_disk_told, unwritten
 from chaos.scenario_file.load import load_scenario
 
 BASELINES = ".baselines"
+_being_made: dict[str, Lock] = {}
 
 
 def _tell_nobody(run: FinishedRun) -> None:
@@ -77,31 +79,40 @@ class Harness:
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
     tell: Callable[[FinishedRun], None] = _tell_nobody
 
-    def run_suite(
-        self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray", repeat: int = 1
-    ) -> Iterator[SuiteRow]:
-        """Run scenarios one after the other, each `repeat` times; gives each run's row as it ends.
+    def plans(
+        self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray"
+    ) -> list[Plan]:
+        """Return the plans of scenario files, those whose clusters have one shape together.
 
-        A bad file is found before anything starts. Scenarios whose clusters
-        have the same shape run next to each other, on one warm cluster. What
-        could not be run once is not tried again.
+        A bad file is found before anything starts.
         """
         plans = [self._plan(file, seed=seed, backend=backend) for file in files]
         for plan in plans:
             refuse_unnamed_cluster(plan, self.elsewhere.permissions)
-        for plan in sorted(plans, key=_size):
-            yield from self._rows(plan, repeat)
+        return sorted(plans, key=_size)
 
-    def run_random(
+    def random_plans(
         self, file: Path, *, seeds: range, backend: BackendName = "ray"
-    ) -> Iterator[SuiteRow]:
-        """Run a scenario's job once per seed, with faults drawn from it in place of its own."""
+    ) -> Iterator[Plan]:
+        """Return a plan per seed, with faults drawn from it in place of the scenario's own."""
         plan = self._plan(file, seed=0, backend=backend)
         refuse_unnamed_cluster(plan, self.elsewhere.permissions)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
         steps = steps_by_epoch(self.baseline(alike))
         for seed in seeds:
-            yield self._row(random_plan(plan, seed=seed, steps=steps))
+            yield random_plan(plan, seed=seed, steps=steps)
+
+    def row(self, plan: Plan, *, repeat: int | None = None) -> SuiteRow:
+        """Run a plan; return its row in a suite, also where it was skipped or could not run."""
+        start = self.clock.now_ns()
+        try:
+            return replace(row_of(self.run_plan(plan)), repeat=repeat)
+        except (JobError, ClusterError) as error:
+            is_skip = isinstance(error, UnmetNeedError)
+            word = ("skipped: ", "blue") if is_skip else ("not run: ", "bold red")
+            self.console.print(Text.assemble(word, str(error)), soft_wrap=True)
+            row = without_verdict(plan, error, duration_s=seconds_since(start, self.clock))
+            return replace(row, repeat=repeat)
 
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
@@ -125,33 +136,18 @@ class Harness:
         code = digest_job_code(plan)
         digest = baseline_digest(alone, code=code, versions=decisive_versions())
         wanted = 1 if plan.expect.band is None else RUNS_MIN
-        known = sorted((self.reports / BASELINES).glob(f"{digest}*"))
-        runs = [RunDirectory(path).load_history() for path in known if (path / "complete").exists()]
-        while len(runs) < wanted:
-            runs.append(self._left_alone(plan, alone, digest))
+        with _being_made.setdefault(digest, Lock()):  # runs side by side make it once
+            known = sorted((self.reports / BASELINES).glob(f"{digest}*"))
+            there = [path for path in known if (path / "complete").exists()]
+            runs = [RunDirectory(path).load_history() for path in there]
+            while len(runs) < wanted:
+                runs.append(self._left_alone(plan, alone, digest))
         return Baseline(runs[:wanted])
 
     # -- inside --------------------------------------------------------------------------------
 
     def _plan(self, file: Path, *, seed: int, backend: BackendName) -> Plan:
         return self.elsewhere.over(plan_of(file, cwd=self.cwd, seed=seed, backend=backend))
-
-    def _rows(self, plan: Plan, repeat: int) -> Iterator[SuiteRow]:
-        for number in range(1, repeat + 1):
-            row = replace(self._row(plan), repeat=None if repeat == 1 else number)
-            yield row
-            if row.verdict is None:
-                return
-
-    def _row(self, plan: Plan) -> SuiteRow:
-        start = self.clock.now_ns()
-        try:
-            return row_of(self.run_plan(plan))
-        except (JobError, ClusterError) as error:
-            is_skip = isinstance(error, UnmetNeedError)
-            word = ("skipped: ", "blue") if is_skip else ("not run: ", "bold red")
-            self.console.print(Text.assemble(word, str(error)), soft_wrap=True)
-            return without_verdict(plan, error, duration_s=seconds_since(start, self.clock))
 
     def _left_alone(self, plan: Plan, alone: Plan, digest: str) -> History:
         directory = create(self.reports / BASELINES, digest, alone, environment(self.cwd))

@@ -201,7 +201,7 @@ def _facts_missing(what: type[Fault]) -> Iterator[str]:
         one_of = ", ".join(ENDS)
         yield f"it does not state whether it ends the attempt: `ends_attempt = …`, one of {one_of}"
     if not what.__doc__:
-        yield "it has no docstring for `chaos explain`"
+        yield "it has no docstring for `chaos list`"
 
 
 def _check_flaws(name: str, what: Any) -> Iterator[str]:  # noqa: ANN401 - anything
@@ -213,7 +213,7 @@ def _check_flaws(name: str, what: Any) -> Iterator[str]:  # noqa: ANN401 - anyth
     if not callable(check) or len(inspect.signature(check).parameters) != 1:
         yield "it has no function check(trial)"
     if not what.__doc__ or not getattr(check, "__doc__", None):
-        yield "it and its check need docstrings for `chaos explain`"
+        yield "it and its check need docstrings for `chaos list`"
 
 
 class AbsentFault(Fault):

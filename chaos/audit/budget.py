@@ -45,9 +45,9 @@ class Budget:
     def named(self, *, seconds: float, runs: int) -> str | None:
         """Name the option that was reached, None where none was."""
         if self.runs is not None and runs >= self.runs:
-            return f"--runs {self.runs}"
+            return f"--max-runs {self.runs}"
         if self.seconds is not None and seconds >= self.seconds:
-            return f"--budget {self.seconds:g}"
+            return f"--time-limit {self.seconds:g}s"
         return None
 
 
@@ -133,7 +133,7 @@ class Minimum:
             yield Note(
                 kind="warning",
                 text=(
-                    f"an answer needs {plural(self.runs, 'run')} with a fault; --runs "
+                    f"an answer needs {plural(self.runs, 'run')} with a fault; --max-runs "
                     f"{budget.runs} is fewer, so that this audit can find something wrong, and "
                     "cannot pass"
                 ),
@@ -146,14 +146,14 @@ class Minimum:
                     f"an answer needs {plural(self.runs, 'run')} with a fault, some "
                     f"{self.total_s:.0f} s in all, and {MINIMUM_TIMES} times the time limit are "
                     f"{budget.longest_s:.0f} s: this audit can find something wrong, and cannot "
-                    f"pass; this one can: `{with_budget(command, enough)}`; fewer epochs or less "
-                    "data, by the script's own arguments after --, make it shorter"
+                    f"pass; this one can: `{with_time_limit(command, enough)}`; fewer epochs or "
+                    "less data, by the script's own arguments after --, make it shorter"
                 ),
             )
 
 
-def with_budget(command: str, seconds: int) -> str:
+def with_time_limit(command: str, seconds: int) -> str:
     """Return the command line of an audit with another time limit."""
     ours, dashes, words = command.partition(" -- ")
-    ours = re.sub(r" --budget[= ]\S+", "", ours)
-    return f"{ours} --budget {seconds}{dashes}{words}"
+    ours = re.sub(r" --time-limit[= ]\S+", "", ours)
+    return f"{ours} --time-limit {seconds}s{dashes}{words}"

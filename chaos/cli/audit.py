@@ -1,4 +1,4 @@
-"""`chaos audit`: inject faults into a script wherever they can matter, and say what came of it."""
+"""`chaos audit`: inject faults into a script wherever they can matter, and judge the results."""
 
 import os
 import shlex
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,8 @@ from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import base_plan
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.backends.open import open_backend, open_scripts
-from chaos.cli.streams import write_document
+from chaos.cli.documents import Document, Form, Format, Output, plain
+from chaos.cli.options import REPORTS, Jobs, Reports, Seed, Words, seconds
 from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.model.leeway import Tolerance
@@ -38,76 +40,67 @@ from chaos.run.cpus import usable_cpus
 from chaos.run.environment import environment
 
 BUDGET_S = 60.0
-REPORTS = Path("reports")
 CARD = "card.html"
-RAY, OWN = "ray", "own"
+FILES: dict[Form, str] = {"json": "audit.json", "html": CARD, "junit": "junit.xml"}
+OWN = "own"
 
-
-Script = Annotated[
-    Path, typer.Argument(help="The training script; its own arguments follow after --.")
-]
-Words = Annotated[list[str] | None, typer.Argument(help="The script's arguments.")]
+Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="The training script.")]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Left out: as many as the script has.")
+    int | None,
+    typer.Option("--workers", min=1, metavar="N", help="Ranks. Default: as the script has."),
 ]
-Seconds = Annotated[
+Limit = Annotated[
     float | None,
     typer.Option(
-        "--budget",
-        help="The time limit in seconds, of what comes after the minimum that an answer needs. "
-        "Default: 60; with --exhaustive or --runs, none.",
+        "--time-limit",
+        parser=seconds,
+        metavar="TIME",
+        help="Time limit, such as 90s or 5m; the minimum for an answer may take longer. Default: "
+        "60s; none with --exhaustive or --max-runs.",
     ),
 ]
-Runs = Annotated[int | None, typer.Option("--runs", help="Stop after this many runs with a fault.")]
-Jobs = Annotated[
+MaxRuns = Annotated[
     int | None,
-    typer.Option("--jobs", min=1, help="Runs side by side. Left out: what the cores allow."),
+    typer.Option("--max-runs", min=1, metavar="N", help="Stop after N runs with a fault."),
 ]
 Exhaustive = Annotated[
-    bool, typer.Option("--exhaustive", help="Every step of every rank, however many.")
+    bool, typer.Option("--exhaustive", help="Inject at every step of every rank.")
 ]
 Places = Annotated[
     list[str] | None,
-    typer.Option("--places", help="Only groups whose names contain this; may be repeated."),
+    typer.Option(
+        "--places", metavar="TEXT", help="Only groups of places whose name has TEXT. Repeatable."
+    ),
 ]
 Fit = Annotated[
-    int, typer.Option("--fit", min=1, help="Which of the script's calls of fit() is struck.")
+    int,
+    typer.Option("--fit", min=1, metavar="N", help="Which call of fit() in the script is tested."),
 ]
 StorageOn = Annotated[
     str | None,
     typer.Option(
         "--storage",
         metavar="own",
-        help="Keep the script's own bucket; left out, checkpoints go to the run's folder.",
+        help="own: keep the script's own bucket. Default: checkpoints go to the run's folder.",
     ),
 ]
 AllowWrites = Annotated[
     list[Path] | None,
     typer.Option(
         "--allow-writes",
-        help="A file or folder, there before the audit, that the job may overwrite. Repeatable.",
+        metavar="PATH",
+        help="Existing file or folder that the job may overwrite. Repeatable.",
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Draws the covering sample.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the whole result for machines.")]
-Junit = Annotated[
-    Path | None, typer.Option("--junit", help="Write the audit's JUnit file here as well.")
+Confirm = Annotated[
+    bool,
+    typer.Option("--confirm/--no-confirm", help="Reproduce each finding on a local Ray cluster."),
 ]
-ConfirmOn = Annotated[
-    str | None,
-    typer.Option(
-        "--confirm",
-        metavar="ray",
-        help="Where each finding is reproduced: on a local Ray cluster, which is the default.",
-    ),
-]
-NoConfirm = Annotated[bool, typer.Option("--no-confirm", help="Reproduce no finding on Ray.")]
-
 For = Annotated[
     Question,
     typer.Option(
         "--for",
-        help="spot: nodes preempted and lost first. crash: workers killed, and no node.",
+        help="spot: preemptions and node losses first. crash: killed workers, no node losses.",
     ),
 ]
 Accept = Annotated[
@@ -115,12 +108,17 @@ Accept = Annotated[
     typer.Option(
         "--accept",
         metavar="rng|cosmetic",
-        help="A difference of this severity is a note, and no failure; may be repeated.",
+        help="Report differences of this severity as notes, not as failures. Repeatable.",
     ),
 ]
 Within = Annotated[
     float | None,
-    typer.Option("--tolerance", min=0, help="How far a loss may lie from the baseline's, of 1."),
+    typer.Option(
+        "--tolerance",
+        min=0,
+        metavar="X",
+        help="Relative difference of a loss from the baseline's that is accepted.",
+    ),
 ]
 
 
@@ -129,34 +127,35 @@ def audit(  # noqa: PLR0913 - one parameter per option
     arguments: Words = None,
     *,
     question: For = "spot",
-    workers: Workers = None,
-    budget: Seconds = None,
-    runs: Runs = None,
-    jobs: Jobs = None,
+    time_limit: Limit = None,
+    max_runs: MaxRuns = None,
     exhaustive: Exhaustive = False,
     places: Places = None,
     accept: Accept = None,
     tolerance: Within = None,
+    confirm: Confirm = True,
+    workers: Workers = None,
     fit: Fit = 1,
     storage: StorageOn = None,
     allow_writes: AllowWrites = None,
     seed: Seed = 0,
-    reports: Annotated[Path, typer.Option("--reports")] = REPORTS,
-    as_json: AsJson = False,
-    junit: Junit = None,
-    confirm: ConfirmOn = None,
-    no_confirm: NoConfirm = False,
+    jobs: Jobs = None,
+    form: Format = None,
+    output: Output = None,
+    reports: Reports = REPORTS,
 ) -> None:
-    """Inject faults into a training script wherever they can matter, without a cluster.
+    """Inject faults into a training script, without a cluster, and check the results.
 
     Exit codes: 0 pass, 1 fail, 2 inconclusive.
-    Example: chaos audit train.py --budget 60 -- --epochs 4
+
+    Example: chaos audit train.py --time-limit 60s -- --epochs 4
     """
-    confirms, groups = _confirms(confirm, no=no_confirm), chosen_groups(places or (), question)
-    kept, console = _kept(storage, allow_writes), screen(stderr=as_json)
+    document = Document.asked(form, output, "text", "md", *FILES)
+    groups = chosen_groups(places or (), question)
+    kept, console = _kept(storage, allow_writes), screen(stderr=document.takes_stdout)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     folder = _folder(reports, plan)
-    with _keeping_junit(folder, junit, console), ExitStack() as opened:
+    with _written_if_broken_off(folder, document, console), ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
         card = Audit(
             _expecting(plan, accept or (), tolerance, kept.confined(folder)),
@@ -164,15 +163,15 @@ def audit(  # noqa: PLR0913 - one parameter per option
             folder,
             SystemClock(),
             Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question),
-            _budget(budget, runs, exhaustive=exhaustive),
+            _budget(time_limit, max_runs, exhaustive=exhaustive),
             display.show,
             display.tell,
-            _on_ray(reports, console) if confirms else None,
+            _on_ray(reports, console) if confirm else None,
             follows_script=workers is None,
             command=shlex.join(["chaos", *map(str, masked_words(sys.argv[1:]))]),
             lanes=lambda count: jobs or lanes_for(usable_cpus(), workers=count),
         ).run()
-    _tell(card, console, as_json=as_json)
+    _tell(card, folder, console, document)
     raise typer.Exit(card.exit_code)
 
 
@@ -184,7 +183,7 @@ def _budget(seconds: float | None, runs: int | None, *, exhaustive: bool) -> Bud
 def _expecting(
     plan: Plan, accept: Sequence[str], tolerance: float | None, confined: Confined
 ) -> Plan:
-    """Give the plan on the embedded backend, with what a person accepts and what stays outside."""
+    """Return the plan on forked workers, with what is accepted and what the job may write."""
     for word in accept:
         if word not in ACCEPTABLE:
             raise UsageError(
@@ -199,19 +198,6 @@ def _expecting(
     return plan.model_copy(update={"backend": "fork", "confined": confined, "expect": expect})
 
 
-def _confirms(where: str | None, *, no: bool) -> bool:
-    """Say whether findings are reproduced on Ray, as the options have it."""
-    if where is not None and where != RAY:
-        raise UsageError(
-            f"findings are confirmed on {RAY}, and nowhere else; got '{where}'",
-            f"Write --confirm {RAY}, which is the default, or --no-confirm.",
-            place="--confirm",
-        )
-    if where is not None and no:
-        raise UsageError("--confirm and --no-confirm exclude each other", "Keep one.")
-    return not no
-
-
 @dataclass(frozen=True)
 class _Kept:
     """What of a job's own an audit leaves it."""
@@ -220,13 +206,13 @@ class _Kept:
     writes: tuple[Path, ...]
 
     def confined(self, folder: AuditFolder) -> Confined:
-        """Give what the job may do outside the audit's folder."""
+        """Return what the job may do outside the audit's folder."""
         paths = tuple(str(Path.cwd() / path.expanduser()) for path in self.writes)
         return Confined(folder=str(folder.path), may_write=paths, keeps_storage=self.storage)
 
 
 def _kept(storage: str | None, allowed: Sequence[Path] | None) -> _Kept:
-    """Give what the job keeps, as the options have it."""
+    """Return what the job keeps, as the options have it."""
     if storage not in (None, OWN):
         raise UsageError(
             f"storage is {OWN} or the run's; got '{storage}'",
@@ -242,31 +228,39 @@ def _folder(reports: Path, plan: Plan) -> AuditFolder:
 
 
 @contextmanager
-def _keeping_junit(folder: AuditFolder, junit: Path | None, console: Console) -> Iterator[None]:
-    """Have the audit's JUnit file where it was asked for, also if the audit is broken off."""
+def _written_if_broken_off(
+    folder: AuditFolder, document: Document, console: Console
+) -> Iterator[None]:
+    """Write what was asked for also where the audit is broken off, if it came as far as a card."""
     try:
         yield
-    except KeyboardInterrupt:
+    except BaseException:
         if (folder.path / CARD).exists():
             console.print(f"card: {folder.shown}/{CARD}", soft_wrap=True)
+        if document.form in FILES and (folder.path / FILES[document.form]).exists():
+            document.write(_files(folder))
         raise
-    finally:
-        made = folder.path / "junit.xml"
-        if junit is not None and made.exists():
-            junit.parent.mkdir(parents=True, exist_ok=True)
-            junit.write_bytes(made.read_bytes())
 
 
-def _tell(card: Card, console: Console, *, as_json: bool) -> None:
-    if as_json:
-        write_document(f"{card.to_json()}\n")
-    else:
+def _files(folder: AuditFolder) -> dict[Form, Callable[[], str]]:
+    return {form: partial((folder.path / name).read_text, "utf-8") for form, name in FILES.items()}
+
+
+def _tell(card: Card, folder: AuditFolder, console: Console, document: Document) -> None:
+    if not document.takes_stdout:
         print_card(card, console)
+    document.write(
+        {
+            "text": lambda: plain(partial(print_card, card)),
+            "md": lambda: card_in_markdown(card),
+            **_files(folder),
+        }
+    )
     add_to_step_summary(os.environ, card_in_markdown(card))
 
 
 def _on_ray(reports: Path, console: Console) -> Callable[[Plan], Verdict]:
-    """Give the run of a reproduction on a local Ray cluster, which it starts and ends."""
+    """Return the run of a reproduction on a local Ray cluster, which it starts and ends."""
 
     def confirm(plan: Plan) -> Verdict:
         with open_backend("ray", console) as backend:

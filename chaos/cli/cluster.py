@@ -1,4 +1,4 @@
-"""The part of the command line that speaks of clusters which chaos did not start."""
+"""Options for clusters that chaos did not start, and what they refuse."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ Address = Annotated[
     typer.Option(
         "--address",
         metavar="HOST:PORT",
-        help="Use the Ray cluster that runs there, in place of one of chaos's own.",
+        help="Use the Ray cluster at this address, not one of chaos's own.",
     ),
 ]
 Storage = Annotated[
@@ -27,7 +27,7 @@ Storage = Annotated[
     typer.Option(
         "--storage",
         metavar="PATH",
-        help="With --address: a folder or URI that all nodes reach, for checkpoints.",
+        help="With --address: folder or URI for checkpoints that all nodes reach.",
     ),
 ]
 AllowFaultsOn = Annotated[
@@ -35,24 +35,22 @@ AllowFaultsOn = Annotated[
     typer.Option(
         "--allow-faults-on",
         metavar="HOST:PORT",
-        help="Allow faults on the cluster that runs there; the same address once more.",
+        help="Allow faults on this cluster; it must repeat --address.",
     ),
 ]
 AllowNodeLoss = Annotated[
     bool,
     typer.Option(
         "--allow-node-loss",
-        help="Allow faults there that may cost a node, which chaos cannot bring back.",
+        help="Allow faults that may cost a node there; chaos cannot start another.",
     ),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show who would be struck, and strike nobody.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
 PrestartWorkers = Annotated[
     bool,
     typer.Option(
         "--prestart-workers",
-        help="Start the next attempt's workers beforehand: recoveries are shorter than they are.",
+        help="Pre-start workers for the next attempt. Recovery times are not representative.",
     ),
 ]
 

@@ -1,10 +1,8 @@
-"""`chaos doctor`: can runs be made here, and what does each lack cost?"""
-
-from pathlib import Path
-from typing import Annotated
+"""`chaos doctor`: does this machine have what runs need?"""
 
 import typer
 
+from chaos.cli.options import REPORTS, Reports
 from chaos.report.doctor import doctor_table, signs
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock
@@ -14,13 +12,11 @@ EXIT_GOOD, EXIT_LACKING = 0, 3
 
 
 def doctor(
-    reports: Annotated[
-        Path, typer.Option("--reports", help="The folder that runs would be kept in.")
-    ] = Path("reports"),
+    reports: Reports = REPORTS,
 ) -> None:
-    """Check Python, Ray, ports, permissions, room and clock, and say what each lack costs.
+    """Check Python, Ray, ports, permissions, disk and clock, with the effect of each problem.
 
-    Exit codes: 0 runs can be made, 3 they cannot.
+    Exit codes: 0 ready, 3 not ready.
 
     Example: chaos doctor
     """
@@ -28,7 +24,5 @@ def doctor(
     console = screen()
     console.print(doctor_table(found))
     lacking = [sign.name for sign in found if sign.standing == "bad"]
-    console.print(
-        f"no run can be made: {', '.join(lacking)}" if lacking else "runs can be made here"
-    )
+    console.print(f"Not ready: {', '.join(lacking)}" if lacking else "Ready.")
     raise typer.Exit(EXIT_LACKING if lacking else EXIT_GOOD)

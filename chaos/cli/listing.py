@@ -1,63 +1,80 @@
-"""`chaos list` and `chaos explain`: what there is, in one line each, and in full."""
+"""`chaos list` and `chaos schema`: what a scenario may name, in one line each and in full."""
 
 import ast
 import difflib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from chaos.cli.documents import WIDE
+from chaos.cli.streams import write_document
 from chaos.errors import ScenarioError, UsageError
 from chaos.extensions import other_checks
-from chaos.report.catalogue import catalogue, explained, names, table_of
+from chaos.report.catalogue import TOPICS, catalogue, explained, names, table_of
 from chaos.report.screen import screen
 from chaos.run.shown import shown
 from chaos.scenario_file.load import find_scenarios, load_scenario
+from chaos.scenario_file.messages import json_schema
 
-Listed: TypeAlias = Literal["faults", "places", "checks", "scenarios", "jobs"]
+LISTS = (*TOPICS, "scenarios", "jobs")
 
 
 def list_(
-    topic: Annotated[Listed, typer.Argument(help=f"{', '.join(get_args(Listed))}.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT", help=f"{', '.join(LISTS)}, or the name of a fault or a check."
+        ),
+    ],
     folder: Annotated[
-        Path, typer.Option("--in", help="Where scenarios and their jobs are looked for.")
+        Path, typer.Option("--in", metavar="FOLDER", help="Folder of scenarios and jobs.")
     ] = Path("scenarios"),
 ) -> None:
-    """List what scenarios may name (faults, places, checks), or the scenarios and jobs there are.
+    """List faults, places, checks, scenarios or jobs, or explain a fault or a check.
 
-    Example: chaos list faults
+    Examples: chaos list faults; chaos list preempt_node
     """
+    if what in TOPICS:
+        screen().print(catalogue(what, other_checks()))
+    elif what == "scenarios":
+        _print("scenario", list(_scenarios(folder)))
+    elif what == "jobs":
+        found = list(_jobs(folder))
+        if not found:
+            raise UsageError(
+                "no folder `jobs` with a script is there", "Name one: --in", place=shown(folder)
+            )
+        _print("job", found)
+    else:
+        screen().print(Text(_explanation(what.rpartition("/")[2])))
+
+
+def schema() -> None:
+    """Print the JSON Schema of scenario files, for editors.
+
+    Example: chaos schema > scenarios/chaos.schema.json
+    """
+    write_document(json.dumps(json_schema(), indent=2) + "\n")
+
+
+def _print(head: str, rows: Sequence[tuple[str, str]]) -> None:
+    """Print a table; without a terminal no line is broken, so that paths can be copied."""
     console = screen()
-    match topic:
-        case "scenarios":
-            console.print(table_of("scenario", list(_scenarios(folder))))
-        case "jobs":
-            found = list(_jobs(folder))
-            if not found:
-                raise UsageError(
-                    "no folder `jobs` with a script is there", "Name one: --in", place=shown(folder)
-                )
-            console.print(table_of("job", found))
-        case _:
-            console.print(catalogue(topic, other_checks()))
+    console.print(table_of(head, rows), width=None if console.is_terminal else WIDE, crop=False)
 
 
-def explain(
-    name: Annotated[str, typer.Argument(help="A fault or a check, as `chaos list` gives it.")],
-) -> None:
-    """Say all there is to say about one fault or one check.
-
-    Example: chaos explain preempt_node
-    """
+def _explanation(name: str) -> str:
     others = other_checks()
     text = explained(name, others)
     if text is None:
-        near = difflib.get_close_matches(name, names(others), n=1)
-        hint = f"Did you mean {near[0]}?" if near else "`chaos list faults` and `checks` name them."
-        raise UsageError(f"there is no fault and no check '{name}'", hint)
-    screen().print(Text(text))
+        near = difflib.get_close_matches(name, [*LISTS, *names(others)], n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"The lists are {', '.join(LISTS)}."
+        raise UsageError(f"there is no list, fault or check '{name}'", hint)
+    return text
 
 
 def _scenarios(folder: Path) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.check.trial import Trial
-from chaos.cli.streams import write_document
+from chaos.cli.documents import Document, Format, Output, plain
+from chaos.cli.options import REPORTS, Reports, Seed, Words, hours
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName
 from chaos.preflight.answer import Answer, answer
@@ -37,76 +38,151 @@ from chaos.preflight.rules import RULES, refuse_unknown
 from chaos.preflight.validation import Validation, validated
 from chaos.report.live import MovingLine
 from chaos.report.screen import screen
+from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import Clock, SystemClock, seconds_since, stamp
 
-RUNS = 10_000
+SIMULATIONS = 10_000
 MOMENT_S = 1.0
 VALIDATION_RUNS: dict[BackendName, int] = {"fork": 24, "ray": 6}
+
+GIVEN, MEASURED, GOALS = "Market and costs", "Measured in runs", "Goals"
 
 Subject = Annotated[
     Path | None,
     typer.Argument(
+        metavar="SUBJECT",
         help="A question (*.preflight.yaml), the folder of a run or an audit, or, with "
-        "--calibrate, a script or a scenario."
+        "--calibrate, a script or a scenario.",
     ),
 ]
-Words = Annotated[list[str] | None, typer.Argument(help="A script's own arguments, after --.")]
-MarketName = Annotated[str | None, typer.Option("--market", help="A preset; see --list.")]
-TraceFile = Annotated[Path | None, typer.Option("--trace", help="Fit the market to this trace.")]
-ReplayIt = Annotated[bool, typer.Option("--replay", help="Repeat the trace instead of fitting it.")]
+MarketName = Annotated[
+    str | None,
+    typer.Option("--market", metavar="NAME", help="A preset; see --list.", rich_help_panel=GIVEN),
+]
+TraceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace", metavar="FILE", help="Fit the market to this trace.", rich_help_panel=GIVEN
+    ),
+]
+ReplayIt = Annotated[
+    bool,
+    typer.Option(
+        "--replay-trace", help="Repeat the trace instead of fitting it.", rich_help_panel=GIVEN
+    ),
+]
 AdvisorRow = Annotated[
-    str | None, typer.Option("--advisor", help="FILE:REGION:TYPE of AWS Spot Advisor's JSON.")
+    str | None,
+    typer.Option(
+        "--advisor",
+        metavar="FILE:REGION:TYPE",
+        help="A row of AWS Spot Advisor's JSON.",
+        rich_help_panel=GIVEN,
+    ),
 ]
 CostsFrom = Annotated[
-    Path | None, typer.Option("--costs", help="Take the costs from this run or audit.")
+    Path | None,
+    typer.Option(
+        "--costs",
+        metavar="FOLDER",
+        help="Use the costs of this run or audit.",
+        rich_help_panel=GIVEN,
+    ),
 ]
 Calibrate = Annotated[
-    bool, typer.Option("--calibrate", help="Run the job clean and struck to measure its costs.")
+    bool,
+    typer.Option(
+        "--calibrate",
+        help="Measure the job's costs in runs with and without faults.",
+        rich_help_panel=MEASURED,
+    ),
 ]
 BackendOption = Annotated[
-    BackendName, typer.Option("--backend", help="Where --calibrate and --validate run the job.")
+    BackendName,
+    typer.Option(
+        "--backend", help="Where --calibrate and --validate run the job.", rich_help_panel=MEASURED
+    ),
 ]
 Validate = Annotated[
     bool,
     typer.Option(
         "--validate",
-        help="Run the job many times, struck by the market in fast motion, and compare. "
-        "The costs are measured before, in other runs.",
+        help="Compare the forecast with real runs under the market's losses, in fast motion. Other "
+        "runs measure the costs before.",
+        rich_help_panel=MEASURED,
     ),
 ]
 ValidationRuns = Annotated[
-    int | None, typer.Option("--validation-runs", min=2, help="Default: 24; on Ray 6.")
+    int | None,
+    typer.Option(
+        "--validation-runs",
+        min=2,
+        metavar="N",
+        help="Default: 24; on Ray 6.",
+        rich_help_panel=MEASURED,
+    ),
 ]
 LossesOption = Annotated[
     Losses,
     typer.Option(
         "--losses",
-        help="With --validate: what a loss takes. A worker; its node, which comes again later; a "
-        "node whose loss is announced.",
+        help="What a loss of --validate takes: a worker, a node that returns later, or a node "
+        "with notice.",
+        rich_help_panel=MEASURED,
     ),
 ]
 Scale = Annotated[
     float | None,
     typer.Option(
-        "--scale", min=1, help="How much faster the market runs; left out: a few losses per run."
+        "--scale",
+        min=1,
+        metavar="X",
+        help="Speed-up of the market. Default: a few losses per run.",
+        rich_help_panel=MEASURED,
     ),
 ]
 Recorded = Annotated[
-    Path | None, typer.Option("--recorded", help="Compare the model with this run or audit.")
+    Path | None,
+    typer.Option(
+        "--recorded",
+        metavar="FOLDER",
+        help="Compare the model with this run or audit.",
+        rich_help_panel=MEASURED,
+    ),
 ]
-Deadline = Annotated[float | None, typer.Option("--deadline", help="Hours.")]
-BudgetShare = Annotated[
-    float | None, typer.Option("--budget", help="Cost as a share of on-demand, such as 0.5.")
+Deadline = Annotated[
+    float | None,
+    typer.Option(
+        "--deadline",
+        parser=hours,
+        metavar="TIME",
+        help="Such as 72h or 3d; a number alone is in hours.",
+        rich_help_panel=GOALS,
+    ),
 ]
-GoodputGoal = Annotated[float | None, typer.Option("--goodput", help="Such as 0.8.")]
+MaxCost = Annotated[
+    float | None,
+    typer.Option(
+        "--max-cost",
+        metavar="SHARE",
+        help="Cost as a share of on-demand, such as 0.5.",
+        rich_help_panel=GOALS,
+    ),
+]
+GoodputGoal = Annotated[
+    float | None,
+    typer.Option("--goodput", metavar="SHARE", help="Such as 0.8.", rich_help_panel=GOALS),
+]
 Values = Annotated[
     list[str] | None,
-    typer.Option("--set", help="PLACE=VALUE, such as job.nodes=64; may be repeated."),
+    typer.Option("--set", metavar="PLACE=VALUE", help="Such as job.nodes=64. Repeatable."),
 ]
-Ignore = Annotated[list[str] | None, typer.Option("--ignore", help="A rule's id.")]
-Runs = Annotated[int, typer.Option("--runs", min=100, help="Simulated runs.")]
-Seed = Annotated[int, typer.Option("--seed", min=0)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the whole answer for machines.")]
+Ignore = Annotated[
+    list[str] | None, typer.Option("--ignore", metavar="RULE", help="A rule's id. Repeatable.")
+]
+Simulations = Annotated[
+    int, typer.Option("--simulations", min=100, metavar="N", help="Simulated runs.")
+]
 Listing = Annotated[bool, typer.Option("--list", help="List the markets and the rules.")]
 
 
@@ -127,23 +203,25 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     scale: Scale = None,
     recorded: Recorded = None,
     deadline: Deadline = None,
-    budget: BudgetShare = None,
+    max_cost: MaxCost = None,
     goodput: GoodputGoal = None,
     values: Values = None,
     ignore: Ignore = None,
-    runs: Runs = RUNS,
+    simulations: Simulations = SIMULATIONS,
     seed: Seed = 0,
-    reports: Annotated[Path, typer.Option("--reports")] = Path("reports"),
-    as_json: AsJson = False,
+    form: Format = None,
+    output: Output = None,
+    reports: Reports = REPORTS,
     listing: Listing = False,
 ) -> None:
-    """Say whether a job will finish on a spot market, and which setting is wrong.
+    """Forecast whether a job finishes on a spot market, and name the wrong settings.
 
-    Exit codes: 0 go, 5 go with changes, 1 no-go, 2 cannot tell, 3 usage.
+    Exit codes: 0 go, 5 go with changes, 1 no-go, 2 inconclusive, 3 usage error.
 
-    Example: chaos preflight big.preflight.yaml --market busy-16h --deadline 72
+    Example: chaos preflight big.preflight.yaml --market busy-16h --deadline 72h
     """
-    console = screen(stderr=as_json)
+    document = Document.asked(form, output, "text", "json", "md", "html")
+    console = screen(stderr=document.takes_stdout)
     if listing:
         _list(screen())
         return
@@ -154,11 +232,11 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     settings = RunSettings(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
     trials = _calibrated(settings, job, arguments or ()) if calibrate or validate else ()
     question, notes = _question(job, choice, costs, trials)
-    question = changed(question, _goals(deadline, budget, goodput) | assigned(values or ()))
-    effort = Effort(runs=runs, seed=seed, jobs=os.cpu_count() or 1)
+    question = changed(question, _goals(deadline, max_cost, goodput) | assigned(values or ()))
+    effort = Effort(runs=simulations, seed=seed, jobs=os.cpu_count() or 1)
     found = _answer(question, effort, ignore or (), notes)
     held = _held(recorded, settings if validate else None, trials, found.question)
-    _tell(replace(found, validation=held), reports, console, as_json=as_json)
+    _tell(replace(found, validation=held), reports, console, document)
     raise typer.Exit(found.exit_code)
 
 
@@ -192,7 +270,9 @@ def _job(subject: Path | None, ignore: Sequence[str]) -> Path:
 def _refuse_idle(is_replay: bool, alone: tuple[float | None, ...] | None) -> None:  # noqa: FBT001
     """Refuse options that would do nothing without another."""
     if is_replay:
-        raise UsageError("--replay does nothing without --trace", "Add --trace, or leave it out.")
+        raise UsageError(
+            "--replay-trace does nothing without --trace", "Add --trace, or leave it out."
+        )
     if alone is not None and any(value is not None for value in alone):
         problem = "--scale and --validation-runs do nothing without --validate"
         raise UsageError(problem, "Add --validate, or leave them out.")
@@ -208,36 +288,31 @@ def _calibrated(settings: RunSettings, job: Path, words: Sequence[str]) -> tuple
     return tuple(calibration_runs(settings, job, words))
 
 
-def append_summary(text: str, file: str | None) -> None:
-    """Add Markdown to the file that GitHub Actions names, where it names one."""
-    if not file:
-        return
-    try:
-        with Path(file).open("a", encoding="utf-8") as summary:
-            summary.write(text)
-    except OSError as error:
-        raise UsageError(
-            f"the summary cannot be written: {error.strerror}",
-            "GITHUB_STEP_SUMMARY names a file; unset it to do without.",
-            place=file,
-        ) from error
-
-
 def _goals(
-    deadline_h: float | None, budget: float | None, goodput: float | None
+    deadline_h: float | None, max_cost: float | None, goodput: float | None
 ) -> dict[str, float]:
-    goals = {"goal.deadline_h": deadline_h, "goal.budget": budget, "goal.goodput": goodput}
+    goals = {"goal.deadline_h": deadline_h, "goal.budget": max_cost, "goal.goodput": goodput}
     return {place: value for place, value in goals.items() if value is not None}
 
 
-def _tell(found: Answer, reports: Path, console: Console, *, as_json: bool) -> None:
+def _tell(found: Answer, reports: Path, console: Console, document: Document) -> None:
     page = _write(found, reports)
-    append_summary(render_summary(found), os.environ.get("GITHUB_STEP_SUMMARY"))
-    if as_json:
-        text = json.dumps(found.to_json(), indent=2, default=str, allow_nan=False)
-        write_document(f"{text}\n")
-    else:
-        console.print(show_answer(found, page=str(page)))
+    add_to_step_summary(os.environ, render_summary(found))
+    answer_shown = show_answer(found, page=str(page))
+    if not document.takes_stdout:
+        console.print(answer_shown)
+    document.write(
+        {
+            "text": lambda: plain(lambda on: on.print(answer_shown)),
+            "json": lambda: _in_json(found),
+            "md": lambda: render_summary(found),
+            "html": lambda: page.read_text(encoding="utf-8"),
+        }
+    )
+
+
+def _in_json(found: Answer) -> str:
+    return json.dumps(found.to_json(), indent=2, default=str, allow_nan=False)
 
 
 def _question(
@@ -310,8 +385,7 @@ def _write(found: Answer, reports: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / "preflight.html"
         page.write_text(render_answer(found), encoding="utf-8")
-        plain = json.dumps(found.to_json(), indent=2, default=str, allow_nan=False)
-        (folder / "preflight.json").write_text(plain, encoding="utf-8")
+        (folder / "preflight.json").write_text(_in_json(found), encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"cannot write there: {error.strerror}",

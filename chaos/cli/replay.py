@@ -1,153 +1,161 @@
-"""`chaos replay-trace`: a spot trace in fast motion, as a scenario that `chaos run` executes."""
+"""`chaos replay` and `chaos rejudge`: a recorded run once more, executed or judged only."""
 
-from collections.abc import Sequence
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
-from chaos.audit.job_profile import JobProfile, job_profile
-from chaos.audit.plans import with_own_workers
-from chaos.audit.repro import scenario_text
+from chaos import __version__
 from chaos.backends.open import open_backend
-from chaos.cli.streams import write_document
+from chaos.cli.cluster import AllowFaultsOn, AllowNodeLoss, PrestartWorkers
+from chaos.cli.options import REPORTS, Reports
+from chaos.cli.run import KeepStorage, exit_code
 from chaos.errors import UsageError
-from chaos.harness import Harness
+from chaos.harness import Harness, check_again
+from chaos.model.arguments import command_line
+from chaos.model.event import LossResolved, StepDone
+from chaos.model.history import History
+from chaos.model.masked import masked, masked_text
 from chaos.model.plan import Plan
-from chaos.model.scenario import FailureBudget, Limits
-from chaos.preflight.calibration import plan_without_faults
-from chaos.preflight.compression import LOSSES
-from chaos.preflight.measured import step_s
-from chaos.preflight.replay import FollowedNodes, JobPace, TraceWalk, follow_nodes
-from chaos.preflight.trace import Trace
-from chaos.preflight.trace_files import read_trace
+from chaos.plan.permitted import Elsewhere, Permissions
+from chaos.report.outcome import FinishedRun, row_of
 from chaos.report.screen import screen
+from chaos.report.terminal import print_suite
 from chaos.run.clock import SystemClock
+from chaos.run.directory import RunDirectory
 
-# More of a run's limit for each fault: on Ray a start takes this long on a slow machine.
-OP_S = 30.0
-
-TraceFile = Annotated[Path, typer.Argument(help="Nodes that somebody held, or probes.")]
-Subject = Annotated[Path, typer.Argument(help="A script, or a scenario whose job is taken.")]
-Words = Annotated[list[str] | None, typer.Argument(help="A script's own arguments, after --.")]
-Scale = Annotated[
-    float | None,
-    typer.Option("--scale", min=1, help="How much faster time runs; left out: a few losses."),
-]
-Seed = Annotated[
-    int, typer.Option("--seed", min=0, help="Draws where in the trace to begin, nodes and ranks.")
-]
-Spares = Annotated[int, typer.Option("--spares", min=0, help="Nodes beside the workers'.")]
-StepTime = Annotated[
-    float | None,
-    typer.Option("--step-s", help="Seconds of a step; left out: as the clean run measured it."),
-]
-Reports = Annotated[Path, typer.Option("--reports", help="Where the clean run is kept.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def replay_trace(  # noqa: PLR0913 - one parameter per option
-    trace: TraceFile,
-    subject: Subject,
-    arguments: Words = None,
-    *,
-    scale: Scale = None,
-    seed: Seed = 0,
-    spares: Spares = 1,
-    own_step_s: StepTime = None,
-    reports: Reports = Path("reports"),
+def rejudge(
+    directories: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs.")],
 ) -> None:
-    """Print a scenario in which a job meets the losses and returns of a trace, in fast motion.
+    """Judge recorded runs again, with today's checks; nothing is executed.
 
-    The job runs once clean, on fork, which shows its steps and their time.
-
-    Example: chaos replay-trace p3.csv train.py --seed 7 -- --epochs 12 > p3.chaos.yaml
+    Example: chaos rejudge reports/worker_killed_mid_epoch/0-20261121T014500
     """
-    read, console = read_trace(trace), screen(stderr=True)
-    if not read.drops:
-        raise UsageError("no node is lost in it", "There is nothing to replay.", place=read.name)
-    if own_step_s is not None and own_step_s <= 0:
-        raise UsageError(f"--step-s must be above 0, got {own_step_s:g}")
-    plan, job = _clean(subject, arguments or (), reports, console)
-    seen, measured_s = job
-    pace = pace_of(plan, seen, own_step_s or measured_s)
-    factor = scale or default_scale(read, pace)
-    start = follow_nodes(read, pool=pace.workers + spares, least=pace.workers, seed=seed)
-    walk = TraceWalk(pace, seed)
-    walk.walk(start, scale=factor)
-    if not walk.ops:
-        raise UsageError(
-            "nothing happens to this job in that part of the trace",
-            "Try another --seed, a larger --scale, or a longer job.",
-            place=str(trace),
+    runs = [check_again(path) for path in directories]
+    _show(screen(), runs)
+    raise typer.Exit(exit_code([row_of(one) for one in runs]))
+
+
+def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
+    directory: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
+    reports: Reports = REPORTS,
+    keep_storage: KeepStorage = False,  # noqa: FBT002 - a flag on the command line
+    yes: Yes = False,  # noqa: FBT002 - likewise
+    allow_faults_on: AllowFaultsOn = None,
+    allow_node_loss: AllowNodeLoss = False,  # noqa: FBT002
+    prestart_workers: PrestartWorkers = False,  # noqa: FBT002
+) -> None:
+    """Execute the plan of a recorded run again, and compare the results.
+
+    The plan names a script, which runs here: chaos shows it and asks.
+
+    Example: chaos replay reports/worker_killed_mid_epoch/0-20261121T014500
+    """
+    console, recorded = screen(), RunDirectory(directory.resolve())
+    plan = recorded.load_plan()
+    console.print(f"chaos {__version__}, seed {plan.seed}, replay of {directory}", soft_wrap=True)
+    ask(console, plan, directory.resolve(), is_answered=yes)
+    may = Permissions(allow_faults_on, allow_node_loss)
+    with open_backend(plan.backend, console, may, prestart=prestart_workers) as executor:
+        cwd, there = Path(plan.cwd), Elsewhere(permissions=may)
+        harness = Harness(reports, console, cwd, executor, SystemClock(), keep_storage, there)
+        again = harness.run_plan(plan)
+    _show(console, [again])
+    console.print(sameness(recorded, again), soft_wrap=True)
+    raise typer.Exit(exit_code([row_of(again)]))
+
+
+def sameness(recorded: RunDirectory, again: FinishedRun) -> str:
+    """Return whether a replay came out as the recorded run: the verdict, and every loss."""
+    before, now = recorded.load_verdict(), again.verdict
+    if before is None:
+        return "replay: the recorded run has no verdict to compare with"
+    found = [(verdict.validity, [r.check for r in verdict.broken]) for verdict in (before, now)]
+    names = [f"{word} ({', '.join(checks)})" if checks else word for word, checks in found]
+    alike = found[0] == found[1]
+    verdict = f"same verdict, {names[1]}" if alike else f"{names[1]} instead of {names[0]}"
+    theirs, ours = losses(recorded.load_history()), losses(again.history)
+    both = sorted(theirs.keys() & ours.keys())
+    apart = next((place for place in both if theirs[place] != ours[place]), None)
+    if apart is None:
+        told = f"same losses at all {len(both)} steps that both runs have"
+    else:
+        attempt, epoch, step, rank = apart
+        told = (
+            f"other losses, first in attempt {attempt} at epoch {epoch}, step {step}, rank {rank}: "
+            f"{ours[apart]} instead of {theirs[apart]}"
         )
-    words = _told(read, walk, (factor, start.since_s))
-    replayed = _replayed(plan, walk, start, title=f"{trace.name} in fast motion, seed {seed}")
-    write_document(
-        scenario_text(replayed, folder=Path.cwd(), comment=words, expect=_expected(walk))
-    )
+    return f"replay: {verdict}; {told}"
 
 
-def _clean(
-    subject: Path, words: Sequence[str], reports: Path, console: Console
-) -> tuple[Plan, tuple[JobProfile, float]]:
-    with open_backend("fork", console) as backend:
-        harness = Harness(reports, console, Path.cwd(), backend, SystemClock())
-        run = harness.run_plan(plan_without_faults(subject, words, "fork"))
-    attempts = run.trial.run.attempts
-    seen = job_profile(run.history)
-    return with_own_workers(run.plan, seen), (
-        seen,
-        step_s([(run.history, attempt) for attempt in attempts]),
-    )
+Losses: TypeAlias = dict[tuple[int, int, int, int], tuple[float | str, ...]]
 
 
-def pace_of(plan: Plan, seen: JobProfile, seconds: float) -> JobPace:
-    """Give what the walk must know of a job, by its clean run."""
-    epochs = sorted({epoch for epoch, _ in seen.steps if epoch in seen.epochs})
-    steps = tuple(min(n for (e, _), n in seen.steps.items() if e == epoch) for epoch in epochs)
-    return JobPace(plan.job.workers, plan.job.min_workers, steps, frozenset(seen.saved), seconds)
+def losses(history: History) -> Losses:
+    """Return the losses of each step, by attempt, epoch, step and rank."""
+    return {
+        (event.attempt, event.epoch, event.step, event.rank): event.losses
+        for event in (entry.what for entry in history)
+        if isinstance(event, StepDone | LossResolved) and event.losses is not None
+    }
 
 
-def default_scale(trace: Trace, pace: JobPace) -> float:
-    """Give the factor at which the job's own nodes are lost a few times."""
-    every_s = trace.node_h * 3600 / sum(trace.drops) / pace.workers
-    return max(1.0, every_s * 2 * LOSSES / (sum(pace.steps) * pace.step_s))
+def _show(console: Console, runs: Sequence[FinishedRun]) -> None:
+    print_suite([row_of(one) for one in runs], console)
+    for one in runs:
+        console.print(f"report: {one.directory}{os.sep}report.html", soft_wrap=True)
 
 
-def _replayed(plan: Plan, walk: TraceWalk, start: FollowedNodes, *, title: str) -> Plan:
-    job = plan.job.model_copy(update={"failure": FailureBudget(max_failures=max(1, walk.losses))})
-    shape = plan.shape.model_copy(update={"nodes": start.up, "cpus_per_node": 1})
-    run_s = Limits().run_s + OP_S * len(walk.ops) + round(4 * walk.waited_s)
-    limits = plan.limits.model_copy(update={"run_s": run_s})
-    return plan.model_copy(
-        update={
-            "scenario": title,
-            "ops": tuple(walk.ops),
-            "job": job,
-            "shape": shape,
-            "limits": limits,
-        }
-    )
+def ask(console: Console, plan: Plan, folder: Path, *, is_answered: bool) -> None:
+    """Show what a plan will run; raise `UsageError` unless somebody wants that.
+
+    `folder` is that of the run which the plan comes from.
+    """
+    for name, value in _facts(plan, folder):
+        console.print(Text.assemble((f"{name:<9}", "dim"), value), soft_wrap=True)
+    if is_answered:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "nothing was run: there is no terminal to ask whether this code may run here",
+            "Read what it will run, and give --yes.",
+            place=str(folder / "plan.json"),
+        )
+    console.print("Run it? [y/N] ", end="")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was run", "`--yes` answers beforehand.")
 
 
-def _expected(walk: TraceWalk) -> dict[str, Any]:
-    if walk.waited_s < 1:
-        return {}
-    return {"recovery_s": {"max": round(120 + walk.waited_s)}}
+def _facts(plan: Plan, folder: Path) -> Iterator[tuple[str, str]]:
+    job = plan.job
+    if job.script is not None:
+        yield "runs", f"{job.script} ({_where(Path(plan.cwd, job.script), folder)})"
+    else:
+        yield "runs", f"{job.train_loop}, a train loop that is imported"
+    if job.args:
+        args = masked(job.args)
+        yield "with", shlex.join(command_line(args)) if job.script else str(args)
+    yield "in", f"{plan.cwd} ({_where(Path(plan.cwd), folder)})"
+    if job.env:
+        yield "env", " ".join(f"{name}={masked(value, name)}" for name, value in job.env.items())
+    if plan.shape.address is not None:
+        yield "cluster", plan.shape.address
+    if plan.shape.storage is not None:
+        yield "storage", masked_text(plan.shape.storage)
 
 
-def _told(trace: Trace, walk: TraceWalk, drawn: tuple[float, float]) -> list[str]:
-    scale, since_s = drawn
-    told = [
-        (
-            f"{trace.name} ({trace.format}, {trace.kind}), from {since_s / 3600:.2f} h on, "
-            f"{scale:,.0f} times as fast, a step in {walk.pace.step_s * 1000:.3g} ms: "
-            f"{walk.losses} losses that take workers."
-        ),
-        "Save it where this command was run: the paths are relative to that folder.",
-    ]
-    if walk.moved:
-        told.append(f"{walk.moved} fault(s) stand later than in the trace, behind an earlier one.")
-    told += [f"{repair}." for repair in trace.repairs]
-    return told
+def _where(path: Path, folder: Path) -> str:
+    """Return whether a path came along with the run's folder, or is this machine's own."""
+    if not path.exists():
+        return "it is not there"
+    inside = path.resolve().is_relative_to(folder)
+    return "in the run's folder: it came with the record" if inside else "outside the run's folder"

@@ -1,10 +1,10 @@
-"""`chaos report` and `chaos trend`: what was run, to look at and to hand on."""
+"""`chaos report`: what was run, to look at and to hand on."""
 
 import webbrowser
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -14,6 +14,8 @@ from chaos import shelf
 from chaos.audit.card import Card
 from chaos.audit.markdown import card_in_markdown
 from chaos.audit.page import render_card
+from chaos.cli.documents import WIDE, Document, Form, Format, Output, writable
+from chaos.cli.options import REPORTS, Reports
 from chaos.cli.streams import write_document
 from chaos.errors import HistoryError, UsageError
 from chaos.model.summary import STALE
@@ -26,100 +28,103 @@ from chaos.run.record_file import read_record
 from chaos.run.shown import shown
 from chaos.run.whole_file import write_text
 
-Format: TypeAlias = Literal["md", "json", "html"]
+FORMS: tuple[Form, ...] = ("json", "junit", "md", "html")
 TREND = "trend.html"
 
-Reports = Annotated[Path, typer.Option("--reports", help="Where runs and suites are kept.")]
-Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 
-
-def report(
+def report(  # noqa: PLR0913 - one parameter per option
     path: Annotated[
-        Path | None, typer.Argument(help="Folder of a run, a suite or an audit; none: list them.")
+        Path | None,
+        typer.Argument(
+            metavar="FOLDER", help="Folder of a run, a suite or an audit. Default: list all."
+        ),
     ] = None,
     *,
-    form: Annotated[
-        Format | None, typer.Option("--format", help="Write the report itself, in this form.")
+    trend: Annotated[
+        bool, typer.Option("--trend", help="Write the page of all suites over time.")
+    ] = False,
+    form: Format = None,
+    output: Output = None,
+    reports: Reports = REPORTS,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, metavar="N", help="Newest entries. Default: 20; trend: 60."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write it here, not to the terminal.")
-    ] = None,
-    reports: Reports = Path("reports"),
-    limit: Annotated[int, typer.Option("--limit", min=1, help="List as many at most.")] = 20,
-    show: Open = False,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """List what was run, or say where a report is, or write one in another form.
+    """List runs, print the path of a report, or convert a report.
 
-    Example: chaos report reports/node_lost/0-20261121T014500 --format md
+    Examples: chaos report; chaos report reports/node_lost/0-20261121T014500 --format md
     """
+    document = Document.asked(form, output, *FORMS)
+    if trend:
+        _trend(reports, limit or 60, show=show)
+        return
     if path is None:
         if form or output or show:
-            raise UsageError("which report?", "`chaos report` alone lists them; give a folder.")
-        screen().print(_listed(shelf.items(reports)[:limit], reports))
+            raise UsageError("no folder is given", "`chaos report` alone lists them.")
+        console = screen()
+        width = None if console.is_terminal else WIDE
+        console.print(
+            _listed(shelf.items(reports)[: limit or 20], reports), width=width, crop=False
+        )
         return
     item = shelf.item_at(path)
-    if form is not None or output is not None:
-        _write(_document(item, form or _form_of(output)), output)
-    else:
+    if document.form is None:
         if not item.page.exists():
-            with _writable(item.page):
+            with writable(item.page):
                 write_text(item.page, _document(item, "html"))
         write_document(f"{shown(item.page)}\n")
         if shelf.came_to(item) == shelf.STALE_WORD:
             screen(stderr=True).print(STALE, style="yellow")
+    document.write({each: partial(_document, item, each) for each in FORMS})
     if show:
         _open(output if output and output.suffix == ".html" else item.page)
 
 
-def trend(
-    *,
-    reports: Reports = Path("reports"),
-    limit: Annotated[int, typer.Option("--limit", min=1, help="The newest suites.")] = 60,
-    show: Open = False,
-) -> None:
-    """Write the page that shows how suites went over time, and say where it is.
-
-    Example: chaos trend --open
-    """
+def _trend(reports: Path, limit: int, *, show: bool) -> None:
     index = SuiteIndex(reports)
     index.refresh()
     page = reports / TREND
     text = render_trend([(past.name, past.suite) for past in index.newest(limit)])
-    _write(text, page)
+    with writable(page):
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text, encoding="utf-8")
     write_document(f"{shown(page.resolve())}\n")
     if show:
         _open(page)
 
 
-def _document(item: shelf.Item, form: Format) -> str:
+def _document(item: shelf.Item, form: Form) -> str:
+    if form == "junit":
+        return (item.path / "junit.xml").read_text(encoding="utf-8")
+    makers: dict[Form, Callable[[Any], str]]
     match item.kind:
         case "run":
-            run = shelf.read_run(item.path)
             makers = {"md": run_in_markdown, "json": run_in_json, "html": render_run}
-            return makers[form](run)
+            return makers[form](shelf.read_run(item.path))
         case "suite":
             return _suite(item, form)
         case "audit":
-            return _audit(item, form)
+            makers = {"md": card_in_markdown, "json": Card.to_json, "html": render_card}
+            return makers[form](_card(item))
 
 
-def _suite(item: shelf.Item, form: Format) -> str:
+def _suite(item: shelf.Item, form: Form) -> str:
     suite = shelf.read_suite(item.path)
     if form == "json":
-        return suite.model_dump_json(indent=2) + "\n"
+        return suite.model_dump_json(indent=2)
     rows = list(shelf.rows_of(item.path))
     if form == "md":
         return suite_in_markdown(rows)
     return render_suite(rows, title="chaos", started=suite.started, folder=shown(item.path))
 
 
-def _audit(item: shelf.Item, form: Format) -> str:
+def _card(item: shelf.Item) -> Card:
     try:
-        card = Card.from_json(read_record(item.path / shelf.AUDIT))
+        return Card.from_json(read_record(item.path / shelf.AUDIT))
     except (ValueError, RecursionError) as error:
         raise HistoryError("not an audit of this version", place=str(item.path)) from error
-    makers = {"md": card_in_markdown, "json": Card.to_json, "html": render_card}
-    return makers[form](card)
 
 
 def _listed(items: Sequence[shelf.Item], reports: Path) -> Table | Text:
@@ -128,43 +133,12 @@ def _listed(items: Sequence[shelf.Item], reports: Path) -> Table | Text:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("kind", "began (UTC)", "came to"):
         table.add_column(name, no_wrap=True)
-    table.add_column("folder", overflow="fold", ratio=1)
+    table.add_column("folder", overflow="fold")
     for item in items:
         came_to = shelf.came_to(item)
         cells = (item.kind, item.stamp.replace("T", " "), came_to, shown(item.path.resolve()))
         table.add_row(*(Text(cell) for cell in cells))
     return table
-
-
-def _form_of(output: Path | None) -> Format:
-    """Tell the form by the file's name."""
-    forms: dict[str, Format] = {".md": "md", ".json": "json", ".html": "html"}
-    form = forms.get(output.suffix if output else "")
-    if form is None:
-        raise UsageError(
-            "which form?",
-            "Give --format, or a file that ends in .md, .json or .html.",
-            place=str(output),
-        )
-    return form
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        write_document(text if text.endswith("\n") else text + "\n")
-        return
-    with _writable(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def _writable(output: Path) -> Iterator[None]:
-    """Have what keeps a file from being written be the caller's to put right."""
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"cannot write there: {error.strerror}", place=str(output)) from error
 
 
 def _open(page: Path) -> None:

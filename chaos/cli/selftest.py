@@ -1,4 +1,4 @@
-"""`chaos selftest`: try chaos's own judgement on bugs and on right jobs that are known."""
+"""`chaos selftest`: chaos's own judgement, tried on planted bugs and on correct jobs."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,6 +13,8 @@ from chaos.audit.folder import AuditFolder
 from chaos.audit.lanes import lanes_for
 from chaos.backends.open import open_backend
 from chaos.cli import signals
+from chaos.cli.documents import Output
+from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed
 from chaos.errors import UsageError
 from chaos.model.plan import BackendName
 from chaos.report.screen import screen
@@ -25,34 +27,20 @@ from chaos.selftest.draw import WORKERS, Case, cases, sample
 from chaos.selftest.score import Score, SelftestDisplay, show_score
 from chaos.selftest.trials import Trials
 
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Draws variants and places.")]
-RunsPerBug = Annotated[int, typer.Option("--runs-per-bug", min=1)]
+RunsPerBug = Annotated[int, typer.Option("--runs-per-bug", min=1, metavar="N")]
 Controls = Annotated[
-    int, typer.Option("--controls", min=0, help="Runs of right jobs, all controls together.")
-]
-BackendOption = Annotated[
-    BackendName,
-    typer.Option("--backend", help="`ray` confirms one run per job on a local cluster."),
-]
-JsonFile = Annotated[
-    Path | None, typer.Option("--json", help="Write every run and the score here.")
+    int, typer.Option("--controls", min=0, metavar="N", help="Runs of all correct jobs together.")
 ]
 Only = Annotated[
-    list[str] | None, typer.Option("--only", help="Only these, such as Z07; may be repeated.")
+    list[str] | None, typer.Option("--only", metavar="ID", help="Only this job. Repeatable.")
 ]
 Corpus = Annotated[
     Path | None,
-    typer.Option(
-        "--corpus", metavar="FOLDER", help="Audit the scripts that its corpus.yaml lists."
-    ),
+    typer.Option("--corpus", metavar="FOLDER", help="Audit the scripts of its corpus.yaml."),
 ]
-Runs = Annotated[
+MaxRuns = Annotated[
     int | None,
-    typer.Option("--runs", min=1, help="With --corpus: at most so many runs per job."),
-]
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", min=1, help="Runs side by side. Left out: what the cores allow."),
+    typer.Option("--max-runs", min=1, metavar="N", help="With --corpus: limit of runs per job."),
 ]
 
 
@@ -61,21 +49,20 @@ def selftest(  # noqa: PLR0913 - one parameter per option
     seed: Seed = 0,
     runs_per_bug: RunsPerBug = 10,
     controls: Controls = 200,
-    backend: BackendOption = "fork",
-    json_file: JsonFile = None,
+    backend: Backend = "fork",
+    output: Output = None,
     only: Only = None,
     jobs: Jobs = None,
     corpus: Corpus = None,
-    runs: Runs = None,
-    reports: Annotated[Path, typer.Option("--reports")] = Path("reports"),
+    max_runs: MaxRuns = None,
+    reports: Reports = REPORTS,
 ) -> None:
-    """Strike jobs with planted bugs and jobs that are right, and count what chaos says of them.
+    """Test chaos on jobs with planted bugs and on correct jobs, and count its answers.
 
-    With --corpus, scripts with a known truth are audited instead, each as a
-    user would audit it.
+    With --corpus, audit scripts of which the truth is known. --output takes JSON.
 
-    Exit codes: 1 where a bug that could be seen was missed or a right job was
-    blamed; 2 where a bug was never shown or a right job not shown to be right.
+    Exit codes: 1 a visible bug was missed or a correct job failed; 2 a bug was never shown, or a
+    correct job was not shown to be correct.
 
     Example: chaos selftest --seed 7 --only Z07 --only N01
     """
@@ -88,15 +75,15 @@ def selftest(  # noqa: PLR0913 - one parameter per option
             screen(),
             SystemClock(),
             seed,
-            runs,
+            max_runs,
             seconds=None,
             lanes=jobs,
         )
-        raise typer.Exit(audit_corpus(audits, only or (), json_file).exit_code)
+        raise typer.Exit(audit_corpus(audits, only or (), output).exit_code)
     exhibits, lanes = chosen(only or ()), jobs or lanes_for(usable_cpus(), workers=WORKERS)
     drawn = cases(exhibits, seed=seed, runs_per_bug=runs_per_bug, controls=controls)
     folder = _folder(reports, str(seed))
-    tried = Tried(seed, backend, exhibits, folder, json_file)
+    tried = Tried(seed, backend, exhibits, folder, output)
     score = try_cases(tried, sample(drawn) if backend == "ray" else drawn, lanes)
     raise typer.Exit(score.exit_code)
 

@@ -43,7 +43,7 @@ class Fault(Record):
     """One kind of harm, as a value.
 
     A subclass states at least `family`, `ends_attempt` and `rank`, and defines
-    `strike`; its docstring is what `chaos explain` prints. The other facts have
+    `strike`; its docstring is what `chaos list` prints. The other facts have
     the defaults that are right for most.
     """
 

@@ -7,7 +7,7 @@ from chaos.model.verdict import Standing
 from chaos.record import Record
 
 SUMMARY, SUITE = "summary.json", "suite.json"
-STALE = "the verdict is not of this history; `chaos check` judges it again"
+STALE = "the verdict is not of this history; `chaos rejudge` judges it again"
 
 
 class RunSummary(Record):

@@ -75,7 +75,7 @@ def broken_off(why: str, seen: FinishedRun | None, *, where: str) -> BrokenOff:
     """Give the error of a run that a time-out ended; None: it was not even judged."""
     line = f"broken off: {why.strip()}"
     if seen is None:
-        left = f"if it had begun, its folder is below {where}: `chaos check` judges what was seen"
+        left = f"if it had begun, its folder is below {where}: `chaos rejudge` judges what was seen"
         return BrokenOff(line, f"{line}\n{left}")
     words = brief.broken_off(seen, line, page=_page(seen))
     return BrokenOff(line, plain_text(words, width=_width()))

@@ -1,9 +1,9 @@
-"""Verdicts in a terminal: a table that fits 80 columns, and a panel for what went wrong."""
+"""Verdicts in a terminal: a table that fits 80 columns, and a few lines for what went wrong."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 
-from rich.console import Group, RenderableType
-from rich.panel import Panel
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +16,7 @@ from chaos.report.state_table import lost
 ANOMALIES_SHOWN = 5
 EVENTS_SHOWN = 8
 PARTS_SHOWN = 12
+WIDE = 10_000  # columns of a log, in which no line is broken
 
 _STYLES: dict[Standing, str] = {
     "expected": "green",
@@ -80,25 +81,47 @@ def findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
         yield Text.assemble(("note: ", "yellow"), note, (f" ({scenarios[0]}{more})", "dim"))
 
 
-def explain(verdict: Verdict, scenario: str, *, directory: str) -> RenderableType:
-    """Explain why a run is not valid, or not as expected; `directory` is where it lies."""
-    lines: list[RenderableType] = [Text(verdict.headline, style="bold")]
+def explain(verdict: Verdict, scenario: str, *, directory: str) -> Group:
+    """Return the lines that say why a run did not pass; `directory` is where it lies.
+
+    What the headline says is not said again.
+    """
+    mark = "?" if verdict.validity == "unknown" else _MARKS[standing(verdict)]
+    lines = [Text.assemble((f"{mark} {in_words(verdict)}", _style(verdict)), f" · {scenario}")]
+    lines.append(Text(f"  {verdict.headline}", style="bold"))
     if not verdict.as_expected:
-        lines.append(Text(verdict.expectation))
+        lines.append(Text(f"  {verdict.expectation}"))
     for result in verdict.broken:
-        lines += _finding(result)
-    lines += _open_for_one_reason(verdict.undecided)
+        lines += _finding(result, verdict.headline.lower())
+    lines += _open_for_one_reason(verdict)
     for resume in verdict.diagnosis:
         lines += _not_back(resume)
-    lines += [Text(""), Text(f"report  {directory}/report.html", overflow="fold")]
-    lines.append(Text(f"replay  chaos replay {directory}", overflow="fold"))
-    return Panel(
-        Group(*lines),
-        title=_title(scenario, verdict),
-        title_align="left",
-        border_style=_style(verdict),
-        padding=(0, 1),
-    )
+    for name, value in (
+        ("report", f"{directory}/report.html"),
+        ("replay", f"chaos replay {shlex.quote(directory)}"),
+    ):
+        lines.append(Text(f"  {name}  {value}", no_wrap=True))
+    return Group(*lines)
+
+
+def print_suite(rows: Sequence[SuiteRow], console: Console) -> None:
+    """Print what a suite came to.
+
+    A command or a path is never broken; without a terminal, no line is.
+    """
+    is_log = not console.is_terminal
+    for each in ("", *findings(rows)):
+        parts = each.renderables if isinstance(each, Group) else [each]
+        for part in parts:
+            console.print(part, soft_wrap=is_log or bool(getattr(part, "no_wrap", False)))
+    width = WIDE if is_log else None
+    console.print(verdict_table(rows), width=width, crop=False)
+    console.print(closing_line(rows))
+
+
+def row_line(row: SuiteRow) -> Text:
+    """Return the line of one run as it ends, where several go on at once."""
+    return Text.assemble(_verdict(row), f"  {row.scenario}  {_seconds(row.duration_s)}")
 
 
 def closing_line(rows: Sequence[SuiteRow]) -> Text:
@@ -121,46 +144,44 @@ def closing_line(rows: Sequence[SuiteRow]) -> Text:
     return Text("   ").join(Text(text, style=style) for text, style in parts)
 
 
-def _finding(result: CheckResult) -> list[RenderableType]:
-    word = Text(f"{result.validity}: ", style="red" if result.validity == "invalid" else "yellow")
-    lines: list[RenderableType] = [
-        Text(""),
-        Text.assemble(word, (result.check, "bold"), f"  {result.summary}"),
-    ]
+def _finding(result: CheckResult, said: str) -> list[Text]:
+    style = "red" if result.validity == "invalid" else "yellow"
+    lines = []
     for anomaly in result.anomalies[:ANOMALIES_SHOWN]:
         shown = ", ".join(str(number) for number in anomaly.events[:EVENTS_SHOWN])
         more = ", …" if len(anomaly.events) > EVENTS_SHOWN else ""
         where = f"  [events {shown}{more}]" if shown else ""
-        lines.append(Text.assemble(f"  · {anomaly.message}", (where, "dim")))
+        what = "" if anomaly.message.lower() in said else f": {anomaly.message}"
+        lines.append(Text.assemble("  · ", (result.check, style), what, (where, "dim")))
     hidden = len(result.anomalies) - ANOMALIES_SHOWN
     if hidden > 0:
-        lines.append(Text(f"  · and {hidden} more, in the report", style="dim"))
-    return lines
+        lines.append(Text(f"  · {result.check}: and {hidden} more, in the report", style="dim"))
+    return lines or [Text.assemble("  · ", (result.check, style), f": {result.summary}")]
 
 
-def _open_for_one_reason(undecided: Sequence[CheckResult]) -> list[RenderableType]:
-    lines: list[RenderableType] = []
-    for summary, checks in by_reason(undecided).items():
-        word = Text("unknown: ", style="yellow")
-        lines += [Text(""), Text.assemble(word, (", ".join(checks), "bold"), f"  {summary}")]
-    return lines
+def _open_for_one_reason(verdict: Verdict) -> list[Text]:
+    """Name the checks that could not tell, once for each reason."""
+    said = verdict.headline.lower()
+    return [
+        Text.assemble(
+            ("  unknown: ", "yellow"),
+            ", ".join(checks),
+            "" if summary.lower() in said else f"  {summary}",
+        )
+        for summary, checks in by_reason(verdict.undecided).items()
+    ]
 
 
-def _not_back(resume: Resume) -> list[RenderableType]:
+def _not_back(resume: Resume) -> list[Text]:
     """Name what did not come back at a resume, a line for each part."""
     gone = lost(resume)
     if not gone:
         return []
-    head = Text(f"not back in attempt {resume.attempt}, epoch {resume.epoch}:", style="bold")
+    head = Text(f"  not restored in attempt {resume.attempt}, epoch {resume.epoch}:", style="bold")
     return [
-        Text(""),
         head,
-        *(Text(f"  · {row.component} {row.standing} {row.found}") for row in gone[:PARTS_SHOWN]),
+        *(Text(f"    · {row.component} {row.standing} {row.found}") for row in gone[:PARTS_SHOWN]),
     ]
-
-
-def _title(scenario: str, verdict: Verdict) -> Text:
-    return Text.assemble((in_words(verdict), _style(verdict)), f" · {scenario}")
 
 
 def _style(verdict: Verdict) -> str:

@@ -194,9 +194,11 @@ def test_fewer_runs_than_an_answer_needs_are_inconclusive_and_say_so_beforehand(
     assert len(card.runs) == 9
     assert card.broken == 0
     assert card.exit_code == 2
-    assert "were not tried (--runs 9 ended the audit)" in card.sentence
-    assert any("an answer needs 15 runs with a fault; --runs 9 is fewer" in text for text in told)
-    assert any("--runs 9 was reached" in row for row in left_out(card))
+    assert "were not tried (--max-runs 9 ended the audit)" in card.sentence
+    assert any(
+        "an answer needs 15 runs with a fault; --max-runs 9 is fewer" in text for text in told
+    )
+    assert any("--max-runs 9 was reached" in row for row in left_out(card))
 
 
 def test_as_many_runs_as_an_answer_needs_are_enough(tmp_path: Path) -> None:
@@ -229,7 +231,7 @@ def test_where_what_an_answer_needs_is_too_dear_it_is_said_before_any_fault(
         tmp_path,
         backend,
         budget=Budget(seconds=20),
-        command="chaos audit train.py --budget 20 -- --epochs 4",
+        command="chaos audit train.py --time-limit 20s -- --epochs 4",
         tell=lambda notes: told.extend(
             note.text for note in notes if not any(plan.ops for plan in backend.plans)
         ),
@@ -242,8 +244,8 @@ def test_where_what_an_answer_needs_is_too_dear_it_is_said_before_any_fault(
     assert card.exit_code == 2
     assert 0 < len(card.runs) < 15
     [dear] = [text for text in told if "an answer needs 15 runs" in text]
-    assert re.search(r"`chaos audit train.py --budget \d+ -- --epochs 4`", dear)
-    assert "--budget 20 ended the audit" in card.sentence
+    assert re.search(r"`chaos audit train.py --time-limit \d+s -- --epochs 4`", dear)
+    assert "--time-limit 20s ended the audit" in card.sentence
 
 
 def test_a_finding_stands_however_little_was_tried(tmp_path: Path) -> None:

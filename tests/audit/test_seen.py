@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from chaos.audit.budget import Budget, Minimum, Pace, with_budget
+from chaos.audit.budget import Budget, Minimum, Pace, with_time_limit
 from chaos.audit.job_profile import counts, seen_in
 from chaos.model import event as ev
 from chaos.model.history import History
@@ -68,18 +68,18 @@ def test_a_number_of_runs_bounds_the_minimum_as_well() -> None:
 
 def test_what_is_too_dear_is_said_with_the_command_that_is_not() -> None:
     minimum = Minimum(runs=15, spent_s=100, each_s=60, lanes=2)
-    command = "chaos audit a.py --budget 60 --no-confirm -- --budget 9"
+    command = "chaos audit a.py --time-limit 60s --no-confirm -- --budget 9"
 
     [note] = minimum.notes(Budget(seconds=60), command)
 
     assert minimum.total_s == 100 + 8 * 60 * 1.5
-    assert "`chaos audit a.py --no-confirm --budget 170 -- --budget 9`" in note.text
+    assert "`chaos audit a.py --no-confirm --time-limit 170s -- --budget 9`" in note.text
     assert minimum.fits(Budget(seconds=170))
     assert not [*minimum.notes(Budget(seconds=170), command)]
 
 
 def test_a_command_without_a_limit_is_given_one() -> None:
-    assert with_budget("chaos audit a.py", 90) == "chaos audit a.py --budget 90"
+    assert with_time_limit("chaos audit a.py", 90) == "chaos audit a.py --time-limit 90s"
 
 
 def test_progress_counts_up_to_what_fits_and_not_to_all_there_is() -> None:

@@ -29,7 +29,7 @@ def main() -> int:
         reports = Path(made) / "reports"
         for _ in range(2):
             chaos("run", SCENARIO, "--backend", "fork", "--reports", str(reports), "--quiet")
-        chaos("trend", "--reports", str(reports))
+        chaos("report", "--trend", "--reports", str(reports))
         run = min(reports.glob("optimizer_state_lost/*/report.html"))
         page = chromium.open()
         take(page, run, DOCS / "report.png", WIDTH, HEIGHT)

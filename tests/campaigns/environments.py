@@ -184,12 +184,12 @@ def _words(command: Command, folder: Path, reports: Path, run: Path | None) -> l
             words = ["run", file, "--backend", "fork", "--reports", reports]
             return words
         case "audit":
-            words = ["audit", job(RIGHT), "--no-confirm", "--runs", "3", "--reports", reports]
+            words = ["audit", job(RIGHT), "--no-confirm", "--max-runs", "3", "--reports", reports]
             return [*words, "--", "--epochs", "4"]
         case "check":
             assert run is not None
             shutil.copytree(run, folder / "run", ignore=shutil.ignore_patterns("storage"))
-            return ["check", folder / "run"]
+            return ["rejudge", folder / "run"]
         case "report":
             assert run is not None
             return ["report", run, "--format", "md"]

@@ -83,7 +83,7 @@ def _words(target: Target, here: Place) -> Sequence[str | Path]:
     if target.name == "run":
         file = scenario(here.folder, name)
         return ["run", file, "--backend", "fork", "--reports", here.reports]
-    options = ["--no-confirm", "--runs", "6", "--reports", str(here.reports)]
+    options = ["--no-confirm", "--max-runs", "6", "--reports", str(here.reports)]
     return ["audit", job(name), *options, "--", "--epochs", "4"]
 
 

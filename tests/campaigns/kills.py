@@ -102,8 +102,8 @@ def commands(backend: str) -> list[tuple[Command, int]]:
     ]
     if backend == "ray":
         return runs
-    audit = ("audit", "--no-confirm", "--runs", "6")
-    preflight = ("preflight", "--calibrate", "--runs", "500")
+    audit = ("audit", "--no-confirm", "--max-runs", "6")
+    preflight = ("preflight", "--calibrate", "--simulations", "500")
     card, answer = "audits/*/audit.json", "preflight/*/preflight.json"
     found, right, wrong_too = frozenset({1, 2}), frozenset({0, 2}), _on_script(audit, wrong)
     return [
@@ -387,7 +387,7 @@ class _Try:
         except ChaosError:
             self.tally.figures["folders refused"] += 1
             return
-        except Exception as error:  # noqa: BLE001 - any is a traceback for who calls `chaos check`
+        except Exception as error:  # noqa: BLE001 - any is a traceback for who calls `chaos rejudge`
             self.tally.violated(TRACEBACKS, f"{self.what}: check: {error!r}")
             return
         self.tally.figures[f"folders {validity}"] += 1

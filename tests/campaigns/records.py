@@ -1,4 +1,4 @@
-"""Corrupted records of runs and suites, judged by `chaos check`, `report` and `compare`.
+"""Corrupted records of runs and suites, judged by `chaos rejudge`, `report` and `compare`.
 
     python -m tests.campaigns.records --tries 2000 --seed 1
 
@@ -101,7 +101,7 @@ class _Try:
         others = [self.shelf.runs[0].folder / "summary.json"]
         self.what = f"try {self.number}, {self._hurt(file, others)}"
         if file == index:
-            self._called("trend", "--reports", reports)
+            self._called("report", "--trend", "--reports", reports)
             return
         self._called("report", "--reports", reports)
         self._judge_rows(self._json("report", suite, "--format", "json"), "runs", "standing")
@@ -136,10 +136,10 @@ class _Try:
 
     def _check(self, copy: Path, run: Recorded) -> None:
         if self.draw.random() < PAGE_SHARE:
-            done = self._called("check", copy)
+            done = self._called("rejudge", copy)
         else:
             with mock.patch("chaos.harness.render_run", return_value=""):
-                done = self._called("check", copy)
+                done = self._called("rejudge", copy)
         if done is None:
             return
         said = {0: "valid", 1: "invalid", 2: "unknown", 3: "refused"}.get(done.code, "failed")

@@ -65,7 +65,19 @@ def written(folder: Path) -> SuiteSummary:
 def test_a_suite_that_is_ended_has_what_was_done_and_what_was_not(
     suite: Path, name: str, code: int
 ) -> None:
-    process = begun(suite, "run", ".", "--backend", "fork", "--reports", "rep[/b]", "--junit", "j")
+    process = begun(
+        suite,
+        "run",
+        ".",
+        "--backend",
+        "fork",
+        "--reports",
+        "rep[/b]",
+        "--format",
+        "junit",
+        "--output",
+        "j",
+    )
     out, err = signalled(process, getattr(signal, name), after="second")
 
     assert process.returncode == code, out + err
@@ -88,7 +100,18 @@ def test_a_reader_who_leaves_ends_no_suite(suite: Path) -> None:
 
 
 def test_an_audit_that_is_ended_leaves_its_card(tmp_path: Path) -> None:
-    words = ["audit", str(TINY), "--no-confirm", "--budget", "200", "--junit", "j", "--exhaustive"]
+    words = [
+        "audit",
+        str(TINY),
+        "--no-confirm",
+        "--time-limit",
+        "200s",
+        "--format",
+        "junit",
+        "--output",
+        "j",
+        "--exhaustive",
+    ]
     process = begun(tmp_path, *words)
     out, err = signalled(process, signal.SIGTERM, after="faults  ")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chaos.cli import commands as cli
+from chaos.cli import listing
 
 
 def code_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
@@ -25,7 +26,7 @@ def code_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
         (["run"], 3),
         (["nope"], 3),
         (["run", "there/is/no/such/folder"], 3),
-        (["check", "there/is/no/such/run"], 3),
+        (["rejudge", "there/is/no/such/run"], 3),
         (["replay", "there/is/no/such/run"], 3),
         (["selftest", "--only", "Z99"], 3),
     ],
@@ -42,10 +43,10 @@ def test_a_defect_of_ours_is_not_a_verdict(
     def broken() -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(cli, "json_schema", broken)
+    monkeypatch.setattr(listing, "json_schema", broken)
 
     assert code_of(monkeypatch, "schema") == 4
-    assert "chaos itself failed" in capsys.readouterr().err
+    assert "internal error" in capsys.readouterr().err
 
 
 def test_an_unknown_key_is_answered_with_its_line_and_the_nearest_one(

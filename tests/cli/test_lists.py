@@ -1,4 +1,4 @@
-"""`chaos list` and `chaos explain`."""
+"""`chaos list`: what there is, and one of it in full."""
 
 import sys
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_a_fault_is_explained_with_its_settings_and_how_it_is_written() -> None:
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert code_of(monkeypatch, "explain", "lost_work") == 3
+    assert code_of(monkeypatch, "list", "lost_work") == 3
     assert "Did you mean lost-work?" in capsys.readouterr().err
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cli import commands as cli
+from chaos.cli import replay as cli
 from chaos.errors import HistoryError, UsageError
 from chaos.run.directory import RunDirectory, create
 from tests.called import Done, chaos

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from chaos.cli import commands as cli
+from chaos.cli import run as cli_run
 from chaos.report.outcome import not_run
 from chaos.run.index import SuiteIndex
 
@@ -23,8 +24,8 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     file.write_text("# first\nscenario: killed\njob: {script: x.py, workers: 1}\n")
     row = not_run(scenario="killed", file=str(file), error="no cluster")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "open_backend", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(cli, "_rows", lambda *_, **__: iter([row]))
+    monkeypatch.setattr(cli_run, "open_backend", lambda *_, **__: nullcontext(object()))
+    monkeypatch.setattr(cli_run, "rows_of", lambda *_, **__: iter([row]))
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
         monkeypatch.delenv(name, raising=False)
 
@@ -49,20 +50,20 @@ def test_people_get_a_table_and_where_the_report_is(
 
 
 def test_machines_get_json_alone_on_stdout(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--json") == 3
+    assert run("--format", "json") == 3
     said = capsys.readouterr()
 
     assert json.loads(said.out)["runs"][0]["standing"] == "not_run"
     assert "could not run" in said.err
 
 
-def test_quiet_says_nothing_and_still_writes_everything_down(
+def test_quiet_is_one_line_and_still_writes_everything_down(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("--quiet") == 3
     said = capsys.readouterr()
 
-    assert (said.out, said.err) == ("", "")
+    assert (said.out, said.err) == ("! 1 could not run\n", "")
     assert [past.suite.runs[0].scenario for past in SuiteIndex(Path("reports")).newest(9)] == [
         "killed"
     ]

@@ -58,7 +58,7 @@ def test_no_two_share_a_loop() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_an_audit_says_what_is_true_of_a_sample(name: str, tmp_path: Path) -> None:
-    answers = audited(tmp_path, "--only", name, "--runs", "16")
+    answers = audited(tmp_path, "--only", name, "--max-runs", "16")
 
     [job] = [job for job in JOBS if job.name == name]
     [answer] = answers["answers"]
@@ -83,6 +83,6 @@ def test_an_audit_says_what_is_true_of_every_job(tmp_path: Path) -> None:
 def audited(folder: Path, *options: str) -> dict[str, Any]:
     """Audit jobs of the corpus and give what was written for machines."""
     file = folder / "answers.json"
-    chaos("selftest", "--corpus", HERE, "--json", file, *options, folder=folder)
+    chaos("selftest", "--corpus", HERE, "--output", file, *options, folder=folder)
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found

@@ -7,7 +7,7 @@ An entry that no document shows any longer is a failure.
 RUN_ELSEWHERE = {
     "make demo": "tests/ray/test_demo.py",
     "chaos list faults": "tests/extensions/test_worked_examples.py",
-    "chaos explain kill_peers": "tests/extensions/test_worked_examples.py",
+    "chaos list kill_peers": "tests/extensions/test_worked_examples.py",
     "chaos run nobody.chaos.yaml --backend fork": "tests/extensions/test_worked_examples.py",
     "chaos run guilty.chaos.yaml --backend fork": "tests/extensions/test_worked_examples.py",
     "chaos run scenarios/smoke --address 10.0.0.1:6379 --dry-run": (
@@ -37,22 +37,22 @@ NOT_RUN = {
 
 # Commands that are executed with less to do, and what is put in place of what.
 SMALLER = {
-    "chaos audit scenarios/jobs/digits_optimizer_lost.py --runs 40 -- --epochs 4": (
-        "--runs 40",
-        "--runs 2 --no-confirm",
+    "chaos audit scenarios/jobs/digits_optimizer_lost.py --max-runs 40 -- --epochs 4": (
+        "--max-runs 40",
+        "--max-runs 2 --no-confirm",
     ),
-    "chaos audit scenarios/jobs/digits_ddp.py --runs 40 --no-confirm -- --epochs 4": (
-        "--runs 40 --no-confirm",
-        "--runs 2 --no-confirm",
+    "chaos audit scenarios/jobs/digits_ddp.py --max-runs 40 --no-confirm -- --epochs 4": (
+        "--max-runs 40 --no-confirm",
+        "--max-runs 2 --no-confirm",
     ),
-    "chaos preflight big.preflight.yaml": ("preflight big", "preflight --runs 500 big"),
+    "chaos preflight big.preflight.yaml": ("preflight big", "preflight --simulations 500 big"),
 }
 
 # Commands that take ten seconds and more, and are run nightly.
 DEAR = (
-    "chaos audit scenarios/jobs/digits_ddp.py --runs 40 --no-confirm -- --epochs 4",
-    "chaos audit scenarios/jobs/digits_optimizer_lost.py --runs 40 -- --epochs 4",
-    "chaos replay-trace p3.csv train.py --seed 1 -- --epochs 10 > p3.chaos.yaml",
+    "chaos audit scenarios/jobs/digits_ddp.py --max-runs 40 --no-confirm -- --epochs 4",
+    "chaos audit scenarios/jobs/digits_optimizer_lost.py --max-runs 40 -- --epochs 4",
+    "chaos from-trace p3.csv train.py --seed 1 -- --epochs 10 > p3.chaos.yaml",
     "chaos run p3.chaos.yaml --backend fork",
 )
 

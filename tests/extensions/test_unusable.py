@@ -123,7 +123,7 @@ BROKEN = {
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("words", [("run", "x.chaos.yaml"), ("list", "checks"), ("check", "x")])
+@pytest.mark.parametrize("words", [("run", "x.chaos.yaml"), ("list", "checks"), ("rejudge", "x")])
 def test_every_command_refuses_to_begin_and_names_all_that_is_wrong(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:

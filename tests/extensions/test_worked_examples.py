@@ -70,7 +70,7 @@ def test_the_plan_names_the_package_and_is_read_as_itself(suite: Suite) -> None:
 def test_a_run_is_judged_again_by_the_same_checks(suite: Suite, tmp_path: Path) -> None:
     again = shutil.copytree(suite.run_of("alone"), tmp_path / "again")
 
-    done = run(tmp_path, "chaos", "check", str(again), packages=suite.packages)
+    done = run(tmp_path, "chaos", "rejudge", str(again), packages=suite.packages)
 
     assert done.code == 0, done.said
     assert verdict(again) == verdict(suite.run_of("alone"))
@@ -81,7 +81,7 @@ def test_where_the_package_is_absent_the_run_is_judged_unknown_and_says_so(
 ) -> None:
     again = shutil.copytree(suite.run_of("alone"), tmp_path / "again")
 
-    first, second = (chaos("check", again, folder=tmp_path) for _ in range(2))
+    first, second = (chaos("rejudge", again, folder=tmp_path) for _ in range(2))
 
     assert first.code == second.code == 2, first.out + first.err
     assert verdict(again)["validity"] == "unknown"
@@ -97,7 +97,7 @@ def test_a_run_with_chaos_own_fault_needs_the_package_for_its_check_alone(
     again = shutil.copytree(suite.run_of("own"), tmp_path / "again")
 
     assert verdict(again)["validity"] == "valid", suite.done.said
-    assert chaos("check", again, folder=tmp_path).code == 2
+    assert chaos("rejudge", again, folder=tmp_path).code == 2
     unknown = [r["check"] for r in verdict(again)["results"] if r["validity"] == "unknown"]
     assert unknown == ["every-epoch-saved"]
 
@@ -107,14 +107,14 @@ def test_a_guilty_run_without_the_check_that_found_it_is_unknown(
 ) -> None:
     again = shutil.copytree(suite.run_of("guilty"), tmp_path / "again")
 
-    assert chaos("check", again, folder=tmp_path).code == 2
+    assert chaos("rejudge", again, folder=tmp_path).code == 2
     assert verdict(again)["validity"] == "unknown"
 
 
 SEVERAL = """
 import sys
 from chaos.cli.commands import app
-for words in ("list faults", "list checks", "explain kill_peers", "explain every-epoch-saved"):
+for words in ("list faults", "list checks", "list kill_peers", "list every-epoch-saved"):
     app(words.split(), prog_name="chaos", standalone_mode=False)
     print("THE NEXT", flush=True)
 """

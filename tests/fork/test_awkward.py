@@ -13,7 +13,15 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def audit(does: str, tmp_path: Path, *options: str) -> Done:
-    words = ["audit", "tests/fork/jobs/awkward.py", "--runs", "1", "--no-confirm", "--json"]
+    words = [
+        "audit",
+        "tests/fork/jobs/awkward.py",
+        "--max-runs",
+        "1",
+        "--no-confirm",
+        "--format",
+        "json",
+    ]
     own = ["--", "--does", does, "--out", str(tmp_path)]
     return chaos(*words, "--reports", str(tmp_path / "reports"), *options, *own, folder=ROOT)
 

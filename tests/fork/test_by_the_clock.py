@@ -24,8 +24,8 @@ def audited(name: str, folder: Path, old: str = "", new: str = "") -> dict[str, 
     assert clock in text
     text = text.replace(clock, "(os.urandom(1)[0] >> 7)").replace(old, new)
     (folder / "job.py").write_text(text, encoding="utf-8")
-    words = ["audit", "job.py", "--places", "just after commit", "--runs", "2", "--jobs", "1"]
-    ran = chaos(*words, "--no-confirm", "--json", folder=folder)
+    words = ["audit", "job.py", "--places", "just after commit", "--max-runs", "2", "--jobs", "1"]
+    ran = chaos(*words, "--no-confirm", "--format", "json", folder=folder)
     found: dict[str, Any] = json.loads(ran.out)
     assert found["repetition"]["reports_apart"]
     return found

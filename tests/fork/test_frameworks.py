@@ -75,7 +75,8 @@ def harness(backend: ForkBackend, tmp_path_factory: pytest.TempPathFactory) -> H
 def test_a_framework_comes_out_as_its_scenario_expects(file: Path, harness: Harness) -> None:
     need(name_of(file))
 
-    (row,) = harness.run_suite([file], seed=0, backend="fork")
+    (plan,) = harness.plans([file], seed=0, backend="fork")
+    row = harness.row(plan)
 
     assert row.standing == "expected", row.error or (row.verdict and row.verdict.headline)
 
@@ -86,7 +87,9 @@ def test_a_right_job_of_a_framework_survives_an_audit(job: str, tmp_path: Path) 
     need(JOBS[job])
     script = ROOT / f"scenarios/jobs/{job}.py"
 
-    ran = chaos("audit", script, "--runs", "12", "--no-confirm", "--reports", tmp_path, folder=ROOT)
+    ran = chaos(
+        "audit", script, "--max-runs", "12", "--no-confirm", "--reports", tmp_path, folder=ROOT
+    )
 
     assert ran.code == 0, ran.out + ran.err
 
@@ -103,7 +106,9 @@ def test_what_cannot_be_watched_is_refused_by_name(job: str, words: str, tmp_pat
     need(job)
     script = ROOT / f"tests/fork/jobs/{job}.py"
 
-    ran = chaos("audit", script, "--runs", "1", "--no-confirm", "--reports", tmp_path, folder=ROOT)
+    ran = chaos(
+        "audit", script, "--max-runs", "1", "--no-confirm", "--reports", tmp_path, folder=ROOT
+    )
 
     assert ran.code == 3, ran.out
     assert words in " ".join(ran.err.split())

@@ -69,7 +69,7 @@ def test_a_suite_says_what_was_skipped_and_stands_on_what_ran(tmp_path: Path) ->
     (tmp_path / "b.chaos.yaml").write_text(NEEDS.format("imported late", JOBS, "{late: true}"))
     (tmp_path / "c.chaos.yaml").write_text(TINY.format("needs nothing", JOBS))
 
-    ran = chaos("run", ".", "--backend", "fork", "--junit", "junit.xml", folder=tmp_path)
+    ran = chaos("run", ".", "--backend", "fork", "--output", "junit.xml", folder=tmp_path)
 
     assert ran.code == 0, ran.out + ran.err
     reason = "needs lightning, which is not installed. pip install 'ray-train-chaos[lightning]'"

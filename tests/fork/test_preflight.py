@@ -25,7 +25,7 @@ def test_a_job_is_calibrated_struck_by_the_clock_and_compared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(calibration.STRUCK, "fork", 1)
-    words = ("--validate", "--validation-runs", "2", "--runs", "200", "--json")
+    words = ("--validate", "--validation-runs", "2", "--simulations", "200", "--format", "json")
 
     code = ran(
         monkeypatch,
@@ -72,7 +72,7 @@ def test_nodes_are_lost_announced_and_come_again_by_the_clock(
     monkeypatch.setitem(calibration.STRUCK, "fork", 1)
     monkeypatch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "0.5")
     asked = ("--market", "unannounced-16h", "--reports", str(tmp_path), "--losses", losses)
-    validated = ("--validate", "--validation-runs", "2", "--runs", "200", "--json")
+    validated = ("--validate", "--validation-runs", "2", "--simulations", "200", "--format", "json")
 
     ran(monkeypatch, "preflight", TIMED, *asked, *validated, *QUICK, *words)
 
@@ -93,7 +93,16 @@ def test_measured_costs_give_a_go_on_one_market_and_a_no_go_on_another(
 ) -> None:
     monkeypatch.setitem(calibration.STRUCK, "fork", 1)
     asked = [word for value in MONTHS for word in ("--set", value)]
-    asked += ["--goodput", "0.97", "--runs", "500", "--json", "--reports", str(tmp_path)]
+    asked += [
+        "--goodput",
+        "0.97",
+        "--simulations",
+        "500",
+        "--format",
+        "json",
+        "--reports",
+        str(tmp_path),
+    ]
     asked += ["--set", "settings.storage_path=s3://bucket/run"]
 
     calm = ran(
@@ -119,7 +128,7 @@ def test_a_trace_becomes_a_scenario_that_runs_and_is_valid(
     trace.write_text("".join(f"{ms},{what},{node}\n" for ms, what, node in rows), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
 
-    replay = ("replay-trace", str(trace), DIGITS, "--seed", "1", "--step-s", "0.01")
+    replay = ("from-trace", str(trace), DIGITS, "--seed", "1", "--step-s", "0.01")
     assert ran(monkeypatch, *replay, "--scale", "1500", *SHORT) == 0
     file = tmp_path / "replayed.chaos.yaml"
     file.write_text(capsys.readouterr().out, encoding="utf-8")

@@ -22,7 +22,7 @@ def test_a_right_job_survives_random_plans(
 ) -> None:
     harness = Harness(tmp_path, Console(quiet=True), ROOT, backend, SystemClock())
 
-    rows = list(harness.run_random(JOB, seeds=seeds, backend="fork"))
+    rows = [harness.row(plan) for plan in harness.random_plans(JOB, seeds=seeds, backend="fork")]
 
     assert len(rows) == len(seeds)
     assert not [f"seed {row.seed}: {row.why}" for row in rows if row.standing != "expected"]

@@ -57,7 +57,8 @@ def harness(backend: ForkBackend, tmp_path_factory: pytest.TempPathFactory) -> H
     ],
 )
 def test_a_scenario_comes_out_as_it_expects(file: Path, harness: Harness) -> None:
-    (row,) = harness.run_suite([file], seed=0, backend="fork")
+    (plan,) = harness.plans([file], seed=0, backend="fork")
+    row = harness.row(plan)
 
     if row.standing == "skipped":
         pytest.skip(row.why)

@@ -41,8 +41,9 @@ def test_a_function_fits_on_a_screen(module: Path) -> None:
     long = [
         f"{node.name} at line {node.lineno}"
         for node in ast.walk(ast.parse(module.read_bytes()))
+        # Its parameters apart: a command has one for each option.
         if isinstance(node, Function)
-        and (node.end_lineno or node.lineno) - node.lineno >= FUNCTION_LINES_MAX
+        and (node.end_lineno or 0) - node.body[0].lineno >= FUNCTION_LINES_MAX
     ]
 
     assert not long

@@ -35,7 +35,16 @@ def ran(
 ) -> int | str | None:
     file = folder / "a.preflight.yaml"
     file.write_text(text, encoding="utf-8")
-    line = ["chaos", "preflight", str(file), "--reports", str(folder), "--runs", "300", *words]
+    line = [
+        "chaos",
+        "preflight",
+        str(file),
+        "--reports",
+        str(folder),
+        "--simulations",
+        "300",
+        *words,
+    ]
     monkeypatch.setattr(sys, "argv", line)
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -54,7 +63,7 @@ def test_two_markets_give_a_go_and_a_no_go(
 def test_json_goes_to_stdout_alone_and_the_page_is_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = ran(monkeypatch, tmp_path, "--json", "--set", "job.nodes=4")
+    code = ran(monkeypatch, tmp_path, "--format", "json", "--set", "job.nodes=4")
 
     plain = json.loads(capsys.readouterr().out)
     assert code == plain["exit_code"]
@@ -66,7 +75,7 @@ def test_json_has_no_number_that_json_does_not_know(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = QUESTION.replace("every_steps: 500", "every_steps: 20000").replace("30", "0")
-    ran(monkeypatch, tmp_path, "--market", "unannounced-16h", "--json", text=text)
+    ran(monkeypatch, tmp_path, "--market", "unannounced-16h", "--format", "json", text=text)
 
     def refuse(word: str) -> float:
         raise AssertionError(word)
@@ -93,7 +102,7 @@ def test_without_costs_nothing_can_be_told(monkeypatch: pytest.MonkeyPatch, tmp_
         ("--costs", "not/there"),
         ("--deadline", "-1"),
         ("--validate",),
-        ("--replay",),
+        ("--replay-trace",),
         ("--scale", "3"),
         ("--validation-runs", "3"),
         ("--deadline", "inf"),

@@ -41,7 +41,7 @@ def test_the_others_are_reproduced_on_ray_as_well(tmp_path: Path) -> None:
 def test_an_audit_confirms_what_it_finds_on_ray_by_itself(tmp_path: Path) -> None:
     script = f"scenarios/jobs/{SAMPLE}.py"
 
-    seen = chaos("audit", script, "--runs", "8", "--", "--epochs", "4", reports=tmp_path)
+    seen = chaos("audit", script, "--max-runs", "8", "--", "--epochs", "4", reports=tmp_path)
 
     assert seen.code == 1, seen.output
     assert "confirmed:" in seen.output

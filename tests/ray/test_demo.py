@@ -71,7 +71,7 @@ def test_every_run_left_a_report_and_a_junit_file(demo: Ran) -> None:
 def test_judging_a_run_again_gives_the_same_verdict(demo: Ran) -> None:
     before = {run: verdict_of(run) for run in demo.runs()}
 
-    again = chaos("check", *demo.runs(), reports=demo.reports)
+    again = chaos("rejudge", *demo.runs(), reports=demo.reports)
 
     assert again.code == 0, again.output
     assert {run: verdict_of(run) for run in demo.runs()} == before

@@ -21,7 +21,7 @@ ROWS += [(1_000_000, "add", "f"), (1_000_000, "add", "g")]
 def test_both_backends_lose_and_gain_the_same_nodes(tmp_path: Path) -> None:
     trace, file = tmp_path / "trace.csv", tmp_path / "replayed.chaos.yaml"
     trace.write_text("".join(f"{ms},{what},{node}\n" for ms, what, node in ROWS))
-    words = ("replay-trace", trace, DIGITS, "--seed", "1", "--step-s", "0.01", "--scale", "1500")
+    words = ("from-trace", trace, DIGITS, "--seed", "1", "--step-s", "0.01", "--scale", "1500")
     options = ("--reports", tmp_path / "clean", "--", "--epochs", "4")
     told = subprocess.run(
         command(*words, *options), cwd=tmp_path, capture_output=True, text=True, check=True

@@ -213,7 +213,7 @@ def test_the_page_tells_how_to_do_it_again(valid_page: str, valid_run: FinishedR
     (commands,) = parsed(valid_page).all("pre")
 
     assert f"chaos replay {valid_run.directory}" in commands.text
-    assert f"chaos check {valid_run.directory}" in commands.text
+    assert f"chaos rejudge {valid_run.directory}" in commands.text
 
 
 def test_a_replaced_setting_is_shown_beside_what_the_script_had(valid_page: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from chaos import shelf
+from chaos.cli.run import Asked, rows_of
 from chaos.compare.comparison import compare
 from chaos.harness import Harness, write_suite
 from chaos.model.verdict import Standing
@@ -149,12 +150,12 @@ def test_a_suite_runs_each_scenario_so_often_and_not_what_cannot_run(
         "could not run": not_run("s", "f", "no cluster"),
         "is skipped": skipped("s", "f", "not installed"),
     }[what]
-    monkeypatch.setattr(Harness, "_row", lambda *_: row)
+    monkeypatch.setattr(Harness, "row", lambda *_, repeat: replace(row, repeat=repeat))
     harness = Harness(tmp_path, Console(quiet=True), ROOT, object(), SystemClock())  # type: ignore[arg-type] # no run is executed
 
     def numbers(repeat: int) -> list[int | None]:
-        found = harness.run_suite([SMOKE, SMOKE], seed=0, backend="fork", repeat=repeat)
-        return [each.repeat for each in found]
+        asked = Asked([SMOKE, SMOKE], range(0), 0, "fork", repeat)
+        return [each.repeat for each in rows_of([harness], asked)]
 
     assert numbers(3) == ([1, 2, 3] * 2 if what == "runs" else [1, 1])
     assert numbers(1) == [None, None]

@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from chaos.cli.commands import exit_code
+from chaos.cli.run import exit_code
 from chaos.compare.comparison import compare
 from chaos.report import ci
 from chaos.report.ci import Place, annotations

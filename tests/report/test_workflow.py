@@ -23,7 +23,7 @@ def test_every_command_of_chaos_in_it_is_understood() -> None:
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("chaos ")]
     known: Any = typer.main.get_command(app)
 
-    assert [words[0] for words in commands] == ["run", "trend"]
+    assert [words[0] for words in commands] == ["run", "report"]
     for name, *words in commands:
         known.commands[name].make_context(name, list(words))
 

@@ -200,7 +200,9 @@ def test_a_disk_that_is_full_during_the_run_is_no_defect_of_ours(tmp_path: Path)
     quiet = Console(quiet=True)
     harness = Harness(tmp_path, quiet, tmp_path, Idle(fails=True), SystemClock())
 
-    with pytest.raises(HarnessError, match=r"run: cannot write there: No space left.*chaos check"):
+    with pytest.raises(
+        HarnessError, match=r"run: cannot write there: No space left.*chaos rejudge"
+    ):
         harness._execute(plan, directory, None)
 
     assert directory.load_verdict() is not None

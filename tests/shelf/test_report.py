@@ -1,4 +1,4 @@
-"""`chaos report`, `chaos compare` and `chaos trend` over what `chaos run` leaves behind."""
+"""`chaos report`, with `--trend`, and `chaos compare` over what `chaos run` leaves behind."""
 
 import json
 import shutil
@@ -166,7 +166,7 @@ def test_a_suite_of_an_older_chaos_can_be_opened_and_not_compared(tmp_path: Path
 def test_the_trend_page_links_runs_and_suites_that_exist(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stocked: Shelf
 ) -> None:
-    assert code_of(monkeypatch, "trend", "--reports", stocked.reports) == 0
+    assert code_of(monkeypatch, "report", "--trend", "--reports", stocked.reports) == 0
     page = Path(capsys.readouterr().out.strip())
     text = page.read_text()
     links = {part.split('"')[0] for part in text.partition("<script")[0].split('href="')[1:]}

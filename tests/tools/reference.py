@@ -37,7 +37,7 @@ def check_names() -> list[str]:
 
 
 def _texts(title: str, names: list[str]) -> str:
-    parts = [f"# {title}\n\n{MADE}\nThe same text as that of `chaos explain NAME`.\n"]
+    parts = [f"# {title}\n\n{MADE}\nThe same text as that of `chaos list NAME`.\n"]
     for name in names:
         head, _, text = (explained(name) or "").partition("\n")
         assert head.endswith(name), head
@@ -71,9 +71,10 @@ def _commands() -> Iterator[str]:
     yield f"# Commands\n\n{MADE}"
     top: Any = typer.main.get_command(app)
     context = typer.Context(top)
-    for name, command in top.commands.items():
-        if command.hidden:
+    for name, lazy in top.commands.items():
+        if lazy.hidden:
             continue
+        command = lazy.loaded
         yield f"## chaos {name}\n"
         yield f"{_prose(command.help)}\n"
         words = " ".join(command.collect_usage_pieces(context))

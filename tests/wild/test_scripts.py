@@ -82,13 +82,13 @@ def test_a_number_that_the_table_lacks_is_refused() -> None:
 
 def test_an_audit_has_the_default_settings_unless_options_are_given() -> None:
     script = a_script(arguments=("--epochs", "3"))
-    default, other = (Asked(Path("in"), Path("out"), o, 9) for o in ((), ("--runs", "1")))
+    default, other = (Asked(Path("in"), Path("out"), o, 9) for o in ((), ("--max-runs", "1")))
 
     assert default.command(script)[3:] == [
         *("audit", "in/train.py", "--no-confirm", "--reports", "out/01-train/reports"),
         *("--", "--epochs", "3"),
     ]
-    assert other.command(a_script())[-2:] == ["--runs", "1"]
+    assert other.command(a_script())[-2:] == ["--max-runs", "1"]
 
 
 def test_an_answer_is_the_verdict_then_findings_then_notes() -> None:

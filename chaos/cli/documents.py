@@ -1,0 +1,100 @@
+"""`--format` and `--output`: a result as a document, in a file or on stdout."""
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import typer
+from rich.console import Console
+
+from chaos.cli.streams import write_document
+from chaos.errors import UsageError
+from chaos.report.screen import screen
+
+Form: TypeAlias = Literal["text", "json", "junit", "md", "html", "github"]
+Format = Annotated[
+    Form | None,
+    typer.Option("--format", help="Form of the result. Default: text, or the ending of --output."),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the result to this file."),
+]
+_ENDINGS: dict[str, Form] = {
+    ".json": "json",
+    ".xml": "junit",
+    ".md": "md",
+    ".html": "html",
+    ".txt": "text",
+}
+WIDE = 100_000  # no line of a log is broken
+
+
+@dataclass(frozen=True)
+class Document:
+    """What was asked for, of the forms that a command has; None: what a person reads."""
+
+    form: Form | None
+    output: Path | None
+
+    @classmethod
+    def asked(cls, form: Form | None, output: Path | None, *forms: Form) -> "Document":
+        """Return what the options ask for; refuse a form that the command does not have.
+
+        The folder of the file is made, so that nothing runs in vain.
+        """
+        if output is not None and form is None:
+            form = _ENDINGS.get(output.suffix)
+            if form is None:
+                raise UsageError(
+                    "the form of this file is not known",
+                    f"Give --format, or a file that ends in {', '.join(_ENDINGS)}.",
+                    place=str(output),
+                )
+        if form not in (None, *forms):
+            raise UsageError(
+                f"this command does not write {form}",
+                f"It writes {', '.join(forms)}.",
+                place="--format",
+            )
+        if output is not None:
+            with writable(output):
+                output.parent.mkdir(parents=True, exist_ok=True)
+        return cls(None if form == "text" and output is None else form, output)
+
+    @property
+    def takes_stdout(self) -> bool:
+        """Whether stdout belongs to the document, and everything else to stderr."""
+        return self.form is not None and self.output is None
+
+    def write(self, makers: Mapping[Form, Callable[[], str]]) -> None:
+        """Write the document, where one was asked for."""
+        if self.form is None:
+            return
+        text = makers[self.form]()
+        if not text.endswith("\n"):
+            text += "\n"
+        if self.output is None:
+            write_document(text)
+            return
+        with writable(self.output):
+            self.output.write_text(text, encoding="utf-8")
+
+
+def plain(print_on: Callable[[Console], None]) -> str:
+    """Return what something prints, without colours and without breaking lines."""
+    page = io.StringIO()
+    print_on(screen(file=page, width=WIDE, color_system=None))
+    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+
+
+@contextmanager
+def writable(file: Path) -> Iterator[None]:
+    """Turn an error of the system into the caller's: the file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot write there: {error.strerror}", place=str(file)) from error

@@ -1,0 +1,154 @@
+"""`chaos from-trace`: a spot trace in fast motion, as a scenario that `chaos run` executes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from chaos.audit.job_profile import JobProfile, job_profile
+from chaos.audit.plans import with_own_workers
+from chaos.audit.repro import scenario_text
+from chaos.backends.open import open_backend
+from chaos.cli.options import REPORTS, Reports, Scale, Seed, Words
+from chaos.cli.streams import write_document
+from chaos.errors import UsageError
+from chaos.harness import Harness
+from chaos.model.plan import Plan
+from chaos.model.scenario import FailureBudget, Limits
+from chaos.preflight.calibration import plan_without_faults
+from chaos.preflight.compression import LOSSES
+from chaos.preflight.measured import step_s
+from chaos.preflight.replay import FollowedNodes, JobPace, TraceWalk, follow_nodes
+from chaos.preflight.trace import Trace
+from chaos.preflight.trace_files import read_trace
+from chaos.report.screen import screen
+from chaos.run.clock import SystemClock
+
+# More of a run's limit for each fault: on Ray a start takes this long on a slow machine.
+OP_S = 30.0
+
+TraceFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TRACE", help="Spot availability trace (Bamboo, Parcae or SkyPilot format)."
+    ),
+]
+Subject = Annotated[
+    Path, typer.Argument(metavar="SCRIPT", help="A script, or a scenario whose job is used.")
+]
+Spares = Annotated[
+    int, typer.Option("--spares", min=0, metavar="N", help="Nodes beyond those of the workers.")
+]
+StepTime = Annotated[
+    float | None,
+    typer.Option("--step-s", metavar="S", help="Seconds per step. Default: measured."),
+]
+
+
+def from_trace(  # noqa: PLR0913 - one parameter per option
+    trace: TraceFile,
+    subject: Subject,
+    arguments: Words = None,
+    *,
+    scale: Scale = None,
+    seed: Seed = 0,
+    spares: Spares = 1,
+    own_step_s: StepTime = None,
+    reports: Reports = REPORTS,
+) -> None:
+    """Write a scenario with the node losses and returns of a spot trace, in fast motion.
+
+    Two fault-free runs on forked workers measure the job's steps.
+
+    Example: chaos from-trace p3.csv train.py --seed 7 -- --epochs 12 > p3.chaos.yaml
+    """
+    read, console = read_trace(trace), screen(stderr=True)
+    if not read.drops:
+        raise UsageError("no node is lost in it", "There is nothing to replay.", place=read.name)
+    if own_step_s is not None and own_step_s <= 0:
+        raise UsageError(f"--step-s must be above 0, got {own_step_s:g}")
+    plan, job = _clean(subject, arguments or (), reports, console)
+    seen, measured_s = job
+    pace = pace_of(plan, seen, own_step_s or measured_s)
+    factor = scale or default_scale(read, pace)
+    start = follow_nodes(read, pool=pace.workers + spares, least=pace.workers, seed=seed)
+    walk = TraceWalk(pace, seed)
+    walk.walk(start, scale=factor)
+    if not walk.ops:
+        raise UsageError(
+            "nothing happens to this job in that part of the trace",
+            "Try another --seed, a larger --scale, or a longer job.",
+            place=str(trace),
+        )
+    words = _told(read, walk, (factor, start.since_s))
+    replayed = _replayed(plan, walk, start, title=f"{trace.name} in fast motion, seed {seed}")
+    write_document(
+        scenario_text(replayed, folder=Path.cwd(), comment=words, expect=_expected(walk))
+    )
+
+
+def _clean(
+    subject: Path, words: Sequence[str], reports: Path, console: Console
+) -> tuple[Plan, tuple[JobProfile, float]]:
+    with open_backend("fork", console) as backend:
+        harness = Harness(reports, console, Path.cwd(), backend, SystemClock())
+        run = harness.run_plan(plan_without_faults(subject, words, "fork"))
+    attempts = run.trial.run.attempts
+    seen = job_profile(run.history)
+    return with_own_workers(run.plan, seen), (
+        seen,
+        step_s([(run.history, attempt) for attempt in attempts]),
+    )
+
+
+def pace_of(plan: Plan, seen: JobProfile, seconds: float) -> JobPace:
+    """Give what the walk must know of a job, by its clean run."""
+    epochs = sorted({epoch for epoch, _ in seen.steps if epoch in seen.epochs})
+    steps = tuple(min(n for (e, _), n in seen.steps.items() if e == epoch) for epoch in epochs)
+    return JobPace(plan.job.workers, plan.job.min_workers, steps, frozenset(seen.saved), seconds)
+
+
+def default_scale(trace: Trace, pace: JobPace) -> float:
+    """Give the factor at which the job's own nodes are lost a few times."""
+    every_s = trace.node_h * 3600 / sum(trace.drops) / pace.workers
+    return max(1.0, every_s * 2 * LOSSES / (sum(pace.steps) * pace.step_s))
+
+
+def _replayed(plan: Plan, walk: TraceWalk, start: FollowedNodes, *, title: str) -> Plan:
+    job = plan.job.model_copy(update={"failure": FailureBudget(max_failures=max(1, walk.losses))})
+    shape = plan.shape.model_copy(update={"nodes": start.up, "cpus_per_node": 1})
+    run_s = Limits().run_s + OP_S * len(walk.ops) + round(4 * walk.waited_s)
+    limits = plan.limits.model_copy(update={"run_s": run_s})
+    return plan.model_copy(
+        update={
+            "scenario": title,
+            "ops": tuple(walk.ops),
+            "job": job,
+            "shape": shape,
+            "limits": limits,
+        }
+    )
+
+
+def _expected(walk: TraceWalk) -> dict[str, Any]:
+    if walk.waited_s < 1:
+        return {}
+    return {"recovery_s": {"max": round(120 + walk.waited_s)}}
+
+
+def _told(trace: Trace, walk: TraceWalk, drawn: tuple[float, float]) -> list[str]:
+    scale, since_s = drawn
+    told = [
+        (
+            f"{trace.name} ({trace.format}, {trace.kind}), from {since_s / 3600:.2f} h on, "
+            f"{scale:,.0f} times as fast, a step in {walk.pace.step_s * 1000:.3g} ms: "
+            f"{walk.losses} losses that take workers."
+        ),
+        "Save it where this command was run: the paths are relative to that folder.",
+    ]
+    if walk.moved:
+        told.append(f"{walk.moved} fault(s) stand later than in the trace, behind an earlier one.")
+    told += [f"{repair}." for repair in trace.repairs]
+    return told

@@ -1,0 +1,326 @@
+"""`chaos run`: execute scenarios, judge them, and write what came of it."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from chaos import __version__
+from chaos.audit.lanes import side_by_side
+from chaos.backends.open import open_backend
+from chaos.check.result import plural
+from chaos.cli import signals
+from chaos.cli.cluster import (
+    Address,
+    AllowFaultsOn,
+    AllowNodeLoss,
+    DryRun,
+    PrestartWorkers,
+    Storage,
+    refuse_contradictions,
+    show_dry_run,
+)
+from chaos.cli.commands import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
+from chaos.cli.documents import Document, Form, Format, Output, plain
+from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed
+from chaos.errors import HistoryError, UsageError
+from chaos.harness import Harness, write_suite
+from chaos.model.plan import BackendName, Plan
+from chaos.model.summary import SUITE
+from chaos.plan.permitted import Elsewhere, Permissions
+from chaos.report.ci import Place, annotations
+from chaos.report.outcome import FinishedRun, SuiteRow, by_scenario, not_run, row_of
+from chaos.report.screen import screen
+from chaos.report.terminal import closing_line, print_suite, row_line
+from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
+from chaos.run.clock import SystemClock
+from chaos.run.index import SuiteIndex
+from chaos.run.shown import shown
+from chaos.scenario_file.load import find_scenarios, load_scenario
+
+FORMS: tuple[Form, ...] = ("text", "json", "junit", "md", "html", "github")
+
+KeepStorage = Annotated[
+    bool, typer.Option("--keep-storage", help="Keep the checkpoints of passing runs as well.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print one line.")]
+RandomPlans = Annotated[
+    int | None,
+    typer.Option(
+        "--random",
+        min=1,
+        metavar="N",
+        help="Replace each file's faults by random ones, N times, from the seed on.",
+    ),
+]
+Repeat = Annotated[
+    int,
+    typer.Option(
+        "--repeat",
+        min=1,
+        metavar="N",
+        help="Run each scenario N times. `chaos compare` needs 5 repeats of one scenario, or 8 of "
+        "fifty, to tell a change from noise.",
+    ),
+]
+Stop = Annotated[
+    bool, typer.Option("--exitfirst", "-x", help="Stop after the first run that does not pass.")
+]
+Matching = Annotated[
+    str | None,
+    typer.Option("-k", metavar="TEXT", help="Run only scenarios whose path or title has TEXT."),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="PATTERN", help="Skip files that match. Repeatable."),
+]
+
+
+def run(  # noqa: PLR0913, PLR0917 - one parameter per option
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH", help="Scenario files (*.chaos.yaml), or folders of them."),
+    ],
+    backend: Backend = "ray",
+    seed: Seed = 0,
+    matching: Matching = None,
+    exclude: Exclude = None,
+    repeat: Repeat = 1,
+    plans: RandomPlans = None,
+    stop: Stop = False,  # noqa: FBT002 - a flag on the command line
+    jobs: Jobs = None,
+    form: Format = None,
+    output: Output = None,
+    quiet: Quiet = False,  # noqa: FBT002 - likewise
+    reports: Reports = REPORTS,
+    keep_storage: KeepStorage = False,  # noqa: FBT002 - likewise
+    address: Address = None,
+    storage: Storage = None,
+    allow_faults_on: AllowFaultsOn = None,
+    allow_node_loss: AllowNodeLoss = False,  # noqa: FBT002
+    dry_run: DryRun = False,  # noqa: FBT002
+    prestart_workers: PrestartWorkers = False,  # noqa: FBT002
+) -> None:
+    """Run scenarios on a local or an existing Ray cluster, or on forked workers.
+
+    Example: chaos run scenarios/smoke --seed 7
+    """
+    document = Document.asked(form, output, *FORMS)
+    console = screen(quiet=quiet, stderr=document.takes_stdout)
+    refuse_contradictions(address, storage, backend=backend)
+    _refuse_repeated_draws(plans, repeat)
+    lanes = _lanes(jobs, backend)
+    files = _chosen(paths, matching, exclude or ())
+    asked = Asked(files, range(seed, seed + (plans or 0)), seed, backend, repeat)
+    console.print(asked.in_words)
+    permissions = Permissions(allow_faults_on, allow_node_loss)
+    there = Elsewhere(address, storage, permissions)
+    if dry_run:
+        show_dry_run(files, there, console, seed=seed)
+        return
+    rows, told = list[SuiteRow](), deque[FinishedRun](maxlen=lanes)
+    write = partial(_write, console, rows, reports, document, quiet=quiet)
+    cwd, clock = Path.cwd(), SystemClock()
+    lane_console = console if lanes == 1 else screen(quiet=True)
+    with _concluded(rows, told, files, write), ExitStack() as opened:
+        harnesses = [
+            Harness(
+                reports,
+                lane_console,
+                cwd,
+                opened.enter_context(
+                    open_backend(backend, console, permissions, prestart=prestart_workers)
+                ),
+                clock,
+                keep_storage,
+                there,
+                told.append,
+            )
+            for _ in range(lanes)
+        ]
+        for row in rows_of(harnesses, asked):
+            rows.append(row)
+            if lanes > 1:
+                console.print(row_line(row), soft_wrap=True)
+            if stop and row.standing not in ("expected", "skipped"):
+                break
+    raise typer.Exit(exit_code(rows))
+
+
+def exit_code(rows: list[SuiteRow]) -> int:
+    """Return one code for a suite: the gravest row decides, and what was skipped only alone."""
+    found = {row.standing for row in rows}
+    if "unexpected" in found:
+        return EXIT_FAIL
+    if "not_run" in found:
+        return EXIT_USAGE
+    return EXIT_INCONCLUSIVE if "undecided" in found or found == {"skipped"} else EXIT_PASS
+
+
+@contextmanager
+def _concluded(
+    rows: list[SuiteRow],
+    told: Sequence[FinishedRun],
+    files: Sequence[Path],
+    write: Callable[[], None],
+) -> Iterator[None]:
+    """Write the suite however it ends; what was cut short or never reached is in it."""
+    try:
+        yield
+    except BaseException as error:
+        rows += _cut_short(rows, told, files, error)
+        raise
+    finally:
+        if rows:
+            with signals.held():
+                write()
+
+
+def _cut_short(
+    rows: Sequence[SuiteRow], told: Sequence[FinishedRun], files: Sequence[Path], why: BaseException
+) -> list[SuiteRow]:
+    """Return the rows of what was under way and of what was never reached."""
+    begun = [row_of(run) for run in told if run.plan.ops]
+    kept = {row.directory for row in rows}
+    cut = [row for row in begun if row.directory not in kept]
+    if not rows and not told:
+        return []
+    reached = {row.file for row in [*rows, *cut]}
+    ended = f"ended by {signals.name()}" if isinstance(why, KeyboardInterrupt) else "broken off"
+    left = [file for file in files if str(file.resolve()) not in reached]
+    return cut + [
+        not_run(load_scenario(file).scenario, str(file.resolve()), f"the suite was {ended} before")
+        for file in left
+    ]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to run: files with their own faults, or with those drawn from seeds."""
+
+    files: Sequence[Path]
+    drawn: range
+    seed: int
+    backend: BackendName
+    repeat: int
+
+    @property
+    def in_words(self) -> str:
+        """The line that a suite begins with."""
+        often = f", {self.repeat} times each" if self.repeat > 1 else ""
+        count = plural(len(self.files), "scenario")
+        return f"chaos {__version__}, seed {self.seed}, {count}{often}"
+
+    def plans(self, harness: Harness) -> Iterator[tuple[Plan, int | None]]:
+        """Yield each plan as often as it is to run, with the number of the repeat."""
+        if self.drawn:
+            for file in self.files:
+                drawn = harness.random_plans(file, seeds=self.drawn, backend=self.backend)
+                yield from ((plan, None) for plan in drawn)
+            return
+        numbers = range(1, self.repeat + 1) if self.repeat > 1 else (None,)
+        plans = harness.plans(self.files, seed=self.seed, backend=self.backend)
+        yield from ((plan, number) for plan in plans for number in numbers)
+
+
+def rows_of(harnesses: Sequence[Harness], asked: Asked) -> Iterator[SuiteRow]:
+    """Run what is asked for; what could not be run once is not tried again."""
+    plans = asked.plans(harnesses[0])
+    if len(harnesses) > 1:
+        by_backend = {id(each.backend): each for each in harnesses}
+        yield from side_by_side(
+            lambda backend, item: by_backend[id(backend)].row(item[0], repeat=item[1]),
+            list(plans),
+            [each.backend for each in harnesses],
+        )
+        return
+    given_up: Plan | None = None
+    for plan, number in plans:
+        if plan is given_up:
+            continue
+        row = harnesses[0].row(plan, repeat=number)
+        given_up = plan if row.verdict is None else given_up
+        yield row
+
+
+def _chosen(paths: Sequence[Path], text: str | None, exclude: Sequence[str]) -> tuple[Path, ...]:
+    """Return the scenario files that are to run; refuse to run none."""
+    files = tuple(
+        file
+        for file in find_scenarios(paths)
+        if not any(fnmatch(shown(file.resolve()), f"*{pattern}") for pattern in exclude)
+        and (text is None or _names(file, text.lower()))
+    )
+    if not files:
+        raise UsageError("no scenario is left to run", "Check -k and --exclude.")
+    return files
+
+
+def _names(file: Path, text: str) -> bool:
+    return text in str(file).lower() or text in load_scenario(file).scenario.lower()
+
+
+def _lanes(jobs: int | None, backend: BackendName) -> int:
+    if (jobs or 1) > 1 and backend != "fork":
+        raise UsageError(
+            "only forked workers run side by side", "Add --backend fork.", place="--jobs"
+        )
+    return jobs or 1
+
+
+def _refuse_repeated_draws(plans: int | None, repeat: int) -> None:
+    if plans is not None and repeat > 1:
+        raise UsageError(
+            "--random draws other faults for each run, and --repeat is for the same ones",
+            "Give one of them.",
+        )
+
+
+def _write(
+    console: Console, rows: list[SuiteRow], reports: Path, document: Document, *, quiet: bool
+) -> None:
+    page = write_suite(reports, rows, SystemClock())
+    worst = [runs.worst for runs in by_scenario(rows)]
+    _tell_ci(console, worst, page)
+    print_suite(rows, console)
+    console.print(f"report: {shown(page)}", soft_wrap=True)
+    if quiet:
+        screen(stderr=document.takes_stdout).print(closing_line(rows), soft_wrap=True)
+    kept: dict[Form, str] = {
+        "json": SUITE,
+        "junit": "junit.xml",
+        "md": "summary.md",
+        "html": "report.html",
+    }
+    document.write(
+        {
+            "text": lambda: plain(lambda on: print_suite(rows, on)),
+            "github": lambda: "\n".join(_annotations(worst)),
+            **{form: partial(page.with_name(n).read_text, "utf-8") for form, n in kept.items()},
+        }
+    )
+
+
+def _tell_ci(console: Console, worst: list[SuiteRow], page: Path) -> None:
+    """Keep the suite in the history, and show it where CI looks; no verdict depends on that."""
+    try:
+        SuiteIndex(page.parents[2]).refresh()
+    except HistoryError as error:
+        console.print(f"not in the history of suites: {error}", style="yellow", soft_wrap=True)
+    add_to_step_summary(os.environ, page.with_name("summary.md").read_text(encoding="utf-8"))
+    if on_github(os.environ):
+        for command in _annotations(worst):
+            console.file.write(f"{command}\n")
+
+
+def _annotations(worst: Sequence[SuiteRow]) -> Iterator[str]:
+    places = [Place(*place_of_scenario(Path(row.file), os.environ)) for row in worst]
+    return annotations(worst, places)

@@ -1,0 +1,104 @@
+"""`[tool.chaos]` in pyproject.toml: other defaults for the options of the command line.
+
+    [tool.chaos]
+    backend = "fork"
+    reports = "build/chaos"
+    exclude = ["scenarios/slow/*"]
+    time-limit = "5m"
+
+The nearest pyproject.toml with that table counts, from the working folder
+upwards. An option on the command line wins, and so does CHAOS_REPORTS_DIR.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+import typer
+
+from chaos.cli.options import seconds
+from chaos.errors import ScenarioError
+from chaos.model.plan import BackendName
+
+FILE, TABLE = "pyproject.toml", "tool.chaos"
+
+
+def defaults(commands: Iterable[str]) -> dict[str, Any]:
+    """Return the defaults of every command; refuse a key or a value that is none."""
+    file = next((file for file in _files() if _table(file) is not None), None)
+    table = {} if file is None else _table(file) or {}
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        assert file is not None
+        if key not in KEYS:
+            near = difflib.get_close_matches(key, KEYS, n=1, cutoff=0)
+            hint = f"Did you mean {near[0]}? The keys are {', '.join(KEYS)}."
+            raise ScenarioError(file, _line(file, key), f"unknown key '{key}'", hint)
+        wanted, is_good = KEYS[key]
+        if not is_good(value):
+            raise ScenarioError(file, _line(file, key), f"{key} must be {wanted}, got {value!r}")
+        found[key.replace("-", "_")] = file.parent / value if key == "reports" else value
+    return dict.fromkeys(commands, found)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_time(value: object) -> bool:
+    try:
+        return isinstance(value, int | float | str) and seconds(value) >= 0
+    except typer.BadParameter:
+        return False
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "backend": ("ray or fork", lambda value: value in get_args(BackendName)),
+    "reports": ("a folder", lambda value: isinstance(value, str)),
+    "seed": ("a number from 0", _is_count),
+    "exclude": ("a list of patterns", _are_texts),
+    "keep-storage": ("true or false", lambda value: isinstance(value, bool)),
+    "time-limit": ("a time such as 90s or 5m", _is_time),
+    "accept": ("a list of severities", _are_texts),
+    "tolerance": ("a number", lambda value: isinstance(value, int | float)),
+}
+
+
+def _files() -> Iterable[Path]:
+    here = Path.cwd()
+    return (folder / FILE for folder in (here, *here.parents) if (folder / FILE).is_file())
+
+
+def _table(file: Path) -> dict[str, Any] | None:
+    """Return the table, None where the file has none; a file that names none is not parsed."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    if "chaos" not in text:
+        return None
+    try:
+        table = tomllib.loads(text).get("tool", {}).get("chaos")
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        raise ScenarioError(file, int(line[1]) if line else 1, f"not TOML: {error}") from error
+    return table if isinstance(table, dict) else None
+
+
+def _line(file: Path, key: str) -> int:
+    """Return the line of a key, in the table or in full (`tool.chaos.key`)."""
+    is_inside = False
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if line.strip().startswith("["):
+            is_inside = line.strip().strip("[] ") == TABLE
+        named = re.match(r"""\s*["']?([\w-]+)["']?\s*=""", line)
+        if is_inside and named and named[1] == key:
+            return number
+    return 1

@@ -1,0 +1,34 @@
+"""`chaos replay` says whether it came out as the recorded run did."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from chaos.cli import replay
+from chaos.model.event import StepDone
+from chaos.model.history import History
+from chaos.report.outcome import FinishedRun
+from chaos.run.directory import create
+
+
+def test_a_replay_that_came_out_the_same_is_told_apart_from_one_that_did_not(
+    guilty_run: FinishedRun, valid_run: FinishedRun, tmp_path: Path
+) -> None:
+    directory = create(tmp_path / "runs", "9", guilty_run.plan, {})
+    directory.save_history(guilty_run.history)
+    directory.save_verdict(guilty_run.verdict)
+    steps = len(replay.losses(guilty_run.history))
+    first = next(n for n, e in enumerate(guilty_run.history) if isinstance(e.what, StepDone))
+    entry = guilty_run.history[first]
+    other = msgspec.structs.replace(entry, what=msgspec.structs.replace(entry.what, losses=(9.5,)))
+    shifted = History([*guilty_run.history[:first], other, *guilty_run.history[first + 1 :]])
+
+    same = replay.sameness(directory, guilty_run)
+    apart = replay.sameness(directory, replace(guilty_run, history=shifted))
+    fixed = replay.sameness(directory, valid_run)
+
+    assert same.startswith("replay: same verdict, invalid (")
+    assert same.endswith(f"same losses at all {steps} steps that both runs have")
+    assert "other losses, first in attempt 0 at epoch 0, step 1, rank 0: (9.5,) instead" in apart
+    assert "replay: valid instead of invalid (" in fixed
