@@ -16,7 +16,6 @@ from rich.console import Console
 from chaos import __version__
 from chaos.audit.lanes import side_by_side
 from chaos.backends.open import open_backend
-from chaos.check.result import plural
 from chaos.cli import signals
 from chaos.cli.cluster import (
     Address,
@@ -45,6 +44,7 @@ from chaos.run.clock import SystemClock
 from chaos.run.index import SuiteIndex
 from chaos.run.shown import shown
 from chaos.scenario_file.load import find_scenarios, load_scenario
+from chaos.words import plural
 
 FORMS: tuple[Form, ...] = ("text", "json", "junit", "md", "html", "github")
 
