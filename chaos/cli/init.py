@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from chaos.audit.plans import args_of
+from chaos.cli.options import Words
 from chaos.errors import UsageError
 from chaos.report.screen import screen
 from chaos.run.shown import shown
@@ -27,7 +28,7 @@ job:
   failure: {{max_failures: 2}}  # the retries that Ray Train may use; a script's own are replaced
 faults:
   # After optimizer step {step} of epoch {epoch} (both counted: epochs from 0, steps from 1) on this
-  # rank. `chaos list places` and `chaos list faults` say what else there is.
+  # rank. Others: `chaos list places`, `chaos list faults`.
   - at: {{epoch: {epoch}, step: {step}, rank: {rank}}}
     kill_worker: {{signal: KILL}}
 expect:
@@ -36,22 +37,24 @@ expect:
 
 
 def init(
-    script: Annotated[Path, typer.Argument(help="A script that calls trainer.fit().")],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(help="Its own arguments, after --: -- --epochs 4")
-    ] = None,
+    script: Annotated[
+        Path, typer.Argument(metavar="SCRIPT", help="Training script that calls trainer.fit().")
+    ],
+    arguments: Words = None,
     *,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Workers to train with.")] = 2,
-    folder: Annotated[Path, typer.Option("--in", help="Where the scenario is written.")] = Path(
-        "scenarios"
-    ),
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, metavar="N", help="Ranks to train with.")
+    ] = 2,
+    folder: Annotated[
+        Path, typer.Option("--in", metavar="FOLDER", help="Folder for the scenario.")
+    ] = Path("scenarios"),
     workflow: Annotated[
-        bool, typer.Option("--workflow/--no-workflow", help="Write a workflow for GitHub as well.")
+        bool, typer.Option("--workflow/--no-workflow", help="Write a GitHub workflow as well.")
     ] = True,
 ) -> None:
-    """Write a first scenario for a script, and a workflow that runs it in CI.
+    """Write a first scenario for a script, and a GitHub workflow with an audit and the scenarios.
 
-    Nothing that is there is written over.
+    Existing files are kept.
 
     Example: chaos init train.py -- --epochs 4
     """
@@ -64,9 +67,7 @@ def init(
     )
     files = {scenario: text}
     if workflow:
-        files[WORKFLOW] = (
-            resources.files("chaos.scenario_file").joinpath("github.yml").read_text("utf-8")
-        )
+        files[WORKFLOW] = _workflow(script, arguments or [], folder)
     for file in files:
         if file.exists():
             way = "--no-workflow" if file == WORKFLOW else "--in"
@@ -83,7 +84,7 @@ def init(
 
 
 def first_scenario(*, script: str, arguments: list[str], workers: int) -> str:
-    """Give a scenario in which one worker of a script is killed in its second epoch."""
+    """Return a scenario in which one worker of a script is killed in its second epoch."""
     args = args_of(arguments)
     lines = [f"  args: {json.dumps(args)}", ""]
     if isinstance(args, dict):
@@ -98,6 +99,18 @@ def first_scenario(*, script: str, arguments: list[str], workers: int) -> str:
         step=1,
         rank=workers - 1,
     )
+
+
+def _workflow(script: Path, arguments: list[str], folder: Path) -> str:
+    """Return the workflow of the documents, with this script and this folder."""
+    text = resources.files("chaos.scenario_file").joinpath("github.yml").read_text("utf-8")
+    for its, ours in (
+        ("run scenarios", ["run", f"{folder}"]),
+        ("audit train.py", ["audit", f"{script}"]),
+    ):
+        text = text.replace(f"chaos {its} ", f"chaos {shlex.join(ours)} ")
+    own = f" -- {shlex.join(arguments)}" if arguments else ""
+    return text.replace("reports/audit.xml\n", f"reports/audit.xml{own}\n", 1)
 
 
 def _write(file: Path, text: str) -> None:

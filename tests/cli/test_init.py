@@ -57,10 +57,22 @@ def test_a_first_scenario_loads_and_makes_a_plan(
 def test_the_workflow_is_the_one_of_the_documents(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert code_of(monkeypatch, "my train.py") == 0
+    (folder / "train.py").write_text("")
+    assert code_of(monkeypatch, "train.py") == 0
 
     written = (folder / ".github" / "workflows" / "chaos.yml").read_text()
     assert written == (ROOT / "docs" / "ci" / "github.yml").read_text()
+
+
+def test_the_workflow_audits_the_script_with_its_arguments(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert code_of(monkeypatch, "my train.py", "--in", "own", "--", "--name", "a b") == 0
+
+    written = (folder / ".github" / "workflows" / "chaos.yml").read_text()
+    assert "chaos audit 'my train.py' --time-limit" in written
+    assert "--output reports/audit.xml -- --name 'a b'\n" in written
+    assert "chaos run own --output" in written
 
 
 def test_nothing_is_written_over(
