@@ -3,19 +3,19 @@
 import ast
 import difflib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from chaos.cli.documents import WIDE
 from chaos.cli.streams import write_document
 from chaos.errors import ScenarioError, UsageError
 from chaos.extensions import other_checks
 from chaos.report.catalogue import TOPICS, catalogue, explained, names, table_of
 from chaos.report.screen import screen
+from chaos.report.terminal import print_whole
 from chaos.run.shown import shown
 from chaos.scenario_file.load import find_scenarios, load_scenario
 from chaos.scenario_file.messages import json_schema
@@ -41,14 +41,14 @@ def list_(
     if what in TOPICS:
         screen().print(catalogue(what, other_checks()))
     elif what == "scenarios":
-        _print("scenario", list(_scenarios(folder)))
+        print_whole(table_of("scenario", list(_scenarios(folder))), screen())
     elif what == "jobs":
         found = list(_jobs(folder))
         if not found:
             raise UsageError(
                 "no folder `jobs` with a script is there", "Name one: --in", place=shown(folder)
             )
-        _print("job", found)
+        print_whole(table_of("job", found), screen())
     else:
         screen().print(Text(_explanation(what.rpartition("/")[2])))
 
@@ -59,12 +59,6 @@ def schema() -> None:
     Example: chaos schema > scenarios/chaos.schema.json
     """
     write_document(json.dumps(json_schema(), indent=2) + "\n")
-
-
-def _print(head: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Print a table; without a terminal no line is broken, so that paths can be copied."""
-    console = screen()
-    console.print(table_of(head, rows), width=None if console.is_terminal else WIDE, crop=False)
 
 
 def _explanation(name: str) -> str:

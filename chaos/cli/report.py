@@ -1,7 +1,7 @@
 """`chaos report`: what was run, to look at and to hand on."""
 
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from chaos import shelf
 from chaos.audit.card import Card
 from chaos.audit.markdown import card_in_markdown
 from chaos.audit.page import render_card
-from chaos.cli.documents import WIDE, Document, Form, Format, Output, writable
+from chaos.cli.documents import Document, Form, Format, Output, writable
 from chaos.cli.options import REPORTS, Reports
 from chaos.cli.streams import write_document
 from chaos.errors import HistoryError, UsageError
@@ -23,6 +23,7 @@ from chaos.report.html import render_run, render_suite, render_trend
 from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.screen import screen
 from chaos.report.summary import run_in_json
+from chaos.report.terminal import print_whole
 from chaos.run.index import SuiteIndex
 from chaos.run.record_file import read_record
 from chaos.run.shown import shown
@@ -63,11 +64,7 @@ def report(  # noqa: PLR0913 - one parameter per option
     if path is None:
         if form or output or show:
             raise UsageError("no folder is given", "`chaos report` alone lists them.")
-        console = screen()
-        width = None if console.is_terminal else WIDE
-        console.print(
-            _listed(shelf.items(reports)[: limit or 20], reports), width=width, crop=False
-        )
+        _list(reports, limit or 20)
         return
     item = shelf.item_at(path)
     if document.form is None:
@@ -127,9 +124,11 @@ def _card(item: shelf.Item) -> Card:
         raise HistoryError("not an audit of this version", place=str(item.path)) from error
 
 
-def _listed(items: Sequence[shelf.Item], reports: Path) -> Table | Text:
+def _list(reports: Path, limit: int) -> None:
+    items = shelf.items(reports)[:limit]
     if not items:
-        return Text(f"nothing was run yet: there is nothing in {reports}")
+        screen().print(f"nothing was run yet: there is nothing in {reports}", soft_wrap=True)
+        return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("kind", "began (UTC)", "came to"):
         table.add_column(name, no_wrap=True)
@@ -138,7 +137,7 @@ def _listed(items: Sequence[shelf.Item], reports: Path) -> Table | Text:
         came_to = shelf.came_to(item)
         cells = (item.kind, item.stamp.replace("T", " "), came_to, shown(item.path.resolve()))
         table.add_row(*(Text(cell) for cell in cells))
-    return table
+    print_whole(table, screen())
 
 
 def _open(page: Path) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from chaos.model.diagnosis import Resume
 from chaos.model.verdict import CheckResult, Standing, Verdict
-from chaos.report.brief import by_reason
+from chaos.report.brief import by_reason, plain_text
 from chaos.report.outcome import Runs, SuiteRow, by_scenario, in_words, no_resume, standing
 from chaos.report.state_table import lost
 
@@ -114,9 +114,16 @@ def print_suite(rows: Sequence[SuiteRow], console: Console) -> None:
         parts = each.renderables if isinstance(each, Group) else [each]
         for part in parts:
             console.print(part, soft_wrap=is_log or bool(getattr(part, "no_wrap", False)))
-    width = WIDE if is_log else None
-    console.print(verdict_table(rows), width=width, crop=False)
+    print_whole(verdict_table(rows), console)
     console.print(closing_line(rows))
+
+
+def print_whole(table: Table, console: Console) -> None:
+    """Print a table; without a terminal no cell of it is broken, so that paths can be copied."""
+    if console.is_terminal:
+        console.print(table)
+    else:
+        console.print(Text(plain_text(table, width=WIDE)), soft_wrap=True)
 
 
 def row_line(row: SuiteRow) -> Text:
