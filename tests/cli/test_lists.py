@@ -48,8 +48,6 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(
         ("faults", "kill_worker"),
         ("checks", "lost-work"),
         ("places", "moment:"),
-        ("scenarios", "a node is lost without a word"),
-        ("jobs", "digits_ddp.py"),
     ],
 )
 def test_lists_fit_80_columns(
@@ -61,6 +59,22 @@ def test_lists_fit_80_columns(
     said = capsys.readouterr().out
     assert told in " ".join(said.split()) or told in said
     assert max(map(len, said.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("topic", "line"),
+    [
+        ("scenarios", "scenarios/smoke/node_lost.chaos.yaml"),
+        ("jobs", "scenarios/jobs/digits_ddp.py"),
+    ],
+)
+def test_without_a_terminal_no_path_is_broken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], topic: str, line: str
+) -> None:
+    monkeypatch.chdir(ROOT)
+
+    assert code_of(monkeypatch, "list", topic) == 0
+    assert line in [said.partition(" ")[0] for said in capsys.readouterr().out.splitlines()]
 
 
 def test_a_scenario_that_cannot_be_read_is_listed_as_such(
