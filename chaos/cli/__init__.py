@@ -2,14 +2,17 @@
 
 import sys
 
-from chaos.cli import signals, streams
+from chaos.cli import signals
 
 
 def main() -> None:
     """Run the command line with streams and signals of its own; always ends by `SystemExit`."""
-    streams.keep_streams_writable()
     signals.leave_at_once()
-    from chaos.cli.commands import main as run  # noqa: PLC0415 - seconds, in which one may leave
+    # Imported here: it takes a while, in which one may leave.
+    from chaos.cli import streams  # noqa: PLC0415
+
+    streams.keep_streams_writable()
+    from chaos.cli.commands import main as run  # noqa: PLC0415
 
     signals.conclude()
     try:

@@ -15,7 +15,7 @@ DOCUMENTS = [
     ROOT / "tests/README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-PROGRAMS = ("chaos", "pytest", "make", "pip")
+PROGRAMS = ("chaos", "pytest", "make", "pip", "python")
 _FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 _INLINE = re.compile(r"`(?:\.venv/bin/)?((?:chaos|make) [^`]+)`")
 

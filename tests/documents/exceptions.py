@@ -24,6 +24,11 @@ RUN_ELSEWHERE = {
 # Commands that nothing executes as they stand: they are parsed, and their options exist.
 NOT_RUN = {
     "make test": "it runs this very test",
+    "make matrix": "tests/meta/test_matrix.py holds what it makes",
+    "python -m tests.tools.reference": "tests/documents/test_site.py holds what it makes",
+    "python -m chaos.scenario_file.signatures > chaos/scenario_file/faults.pyi": (
+        "tests/python_first/test_faults.py holds what it makes"
+    ),
     "make setup": "it makes the environment that this very test runs in",
     "make check": "it runs this very test",
     "make nightly": "it takes an hour and more",
