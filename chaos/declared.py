@@ -29,7 +29,7 @@ def declare(name: str, obj: Any) -> None:  # noqa: ANN401 - whatever holds state
 
 
 def declared_parts() -> list[tuple[str, Any]]:
-    """Give what was declared in this process, in the order of the names."""
+    """Return what was declared in this process, in the order of the names."""
     return sorted(_declared.items())
 
 

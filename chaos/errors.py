@@ -70,7 +70,7 @@ class NeedsClusterError(RefusalError):
 
     @classmethod
     def of(cls, what: str) -> Self:
-        """Give the error for one thing, as code names it, with the line that asks for it."""
+        """Return the error for one thing, as code names it, with the line that asks for it."""
         return cls(
             f"the job uses {what}, which the embedded backend does not have",
             "Strike it on a local Ray cluster: `chaos init` writes a scenario for the script, and "
@@ -83,7 +83,7 @@ class ComputedEarlyError(RefusalError):
 
     @classmethod
     def of(cls, what: str) -> Self:
-        """Give the error for one library."""
+        """Return the error for one library."""
         return cls(
             f"the job computes with {what} before its fit(), and in the processes that the "
             "embedded backend forks there it would hang",
@@ -97,7 +97,7 @@ class ForeignFileError(RefusalError):
 
     @classmethod
     def of(cls, path: str, act: str) -> Self:
-        """Give the error for one file; `act` is "overwrite" or "remove"."""
+        """Return the error for one file; `act` is "overwrite" or "remove"."""
         return cls(
             f"the job was about to {act} {path}, which was there before the audit; nothing was "
             "done to it",
@@ -123,7 +123,7 @@ class InjectedError(RuntimeError):
 
 
 def refusal_in(words: str) -> str | None:
-    """Give what a refusal says, where a text is one: `SomeError: …`, with or without a module."""
+    """Return what a refusal says, where a text is one: `SomeError: …`, with or without a module."""
     name, colon, rest = words.strip().partition(": ")
     kinds: list[type[RefusalError]] = [RefusalError, *RefusalError.__subclasses__()]
     is_one = colon and name.rpartition(".")[2] in {kind.__name__ for kind in kinds}

@@ -21,12 +21,12 @@ def _checks() -> Registry:
 
 
 def other_checks() -> Others:
-    """Give the checks of other packages."""
+    """Return the checks of other packages."""
     return Others(_checks().usable)
 
 
 def check_names() -> list[str]:
-    """Give the names of all checks, chaos's own first."""
+    """Return the names of all checks, chaos's own first."""
     return [*(check.NAME for check in CHECKS), *_checks().packages]
 
 

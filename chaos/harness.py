@@ -129,7 +129,7 @@ class Harness:
             return error.run
 
     def baseline(self, plan: Plan) -> Baseline:
-        """Give the same job left alone, as often as the plan needs, from the cache if it can."""
+        """Return the same job left alone, as often as the plan needs, from the cache if it can."""
         refuse_unmet_needs(plan, os.environ)
         refuse_trials_elsewhere(plan)
         alone = plan.baseline()
@@ -282,7 +282,7 @@ def check_again(path: Path) -> FinishedRun:
 
 
 def recorded(directory: RunDirectory) -> History:
-    """Give the merged history, or the journals where chaos died before it merged them."""
+    """Return the merged history, or the journals where chaos died before it merged them."""
     if os.path.lexists(directory.path / HISTORY) or not directory.journals.is_dir():
         return directory.load_history()
     return read_history(directory.journals)
@@ -307,7 +307,7 @@ def refuse_unknown_check(file: Path, scenario: Scenario, *, line: int | None = N
 
 
 def plan_of(file: Path, *, cwd: Path, seed: int, backend: BackendName) -> Plan:
-    """Give the plan of a scenario file, or raise `ScenarioError`."""
+    """Return the plan of a scenario file, or raise `ScenarioError`."""
     scenario = load_scenario(file)
     refuse_unknown_check(file, scenario)
     plan = make_plan(scenario, file=file.resolve(), seed=seed, cwd=cwd)

@@ -54,7 +54,7 @@ _ISNT_INSTALLED = {"PyTorch Lightning": "lightning", "TensorFlow": "tensorflow"}
 
 
 def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
-    """Give the error to raise, at the line of the scenario that names the job.
+    """Return the error to raise, at the line of the scenario that names the job.
 
     A script that failed before its `fit()` on the embedded backend had no driver yet.
     Raises `HarnessError` where something else than the job went wrong.
@@ -84,7 +84,7 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
 
 
 def _refusal(history: History) -> str | None:
-    """Give what chaos itself says where it cannot strike the job, in driver or worker."""
+    """Return what chaos itself says where it cannot strike the job, in driver or worker."""
     lines = [f"{event.error}: {event.message}" for _, event in history.of(FitRaised)]
     lines += [line for text in lines for line in text.splitlines()]
     told = (refusal_in(words) for words in (*lines, *_raised(history)))
@@ -109,7 +109,7 @@ def _asks_for_gpu(history: History, reason: str) -> str | None:
 
 
 def _own_retry(history: History) -> str | None:
-    """Give the failure that a job came through by its own retries, with nothing done to it."""
+    """Return the failure that a job came through by its own retries, with nothing done to it."""
     if not any(history.of(FitReturned)):
         return None
     for _, decided in history.of(FailureDecided):

@@ -48,13 +48,13 @@ class S3:
         }
 
     def uri(self, folder: str) -> str:
-        """Give a folder in the bucket as a URI that needs no environment."""
+        """Return a folder in the bucket as a URI that needs no environment."""
         options = f"endpoint_override={self.address}&scheme=http&region={REGION}"
         return f"s3://{KEY}:{SECRET}@{BUCKET}/{folder}?{options}"
 
 
 def is_there() -> bool:
-    """Say whether the server can be started."""
+    """Return whether the server can be started."""
     return shutil.which(PYTHON) is not None
 
 

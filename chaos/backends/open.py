@@ -19,7 +19,7 @@ def open_backend(
     *,
     prestart: bool = False,
 ) -> OpenBackend:
-    """Give a backend as a context, and say so where Ray's version was never tested.
+    """Return a backend as a context, and say so where Ray's version was never tested.
 
     `permissions`: what may be done to clusters that chaos did not start.
     `prestart`: a local cluster's workers are started before they are needed.
@@ -37,7 +37,7 @@ def open_backend(
 
 
 def open_scripts(console: Console) -> ScriptBackend:
-    """Give the embedded backend, of which there can be several on one start of a script."""
+    """Return the embedded backend, of which there can be several on one start of a script."""
     _ready(console)
     from chaos.backends.fork.backend import ForkBackend
 

@@ -109,7 +109,7 @@ class SampleLedger:
     # -- what they are held against ----------------------------------------------------------
 
     def _forgiven(self, epoch: int) -> int:
-        """How many samples may come a second time: those of thrown-away steps, if it is said so."""
+        """Return how many samples may repeat: those of discarded steps, if stated."""
         if self.trial.plan.expect.sampling != "at_least_once":
             return 0
         here = (r for r in self.trial.restarts if r.epoch == epoch)

@@ -176,7 +176,7 @@ def main() -> None:
 
 
 def _failed(error: BaseException) -> int:
-    """Say what went wrong and give its code: the caller's to put right, or ours."""
+    """Return what went wrong and give its code: the caller's to put right, or ours."""
     if signals.has_come():  # what breaks on the way out is not what the command came to
         _complain(str(error) or type(error).__name__)
         return signals.exit_code()

@@ -81,7 +81,7 @@ def _scenarios(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _jobs(folder: Path) -> Iterator[tuple[str, str]]:
-    """Give the scripts in folders named `jobs`, with the first line of their own words."""
+    """Yield the scripts in folders named `jobs`, with the first line of their own words."""
     for file in sorted(folder.rglob("jobs/*.py")):
         try:
             told = ast.get_docstring(ast.parse(file.read_bytes())) or ""

@@ -123,7 +123,7 @@ def try_cases(tried: Tried, drawn: Sequence[Case], count: int) -> Score:
 
 
 def chosen(ids: list[str] | tuple[str, ...]) -> tuple[Exhibit, ...]:
-    """Give the exhibits that were named, all where none was.
+    """Return the exhibits that were named, all where none was.
 
     Raises `UsageError` for a name that is none.
     """

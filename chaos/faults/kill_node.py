@@ -86,7 +86,7 @@ class KillNode(Fault):
 
 
 def dead(world: World, victim: Victim) -> Outcome:
-    """Say whether the cluster counts the node of `victim`, just struck, as dead."""
+    """Return whether the cluster counts the node of `victim`, just struck, as dead."""
     name = f"node {victim.node_id[:8]}"
     if not world.node_is_dead(victim.node_id, within_s=PROOF_WITHIN_S):
         return Outcome("fail", f"{name} is alive after {PROOF_WITHIN_S:g} s")
@@ -94,7 +94,7 @@ def dead(world: World, victim: Victim) -> Outcome:
 
 
 def lost(world: World, victim: Victim) -> Outcome:
-    """Say whether the node of `victim`, just struck, is really lost, and its worker with it."""
+    """Return whether the node of `victim`, just struck, is really lost, and its worker with it."""
     outcome = dead(world, victim)
     if outcome.status != "ok":
         return outcome

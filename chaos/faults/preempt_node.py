@@ -64,7 +64,7 @@ class PreemptNode(Fault):
         return None if part is None else deadline_ns + int((part - 1) * self.notice_s * 1e9)
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Give notice while the worker is held, release it, and lose the node in time."""
+        """Return notice while the worker is held, release it, and lose the node in time."""
         deadline_ns = world.give_notice(victim.node_id, notice_s=self.notice_s)
         release(deadline_ns)
         loss_ns = self.loss_ns(deadline_ns)

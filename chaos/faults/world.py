@@ -70,7 +70,7 @@ class World(Protocol):
         """End the victim's actor through the framework, as an operator would."""
 
     def free_memory(self) -> int:
-        """Give how many bytes of memory are free, of the machine or of its container."""
+        """Return how many bytes of memory are free, of the machine or of its container."""
 
     def blame_memory(self, victim: Victim) -> None:
         """Have the victim's end, when it comes, read as one by Ray's memory monitor."""
@@ -82,7 +82,7 @@ class World(Protocol):
         """Wait until the victim's process is stopped by a signal, and say whether it is."""
 
     def group(self) -> Mapping[int, Victim]:
-        """Give who holds each rank now."""
+        """Return who holds each rank now."""
 
     def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
         """Wait until Ray has recorded that the victim's attempt failed; gives the ranks' errors."""
@@ -124,7 +124,7 @@ class World(Protocol):
         """Return every node of the run that could hold workers, lost ones too, oldest first."""
 
     def idle_nodes(self) -> list[str]:
-        """Give the nodes that are alive, hold no worker and were not announced to go."""
+        """Return the nodes that are alive, hold no worker and were not announced to go."""
 
     def add_nodes(self, count: int, *, within_s: float) -> list[str]:
         """Add nodes to the cluster; gives those that it counts as alive in time."""

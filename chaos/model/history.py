@@ -46,21 +46,21 @@ class History(Sequence[Entry]):
         return self.entries[index]
 
     def of(self, kind: type[E]) -> Iterator[tuple[int, E]]:
-        """Give the events of one kind in order, each with its number."""
+        """Yield the events of one kind in order, each with its number."""
         entries = self.entries
         for number in self._numbers_of(kind):
             what: E = entries[number].what  # type: ignore[assignment] # found by its kind
             yield number, what
 
     def numbers_of(self, *kinds: type[Event]) -> Sequence[int]:
-        """Give the numbers of all events of several kinds, in order."""
+        """Return the numbers of all events of several kinds, in order."""
         found = array("I")
         for kind in kinds:
             found.extend(self._numbers_of(kind))
         return sorted(found)
 
     def count(self, kind: type[Event]) -> int:
-        """Give the number of events of one kind."""
+        """Return the number of events of one kind."""
         return len(self._numbers_of(kind))
 
     def _numbers_of(self, kind: type[Event]) -> Sequence[int]:
@@ -108,7 +108,7 @@ class History(Sequence[Entry]):
         return dict(found)
 
     def time_ns(self, number: int) -> int:
-        """Give the time of event `number`, in monotonic nanoseconds."""
+        """Return the time of event `number`, in monotonic nanoseconds."""
         return self.entries[number].time_ns
 
 
@@ -127,14 +127,14 @@ class Baseline(History):
 
 
 def _first_missing(numbers: list[int], due: int) -> int | None:
-    """Give the first of 0, 1, 2, … that is not there, or there twice; None where all are."""
+    """Return the first of 0, 1, 2, … that is not there, or there twice; None where all are."""
     numbers = sorted(numbers)
     missing = next((n for n, number in enumerate(numbers) if n != number), len(numbers))
     return missing if missing < max(due, len(numbers)) else None
 
 
 def repeat_name(number: int) -> str:
-    """Give the name of the file that keeps a clean run; the first one is number 1."""
+    """Return the name of the file that keeps a clean run; the first one is number 1."""
     return BASELINE if number == 1 else f"baseline-{number}.jsonl"
 
 

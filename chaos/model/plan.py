@@ -95,7 +95,7 @@ class Plan(Record):
     baselines: tuple[str, ...] = ()
 
     def baseline(self) -> "Plan":
-        """Give the same job and seed with nothing done to it and nothing special expected.
+        """Return the same job and seed with nothing done to it and nothing special expected.
 
         Where a restart may go on from any step, state is watched at every step.
         """

@@ -155,7 +155,7 @@ class AtTime(Unplaced):
 
 
 def only_attempt(at: "Trigger") -> int | None:
-    """Give the one attempt that a trigger belongs to, None where any will do."""
+    """Return the one attempt that a trigger belongs to, None where any will do."""
     match at:
         case AtStart():
             return at.starting

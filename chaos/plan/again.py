@@ -7,7 +7,7 @@ from chaos.model.plan import Plan
 
 
 def driver_begins_again(plan: Plan, recorded: Iterable[AnyEvent]) -> bool:
-    """Say whether the driver that has just ended was killed by a fault, and so has a successor.
+    """Return whether the driver that has just ended was killed by a fault, and so has a successor.
 
     `recorded` holds the ends of all earlier drivers, and not this one's.
     """

@@ -5,7 +5,7 @@ from chaos.model.history import Baseline, History
 
 
 def extent(baseline: History | None) -> tuple[int | None, int | None]:
-    """Give how many epochs, and steps in the longest, a job has when left alone."""
+    """Return how many epochs, and steps in the longest, a job has when left alone."""
     if baseline is None:
         return None, None
     epochs = sum(not event.early for _, event in baseline.of(Committed))
@@ -13,7 +13,7 @@ def extent(baseline: History | None) -> tuple[int | None, int | None]:
 
 
 def steps_by_epoch(baseline: Baseline) -> list[int]:
-    """Give the steps that each epoch has on every rank, as far as epochs were committed."""
+    """Return the steps that each epoch has on every rank, as far as epochs were committed."""
     last: dict[int, dict[int, int]] = {}
     for _, done in baseline.of(StepDone):
         last.setdefault(done.epoch, {})[done.rank] = done.step

@@ -10,7 +10,7 @@ _DIGITS = 16
 
 
 def baseline_digest(plan: Plan, *, code: Mapping[str, str], versions: Mapping[str, str]) -> str:
-    """Give 16 hex digits that plans share where their jobs, left alone, do the same.
+    """Return 16 hex digits that plans share where their jobs, left alone, do the same.
 
     So nothing of faults, expectations or limits is in it, and not the seed:
     it draws our choices, never the job's. `code` holds a digest per file,

@@ -21,7 +21,7 @@ _MOMENTS = [moment for moment in MOMENTS if moment != "saving"]
 
 
 def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
-    """Give the plan's job with one to three faults drawn for it, and nothing special expected.
+    """Return the plan's job with one to three faults drawn for it, and nothing special expected.
 
     `steps` holds the steps of each epoch of its baseline. The job may fail as
     often as it is struck, and there is a spare node for each; notices are

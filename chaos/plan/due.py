@@ -8,7 +8,7 @@ from chaos.model.trigger import AtMoment, AtRecovery, AtStart
 
 
 def due_ops(plan: Plan, recorded: Iterable[AnyEvent]) -> tuple[Op, ...]:
-    """Give the ops that should begin now, in plan order.
+    """Return the ops that should begin now, in plan order.
 
     An op is due once its rank stands at the op's place and every report that a
     restart there must find is committed. What was already begun or given up
@@ -23,7 +23,7 @@ def due_ops(plan: Plan, recorded: Iterable[AnyEvent]) -> tuple[Op, ...]:
 
 
 def is_spent(op: Op, attempt: int, recorded: Iterable[AnyEvent]) -> bool:
-    """Say whether an op has nothing more to do in an attempt.
+    """Return whether an op has nothing more to do in an attempt.
 
     A trigger fires once per run, one of a repeated fault once per attempt that
     the fault is meant for. An op that was given up does not come again.
@@ -55,16 +55,16 @@ def commits_before(op: Op) -> int:
 
 
 def is_recovering(at: AtRecovery, attempt: int, recorded: Iterable[AnyEvent]) -> bool:
-    """Say whether an attempt comes after one that the op which `at` refers to has struck."""
+    """Return whether an attempt comes after one that the op which `at` refers to has struck."""
     begun = (e for e in recorded if isinstance(e, FaultInvoked) and e.op == at.recovering_from)
     return any(event.attempt < attempt for event in begun)
 
 
 def holds_polls(op: Op) -> bool:
-    """Say whether an op needs Ray's controller held between two polls."""
+    """Return whether an op needs Ray's controller held between two polls."""
     return isinstance(op.at, AtMoment) and op.at.moment == "reported"
 
 
 def is_in_launch(op: Op) -> bool:
-    """Say whether an op strikes while Ray's controller waits for the launch of an attempt."""
+    """Return whether an op strikes while Ray's controller waits for the launch of an attempt."""
     return isinstance(op.at, AtStart) and op.at.at_launch

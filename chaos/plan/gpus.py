@@ -10,7 +10,7 @@ _UNITS = 10_000  # Ray counts a resource in ten-thousandths
 
 
 def shares(gpus: Sequence[str], nodes: int) -> list[Share]:
-    """Give each node the GPUs that it has, by their ids as in `CUDA_VISIBLE_DEVICES`.
+    """Return each node the GPUs that it has, by their ids as in `CUDA_VISIBLE_DEVICES`.
 
     As many each as there are for all, and no GPU twice: NCCL takes no two ranks
     on one. Where there are fewer than nodes, the last ones have none. A single
@@ -23,7 +23,7 @@ def shares(gpus: Sequence[str], nodes: int) -> list[Share]:
 
 
 def share_to_give(wanted: Sequence[Share], held: Iterable[Share]) -> Share:
-    """Give a node that joins what the others leave: the share of one that is lost, or a spare's."""
+    """Return the GPUs of a node that joins: those of one that is lost, or a spare's."""
     if {len(share) for share in wanted} == {1} and len(set(wanted)) == 1:
         return wanted[0]
     left = Counter(wanted) - Counter(held)
@@ -31,7 +31,7 @@ def share_to_give(wanted: Sequence[Share], held: Iterable[Share]) -> Share:
 
 
 def room(gpus: Sequence[str], nodes: int, *, each: float) -> int:
-    """Give how many workers find `each` GPUs on a node of theirs at the same time.
+    """Return how many workers find `each` GPUs on a node of theirs at the same time.
 
     A single GPU that all nodes have is counted once.
     """
@@ -39,5 +39,5 @@ def room(gpus: Sequence[str], nodes: int, *, each: float) -> int:
 
 
 def times(held: float, each: float) -> int:
-    """Give how often `each` fits into `held`, by Ray's smallest unit: 0.2 into 1 is 5 times."""
+    """Return how often `each` fits into `held`, by Ray's smallest unit: 0.2 into 1 is 5 times."""
     return round(held * _UNITS) // max(1, round(each * _UNITS))

@@ -16,7 +16,7 @@ _SLUG_MAX = 80
 
 
 def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
-    """Give the one plan that this scenario has with this seed.
+    """Return the one plan that this scenario has with this seed.
 
     `file` is the scenario's own, to which its paths are relative; `cwd`,
     absolute, is where the job runs and what `file` may be relative to.
@@ -49,7 +49,7 @@ def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
 
 
 def nodes_for(workers: int, cpus_per_node: int, *, spares: int) -> int:
-    """Give the nodes that hold all workers, and hold them still when the spares are lost.
+    """Return the nodes that hold all workers, and hold them still when the spares are lost.
 
     A node that is lost is not replaced before the run is over, except by `return_capacity`.
     """
@@ -57,7 +57,7 @@ def nodes_for(workers: int, cpus_per_node: int, *, spares: int) -> int:
 
 
 def slug(file: Path) -> str:
-    """Give the scenario file's name as the name of a folder."""
+    """Return the scenario file's name as the name of a folder."""
     name = _UNSAFE.sub("_", _SUFFIX.sub("", file.name)).strip("._-")
     return name[:_SLUG_MAX] or "scenario"
 

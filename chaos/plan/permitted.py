@@ -36,7 +36,7 @@ class Elsewhere:
     permissions: Permissions = Permissions()
 
     def over(self, plan: Plan) -> Plan:
-        """Give a plan for the cluster named here, where one is: it wins over the file's."""
+        """Return a plan for the cluster named here, where one is: it wins over the file's."""
         address, storage = plan.shape.address, plan.shape.storage
         if self.address is not None:
             address, storage = self.address, self.storage or storage
@@ -58,14 +58,14 @@ class NodeFacts:
 
     @property
     def protection(self) -> str | None:
-        """Say why the node is never struck, None where it may be."""
+        """Why the node is never struck, None where it may be."""
         if self.is_head:
             return HEAD
         return OWN if self.is_own else None
 
     @property
     def standing(self) -> Standing:
-        """Say whether the node may be struck, as far as that is known before a run."""
+        """Whether the node may be struck, as far as that is known before a run."""
         if self.protection is not None:
             return "never struck"
         return "may be struck" if self.cpus > 0 else "holds no worker"
@@ -83,7 +83,7 @@ class Refusal:
 
 
 def needs_permission(plan: Plan, permissions: Permissions) -> str | None:
-    """Say what is missing before anything may be done to the plan's cluster; None: nothing is."""
+    """Return which permission the plan's cluster lacks, None where it lacks none."""
     address = plan.shape.address
     if address is None or plan.backend != "ray" or permissions.faults_on == address:
         return None
@@ -93,7 +93,7 @@ def needs_permission(plan: Plan, permissions: Permissions) -> str | None:
 
 
 def refusals(plan: Plan, permissions: Permissions) -> tuple[Refusal, ...]:
-    """Give the ops that cannot, or must not, be carried out on a cluster that runs already."""
+    """Return the ops that cannot, or must not, be carried out on a cluster that runs already."""
     if plan.shape.address is None:
         return ()
     found = ((op, _refused(op, permissions)) for op in plan.ops)
@@ -118,14 +118,14 @@ class Guard:
 
     @classmethod
     def over(cls, nodes: Sequence[NodeFacts], permissions: Permissions) -> "Guard":
-        """Give the guard of a cluster with these nodes."""
+        """Return the guard of a cluster with these nodes."""
         protected = {n.node_id: n.protection for n in nodes if n.protection is not None}
         return cls(protected=protected, node_loss=permissions.node_loss)
 
     def refuses(
         self, node_id: str, *, used: Collection[str], costs_node: bool = False
     ) -> str | None:
-        """Say why a node must not be struck; None where it may be.
+        """Return why a node must not be struck; None where it may be.
 
         `used` are the nodes that hold the job's workers now.
         """

@@ -275,7 +275,7 @@ def improved(question: Question, effort: Effort, advised: Counsel, curve: Curve)
 
 
 def _may_meet(question: Question, seen: Forecast) -> bool:
-    """Whether few runs, with retries without limit, leave it open that every goal is met."""
+    """Return whether few runs, with retries without limit, leave it open that every goal is met."""
     return all(chance.high >= question.goal.confidence for chance in seen.meets.values())
 
 

@@ -196,7 +196,7 @@ class Effort:
 
 
 def _is_clear(question: Question, outcomes: Outcomes) -> bool:
-    """Whether every goal is met by far often enough, or by far not."""
+    """Return whether every goal is met by far often enough, or by far not."""
     need = question.goal.confidence
     error = math.sqrt(need * (1 - need) / len(outcomes))
     met = met_goals(question, outcomes).values()

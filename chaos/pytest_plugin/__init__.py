@@ -134,7 +134,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def chaos_cluster(request: pytest.FixtureRequest) -> "Backend":
-    """Give the open backend, a Ray cluster unless --chaos-backend says otherwise; kept warm."""
+    """Return the open backend, a Ray cluster unless --chaos-backend says otherwise; kept warm."""
     from chaos.pytest_plugin.runs import runs_of
 
     return runs_of(request.config).backend
@@ -142,14 +142,14 @@ def chaos_cluster(request: pytest.FixtureRequest) -> "Backend":
 
 @pytest.fixture
 def chaos_seed(request: pytest.FixtureRequest) -> int:
-    """Give the seed that draws what scenarios leave open; one test for each of --chaos-seeds."""
+    """Return the seed that draws what scenarios leave open; one test for each of --chaos-seeds."""
     seed: int = request.config.getoption(Option.SEEDS.dest)[0]
     return seed
 
 
 @pytest.fixture
 def chaos_run(request: pytest.FixtureRequest, chaos_seed: int) -> "RunScenario":
-    """Give a function that runs a scenario file, or what keywords describe.
+    """Return a function that runs a scenario file, or what keywords describe.
 
     `chaos_run("x.chaos.yaml")` or `chaos_run(script=..., faults=[...])` gives a
     `chaos.Result`, or fails the test where the verdict is not the one that the
@@ -162,7 +162,7 @@ def chaos_run(request: pytest.FixtureRequest, chaos_seed: int) -> "RunScenario":
 
 @pytest.fixture
 def chaos_result(request: pytest.FixtureRequest, chaos_seed: int) -> "Result":
-    """Give what the run of a @chaos.scenario test came to; the test knows it as `result`."""
+    """Return what the run of a @chaos.scenario test came to; the test knows it as `result`."""
     from chaos.pytest_plugin.function import run_decorated
 
     return run_decorated(request.node, chaos_seed)

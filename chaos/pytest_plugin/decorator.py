@@ -71,7 +71,7 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
 
 
 def _judged(test: Test, *, given: Keys) -> Test:
-    """Give the test as pytest is to call it: with a run's result, if it is as expected."""
+    """Return the test as pytest is to call it: with a run's result, if it is as expected."""
     takes_result = "result" in signature(test).parameters
 
     @functools.wraps(test)
@@ -88,7 +88,7 @@ def _judged(test: Test, *, given: Keys) -> Test:
 
 
 def asking(own: Signature) -> Signature:
-    """Give the test's own parameters, with the fixture `chaos_result` in place of `result`."""
+    """Return the test's own parameters, with the fixture `chaos_result` in place of `result`."""
     kept = [parameter for name, parameter in own.parameters.items() if name != "result"]
     asked = Parameter("chaos_result", Parameter.KEYWORD_ONLY)
     return own.replace(parameters=[*kept, asked])

@@ -49,17 +49,17 @@ class BrokenOff(ChaosFailure):
 
 
 def not_as_expected(run: FinishedRun) -> NotAsExpected:
-    """Give the failure of a judged run."""
+    """Return the failure of a judged run."""
     return NotAsExpected(line_of(run.verdict), told(run))
 
 
 def undecided(run: FinishedRun) -> Undecided:
-    """Give the error of a run that could not be judged."""
+    """Return the error of a run that could not be judged."""
     return Undecided(line_of(run.verdict), told(run))
 
 
 def could_not_run(error: ChaosError) -> BaseException:
-    """Give the error of a scenario that must be put right first, or of chaos itself.
+    """Return the error of a scenario that must be put right first, or of chaos itself.
 
     Where the environment lacks what a scenario says it needs, the test is skipped.
     """
@@ -72,7 +72,7 @@ def could_not_run(error: ChaosError) -> BaseException:
 
 
 def broken_off(why: str, seen: FinishedRun | None, *, where: str) -> BrokenOff:
-    """Give the error of a run that a time-out ended; None: it was not even judged."""
+    """Return the error of a run that a time-out ended; None: it was not even judged."""
     line = f"broken off: {why.strip()}"
     if seen is None:
         left = f"if it had begun, its folder is below {where}: `chaos rejudge` judges what was seen"
@@ -88,7 +88,7 @@ def require_expected(result: Result) -> None:
 
 
 def told(run: FinishedRun) -> str:
-    """Give a run's finding as text that fits the terminal."""
+    """Return a run's finding as text that fits the terminal."""
     return plain_text(brief.explanation(run, page=_page(run)), width=_width())
 
 
@@ -116,7 +116,7 @@ def explain_on(report: pytest.TestReport, item: pytest.Item, call: pytest.CallIn
 
 
 def _in_place(error: ChaosFailure, item: pytest.Item) -> ReprExceptionInfo:
-    """Give the failure in the form that the summary, JUnit and pytest-xdist can read."""
+    """Return the failure in the form that the summary, JUnit and pytest-xdist can read."""
     path, line, _ = item.location
     lines = ReprTraceback([ReprEntryNative([f"{error.text}\n"])], None, "native")
     return ReprExceptionInfo(lines, ReprFileLocation(path, (line or 0) + 1, error.line))

@@ -24,7 +24,7 @@ class ScenarioFile(pytest.File):
     """A `*.chaos.yaml`; one that is wrong is an error of collection, with its lines."""
 
     def collect(self) -> "Iterator[ScenarioItem]":
-        """Give one item for each seed."""
+        """Yield one item for each seed."""
         path = Path(os.path.relpath(self.path))
         refuse_unusable()
         scenario = load_scenario(path)
@@ -77,5 +77,5 @@ class ScenarioItem(pytest.Item):
         self._result = None
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Give what stands above a failure."""
+        """Return what stands above a failure."""
         return self.path, 0, f"{self.plan.scenario} (seed {self.plan.seed})"

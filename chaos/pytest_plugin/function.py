@@ -34,7 +34,7 @@ def prepare(collector: pytest.Collector, items: Sequence[pytest.Function]) -> No
 
 
 def scenario_for(item: pytest.Item, given: Mapping[str, Any]) -> Scenario:
-    """Give the scenario that a test describes; what it leaves out, `chaos_job` marks may say."""
+    """Return the scenario that a test describes; what it leaves out, `chaos_job` marks may say."""
     refuse_unusable()
     value: dict[str, Any] = {}
     for mark in reversed([*item.iter_markers(JOB_MARK)]):  # the closest has the last word
@@ -49,7 +49,7 @@ def scenario_for(item: pytest.Item, given: Mapping[str, Any]) -> Scenario:
 
 
 def plan_for(item: pytest.Item, scenario: Scenario, *, seed: int) -> Plan:
-    """Give the plan of a test's scenario; its folder is named after the test."""
+    """Return the plan of a test's scenario; its folder is named after the test."""
     plan = runs_of(item.config).plan(scenario, file=item.path, seed=seed)
     name = slug(Path(f"{item.path.stem}-{item.name.partition('[')[0]}"))
     return plan.model_copy(update={"slug": name})

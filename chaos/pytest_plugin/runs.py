@@ -71,7 +71,7 @@ class Runs:
         self._backend = None
 
     def plan(self, scenario: Scenario, *, file: Path, seed: int) -> Plan:
-        """Give the plan of a scenario on this session's backend; jobs run in pytest's rootdir."""
+        """Return the plan of a scenario on this session's backend; jobs run in pytest's rootdir."""
         plan = make_plan(scenario, file=file, seed=seed, cwd=self._config.rootpath)
         return plan.model_copy(update={"backend": self._config.getoption(Option.BACKEND.dest)})
 
@@ -141,7 +141,7 @@ class Runs:
 
 
 def runs_of(config: pytest.Config) -> Runs:
-    """Give the session's runs, made when they are first asked for."""
+    """Return the session's runs, made when they are first asked for."""
     return config.stash.setdefault(RUNS, Runs(config))
 
 

@@ -7,7 +7,7 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Give the seeds in order; refuse what is neither a count nor a range."""
+    """Return the seeds in order; refuse what is neither a count nor a range."""
     if text.isdecimal() and int(text) > 0:
         return tuple(range(int(text)))
     found = _RANGE.fullmatch(text)

@@ -34,7 +34,7 @@ def note_groups(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
 
 
 def would_have_clusters_side_by_side(config: pytest.Config) -> bool:
-    """Say whether this is one of several processes that any test may come to."""
+    """Return whether this is one of several processes that any test may come to."""
     given = getattr(config, "workerinput", None)
     return (
         given is not None

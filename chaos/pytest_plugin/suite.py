@@ -81,7 +81,7 @@ def attach_rows(
 
 
 def reports_folder(config: pytest.Config) -> Path:
-    """Give the folder of all reports, absolute."""
+    """Return the folder of all reports, absolute."""
     chosen = config.getoption(Option.REPORT.dest)
     if chosen is None:
         return config.rootpath / REPORTS

@@ -25,7 +25,7 @@ def leave_mark(folder: Path, token: str) -> None:
 
 
 def sees(folder: Path, token: str) -> bool:
-    """Say whether this host sees the folder where a mark was left."""
+    """Return whether this host sees the folder where a mark was left."""
     try:
         return read_record(folder / _MARK) == token.encode()
     except (OSError, HistoryError):
@@ -38,7 +38,7 @@ def remove_mark(folder: Path) -> None:
 
 
 def folder_apart(token: str, node_id: str) -> Path:
-    """Give where a run's files are on a node that does not see its directory.
+    """Return where a run's files are on a node that does not see its directory.
 
     Never by TMPDIR: an agent must find what a worker with another environment wrote. Each of
     them holds it, so that it goes where nobody of the run is left to remove it.
@@ -61,6 +61,6 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
 
 
 def pack(directory: RunDirectory) -> dict[str, bytes]:
-    """Give what a process apart needs of a run's directory: its plan, and word of earlier saves."""
+    """Return what a process apart needs of a run's directory: its plan and earlier saves."""
     files = [directory.path / "plan.json", *directory.saves.glob("*.json")]
     return {str(f.relative_to(directory.path)): read_record(f) for f in files if f.is_file()}

@@ -25,7 +25,7 @@ class Hidden:
     until_ns: int | None = None
 
     def covers(self, path: str, now_ns: int) -> bool:
-        """Say whether a path is hidden now."""
+        """Return whether a path is hidden now."""
         here, there = path.strip("/"), self.path.strip("/")
         is_late = self.until_ns is None or now_ns < self.until_ns
         return is_late and (here == there or here.startswith(f"{there}/"))
@@ -42,7 +42,7 @@ class ArmedFaults:
         write_fields(self._folder / f"{op}-armed.json", {"rank": rank})
 
     def armed_for(self, op: int) -> int | None:
-        """Give the rank that an op is armed for, if it is armed."""
+        """Return the rank that an op is armed for, if it is armed."""
         armed = read_fields(self._folder / f"{op}-armed.json")
         return None if armed is None else int(armed["rank"])
 
@@ -64,7 +64,7 @@ class ArmedFaults:
         )
 
     def hidden(self, op: int) -> Hidden | None:
-        """Give what an op hides, whether or not its time is over."""
+        """Return what an op hides, whether or not its time is over."""
         hides = read_fields(self._folder / f"{op}-hidden.json")
         return None if hides is None else Hidden(op, hides["path"], hides["until_ns"])
 
@@ -74,6 +74,6 @@ class ArmedFaults:
             write_fields(self._folder / f"{op}.json", {"detail": detail})
 
     def effect(self, op: int) -> str | None:
-        """Give what an op did first, if it did anything."""
+        """Return what an op did first, if it did anything."""
         done = read_fields(self._folder / f"{op}.json")
         return None if done is None else str(done["detail"])

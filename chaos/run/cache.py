@@ -14,7 +14,7 @@ FOLDER = "ray-train-chaos"
 
 
 def kept(name: str, *made_of: str, make: Callable[[], str]) -> str:
-    """Give the text that is made of these, made anew where no process has kept it.
+    """Return the text that is made of these, made anew where no process has kept it.
 
     `made_of` names everything that the text follows from: where one of them is
     another, it is another text. What was damaged since is made anew.

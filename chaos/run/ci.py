@@ -7,7 +7,7 @@ STEP_LIMIT_BYTES = 1_048_576
 
 
 def on_github(environ: Mapping[str, str]) -> bool:
-    """Say whether GitHub Actions reads what is printed."""
+    """Return whether GitHub Actions reads what is printed."""
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
@@ -33,7 +33,7 @@ def add_to_step_summary(environ: Mapping[str, str], text: str) -> bool:
 
 
 def place_of_scenario(file: Path, environ: Mapping[str, str]) -> tuple[str, int]:
-    """Give a scenario's file as GitHub knows it, and the line on which it is named."""
+    """Return a scenario's file as GitHub knows it, and the line on which it is named."""
     root = Path(environ.get("GITHUB_WORKSPACE", ".")).resolve()
     try:
         shown = str(file.resolve().relative_to(root))

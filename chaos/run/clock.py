@@ -9,10 +9,10 @@ class Clock(Protocol):
     """Time, passed in so that what depends on it can be tested."""
 
     def now_ns(self) -> int:
-        """Give monotonic nanoseconds, comparable between processes of one host."""
+        """Return monotonic nanoseconds, comparable between processes of one host."""
 
     def wall_ns(self) -> int:
-        """Give nanoseconds since 1970, for people and for hosts to compare."""
+        """Return nanoseconds since 1970, for people and for hosts to compare."""
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
@@ -35,10 +35,10 @@ class SystemClock:
 
 
 def seconds_since(start_ns: int, clock: Clock) -> float:
-    """Give the seconds that have passed since `start_ns` (monotonic)."""
+    """Return the seconds that have passed since `start_ns` (monotonic)."""
     return (clock.now_ns() - start_ns) / 1e9
 
 
 def stamp(wall_ns: int) -> str:
-    """Give a moment as a folder name, in UTC: `20261121T014500`."""
+    """Return a moment as a folder name, in UTC: `20261121T014500`."""
     return datetime.fromtimestamp(wall_ns / 1e9, UTC).strftime("%Y%m%dT%H%M%S")

@@ -36,7 +36,7 @@ class Piece:
 
 
 def news(folder: Path, known: Known) -> list[Piece]:
-    """Give what is new below a folder: of journals whole lines, of saves whole files."""
+    """Return what is new below a folder: of journals whole lines, of saves whole files."""
     pieces = []
     for pattern in ("journals/*.jsonl", "logs/*.txt"):
         for path in sorted(folder.glob(pattern)):
@@ -79,7 +79,7 @@ class Copies:
         return frozenset(self.source(Path(p).stem) for p in self.known if p.endswith(".jsonl"))
 
     def source(self, own: str) -> str:
-        """Give the name here of a journal of that host."""
+        """Return the name here of a journal of that host."""
         return f"{own}-{self._name}"
 
     def take(self, pieces: list[Piece]) -> None:

@@ -159,7 +159,7 @@ class ChaosController:
     # -- inside ----------------------------------------------------------------------------
 
     def _order_for_all(self, op: Op, victim: Victim) -> Order | None:
-        """Give a rank beside the trigger's the order that is for all, once that one is there."""
+        """Return a rank beside the trigger's the order that is for all, once that one is there."""
         key = op.index, victim.attempt
         recorded = self._recorded
         self._changed.wait_for(
@@ -192,7 +192,7 @@ class ChaosController:
         )
 
     def _is_void(self, victim: Victim) -> bool:
-        """Say whether the run or the victim's attempt is over.
+        """Return whether the run or the victim's attempt is over.
 
         Whoever is held may be killed for another reason, and come again in the next attempt.
         """

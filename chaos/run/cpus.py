@@ -8,7 +8,7 @@ from chaos.run.free_memory import CGROUP
 
 
 def usable_cpus(cgroup: Path = CGROUP) -> int:
-    """Give the CPUs that are ours: not more than are pinned, nor than a quota pays (cgroup v2)."""
+    """Return the number of CPUs, at most those pinned and those of the quota (cgroup v2)."""
     pinned = len(os.sched_getaffinity(0))
     try:
         quota, period = (cgroup / "cpu.max").read_text().split()

@@ -245,7 +245,7 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
 
 
 def room_in(directory: RunDirectory) -> AbstractContextManager[None]:
-    """Give a context in which a disk that is full is told as such, with what can be done."""
+    """Return a context in which a disk that is full is told as such, with what can be done."""
     folder = shown(directory.path)
     return full_disk_told(folder, f"Make room; `chaos rejudge {folder}` judges what was seen.")
 

@@ -13,7 +13,7 @@ DISTRIBUTIONS = ("ray-train-chaos", "ray", "torch", "numpy", "pyarrow")
 
 
 def environment(cwd: Path) -> dict[str, Any]:
-    """Give versions, machine and commit; what cannot be told is left out."""
+    """Return versions, machine and commit; what cannot be told is left out."""
     return {
         "versions": {"python": platform.python_version(), **_versions()},
         "machine": {
@@ -26,14 +26,14 @@ def environment(cwd: Path) -> dict[str, Any]:
 
 
 def decisive_versions() -> dict[str, str]:
-    """Give what a job's arithmetic may depend on besides its own code: whatever is installed."""
+    """Return what a job's arithmetic may depend on besides its own code: whatever is installed."""
     installed = {d.name: d.version for d in metadata.distributions()}
     own = {"code of chaos": own_code()}  # its version says little while it is worked on
     return {"python": platform.python_version(), "processor": processor(), **installed, **own}
 
 
 def processor() -> str:
-    """Give the processor's model: another one may round differently."""
+    """Return the processor's model: another one may round differently."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -44,7 +44,7 @@ def processor() -> str:
 
 @cache
 def own_code(package: Path = Path(__file__).parents[1]) -> str:
-    """Give one digest of all modules of chaos: they write down what a baseline is read from."""
+    """Return one digest of all modules of chaos: they write down what a baseline is read from."""
     whole = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         whole.update(file.read_bytes())
@@ -62,7 +62,7 @@ def _versions() -> dict[str, str]:
 
 
 def _commit(cwd: Path) -> str | None:
-    """Give the commit of the job's repository, marked where the tree has changes."""
+    """Return the commit of the job's repository, marked where the tree has changes."""
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],  # noqa: S607 - git by PATH

@@ -13,11 +13,11 @@ class SupportsRead(Protocol):
     """What can be read from its beginning, piece by piece."""
 
     def read(self, size: int, /) -> bytes:
-        """Give at most so many bytes; none at the end."""
+        """Return at most so many bytes; none at the end."""
 
 
 def file_digest(path: Path) -> str:
-    """Give 16 hexadecimal digits over a file's bytes.
+    """Return 16 hexadecimal digits over a file's bytes.
 
     Of a file above 64 MiB: over its size and 64 pieces of 1 MiB that are
     spread evenly over it, the first and the last among them.
@@ -37,7 +37,7 @@ def file_digest(path: Path) -> str:
 
 
 def stream_digest(stream: SupportsRead) -> str:
-    """Give what `file_digest` gives of a file of these bytes, of at most 64 MiB."""
+    """Return what `file_digest` gives of a file of these bytes, of at most 64 MiB."""
     digest = hashlib.blake2b(digest_size=8)
     while piece := stream.read(_CHUNK):
         digest.update(piece)
@@ -45,7 +45,7 @@ def stream_digest(stream: SupportsRead) -> str:
 
 
 def folder_digests(folder: Path) -> dict[str, str]:
-    """Give the digest of each file below a folder, by its path there.
+    """Return the digest of each file below a folder, by its path there.
 
     `size:<bytes>` stands for the digest of a file above 64 MiB. A file that
     goes while it is looked at is left out.

@@ -8,7 +8,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def free_bytes(cgroup: Path = CGROUP) -> int:
-    """Give the bytes that can be had; a container's file cache counts as free (cgroup v2)."""
+    """Return the bytes that can be had; a container's file cache counts as free (cgroup v2)."""
     machine = int(psutil.virtual_memory().available)
     try:
         limit = int((cgroup / "memory.max").read_text())
@@ -19,6 +19,6 @@ def free_bytes(cgroup: Path = CGROUP) -> int:
 
 
 def reclaimable(cgroup: Path) -> int:
-    """Give the bytes of file cache that the kernel would give up first."""
+    """Return the bytes of file cache that the kernel would give up first."""
     lines = (cgroup / "memory.stat").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))

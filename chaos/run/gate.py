@@ -32,7 +32,7 @@ class Gate:
 
 
 def gate_reached(op: Op, victim: Victim) -> GateReached:
-    """Give the event of a rank that stands at an op's place."""
+    """Return the event of a rank that stands at an op's place."""
     return GateReached(
         op=op.index,
         attempt=victim.attempt,

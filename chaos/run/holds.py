@@ -17,7 +17,7 @@ class Holds:
         self._granted: set[int] = set()
 
     def has(self, op: int) -> bool:
-        """Say whether Ray's controller is held for an op."""
+        """Return whether Ray's controller is held for an op."""
         return op in self._granted
 
     def ask(self, op: int, *, within_s: float) -> bool:

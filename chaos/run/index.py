@@ -84,7 +84,7 @@ class SuiteIndex:
         return self._mended(self._take_in)
 
     def newest(self, limit: int) -> list[PastSuite]:
-        """Give the newest suites, oldest of them first; raises as `refresh` does."""
+        """Return the newest suites, oldest of them first; raises as `refresh` does."""
         return self._mended(partial(self._newest, limit))
 
     def _mended(self, ask: Callable[[], T]) -> T:
@@ -122,7 +122,7 @@ class SuiteIndex:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection inside one transaction, which is undone where anything fails."""
+        """Yield a connection inside one transaction, which is undone where anything fails."""
         self.reports.mkdir(parents=True, exist_ok=True)
         refuse_link(self.path)
         with closing(sqlite3.connect(self.path, timeout=WAIT_S, isolation_level=None)) as database:
@@ -159,7 +159,7 @@ class SuiteIndex:
 
 
 def _is_in_the_way(error: Exception) -> bool:
-    """Say whether it is no damage: another process, the disk, or a file that is not ours to use."""
+    """Return whether the cause is another process, the disk or permissions, not damage."""
     return getattr(error, "sqlite_errorname", "").startswith(_IN_THE_WAY)
 
 

@@ -23,7 +23,7 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def digest_job_code(plan: Plan, *, python_path: Sequence[str] = ()) -> dict[str, str]:
-    """Give the SHA-256 of every file of the job, by absolute path.
+    """Return the SHA-256 of every file of the job, by absolute path.
 
     `python_path` are the entries of PYTHONPATH that the job will see, beside
     those of its own `env`.
@@ -56,7 +56,7 @@ def _followed(waiting: list[Path], roots: Sequence[Path]) -> dict[str, str]:
 
 
 def _imported(content: bytes, file: Path, roots: Sequence[Path]) -> Iterator[Path]:
-    """Give the user's files that a file may import, wherever in it that is written."""
+    """Yield the user's files that a file may import, wherever in it that is written."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the job's odd escapes are the job's affair
@@ -77,7 +77,7 @@ def _imported(content: bytes, file: Path, roots: Sequence[Path]) -> Iterator[Pat
 
 
 def _members(node: ast.ImportFrom) -> Iterator[str]:
-    """Give what stands after `import`, since each may be a module as well as a name in one."""
+    """Yield what stands after `import`, since each may be a module as well as a name in one."""
     for alias in node.names:
         yield f"{node.module}.{alias.name}" if node.module else alias.name
 
@@ -94,7 +94,7 @@ def _module_files(module: str, roots: Sequence[Path]) -> Iterator[Path]:
 
 
 def _files_on_the_way(root: Path, module: str) -> Iterator[Path]:
-    """Give the files that importing a module runs: its own and its packages'."""
+    """Yield the files that importing a module runs: its own and its packages'."""
     place = root
     for part in filter(None, module.split(".")):
         place /= part
@@ -107,7 +107,7 @@ def _is_regular(place: Path) -> bool:
 
 
 def _editable_root(name: str) -> Path | None:
-    """Give the folder of a package that is installed in place, so edited without a new version."""
+    """Return the folder of a package that is installed in place (editable)."""
     if name in sys.stdlib_module_names:
         return None
     try:
@@ -122,7 +122,7 @@ def _editable_root(name: str) -> Path | None:
 
 
 def _own(folders: Sequence[Path]) -> list[Path]:
-    """Give the folders in which a user keeps code: not Python's, not the installer's."""
+    """Return the folders in which a user keeps code: not Python's, not the installer's."""
     library = Path(sysconfig.get_path("stdlib"))
     found = (Path(os.path.normpath(folder)) for folder in folders)
     return [f for f in found if not _INSTALLED & set(f.parts) and not f.is_relative_to(library)]

@@ -120,7 +120,7 @@ class Tail:
         self.lines: Counter[str] = Counter()
 
     def new_entries(self) -> list[Entry]:
-        """Give the entries of all complete lines written since the last call, by time."""
+        """Return the entries of all complete lines written since the last call, by time."""
         fresh: list[Entry] = []
         for path in sorted(self._folder.glob("*.jsonl")):
             offset = self._offsets.get(path, 0)
@@ -164,7 +164,7 @@ def read_history(folder: Path) -> History:
 
 
 def read_journal(path: Path) -> tuple[list[Entry], bool]:
-    """Give a journal's entries, and whether its last line was cut short."""
+    """Return a journal's entries, and whether its last line was cut short."""
     text = _read(path)
     lines = text.split(b"\n")
     torn = bool(lines.pop())
@@ -172,7 +172,7 @@ def read_journal(path: Path) -> tuple[list[Entry], bool]:
 
 
 def _token(run: Path) -> str | None:
-    """Give the token of a run, None where its plan has none, or there is no plan."""
+    """Return the token of a run, None where its plan has none, or there is no plan."""
     try:
         return msgspec.json.decode(read_record(run / "plan.json"), type=_Owner).token
     except (OSError, HistoryError, *_DAMAGE):

@@ -56,13 +56,13 @@ def look(reports: Path, clock: Clock) -> Machine:
 
 
 def _nearest(path: Path) -> Path:
-    """Give the nearest folder that is there already: nothing is made for a look."""
+    """Return the nearest folder that is there already: nothing is made for a look."""
     path = path.resolve()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 
 def version_of(packages: Sequence[Sequence[str]]) -> str | None:
-    """Give the version of the first package; None where any of them is under none of its names."""
+    """Return the version of the first package, None where any of them is missing."""
     found = [next(filter(None, map(_version, names)), None) for names in packages]
     return found[0] if all(found) else None
 
@@ -84,7 +84,7 @@ def _can_write(folder: Path) -> bool:
 
 
 def _can_listen() -> bool:
-    """Say whether two ports of this host can be listened on and reached, as Ray and gloo must."""
+    """Return whether two ports of this host can be listened on and reached."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             with socket.create_connection(server.getsockname(), timeout=_WAIT_S):
@@ -97,7 +97,7 @@ def _can_listen() -> bool:
 
 
 def _can_signal() -> bool:
-    """Say whether a child of ours can be stopped and killed."""
+    """Return whether a child of ours can be stopped and killed."""
     child = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
     try:
         os.kill(child.pid, signal.SIGSTOP)
@@ -114,6 +114,6 @@ def _can_signal() -> bool:
 
 
 def _clock_back_ns(clock: Clock) -> int:
-    """Give by how much the clock that histories are ordered by ever went back in many readings."""
+    """Return by how much the clock that orders histories went back in many readings."""
     times = [clock.now_ns() for _ in range(10_000)]
     return max(0, *(before - after for before, after in pairwise(times)))

@@ -51,10 +51,10 @@ class ScriptBackend(OpenBackend, Protocol):
     """A backend whose plans go on from one start of the job's script, up to its `fit()`."""
 
     def beside(self) -> OpenBackend:
-        """Give one that carries out plans at the same time, from the same start."""
+        """Return one that carries out plans at the same time, from the same start."""
 
     def afresh(self, *, other_hashes: Plan | None = None) -> OpenBackend:
-        """Give one that starts the script once more.
+        """Return one that starts the script once more.
 
         With `other_hashes`, the plan that it will carry out, with another hash
         seed of Python's, as every process of a cluster has one of its own.

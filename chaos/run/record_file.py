@@ -20,7 +20,7 @@ _HINT = "Nothing was read of it. A folder that chaos has made holds files alone.
 
 
 def read_record(path: Path, *, most: int = SMALL_BYTES) -> bytes:
-    """Give a file's content.
+    """Return a file's content.
 
     Raises `HistoryError` where it is a link, no file at all, or above `most`
     bytes; `OSError` where it is missing or cannot be read.
@@ -42,7 +42,7 @@ def refuse_link(folder: Path) -> None:
 
 
 def digest_of(path: Path) -> str | None:
-    """Give 32 hexadecimal digits over a history's bytes, None where there is none to read."""
+    """Return 32 hexadecimal digits over a history's bytes, None where there is none to read."""
     try:
         content = read_record(path, most=HISTORY_BYTES)
     except (OSError, HistoryError):

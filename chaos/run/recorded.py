@@ -37,16 +37,16 @@ class Recorded:
         self._events.append(event)
 
     def is_spent(self, op: Op, attempt: int) -> bool:
-        """Say whether an op has nothing more to do in an attempt."""
+        """Return whether an op has nothing more to do in an attempt."""
         return is_spent(op, attempt, self._events)
 
     def is_struck(self, op: Op, victim: Victim) -> bool:
-        """Say whether an op has struck the attempt of a victim."""
+        """Return whether an op has struck the attempt of a victim."""
         return any(
             isinstance(e, FaultInvoked) and (e.op, e.attempt) == (op.index, victim.attempt)
             for e in self._events
         )
 
     def is_its_attempt(self, op: Op, attempt: int) -> bool:
-        """Say whether an attempt recovers from the op that this one refers to, if to any."""
+        """Return whether an attempt recovers from the op that this one refers to, if to any."""
         return not isinstance(op.at, AtRecovery) or is_recovering(op.at, attempt, self._events)

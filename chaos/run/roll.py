@@ -34,7 +34,7 @@ class Roll:
         self._launched = max(self._launched, attempt)
 
     def holder(self, rank: int) -> Victim | None:
-        """Give who holds a rank, if anybody does."""
+        """Return who holds a rank, if anybody does."""
         return self._group.get(rank)
 
     def on(self, node_id: str) -> Victim | None:
@@ -42,9 +42,9 @@ class Roll:
         return next((worker for worker in self._group.values() if worker.node_id == node_id), None)
 
     def knows(self, attempt: int) -> bool:
-        """Say whether an attempt's group is known, or that of a later one."""
+        """Return whether an attempt's group is known, or that of a later one."""
         return any(worker.attempt >= attempt for worker in self._group.values())
 
     def has_launched(self, attempt: int) -> bool:
-        """Say whether an attempt was launched on every rank."""
+        """Return whether an attempt was launched on every rank."""
         return self._launched >= attempt

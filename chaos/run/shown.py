@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def shown(path: Path) -> str:
-    """Give a path as people would type it: relative where it lies below where they are."""
+    """Return a path as people would type it: relative where it lies below where they are."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

@@ -86,7 +86,7 @@ class RunWatch(ABC, Generic[Driver]):
         return self._seen
 
     def workers(self) -> list[WorkerStarted]:
-        """Give all workers that have started so far."""
+        """Return all workers that have started so far."""
         return [event for event in self.seen() if isinstance(event, WorkerStarted)]
 
     def stack_taken(self, pid: int, rank: int | None = None) -> None:
@@ -112,7 +112,7 @@ class RunWatch(ABC, Generic[Driver]):
         return code
 
     def _is_late(self, start_ns: int) -> bool:
-        """Say whether the run is at its limit, which counts from when its first workers started."""
+        """Return whether the run is at its limit, counted from its first workers' start."""
         limit_s, since_ns = self.plan.limits.run_s, self._trains_since_ns
         if since_ns is None:
             if any(isinstance(event, WorkerGroupStarted) for event in self._seen):
@@ -130,7 +130,7 @@ class RunWatch(ABC, Generic[Driver]):
 
     @abstractmethod
     def exit_code(self, driver: Driver) -> int | None:
-        """Give a driver's exit code, None while it runs."""
+        """Return a driver's exit code, None while it runs."""
 
     @abstractmethod
     def end_driver(self, driver: Driver) -> int:

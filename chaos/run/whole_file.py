@@ -46,7 +46,7 @@ def full_disk_told(folder: str, left: str) -> Iterator[None]:
 
 
 def unwritten(folder: str, error: OSError, left: str) -> str:
-    """Say that a record could not be written; `left`: what there is all the same."""
+    """Return that a record could not be written; `left`: what there is all the same."""
     return f"{folder}: cannot write there: {error.strerror}. {left}"
 
 

@@ -48,7 +48,7 @@ class RunWorld:
     # -- asked -----------------------------------------------------------------------------
 
     def group(self) -> Mapping[int, Victim]:
-        """Give who holds each rank now."""
+        """Return who holds each rank now."""
         return self._group
 
     def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
@@ -58,7 +58,7 @@ class RunWorld:
         return None if event is None else event.errors
 
     def free_memory(self) -> int:
-        """Give how many bytes of memory are free, of this machine or of its container."""
+        """Return how many bytes of memory are free, of this machine or of its container."""
         return free_bytes()
 
     def has_obeyed(self, order: Order, *, within_s: float) -> bool:

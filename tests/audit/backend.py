@@ -108,7 +108,7 @@ class FakeBackend:
         return History(entries)
 
     def with_loads(self, history: History) -> History:
-        """Tell that some ranks load what the attempt before has saved, wherever one is handed."""
+        """Return that some ranks load what the attempt before has saved, wherever one is handed."""
         entries: list[Entry] = []
         for entry in history:
             entries.append(entry)
@@ -206,7 +206,7 @@ def misses_the_strike(_: Story, history: History) -> History:
 
 
 def audit_of(folder: Path, backend: FakeBackend, *words: str, **fields: Any) -> Audit:
-    """Give an audit of a script in `folder`, whose reports go there as well."""
+    """Return an audit of a script in `folder`, whose reports go there as well."""
     script = folder / "train.py"
     script.write_text("import ray.train\n")
     plan = base_plan(script, words, cwd=folder, seed=0)

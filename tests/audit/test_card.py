@@ -311,7 +311,7 @@ def test_of_a_job_that_may_not_be_preempted_the_card_says_what_it_was_given(card
 
 
 def passing(card: Card, *runs: RunRow, **job: Any) -> Card:
-    """Give a card of these runs with nothing to object to but what they show."""
+    """Return a card of these runs with nothing to object to but what they show."""
     middle = Covered(group="mid-epoch", struck=1, chosen=1, places=9, why_none=None, resumes=True)
     update = {
         "runs": runs or (run_of(0),),

@@ -166,7 +166,7 @@ def exhaustive(folder: Path) -> None:
 
 
 def training(model: Any, batch: Any, target: Any) -> Callable[[], None]:
-    """Give a training loop."""
+    """Return a training loop."""
     import torch
 
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -182,7 +182,7 @@ def training(model: Any, batch: Any, target: Any) -> Callable[[], None]:
 
 
 def digits_step() -> Callable[[], None]:
-    """Give an epoch of scenarios/jobs/digits_ddp.py on one rank, as it is by default."""
+    """Return an epoch of scenarios/jobs/digits_ddp.py on one rank, as it is by default."""
     import torch
 
     spec = importlib.util.spec_from_file_location("digits_ddp", DIGITS)
@@ -195,7 +195,7 @@ def digits_step() -> Callable[[], None]:
 
 
 def tiny_step() -> Callable[[], None]:
-    """Give an epoch of next to nothing: what is left is what is added."""
+    """Return an epoch of next to nothing: what is left is what is added."""
     import torch
 
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))

@@ -102,14 +102,14 @@ def overhead(folder: Path) -> None:
 
 
 def ray_address() -> str:
-    """Give the address of the cluster that this process is connected to."""
+    """Return the address of the cluster that this process is connected to."""
     import ray
 
     return str(ray.get_runtime_context().gcs_address)
 
 
 def by_hand(folder: Path, address: str, steps: int) -> float:
-    """Give the seconds of a bare script that kills one of its own ranks."""
+    """Return the seconds of a bare script that kills one of its own ranks."""
     folder.mkdir()
     script = folder / "by_hand.py"
     shutil.copy(DIGITS, folder)  # beside the script: its workers import nothing from elsewhere
@@ -137,7 +137,7 @@ def parts_of(histories: Sequence[History]) -> dict[str, list[float]]:
 
 
 def moments(history: History) -> Iterator[tuple[str, int]]:
-    """Give the moments of a restart, each with the name of what ends there."""
+    """Yield the moments of a restart, each with the name of what ends there."""
     times = history.time_ns
 
     def first(kind: Any, says: Callable[[Any], bool]) -> int:
@@ -175,7 +175,7 @@ def exactness(folder: Path) -> None:
 
 
 def last_step(history: History) -> tuple[int, int] | None:
-    """Give the place that the killed rank had come to."""
+    """Return the place that the killed rank had come to."""
     struck_at = next((n for n, _ in history.of(FaultInvoked)), None)
     steps = [
         (e.epoch, e.step)

@@ -15,19 +15,19 @@ ROOT_MODULE = "chaos.backends.fork.root"
 
 
 def restart_s(history: History) -> float:
-    """Give the seconds from the fault's proof to the next attempt's first step."""
+    """Return the seconds from the fault's proof to the next attempt's first step."""
     ended = next(history.time_ns(number) for number, _ in history.of(FaultEnded))
     return (first_step_ns(history, attempt=1) - ended) / 1e9
 
 
 def training_s(history: History) -> float:
-    """Give the seconds from `fit()` to the end of the run."""
+    """Return the seconds from `fit()` to the end of the run."""
     (called, _), (ended, _) = next(history.of(FitCalled)), next(history.of(RunEnded))
     return (history.time_ns(ended) - history.time_ns(called)) / 1e9
 
 
 def attempt_starts_s(history: History) -> list[float]:
-    """Give for each attempt the seconds from being scheduled, or from `fit()`, to its first step.
+    """Return for each attempt the seconds from being scheduled, or from `fit()`, to its first step.
 
     Processes, their imports, the process group, and the step itself are in it.
     """
@@ -40,12 +40,12 @@ def attempt_starts_s(history: History) -> list[float]:
 
 
 def first_step_ns(history: History, *, attempt: int) -> int:
-    """Give when an attempt's first step was done."""
+    """Return when an attempt's first step was done."""
     return min(history.time_ns(n) for n, e in history.of(StepDone) if e.attempt == attempt)
 
 
 def embedded_bytes() -> int:
-    """Give the memory of root, zygote and lanes, what they share counted once."""
+    """Return the memory of root, zygote and lanes, what they share counted once."""
     roots = [p for p in psutil.Process().children() if ROOT_MODULE in p.cmdline()]
     assert roots, "no root process runs"
     tree = [process for root in roots for process in (root, *root.children(recursive=True))]

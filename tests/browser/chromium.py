@@ -28,7 +28,7 @@ FLAGS = (
 
 
 def find_browser() -> str | None:
-    """Give a browser's path, None where there is none."""
+    """Return a browser's path, None where there is none."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
@@ -47,7 +47,7 @@ class Page:
         return self.browser.do(method, self.session, **params)
 
     def js(self, script: str) -> Any:
-        """Give what an expression comes to; a promise is waited for."""
+        """Return what an expression comes to; a promise is waited for."""
         found = self.do(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )

@@ -41,7 +41,7 @@ def page(chromium: Browser) -> Page:
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Give every kind of page; of a run there are two, `guilty` and `valid`."""
+    """Return every kind of page; of a run there are two, `guilty` and `valid`."""
     folder = tmp_path_factory.mktemp("pages")
     baseline = clean_history()
     valid = run_of(struck_history(), baseline=baseline)
@@ -69,7 +69,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def past(number: int, runs: list[RunSummary]) -> SuiteSummary:
-    """Give a suite whose recovery was a little slower than the one's before."""
+    """Return a suite whose recovery was a little slower than the one's before."""
     slower = [
         run.model_copy(update={"recovery_s": run.recovery_s and run.recovery_s + number / 10})
         for run in runs

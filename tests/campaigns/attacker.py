@@ -32,7 +32,7 @@ class Bomb:
 
 
 def payloads(folder: Path, number: int) -> Iterator[bytes]:
-    """Give what is sent, each on a connection of its own: pickles in likely frames, and garbage."""
+    """Yield what is sent, each on its own connection: framed pickles, and garbage."""
     for protocol in (0, 4):
         bomb = pickle.dumps(Bomb(folder / f"owned-{number}-{protocol}"), protocol)
         yield struct.pack(">I", len(bomb)) + bomb

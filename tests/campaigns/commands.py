@@ -107,7 +107,7 @@ class Place:
 
 @contextmanager
 def place(parent: Path | None = None) -> Iterator[Place]:
-    """Give a place, which is removed afterwards; its path is short, for unix sockets."""
+    """Yield a place, which is removed afterwards; its path is short, for unix sockets."""
     folder = Path(tempfile.mkdtemp(prefix="cc-", dir=parent))
     try:
         (folder / "t").mkdir()

@@ -271,7 +271,7 @@ def _nothing() -> None:
 
 @contextmanager
 def _stdout(kind: Stdout) -> Iterator[tuple[int | None, Callable[[], None]]]:
-    """Give a file descriptor for stdout, and what to call once the command has it."""
+    """Yield a file descriptor for stdout, and what to call once the command has it."""
     if kind == "/dev/full":
         full = os.open("/dev/full", os.O_WRONLY)
         yield full, _nothing

@@ -146,7 +146,7 @@ def bounded(call: Callable[[], Result], *, seconds: float) -> Result:
 
 @contextmanager
 def quiet_terminal() -> Iterator[io.StringIO]:
-    """Give what is written to stdout and stderr meanwhile, warnings of libraries included."""
+    """Yield what is written to stdout and stderr meanwhile, warnings of libraries included."""
     written, out, err = io.StringIO(), sys.stdout, sys.stderr
     sys.stdout = sys.stderr = written
     try:

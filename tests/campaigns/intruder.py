@@ -72,7 +72,7 @@ def campaign(asked: Asked) -> Tally:
 
 @contextlib.contextmanager
 def _marks() -> Iterator[Path]:
-    """Give a folder in which anybody may make files."""
+    """Yield a folder in which anybody may make files."""
     with tempfile.TemporaryDirectory(prefix="cc-") as name:
         Path(name).chmod(0o777)
         yield Path(name)
@@ -111,7 +111,7 @@ def _attacked(target: Target, here: Place, marks: Path, tally: Tally, what: str)
 
 @contextlib.contextmanager
 def _attacker(marks: Path) -> Iterator[subprocess.Popen[str]]:
-    """Give a process that becomes another user, once it has imported what it needs."""
+    """Yield a process that becomes another user, once it has imported what it needs."""
     program = Path(__file__).with_name("attacker.py").read_text(encoding="utf-8")
     with subprocess.Popen(
         [sys.executable, "-I", "-c", program, str(marks), str(NOBODY)],
@@ -143,7 +143,7 @@ def _point_out(harness: Harness, here: Place, attacker: subprocess.Popen[str]) -
 
 
 def _listening(here: Place) -> Iterator[str]:
-    """Give the names of unix sockets at which the run's processes listen."""
+    """Return the names of unix sockets at which the run's processes listen."""
     rows = [line.split(maxsplit=7) for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
     named = {row[6]: row[7] for row in rows if len(row) > 7 and int(row[3], 16) & _LISTENS}
     ours = {inode for process in here.processes() for inode in _inodes(process.pid)}

@@ -261,7 +261,7 @@ def _look_for_folders_of_ray(command: Command, tally: Tally, before: set[Path]) 
 
 
 def _turns(every: Sequence[Blow], count: int, draw: random.Random) -> Iterator[Blow]:
-    """Give each blow as often as any other, in a drawn order."""
+    """Yield each blow as often as any other, in a drawn order."""
     for _ in range(0, count, len(every)):
         turn = draw.sample(every, len(every))
         yield from turn[: min(len(turn), count)]

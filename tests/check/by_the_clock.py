@@ -16,7 +16,7 @@ EVENT_NS = 20_000_000
 
 
 def by_the_clock(story: Story, lengths: Sequence[int]) -> History:
-    """Give it with epochs of these lengths, its state seen before every step."""
+    """Return it with epochs of these lengths, its state seen before every step."""
     quiet = story.baseline()
     first, last = rows(quiet, ev.StateSeen)[0], rows(quiet, ev.TrainFnEnded)[0]
     head = list(quiet)[:first]

@@ -26,7 +26,7 @@ def second_of_rank_0(event: ev.WorkerStarted | ev.StepDone) -> bool:
 
 
 def resumed_at(history: History) -> int:
-    """Give the epoch that attempt 1 goes on with, from a checkpoint of the one before."""
+    """Return the epoch that attempt 1 goes on with, from a checkpoint of the one before."""
     epochs = [e.epoch for _, e in history.of(ev.WorkerStarted) if e.attempt == 1]
     if not epochs or epochs[0] == 0:
         raise NoPlaceError
@@ -40,12 +40,12 @@ def reported_before(history: History) -> None:
 
 
 def last_place(history: History) -> tuple[int, int]:
-    """Give the last epoch, and its last step."""
+    """Return the last epoch, and its last step."""
     return max((e.epoch, e.step) for _, e in history.of(ev.StepDone))
 
 
 def later_epoch(history: History) -> tuple[int, int]:
-    """Give the last place where it is not in the epoch that was resumed."""
+    """Return the last place where it is not in the epoch that was resumed."""
     place = last_place(history)
     if place[0] == resumed_at(history):
         raise NoPlaceError
@@ -53,7 +53,7 @@ def later_epoch(history: History) -> tuple[int, int]:
 
 
 def after(history: History, number: int, *events: ev.AnyEvent) -> History:
-    """Give the history with more events after one of its own, at the same time."""
+    """Return the history with more events after one of its own, at the same time."""
     more = [msgspec.structs.replace(history[number], what=event) for event in events]
     entries: list[Entry] = list(history)
     return History([*entries[: number + 1], *more, *entries[number + 1 :]])
@@ -159,7 +159,7 @@ def drifting(history: History) -> History:
 
 
 def fed(history: History, epoch: int, of: int, steps: dict[int, int]) -> History:
-    """Tell that steps of an epoch were given the inputs of those of another one."""
+    """Return that steps of an epoch were given the inputs of those of another one."""
 
     def given(done: ev.StepDone) -> ev.Inputs | None:
         for _, other in history.of(ev.StepDone):

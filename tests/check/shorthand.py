@@ -39,12 +39,12 @@ from tests.check.watching import digest
 
 
 def told_in(line: str) -> History:
-    """Give the history of a line."""
+    """Return the history of a line."""
     return _Telling().tell(line)
 
 
 def plan_of(line: str, **expect: Any) -> Plan:
-    """Give the plan whose ops are the strikes of a line."""
+    """Return the plan whose ops are the strikes of a line."""
     telling = _Telling()
     telling.tell(line)
     plan = Story().plan(**expect)
@@ -260,7 +260,7 @@ class _Telling(Scribe):
 
 
 def _each(value: str) -> tuple[str, str]:
-    """Give a value for each rank: the one before the slash, and the one after it."""
+    """Return a value for each rank: the one before the slash, and the one after it."""
     first, slash, second = value.partition("/")
     return first, second if slash else first
 

@@ -16,14 +16,14 @@ from tests.check.story import Story
 def rows(
     history: History, kind: type[ev.Event], where: Callable[[Any], bool] = lambda _: True
 ) -> list[int]:
-    """Give the numbers of the events of a kind."""
+    """Return the numbers of the events of a kind."""
     return [n for n, what in history.of(kind) if where(what)]
 
 
 def without(
     history: History, kind: type[ev.Event], where: Callable[[Any], bool] = lambda _: True
 ) -> History:
-    """Give the history without these events."""
+    """Return the history without these events."""
     gone = set(rows(history, kind, where))
     return History([e for n, e in enumerate(history) if n not in gone], torn=history.torn)
 
@@ -34,7 +34,7 @@ def changed(
     where: Callable[[Any], bool] = lambda _: True,
     **fields: Any,
 ) -> History:
-    """Give the history with these events told otherwise."""
+    """Return the history with these events told otherwise."""
     hit = set(rows(history, kind, where))
     return History(list(_changed(history, hit, fields)), torn=history.torn)
 
@@ -49,7 +49,7 @@ def _changed(history: History, hit: set[int], fields: dict[str, Any]) -> Iterato
 
 
 def told(history: History, *events: ev.AnyEvent, before: type[ev.Event] = ev.RunEnded) -> History:
-    """Give the history with more events, just before the last one of a kind."""
+    """Return the history with more events, just before the last one of a kind."""
     at = max(rows(history, before), default=len(history))
     entries = list(history)
     time_ns = entries[at - 1].time_ns if entries else 0
@@ -58,7 +58,7 @@ def told(history: History, *events: ev.AnyEvent, before: type[ev.Event] = ev.Run
 
 
 def later(history: History, after: int, *, by_s: float) -> History:
-    """Give the history with everything after an event so much later."""
+    """Return the history with everything after an event so much later."""
     late = [
         msgspec.structs.replace(entry, time_ns=entry.time_ns + int(by_s * 1e9) * (number > after))
         for number, entry in enumerate(history)
@@ -75,7 +75,7 @@ def restored_wrong(
     since: int = 1,
     moment: str | None = None,
 ) -> History:
-    """Give the history with a component of the states from attempt `since` on told otherwise.
+    """Return the history with a component of the states from attempt `since` on told otherwise.
 
     `ours` is a component, None for a missing one, or a function of the sighting; at one `moment`
     alone, or at all.
@@ -96,7 +96,7 @@ def restored_wrong(
 def differs_in_parts(
     history: History, name: str, *, since: int = 1, digest: str = "odd", **where: Any
 ) -> History:
-    """Give the history with another digest of a component, from attempt `since` on, `where` it is.
+    """Return the history with another digest of a component from attempt `since` on.
 
     `where`: the `moment`, `epoch`, `rank` or `attempt` of the sightings, of all if left out.
     """
@@ -116,7 +116,7 @@ def differs_in_parts(
 
 
 def shifted(history: History, epoch: int, *, by: float = 0.01) -> History:
-    """Give the history with the losses from an epoch of attempt 1 on moved: what follows."""
+    """Return the history with the losses from an epoch of attempt 1 on moved: what follows."""
 
     def hit(done: ev.StepDone) -> bool:
         return done.attempt >= 1 and done.epoch >= epoch and done.step > 1
@@ -138,12 +138,12 @@ def verdict_on(
 def result_on(
     check: str, story: Story, history: History | None = None, *, alone: bool = False, **expect: Any
 ) -> CheckResult:
-    """Give one check's result on a story."""
+    """Return one check's result on a story."""
     verdict = verdict_on(story, history, alone=alone, **expect)
     return next(result for result in verdict.results if result.check == check)
 
 
 def trial_of(story: Story, history: History | None = None, **expect: Any) -> Trial:
-    """Give the trial of a story."""
+    """Return the trial of a story."""
     seen = story.history() if history is None else history
     return Trial(story.plan(**expect), seen, story.baseline())

@@ -77,7 +77,7 @@ class Teller(Ledger):
                 self.load(rank)
 
     def train(self) -> bool:
-        """Give whether the attempt came to its end."""
+        """Return whether the attempt came to its end."""
         extra = self.script.extra if self.attempt else 0
         self.began_at = self.resume_at
         if not self.recover():
@@ -182,7 +182,7 @@ class Teller(Ledger):
         return True
 
     def recover(self) -> bool:
-        """Give whether training goes on after what strikes as an attempt begins."""
+        """Return whether training goes on after what strikes as an attempt begins."""
         for index in self.pending:
             strike = self.script.strikes[index]
             if strike.moment == "recovering" and index - 1 not in self.pending:

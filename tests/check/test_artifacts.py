@@ -221,7 +221,7 @@ def test_where_no_save_was_seen_nothing_is_known_of_files() -> None:
 
 
 def renamed(history: History, name: str) -> History:
-    """Tell that each file was written under a name of its own, then put into its place."""
+    """Return that each file was written under a name of its own, then put into its place."""
     found: list[Entry] = []
     for entry in changed(history, ev.FileSaved, path=f"/x/{name}"):
         found.append(entry)

@@ -25,7 +25,7 @@ STORY = Story(strikes=(Strike(epoch=2, step=3, rank=1),), watch=False)
 
 
 def noisy(history: History, seed: int, *, part: float = 1e-3, since: int = 0) -> History:
-    """Give a history whose losses are off by a part that grows with training, as rounding does.
+    """Return a history whose losses are off by a part that grows with training, as rounding does.
 
     `since` shifts them for good from that attempt on: a defect of 5 %.
     """

@@ -17,7 +17,7 @@ RUN, CLEAN, OTHER = "11", "22", "33"
 
 
 def recorded(history: History, token: str | None, *, counted: bool = True) -> History:
-    """Give a history as journals tell it: each opens with the run's token and has its numbers."""
+    """Return a history as journals tell it: each opens with the run's token and has its numbers."""
     entries: list[Entry] = []
     lines: dict[str, int] = {}
     for entry in history:

@@ -17,7 +17,7 @@ from tests.check.watching import digest
 
 
 def moved(history: History, step: int, *, epoch: int = 2) -> History:
-    """Tell that losses differ from one step of a resumed epoch on."""
+    """Return that losses differ from one step of a resumed epoch on."""
 
     def hit(done: ev.StepDone) -> bool:
         return done.attempt >= 1 and (done.epoch, done.step) >= (epoch, step)

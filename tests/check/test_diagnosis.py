@@ -15,7 +15,7 @@ NONE = ev.Component(name="optimizer.state", digest="", count=0)
 
 
 def with_state(history: History, *, resumed: ev.Component, momentum: bool = True) -> History:
-    """Give the history with which parameters have state; `momentum`: and of which kind."""
+    """Return the history with which parameters have state; `momentum`: and of which kind."""
 
     def told(seen: ev.StateSeen) -> tuple[ev.Component, ...]:
         kept = (p for p in seen.components if momentum or p.name != "optimizer.momentum_buffer")

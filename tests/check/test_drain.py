@@ -24,7 +24,7 @@ def due_when_lost(history: History) -> History:
 
 
 def standing_still(story: Story, seconds: float) -> History:
-    """Tell that nothing was done for so long before the node went."""
+    """Return that nothing was done for so long before the node went."""
     history = story.history()
     last = rows(history, ev.StepDone, lambda e: e.attempt == 0)[-1]
     return due_when_lost(later(history, last, by_s=seconds))

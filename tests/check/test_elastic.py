@@ -50,7 +50,7 @@ def _alone(what: ev.AnyEvent) -> ev.AnyEvent:
 
 
 def part(epoch: int, step: int, *, of: int = 2 * STORY.ranks * STORY.steps) -> ev.Inputs:
-    """Give what one worker is given for a step: its part of the whole epoch."""
+    """Return what one worker is given for a step: its part of the whole epoch."""
     order = shuffled(epoch, 2 * STORY.ranks * STORY.steps)[:of]
     size = -(-len(order) // STEPS)
     mine = order[size * (step - 1) : size * step]

@@ -20,7 +20,7 @@ def verdict(run: str, baseline: str = MIDWAY) -> Verdict:
 
 
 def given(history: History, of: int, epoch: int) -> History:
-    """Tell that from attempt 1 on an epoch was given the inputs of another."""
+    """Return that from attempt 1 on an epoch was given the inputs of another."""
 
     def fed(done: ev.StepDone) -> ev.Inputs:
         return inputs(of, done.step, done.rank, ranks=KILLED.ranks, steps=KILLED.steps)
@@ -207,7 +207,7 @@ def test_fewer_micro_batches_are_a_smaller_batch() -> None:
 
 
 def without_losses(history: History, rank: int) -> History:
-    """Give the history that does not tell the losses of attempt 1's first step on a rank."""
+    """Return the history that does not tell the losses of attempt 1's first step on a rank."""
 
     def hit(done: ev.StepDone) -> bool:
         return (done.attempt, done.rank, done.step) == (1, rank, 1)

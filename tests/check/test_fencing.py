@@ -18,7 +18,7 @@ REPORT = ev.ReportReturned(attempt=0, rank=1, epoch=2)
 
 
 def comes_back(late_ns: int, *signs: ev.AnyEvent) -> History:
-    """Tell that attempt 0 did something so long after attempt 1 was opened."""
+    """Return that attempt 0 did something so long after attempt 1 was opened."""
     history = KILLED.history()
     (began,) = rows(history, ev.WorkerGroupStarted, lambda e: e.attempt == 1)
     at_ns = history.time_ns(began) + late_ns

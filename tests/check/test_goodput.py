@@ -174,7 +174,7 @@ def test_every_phase_is_explained() -> None:
 
 @st.composite
 def parts_of_runs(draw: st.DrawFn) -> Trial:
-    """Give a struck run of which any events may be missing, at times that may be anything."""
+    """Return a struck run of which any events may be missing, at times that may be anything."""
     kind: Any = draw(st.sampled_from(["kill_worker", "kill_node", "preempt_node"]))
     strike = Strike(draw(st.integers(0, 2)), draw(st.integers(1, 3)), 0, kind=kind)
     story = Story(

@@ -12,7 +12,7 @@ DOUBLE = "g s:ab/ab s:cd/cd r c s:ba/ba s:dc/dc r c ."
 
 
 def noted(line: str) -> list[str]:
-    """Give the notes on a clean run, by what they begin with."""
+    """Return the notes on a clean run, by what they begin with."""
     return [note.split(",")[0] for note in data_warnings(Course(told_in(line)).lineage)]
 
 

@@ -21,7 +21,7 @@ More = Callable[[ev.Committed], dict[str, Any]]
 
 
 def reporting(history: History, more: More) -> History:
-    """Give the history of a job that reports more."""
+    """Return the history of a job that reports more."""
     return changed(
         history, ev.Committed, metrics=lambda e: tuple({**m, **more(e)} for m in e.metrics)
     )

@@ -23,7 +23,7 @@ STORY = Story(strikes=(Strike(epoch=1, step=2),))
 
 
 def other(says: Any) -> Others:
-    """Give one check of another package; `says`: its result, or what it raises."""
+    """Return one check of another package; `says`: its result, or what it raises."""
 
     def check(_: Trial) -> CheckResult:
         if isinstance(says, Exception):
@@ -104,7 +104,7 @@ def test_a_check_that_judged_before_and_is_not_installed_is_unknown_until_it_is(
 
 
 def absent(plan: Plan) -> Plan:
-    """Give the plan with its only fault as it is read where its package is not installed."""
+    """Return the plan with its only fault as it is read where its package is not installed."""
     (op,) = plan.ops
     gone = AbsentFault(kind="kill_peers", settings={"rank": 1}, package="chaos-example 1.0")
     changed = {"kill_worker": None, "absent": gone, "package": gone.package}
@@ -140,7 +140,7 @@ class Ends(Fault):
 
 
 def planned(fault: Fault) -> Plan:
-    """Give the plan in which the fault does what the story's own does."""
+    """Return the plan in which the fault does what the story's own does."""
     (op,) = STORY.plan().ops
     return STORY.plan().model_copy(
         update={"ops": (op.model_copy(update={"kill_worker": fault}),)}  # under a name it knows

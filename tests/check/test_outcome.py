@@ -166,7 +166,7 @@ def test_an_end_that_was_not_seen_is_unknown(expected: str) -> None:
 
 
 def returning(history: History, *, of: int) -> History:
-    """Tell that fit() returned what rank 0 reported in an epoch."""
+    """Return that fit() returned what rank 0 reported in an epoch."""
     metrics = next(e.metrics[0] for _, e in history.of(ev.Committed) if e.epoch == of)
     return changed(history, ev.FitReturned, metrics={**metrics, "added_by_ray": 1})
 

@@ -19,7 +19,7 @@ WIDE = Tolerance(absolute=0.2, relative=0.2)
 
 
 def drawn_anew(history: History, seed: int) -> History:
-    """Give the history of a job whose tensors are others in every run, and much the same."""
+    """Return the history of a job whose tensors are others in every run, and much the same."""
 
     def other(part: ev.Component) -> ev.Component:
         if not part.name.startswith(("model", "optimizer.m", "ema")) or part.size is None:
@@ -55,7 +55,7 @@ def loaded(digest: str, size: float) -> History:
 
 
 def at(epoch: int) -> ev.Component:
-    """Give the run's own momentum as it left an epoch."""
+    """Return the run's own momentum as it left an epoch."""
     left = [e for _, e in RUN.of(ev.StateSeen) if (e.moment, e.epoch) == ("left", epoch)]
     return next(part for part in left[0].components if part.name == MOMENTUM)
 

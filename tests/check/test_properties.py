@@ -32,7 +32,7 @@ def strikes(draw: st.DrawFn, *, epochs: int, steps: int, ranks: int) -> Strike:
 
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
-    """Give a right job, struck where every strike lands before the next one begins."""
+    """Return a right job, struck where every strike lands before the next one begins."""
     epochs, steps, ranks = draw(st.integers(1, 4)), draw(st.integers(1, 5)), draw(st.integers(1, 3))
     drawn = draw(st.lists(strikes(epochs=epochs, steps=steps, ranks=ranks), max_size=3))
     kills = sorted((s for s in drawn if s.kind != "preempt_node"), key=lambda s: s.epoch)
@@ -53,7 +53,7 @@ def stories(draw: st.DrawFn) -> Story:
 
 
 def struck(history: History) -> set[int]:
-    """Give the ops that came to something while training was on."""
+    """Return the ops that came to something while training was on."""
     over = rows(history, ev.FitReturned)[-1]
     return {event.op for number, event in history.of(ev.FaultEnded) if number < over}
 
@@ -136,7 +136,7 @@ HOMES = {
 
 @st.composite
 def struck_once(draw: st.DrawFn) -> Story:
-    """Give a right job that one fault struck in an epoch that is not the last."""
+    """Return a right job that one fault struck in an epoch that is not the last."""
     epochs, steps, ranks = draw(st.integers(3, 4)), draw(st.integers(2, 5)), draw(st.integers(2, 3))
     strike = draw(strikes(epochs=epochs - 1, steps=steps, ranks=ranks))
     return Story(

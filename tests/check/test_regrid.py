@@ -24,7 +24,7 @@ lengths = st.lists(st.integers(1, 7), min_size=1, max_size=6)
 
 
 def cut(total: int, marks: list[int]) -> list[int]:
-    """Give the lengths of the parts that marks cut a way into."""
+    """Return the lengths of the parts that marks cut a way into."""
     places = [0, *sorted({mark % total for mark in marks} - {0}), total]
     return [b - a for a, b in pairwise(places)]
 

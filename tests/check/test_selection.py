@@ -17,7 +17,7 @@ STOPS_AFTER = 4  # epochs without a better accuracy
 
 
 def reporting(history: History, **values: Any) -> History:
-    """Tell that every rank reports more; a value is a function of the commit."""
+    """Return that every rank reports more; a value is a function of the commit."""
 
     def metrics(done: ev.Committed) -> tuple[dict[str, Any], ...]:
         more = {name.replace("__", "."): value(done) for name, value in values.items()}
@@ -163,7 +163,7 @@ def test_a_job_that_chooses_nothing_owes_nothing() -> None:
 
 
 def unsaved(history: History) -> History:
-    """Tell that the report before the last carried no checkpoint."""
+    """Return that the report before the last carried no checkpoint."""
     last = max(event.epoch for _, event in history.of(ev.Committed))
     return changed(history, ev.Committed, lambda e: e.epoch == last - 1, checkpoint=None)
 

@@ -28,7 +28,7 @@ def lost_rng() -> History:
 
 
 def augmented(history: History, *, ranks: tuple[int, ...] = (0, 1)) -> History:
-    """Tell that what was given after the resume was never seen by the baseline."""
+    """Return that what was given after the resume was never seen by the baseline."""
 
     def drawn(done: ev.StepDone) -> ev.Inputs:
         samples = digest("augmented", done.epoch, done.step, done.rank)

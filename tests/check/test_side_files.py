@@ -17,14 +17,14 @@ ODD = ev.Component(name="model", digest="odd", size=7.0)
 
 
 def read_before_training(history: History, *loads: ev.FileLoaded) -> History:
-    """Tell that ranks of attempt 1 read more files, after all else that they read."""
+    """Return that ranks of attempt 1 read more files, after all else that they read."""
     at = rows(history, ev.StepDone, lambda e: e.attempt == 1)[0]
     entries = [Entry(time_ns=history[at].time_ns, source="x", seq=0, what=load) for load in loads]
     return History([*history.entries[:at], *entries, *history.entries[at:]])
 
 
 def load(rank: int, path: str, step: int = 3, **more: Any) -> ev.FileLoaded:
-    """Tell that a rank read a file that its like had saved in epoch 2 of attempt 0."""
+    """Return that a rank read a file that its like had saved in epoch 2 of attempt 0."""
     origin = {"saved_attempt": 0, "saved_rank": rank, "saved_epoch": 2, "saved_step": step}
     place = {"attempt": 1, "rank": rank, "epoch": 0, "step": 0}
     return ev.FileLoaded(path=path, digest=path, **{**place, **origin, **more})

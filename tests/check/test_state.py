@@ -216,7 +216,7 @@ def test_what_differs_before_the_fault_is_compared_with_the_runs_own(name: str) 
         return ev.Component(name=name, digest=digest("gpu", of), size=1.0)
 
     def steady(history: History) -> History:
-        """Tell that a schedule moves on before the report, and stays so to the next epoch."""
+        """Return that a schedule moves on before the report, and stays so to the next epoch."""
         if name in ("optimizer.lr", "schedule"):
             return restored_wrong(history, name, moved_on, since=0)
         return history

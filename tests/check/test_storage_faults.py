@@ -39,12 +39,12 @@ def ended(error: str | None = "OSError: no", *, rank: int = 1) -> ev.TrainFnEnde
 
 
 def struck(*events: ev.AnyEvent) -> History:
-    """Give a history in which attempt 0 fails after these events."""
+    """Return a history in which attempt 0 fails after these events."""
     return told(STORY.history(), *events, before=ev.FailureDecided)
 
 
 def calm(*events: ev.AnyEvent) -> History:
-    """Give a history in which these events came and nothing failed."""
+    """Return a history in which these events came and nothing failed."""
     what = ev.FaultInvoked(op=0, fault="fail_upload (x1)", attempt=0, rank=1, pid=1, node_id="n")
     proof = ev.FaultEnded(op=0, status="ok", detail="raised it")
     return told(CLEAN.history(), what, *events, proof, before=ev.Committed)

@@ -19,7 +19,7 @@ def results(history: History, baseline: History) -> dict[str, CheckResult]:
 
 
 def moved(history: History, folder: str) -> History:
-    """Tell that the job itself put each checkpoint below a folder of the run's storage."""
+    """Return that the job itself put each checkpoint below a folder of the run's storage."""
 
     def name(event: ev.AnyEvent) -> str | None:
         return f"{folder}{event.checkpoint}" if event.checkpoint else None  # type: ignore[union-attr]

@@ -261,7 +261,7 @@ def test_curves_can_be_drawn_without_a_baseline_and_without_losses() -> None:
 
 
 def of_rank_0(story: Story, epoch: int) -> History:
-    """Tell that Ray recorded one report on rank 0's word alone."""
+    """Return that Ray recorded one report on rank 0's word alone."""
     return changed(
         story.history(),
         ev.Committed,

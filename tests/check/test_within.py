@@ -18,7 +18,7 @@ DONE = 2 * OWN.steps + 2
 
 
 def midway(ours: Any = None) -> History:
-    """Tell that the ranks went on after step 2 of epoch 2; `ours`: with another state."""
+    """Return that the ranks went on after step 2 of epoch 2; `ours`: with another state."""
 
     def entered(seen: ev.StateSeen) -> bool:
         return (seen.attempt, seen.epoch, seen.moment) == (1, 2, "entered")
@@ -68,7 +68,7 @@ def test_within_an_epoch_a_model_that_did_not_come_back_is_found() -> None:
 
 
 def from_the_beginning(history: History, *, ranks: tuple[int, ...]) -> History:
-    """Tell that ranks had the losses of epoch 0 after the resume at epoch 2."""
+    """Return that ranks had the losses of epoch 0 after the resume at epoch 2."""
 
     def again(done: ev.StepDone) -> bool:
         return done.attempt == 1 and done.rank in ranks

@@ -17,7 +17,7 @@ def digest(*parts: object) -> str:
 
 
 def components(rank: int, done: int, epoch: int, *, drawn: bool) -> tuple[ev.Component, ...]:
-    """Give the state after `done` steps; `drawn`: the next forward has drawn its numbers."""
+    """Return the state after `done` steps; `drawn`: the next forward has drawn its numbers."""
     empty = done == 0
     momentum = ev.Component(
         name="optimizer.momentum_buffer",
@@ -38,14 +38,14 @@ def components(rank: int, done: int, epoch: int, *, drawn: bool) -> tuple[ev.Com
 
 @cache
 def shuffled(epoch: int, count: int) -> tuple[str, ...]:
-    """Give a data set's samples in the order of one epoch, eight digits each."""
+    """Return a data set's samples in the order of one epoch, eight digits each."""
     found = [f"{number:08x}" for number in range(count)]
     random.Random(epoch).shuffle(found)
     return tuple(found)
 
 
 def inputs(epoch: int, step: int, rank: int, *, ranks: int, steps: int) -> ev.Inputs:
-    """Give what a rank is given for one step: two samples of the epoch's order."""
+    """Return what a rank is given for one step: two samples of the epoch's order."""
     order = shuffled(epoch, 2 * ranks * steps)
     at = 2 * (((step - 1) % steps) * ranks + rank)
     samples = "".join(order[at : at + 2])

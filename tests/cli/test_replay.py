@@ -31,7 +31,7 @@ def nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a stranger's record, which brings the script along."""
+    """Return a stranger's record, which brings the script along."""
     plan = plan_of("of a\x1b[2J stranger")
     evil = tmp_path / "runs" / "7" / "evil.py"
     env = {**SECRETS, "NAME": "a\x1b[2J"}

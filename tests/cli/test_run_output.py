@@ -19,7 +19,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Give `chaos run` on a scenario that could not be run, without a backend."""
+    """Return `chaos run` on a scenario that could not be run, without a backend."""
     file = tmp_path / "x.chaos.yaml"
     file.write_text("# first\nscenario: killed\njob: {script: x.py, workers: 1}\n")
     row = not_run(scenario="killed", file=str(file), error="no cluster")

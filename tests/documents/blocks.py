@@ -49,13 +49,13 @@ class Command:
 
     @property
     def words(self) -> list[str]:
-        """Give what the program is called with, without where its output goes."""
+        """What the program is called with, without where its output goes."""
         words = shlex.split(self.text)[1:]
         return words[: words.index(">")] if ">" in words else words
 
 
 def blocks(*languages: str) -> list[Block]:
-    """Give the blocks of all documents; with languages, those alone."""
+    """Return the blocks of all documents; with languages, those alone."""
     return [
         Block(document, text[: found.start()].count("\n") + 1, found[1], found[2])
         for document in DOCUMENTS
@@ -66,7 +66,7 @@ def blocks(*languages: str) -> list[Block]:
 
 
 def commands() -> list[Command]:
-    """Give every command in a block of the shell's."""
+    """Return every command in a block of the shell's."""
     return [
         Command(str(block), text)
         for block in blocks("sh", "console")
@@ -76,7 +76,7 @@ def commands() -> list[Command]:
 
 
 def inline_commands() -> list[Command]:
-    """Give the commands that the prose names, whole or in part."""
+    """Return the commands that the prose names, whole or in part."""
     return [
         Command(str(document.relative_to(ROOT)), " ".join(found[1].split()))
         for document in DOCUMENTS
@@ -95,7 +95,7 @@ def block_of(page: str, language: str, begins: str) -> str:
 
 
 def _command(line: str, *, is_transcript: bool) -> str:
-    """Give the command of a line; empty where it is output."""
+    """Return the command of a line; empty where it is output."""
     if is_transcript and not line.startswith("$ "):
         return ""
     bare = line.removeprefix("$ ").removeprefix(".venv/bin/")
@@ -103,7 +103,7 @@ def _command(line: str, *, is_transcript: bool) -> str:
 
 
 def looks_like_a_command(text: str) -> Iterator[str]:
-    """Give the lines of a text that a reader would type."""
+    """Yield the lines of a text that a reader would type."""
     for line in text.splitlines():
         bare = line.removeprefix("$ ").removeprefix(".venv/bin/")
         if line.startswith("$ ") or bare.split(" ")[0] in PROGRAMS:

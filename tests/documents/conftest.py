@@ -26,7 +26,7 @@ class Desk:
     folder: Path
 
     def call(self, program: str, *words: str) -> Done:
-        """Give what a command says; only pytest has a process of its own."""
+        """Return what a command says; only pytest has a process of its own."""
         if program == "chaos":
             return chaos(*words, folder=self.folder)
         return self.start(program, *words)
@@ -44,7 +44,7 @@ class Desk:
         return Done(done.returncode, done.stdout, done.stderr)
 
     def filled_in(self, word: str) -> str:
-        """Give a word with the run, or the suite, that stands for a placeholder."""
+        """Return a word with the run, or the suite, that stands for a placeholder."""
         places = {
             "reports/<scenario>/<seed>-<start>": "reports/my/*",
             "reports/suites/<start>": "reports/suites/*",

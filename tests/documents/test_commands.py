@@ -73,7 +73,7 @@ def test_every_exception_is_still_shown_and_has_its_test() -> None:
 
 
 def _runs() -> list[str]:
-    """Give the commands to run here, in their order: each may need the one before."""
+    """Return the commands to run here, in their order: each may need the one before."""
     texts = dict.fromkeys(command.text for command in EVERY)
     return [text for text in texts if text not in RUN_ELSEWHERE and text not in NOT_RUN]
 
@@ -141,7 +141,7 @@ def test_the_answer_of_preflight_is_the_one_that_is_shown(desk: Desk) -> None:
 
 
 def _shown(command: str) -> list[str]:
-    """Give the lines that a document shows a command to say."""
+    """Return the lines that a document shows a command to say."""
     text = (ROOT / "docs/preflight.md").read_text(encoding="utf-8")
     _, _, said = text.partition(f"$ .venv/bin/{command}")
     lines = said.partition("```")[0].splitlines()[1:]

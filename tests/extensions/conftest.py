@@ -22,7 +22,7 @@ BOTH = {
 
 
 def shown(begins: str) -> str:
-    """Give the piece of YAML in the documents that begins so."""
+    """Return the piece of YAML in the documents that begins so."""
     return next(block.text for block in blocks("yaml") if block.text.startswith(begins))
 
 
@@ -96,7 +96,7 @@ class Suite:
     done: Done
 
     def run_of(self, scenario: str) -> Path:
-        """Give the folder of a scenario's run."""
+        """Return the folder of a scenario's run."""
         (found,) = (self.folder / "reports" / scenario).iterdir()
         return found
 

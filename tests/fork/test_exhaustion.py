@@ -22,7 +22,7 @@ HOLDS = (
 
 @contextmanager
 def holding(mib: int) -> Iterator[psutil.Process]:
-    """Give a process that holds so much memory."""
+    """Yield a process that holds so much memory."""
     words = [sys.executable, "-c", HOLDS, str(mib)]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # forks b
 
 @contextmanager
 def forks() -> Iterator[tuple[int, Forks]]:
-    """Give a process that forks children who repeat what they are told, and the handle to it."""
+    """Yield a process that forks children who repeat what they are told, and the handle to it."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:

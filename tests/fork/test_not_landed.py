@@ -58,7 +58,7 @@ class Case:
 
 
 def stubborn(fault: str, record: Any, why: str) -> Case:
-    """Give a case of a job that catches what its steps raise, and ignores SIGTERM."""
+    """Return a case of a job that catches what its steps raise, and ignores SIGTERM."""
     return Case(fault, record, why, job={"script": STUBBORN})
 
 

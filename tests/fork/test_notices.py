@@ -28,7 +28,7 @@ def notice(rank: int, notice_s: float) -> FaultEntry:
 
 
 def lost(judged: Judged) -> int:
-    """Give the steps that were thrown away, of a run that is right in all else.
+    """Return the steps that were thrown away, of a run that is right in all else.
 
     But for what the preemption was charged to: that is a race in Ray 2.60
     (`scenarios/ray-defects/preemption_charged_to_failures`), which a busy

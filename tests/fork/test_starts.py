@@ -32,7 +32,7 @@ def execute(backend: ForkBackend, folder: Path, name: str, script: Path = DRAWS)
 
 
 def drawn(history: History) -> list[list[str]]:
-    """Give the parts of the name that each start has drawn."""
+    """Return the parts of the name that each start has drawn."""
     return [str(event.replaced["name"]).split("-") for _, event in history.of(FitCalled)]
 
 

@@ -38,7 +38,7 @@ NOTHING = Watch(state=False, inputs=False, files=False)
 
 
 def entered(history: History) -> dict[tuple[int, int, int], dict[str, Component]]:
-    """Give what was entered with, by (attempt, rank, epoch)."""
+    """Return what was entered with, by (attempt, rank, epoch)."""
     return {
         (e.attempt, e.rank, e.epoch): {part.name: part for part in e.components}
         for _, e in history.of(StateSeen)

@@ -22,7 +22,7 @@ MODULES = sorted((ROOT / "chaos").rglob("*.py"))
 
 
 def imported(module: Path) -> Iterator[str]:
-    """Give the names of the modules that a module imports, and of the names it takes from them."""
+    """Yield the names of the modules that a module imports, and of the names it takes from them."""
     for node in ast.walk(ast.parse(module.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -18,7 +18,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def public(tree: ast.Module) -> Iterator[ast.ClassDef | Function]:
-    """Give a module's public classes and functions, and the public methods of those classes."""
+    """Yield a module's public classes and functions, and the public methods of those classes."""
     waiting: list[ast.stmt] = list(tree.body)
     while waiting:
         node = waiting.pop()

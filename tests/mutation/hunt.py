@@ -48,7 +48,7 @@ class Copy:
     root: Path
 
     def put_to_the_test(self, mutant: Mutant) -> Fate:
-        """Say what became of a mutant, and leave the copy as it was."""
+        """Return what became of a mutant, and leave the copy as it was."""
         file = self.root / mutant.path
         right, dated = file.read_bytes(), file.stat()
         file.write_bytes(mutant.applied(right))
@@ -126,7 +126,7 @@ def fates(sample: Sequence[Mutant], jobs: int) -> Iterator[tuple[Mutant, Fate]]:
 
 
 def wilson(hits: int, of: int, z: float = 1.96) -> tuple[float, float]:
-    """Give the 95% interval of a share, after Wilson (1927): honest near 0 and 1."""
+    """Return the 95% interval of a share, after Wilson (1927): honest near 0 and 1."""
     share, weight = hits / of, z * z / of
     middle = share + weight / 2
     spread = z * math.sqrt(share * (1 - share) / of + weight / of / 4)
@@ -134,7 +134,7 @@ def wilson(hits: int, of: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def population(only: str) -> list[Mutant]:
-    """Give every mutant of the checks whose path holds some words."""
+    """Return every mutant of the checks whose path holds some words."""
     files = sorted((ROOT / CHECKS).glob("*.py"))
     paths = [(str(file.relative_to(ROOT)), file) for file in files]
     return [m for path, file in paths if only in path for m in mutants(path, file.read_bytes())]

@@ -48,7 +48,7 @@ class Mutant:
     key: str
 
     def applied(self, source: bytes) -> bytes:
-        """Give the file with the change in it."""
+        """Return the file with the change in it."""
         return source[: self.start] + self.now.encode() + source[self.end :]
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Mutant:
 
 
 def mutants(path: str, source: bytes) -> list[Mutant]:
-    """Give every mutant of a file, in the order of its lines."""
+    """Return every mutant of a file, in the order of its lines."""
     lines = source.splitlines(keepends=True)
     begins = [0]
     for line in lines:
@@ -77,7 +77,7 @@ def mutants(path: str, source: bytes) -> list[Mutant]:
 
 
 def drawn(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
-    """Give a sample: the same for the same seed, whatever was mended elsewhere since."""
+    """Return a sample: the same for the same seed, whatever was mended elsewhere since."""
 
     def lot(mutant: Mutant) -> bytes:
         return blake2b(f"{seed}|{mutant.key}".encode(), digest_size=8).digest()
@@ -96,7 +96,7 @@ def _edits(node: ast.AST) -> Iterator[Edit]:
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """Give what a judgement may hang on."""
+    """Yield what a judgement may hang on."""
     for name, value in ast.iter_fields(node):
         if name in ("decorator_list", "annotation", "returns", "pattern"):
             continue

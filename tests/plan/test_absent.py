@@ -15,7 +15,7 @@ AT = {"epoch": 1, "step": 2, "rank": 0}
 
 
 def read(**op: Any) -> Op:
-    """Give an op as it is read from a plan."""
+    """Return an op as it is read from a plan."""
     plan = json.dumps({"ops": [{"index": 0, "at": AT, **op}]}).encode()
     (value,) = json.loads(with_absent(plan, Op.model_fields))["ops"]
     return Op.model_validate_json(json.dumps(value))

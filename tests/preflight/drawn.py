@@ -8,7 +8,7 @@ from chaos.preflight.trace import Trace, trace_of_counts
 
 
 def drawn(market: Market, *, nodes: int, hours: float, seed: int = 1) -> Trace:
-    """Give a trace that a market made."""
+    """Return a trace that a market made."""
     engine = capacity(market, nodes, 1, np.random.Generator(np.random.PCG64(seed)))
     counts = [(0.0, nodes)]
     while engine.next_s[0] < hours * 3600:

@@ -16,7 +16,7 @@ def memoryless(
     nodes: int = 4,
     **values: Any,
 ) -> Question:
-    """Give the job of Daly's equation: memoryless losses, replaced at once, retries for ever."""
+    """Return the job of Daly's equation: memoryless losses, replaced at once, retries for ever."""
     question = Question(
         preflight="a job in a test",
         job=JobShape(nodes=nodes, steps=every * commits, checkpoint_every_steps=every),

@@ -305,7 +305,7 @@ def foretold(asked: Question, runs: int) -> np.ndarray:
 
 
 def questions() -> Iterator[tuple[str, Question]]:
-    """Give what is asked of both, in which something else decides each time."""
+    """Yield what is asked of both, in which something else decides each time."""
     restart = {"detect_s": 8, "teardown_s": 5, "schedule_s": 12, "start_s": 20, "restore_s": 10}
     costs = {"step_s": 2.0, "save_s": 6.0, "upload_s": 24.0, **restart}
 
@@ -345,7 +345,7 @@ def questions() -> Iterator[tuple[str, Question]]:
 
 
 def table(runs: int = 150, model_runs: int = 2_000) -> Iterator[str]:
-    """Give the table's lines: model / reference, and how many standard errors lie between."""
+    """Yield the table's lines: model / reference, and how many standard errors lie between."""
     yield "| question | " + " | ".join(COLUMNS) + " | widest |"
     yield "|" + " --- |" * (len(COLUMNS) + 2)
     for name, asked in questions():

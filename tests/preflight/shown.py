@@ -9,7 +9,7 @@ from chaos.preflight.render import show_answer
 
 
 def shown(found: Answer) -> str:
-    """Give the text."""
+    """Return the text."""
     written = StringIO()
     Console(file=written, width=80, highlight=False).print(
         show_answer(found, page="reports/p.html")

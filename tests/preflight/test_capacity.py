@@ -32,7 +32,7 @@ def engine_of(market: Market, *, pool: int = 8, runs: int = 500, seed: int = 0) 
 
 
 def followed(engine: PoolCapacity, *, hours: float) -> tuple[float, float, float]:
-    """Give node-hours held, nodes lost and loss events, each per run of `hours`."""
+    """Return node-hours held, nodes lost and loss events, each per run of `hours`."""
     held_s, lost, events = 0.0, 0, 0
     now_s = np.zeros(len(engine.up))
     end_s = hours * HOUR_S

@@ -16,7 +16,7 @@ SIGMAS = 5  # a false alarm once in two million
 
 
 def simulated(question: Question, *, runs: int = 1000) -> tuple[float, float, Outcomes]:
-    """Give the mean time to finish without the first start, and its standard error."""
+    """Return the mean time to finish without the first start, and its standard error."""
     outcomes = simulate(question, runs=runs, seed=3, horizon_s=1e8)
     assert question.costs is not None
     took = outcomes.end_s - question.costs.begin_s

@@ -43,7 +43,7 @@ def test_retries_are_set_to_what_the_worse_market_needs() -> None:
 
 
 def repeated(losses: int, every_h: float, *, missing: float = 0.125) -> Market:
-    """Give a trace in which that share is lost for a minute, every so often."""
+    """Return a trace in which that share is lost for a minute, every so often."""
     at_s, up = [0.0], [1.0]
     for n in range(losses):
         at_s += [(n + 0.5) * every_h * 3600, (n + 0.5) * every_h * 3600 + 60]

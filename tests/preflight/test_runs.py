@@ -34,7 +34,7 @@ def question(**values: Any) -> Question:
 def struck(
     asked: Question, at_s: float, *, lost: int = 1, up: int = NODES, luck: tuple[float, ...] = LUCK
 ) -> SimulatedRuns:
-    """Give one run, struck once at `at_s`, with `up` nodes left to it."""
+    """Return one run, struck once at `at_s`, with `up` nodes left to it."""
     runs = SimulatedRuns([asked], np.array([asked.job.pool]), [1e9])
     change(runs, at_s, lost=lost, up=up, luck=luck)
     return runs

@@ -81,12 +81,12 @@ class Session:
     folder: Path
 
     def case(self, name: str) -> ET.Element:
-        """Give one test's element in JUnit."""
+        """Return one test's element in JUnit."""
         cases = ET.parse(self.folder / "junit.xml").getroot().iter("testcase")
         return next(c for c in cases if f"{c.get('classname')}::{c.get('name')}" == name)
 
     def properties(self, name: str) -> dict[str, str]:
-        """Give what JUnit says of one test."""
+        """Return what JUnit says of one test."""
         found = self.case(name).iter("property")
         return {str(one.get("name")): str(one.get("value")) for one in found}
 
@@ -107,7 +107,7 @@ def project(folder: Path, files: dict[str, str]) -> Path:
 
 
 def environment() -> dict[str, str]:
-    """Give what pytest runs with: chaos on its path, and a terminal of 80 columns.
+    """Return what pytest runs with: chaos on its path, and a terminal of 80 columns.
 
     Where pytest believes that it is in CI, it cuts nothing short in its summary.
     """

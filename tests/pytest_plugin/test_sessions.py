@@ -205,7 +205,7 @@ def test_ctrl_c_leaves_a_report_of_what_was_seen(tmp_path: Path) -> None:
 
 
 def section(ran: Session, name: str) -> list[str]:
-    """Give what stands below one test's heading."""
+    """Return what stands below one test's heading."""
     lines = ran.out.splitlines()
     heads = [n for n, line in enumerate(lines) if line.startswith("__") and f" {name} _" in line]
     assert heads, ran.out

@@ -20,7 +20,7 @@ class Ran:
     reports: Path
 
     def runs(self) -> list[Path]:
-        """Give the folders of the runs, baselines apart."""
+        """Return the folders of the runs, baselines apart."""
         return sorted(path.parent for path in self.reports.glob("[!.]*/*/plan.json"))
 
 
@@ -44,7 +44,7 @@ def chaos(*words: str | Path, reports: Path) -> Ran:
 
 
 def strays() -> list[str]:
-    """Give the processes of any cluster that chaos started and that are still there."""
+    """Return the processes of any cluster that chaos started and that are still there."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         line = " ".join(process.info["cmdline"] or [])

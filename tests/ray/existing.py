@@ -8,7 +8,7 @@ from tests.ray.command import ROOT, Ran
 
 
 def verdict_of(ran: Ran, scenario: str | None = None) -> dict[str, Any]:
-    """Give the verdict of the only run there, or of the only one of a scenario."""
+    """Return the verdict of the only run there, or of the only one of a scenario."""
     (run,) = (path for path in ran.runs() if scenario in {None, path.parent.name})
     verdict: dict[str, Any] = json.loads((run / "verdict.json").read_text())
     return verdict

@@ -84,7 +84,7 @@ class ForeignCluster:
         return {**known, **CLUSTER_ENV, **HEALTH, "PYTHONPATH": str(ROOT), **self.env}
 
     def _own_environment(self) -> dict[str, str]:
-        """Give that of nodes: where there is a token, a head asks for it, and others must be told.
+        """Return the environment of nodes: where there is a token, all of them must have it.
 
         (Ray 2.60: `ray start --head` turns it on by itself, `ray start --address` does not.)
         """
@@ -112,7 +112,7 @@ class ForeignCluster:
             clock.sleep(0.3)
 
     def raylets(self) -> list[psutil.Process]:
-        """Give the raylets that live, the head's first."""
+        """Return the raylets that live, the head's first."""
         found = []
         for node in self.nodes:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -159,7 +159,7 @@ def foreign_cluster(nodes: int, *, head_cpus: int = 0) -> Iterator[ForeignCluste
 
 
 def agents() -> list[str]:
-    """Give the node agents of any run that live on this host."""
+    """Return the node agents of any run that live on this host."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         line = " ".join(process.info["cmdline"] or [])

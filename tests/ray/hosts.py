@@ -30,7 +30,7 @@ class Host:
 
 
 def why_not() -> str | None:
-    """Say why no hosts can be made here, None where they can."""
+    """Return why no hosts can be made here, None where they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:

@@ -25,7 +25,7 @@ class Gcs:
 
 
 def told_token() -> str | None:
-    """Give the token that Ray would send, by its own order."""
+    """Return the token that Ray would send, by its own order."""
     if TOKEN in os.environ:
         return os.environ[TOKEN]
     file = Path(os.environ.get(FILE, Path.home() / ".ray/auth_token"))
@@ -41,7 +41,7 @@ def asking(monkeypatch: pytest.MonkeyPatch) -> Gcs:
 
 @pytest.fixture(autouse=True)
 def at_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give where `ray get-auth-token --generate` leaves a token, in a home that has none."""
+    """Return where `ray get-auth-token --generate` leaves a token, in a home that has none."""
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
     for name in (MODE, TOKEN, FILE):

@@ -16,7 +16,7 @@ SOURCES = sorted(Path(compat.__file__).parents[1].glob("*/compat.py"))
 
 
 def imported_names() -> list[tuple[str, str | None]]:
-    """Give every (module, name) of Ray that a compat imports, wherever in the file."""
+    """Return every (module, name) of Ray that a compat imports, wherever in the file."""
     found: list[tuple[str, str | None]] = []
     for node in (node for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ray"):

@@ -49,7 +49,7 @@ class Harness:
         return psutil.Process(self.process.pid).children()
 
     def child(self, name: str) -> psutil.Process:
-        """Give the last child of the harness's of a name, or that runs a module of that name."""
+        """Return the last child of the harness's of a name, or that runs a module of that name."""
         found = [p for p in self.children() if p.name() == name or name in p.cmdline()]
         return max(found, key=psutil.Process.create_time)
 

@@ -61,7 +61,7 @@ def ports(cluster: ForeignCluster) -> list[int]:
 
 
 def exported(found: list[int]) -> dict[str, float]:
-    """Give what the nodes' agents export of the killed worker; of buckets, the last."""
+    """Return what the nodes' agents export of the killed worker; of buckets, the last."""
     values: dict[str, float] = {}
     for port in found:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:

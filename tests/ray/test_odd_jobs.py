@@ -106,7 +106,7 @@ def test_interrupting_leaves_no_process_and_a_run_that_can_be_judged(tmp_path: P
 
 
 def address_that_others_follow() -> str | None:
-    """Give what `ray.init("auto")` of other programs reads; Ray's Cluster overwrites it."""
+    """Return what `ray.init("auto")` of other programs reads; Ray's Cluster overwrites it."""
     file = Path("/tmp/ray/ray_current_cluster")
     return file.read_text() if file.exists() else None
 

@@ -26,7 +26,7 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def outcome(run: Path) -> dict[str, Any]:
-    """Give what a run came to, apart from times, pids and names."""
+    """Return what a run came to, apart from times, pids and names."""
     directory = RunDirectory(run)
     plan, history = directory.load_plan(), directory.load_history()
     trial = Trial(plan, history, directory.load_history("baseline.jsonl"))

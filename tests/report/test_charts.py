@@ -24,7 +24,7 @@ def layers(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def heights_of_names(chart: Chart) -> dict[str, int]:
-    """Give how far below the top each rule's name is written."""
+    """Return how far below the top each rule's name is written."""
     return {
         layer["data"]["values"][0]["name"]: layer["mark"]["dy"]
         for layer in layers(chart.spec)

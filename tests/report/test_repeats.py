@@ -26,7 +26,7 @@ SMOKE = ROOT / "scenarios/smoke/worker_killed_mid_epoch.chaos.yaml"
 
 @pytest.fixture
 def flaky(valid_run: FinishedRun, guilty_run: FinishedRun) -> list[SuiteRow]:
-    """Give a scenario that passed in two of its three runs, and another that ran once."""
+    """Return a scenario that passed in two of its three runs, and another that ran once."""
     rows = [row_of(run) for run in (valid_run, guilty_run, valid_run)]
     waits = (9.0, 5.0, 7.0)
     repeats = [

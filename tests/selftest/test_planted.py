@@ -50,7 +50,7 @@ def variant(exhibit: Exhibit) -> Variant:
 
 
 def ops(exhibit: Exhibit) -> Ops:
-    """Give a kill that reveals the bug, or that a control survives."""
+    """Return a kill that reveals the bug, or that a control survives."""
     saving = exhibit.places.count("saving") > 1
     at = AtMoment(epoch=2, moment="saving", rank=0) if saving else AtStep(epoch=2, step=1, rank=0)
     return (Op(index=0, at=at, kill_worker=KillWorker()),)

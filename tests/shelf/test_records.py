@@ -27,7 +27,7 @@ NOT_OF_IT = "the verdict is not of this history"
 
 @pytest.fixture
 def mixed_up(stocked: Shelf, tmp_path: Path) -> Path:
-    """Give a guilty run in whose folder somebody put verdict and summary of a right one."""
+    """Return a guilty run in whose folder somebody put verdict and summary of a right one."""
     folder = shutil.copytree(stocked.guilty, tmp_path / "killed_badly/0-1")
     for name in ("verdict.json", "summary.json"):
         shutil.copy(stocked.valid / name, folder / name)
@@ -160,7 +160,7 @@ def full() -> OSError:
 
 
 def filled_from(name: str) -> Callable[[Path, bytes], Path]:
-    """Give a writer whose disk is full from a file of this name on."""
+    """Return a writer whose disk is full from a file of this name on."""
     is_full = False
 
     def write(path: Path, content: bytes) -> Path:

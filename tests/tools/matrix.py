@@ -22,7 +22,7 @@ NONE = "·"
 
 
 def place_of(at: Trigger) -> str:
-    """Give the kind of place that a trigger names."""
+    """Return the kind of place that a trigger names."""
     if isinstance(at, AtMoment):
         return at.moment
     if isinstance(at, AtRecovery) and at.stage != "start":
@@ -40,7 +40,7 @@ def covered(scenarios: Iterable[Scenario]) -> Counter[tuple[str, str]]:
 
 
 def table(scenarios: Iterable[Scenario]) -> str:
-    """Give the matrix as a Markdown table, with a dot where no scenario strikes."""
+    """Return the matrix as a Markdown table, with a dot where no scenario strikes."""
     counts = covered(scenarios)
     rows = [
         " | ".join([f"`{fault}`", *(str(counts[fault, p] or NONE) for p in PLACES)])
@@ -52,7 +52,7 @@ def table(scenarios: Iterable[Scenario]) -> str:
 
 
 def with_matrix(readme: str, matrix: str) -> str:
-    """Give the README with the matrix between its markers."""
+    """Return the README with the matrix between its markers."""
     between = re.compile(f"(?<={re.escape(BEGIN)}\n).*?(?={re.escape(END)})", re.DOTALL)
     text, written = between.subn(lambda _: f"\n{matrix}\n\n", readme)
     assert written == 1, f"{README} has no place for the matrix"
@@ -60,7 +60,7 @@ def with_matrix(readme: str, matrix: str) -> str:
 
 
 def current() -> str:
-    """Give the README as it is to be."""
+    """Return the README as it is to be."""
     scenarios = [load_scenario(file) for file in find_scenarios([ROOT / "scenarios"])]
     return with_matrix(README.read_text(encoding="utf-8"), table(scenarios))
 

@@ -11,7 +11,7 @@ from tests.s3 import WHY_NOT, is_there, s3_server
 
 
 def main() -> int:
-    """Give the command's exit code."""
+    """Return the command's exit code."""
     if not is_there():
         sys.exit(f"chaos: {WHY_NOT}")
     with s3_server() as s3:

@@ -115,7 +115,7 @@ def test_a_load_of_what_this_attempt_or_nobody_saved_is_not_struck(new: New) -> 
 
 
 def saved_by_torch(value: object) -> bytes:
-    """Give the bytes of a file that was not saved in this run."""
+    """Return the bytes of a file that was not saved in this run."""
     buffer = io.BytesIO()
     torch.save(value, buffer)
     return buffer.getvalue()
@@ -271,7 +271,7 @@ def test_of_several_files_the_furthest_counts(new: New) -> None:
 
 
 def side_by_side(new: New, *, logs: bool, state: bool, is_fresh: bool = False) -> list[Rank]:
-    """Give two ranks of a second attempt that have read their logs, the state, or both.
+    """Return two ranks of a second attempt that have read their logs, the state, or both.
 
     The state is of the end of epoch 0, the logs of step 3 and of step 2 of the next.
     """

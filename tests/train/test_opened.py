@@ -23,7 +23,7 @@ from tests.train.test_job_files import new as new  # noqa: PLC0414 - a fixture
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Path]:
-    """Give a folder of the job's own in its run, and stop listening afterwards."""
+    """Yield a folder of the job's own in its run, and stop listening afterwards."""
     real = pickle.dump, threading.Thread.start, ThreadPoolExecutor.submit
     folder = tmp_path / "storage/own"
     folder.mkdir(parents=True)
@@ -33,7 +33,7 @@ def own(tmp_path: Path) -> Iterator[Path]:
 
 
 def watching(new: New, **given: Any) -> Rank:
-    """Give a rank whose own files are followed."""
+    """Return a rank whose own files are followed."""
     rank = new(**given)
     rank.files.watch_opened()
     rank.files.step_begins()

@@ -80,7 +80,7 @@ def test_a_jobs_own_set_up_function_is_left_in_its_place(own: dict[str, Any]) ->
 
 @pytest.fixture
 def module(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Give the name of a module that notes the threads that it may use."""
+    """Yield the name of a module that notes the threads that it may use."""
     name = "chaos_test_noted"
     (tmp_path / f"{name}.py").write_text(f"import os\nTHREADS = os.environ.get({OMP_ENV!r})\n")
     monkeypatch.syspath_prepend(tmp_path)

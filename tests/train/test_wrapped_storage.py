@@ -53,7 +53,7 @@ def as_rank_1() -> Iterator[None]:
 
 
 def carried_out(storage: fs.FileSystem, root: str, move: tuple[Any, ...]) -> object:
-    """Give what one use of storage comes to, with the root's own name left out."""
+    """Return what one use of storage comes to, with the root's own name left out."""
     act, name, *more = move
     try:
         return getattr(Use(storage, root), act)(f"{root}/{name}", *more)
@@ -170,7 +170,7 @@ def test_what_is_shown_late_is_downloaded_even_from_the_local_disk(tmp_path: Pat
 
 
 def effects(folder: Path) -> list[tuple[int, str]]:
-    """Give what the journals say that storage did."""
+    """Return what the journals say that storage did."""
     found = read_history(folder / "journals").of(StorageFaulted)
     return [(event.op, event.effect) for _, event in found]
 

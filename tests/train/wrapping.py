@@ -20,7 +20,7 @@ SNAPSHOT = "snapshot.json"
 
 
 def ops_of(*faults: Any) -> tuple[Op, ...]:
-    """Give ops with these faults, in order."""
+    """Return ops with these faults, in order."""
     kinds = [_key(type(fault).__name__) for fault in faults]
     named = zip(kinds, faults, strict=True)
     return tuple(Op(index=i, at=AT, **{kind: fault}) for i, (kind, fault) in enumerate(named))
@@ -29,7 +29,7 @@ def ops_of(*faults: Any) -> tuple[Op, ...]:
 def wrapped(
     inner: fs.FileSystem, folder: Path, *faults: Any, root: str = "/r", armed: bool = True
 ) -> Wrapped:
-    """Give storage whose faults are armed for rank 1."""
+    """Return storage whose faults are armed for rank 1."""
     (folder / "journals").mkdir(exist_ok=True)
     ops = ops_of(*faults)
     if armed:

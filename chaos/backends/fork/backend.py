@@ -35,7 +35,7 @@ class Starts:
         root_for(plan, log=log, hash_seed=self._hash_seed)
 
     def of(self, plan: Plan, directory: RunDirectory) -> ZygoteHandle:
-        """Give the start of a plan's script, a new one for another job than the last."""
+        """Return the start of a plan's script, a new one for another job than the last."""
         shape, job = plan.shape, plan.job
         cpus = str(shape.nodes * shape.cpus_per_node)  # which the script may ask for
         key = (plan.cwd, job.source, repr(job.args), repr(job.env), cpus)
@@ -83,11 +83,11 @@ class ForkBackend:
         self.close()
 
     def beside(self) -> "ForkBackend":
-        """Give one that carries out plans at the same time, from the same start of the script."""
+        """Return one that carries out plans at the same time, from the same start of the script."""
         return ForkBackend(self._starts)
 
     def afresh(self, *, other_hashes: Plan | None = None) -> "ForkBackend":
-        """Give one that starts the script once more.
+        """Return one that starts the script once more.
 
         With `other_hashes`, the plan that it will carry out, in an interpreter
         with another hash seed, as every process of a cluster has one of its own.

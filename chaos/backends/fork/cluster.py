@@ -89,7 +89,7 @@ class ForkCluster:
             os.kill(pid, signal.SIGKILL)
 
     def _death_of(self, pid: int, node_id: str) -> RayError:
-        """Give what Ray's core says to a call of a worker that has ended."""
+        """Return what Ray's core says to a call of a worker that has ended."""
         if pid in self._port.exhausted():
             return OutOfMemoryError("Task was killed due to the node running low on memory.")
         return core.WorkerDiedError(is_preempted=node_id in self._port.preempted())
@@ -99,7 +99,7 @@ class ForkCluster:
         return core.ObjectActor(instance, self._loop)
 
     def slots(self, count: int, *, within_s: float) -> list[str]:
-        """Give `count` places on nodes that are alive, or fewer where time runs out.
+        """Return `count` places on nodes that are alive, or fewer where time runs out.
 
         Where the number of workers is still to be learnt from the script, nodes hold any.
         """
@@ -115,11 +115,11 @@ class ForkCluster:
             self._clock.sleep(POLL_S)
 
     def room(self) -> dict[str, dict[str, float]]:
-        """Give what each node that is alive can hold, as Ray's autoscaling coordinator would."""
+        """Return what each node that is alive can hold, as Ray's autoscaling coordinator would."""
         return {node: {"CPU": float(self._cpus_per_node)} for node in self._port.live_nodes()}
 
     def draining(self) -> dict[str, int]:
-        """Give the nodes that were announced to be lost, with deadlines (unix ms)."""
+        """Return the nodes that were announced to be lost, with deadlines (unix ms)."""
         return self._port.draining()
 
     def run_controller(self, controller_class: Any, arguments: dict[str, Any]) -> Any:  # noqa: ANN401

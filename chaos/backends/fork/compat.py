@@ -35,23 +35,23 @@ class Context:
     current_actor: Any = None
 
     def get_node_id(self) -> str:
-        """Give the node this process was placed on."""
+        """Return the node this process was placed on."""
         return type(self).node_id
 
     def get_worker_id(self) -> str:
-        """Give this process a name."""
+        """Return this process a name."""
         return f"{os.getpid():056x}"
 
     def get_actor_id(self) -> str:
-        """Give this process, which is an actor's, a name."""
+        """Return this process, which is an actor's, a name."""
         return f"{os.getpid():032x}"
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """Give no accelerator: the embedded backend runs on the CPU."""
+        """Return no accelerator: the embedded backend runs on the CPU."""
         return {}
 
     def get_job_id(self) -> str:
-        """Give the one job there is."""
+        """Return the one job there is."""
         return "01000000"
 
 
@@ -59,7 +59,7 @@ class Session:
     """As much of the process's Ray node as Ray Train reads: where a session keeps its files."""
 
     def get_session_dir_path(self) -> str:
-        """Give a folder of this run's own."""
+        """Return a folder of this run's own."""
         return Context.session
 
 
@@ -71,7 +71,7 @@ class ActorClass:
         self._options = options
 
     def options(self, **options: Any) -> ActorClass:  # noqa: ANN401
-        """Give the same class with more options."""
+        """Return the same class with more options."""
         return ActorClass(self._cls, {**self._options, **options})
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -97,7 +97,7 @@ class Placement:
         return len(self._nodes) == self._count
 
     def slot(self, index: int) -> str:
-        """Give the node of a bundle."""
+        """Return the node of a bundle."""
         return self._nodes[index]
 
 
@@ -109,7 +109,7 @@ class Slot:
         self._index = placement_group_bundle_index
 
     def node(self) -> str:
-        """Give the node."""
+        """Return the node."""
         return self._placement.slot(self._index)
 
 
@@ -128,7 +128,7 @@ def _the_cluster() -> ForkCluster:
 
 
 def _cluster_resources() -> dict[str, float]:
-    """Give the CPUs of the nodes that are alive: before `fit()`, of all that the plan has."""
+    """Return the CPUs of the nodes that are alive: before `fit()`, of all that the plan has."""
     if Context.node_id != HEAD:
         raise NeedsClusterError.of("`ray.cluster_resources()` in a worker")
     if not _cluster:
@@ -138,14 +138,14 @@ def _cluster_resources() -> dict[str, float]:
 
 
 def _available_resources() -> dict[str, float]:
-    """Give the CPUs of the plan's nodes: before `fit()` nothing uses them."""
+    """Return the CPUs of the plan's nodes: before `fit()` nothing uses them."""
     if _cluster or Context.node_id != HEAD:
         raise NeedsClusterError.of("`ray.available_resources()` once fit() was called")
     return Context.resources
 
 
 def worker_class() -> Any:  # noqa: ANN401
-    """Give Ray Train's worker, a plain class until `ray.remote` makes an actor of it."""
+    """Return Ray Train's worker, a plain class until `ray.remote` makes an actor of it."""
     from ray.train.v2._internal.execution.worker_group.worker import RayTrainWorker
 
     return RayTrainWorker
@@ -220,7 +220,7 @@ def run_controllers_here(run: Callable[[Any, dict[str, Any]], Any]) -> None:
 
 
 def controller_class() -> Any:  # noqa: ANN401
-    """Give Ray Train's controller, a plain class until `ray.remote` makes an actor of it."""
+    """Return Ray Train's controller, a plain class until `ray.remote` makes an actor of it."""
     from ray.train.v2._internal.execution.controller import TrainController
 
     return TrainController

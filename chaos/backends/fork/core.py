@@ -31,7 +31,7 @@ class WorkerDiedError(ActorDiedError):  # type: ignore[misc]
 
     @property
     def preempted(self) -> bool:
-        """Say whether the worker went down with a preempted node."""
+        """Whether the worker went down with a preempted node."""
         return self._is_preempted
 
 
@@ -47,7 +47,7 @@ class Ref:
 
 
 def put(value: Any) -> Ref:  # noqa: ANN401 - any value
-    """Give a reference to a value."""
+    """Return a reference to a value."""
     future: Future[Any] = Future()
     future.set_result(value)
     return Ref(future)
@@ -271,7 +271,7 @@ def dumps(message: Any) -> bytes:  # noqa: ANN401 - functions of a script travel
 
 
 def picklable(error: BaseException) -> BaseException:
-    """Give an exception that can travel, in place of one that cannot."""
+    """Return an exception that can travel, in place of one that cannot."""
     try:
         pickle.loads(dumps(error))  # noqa: S301 - our own bytes
     except Exception:  # noqa: BLE001 - whatever pickling it raises

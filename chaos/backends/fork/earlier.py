@@ -29,7 +29,7 @@ POLL_S = 0.01
 
 
 def earlier_fits(plan: Plan, directory: RunDirectory) -> EarlierFit:
-    """Give what carries out earlier trainings of a start of the script, made for a run."""
+    """Return what carries out earlier trainings of a start of the script, made for a run."""
     held = directory.path if plan.confined is None else Path(plan.confined.folder)
 
     def train(trainer: Any, fit: Train, configure: Configure) -> Any:  # noqa: ANN401
@@ -91,6 +91,6 @@ def _live(
 
 
 def _theirs() -> str:
-    """Give the callbacks that are not ours."""
+    """Return the callbacks that are not ours."""
     names = os.environ.get(CALLBACKS_ENV, "").split(",")
     return ",".join(name for name in names if name != CALLBACK)

@@ -4,7 +4,7 @@ import psutil
 
 
 def living(pid: int) -> list[psutil.Process]:
-    """Give what a process and its children have forked and is alive; none where it is gone."""
+    """Return what a process and its children have forked and is alive; none where it is gone."""
     try:
         found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -39,7 +39,7 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Say whether a process is there and has not ended."""
+    """Return whether a process is there and has not ended."""
     try:
         return _is_alive(psutil.Process(pid))
     except psutil.NoSuchProcess:

@@ -177,7 +177,7 @@ class Run(RunWatch[int]):
         self.clock.sleep(STACKS_S)
 
     def descendants(self) -> list[psutil.Process]:
-        """Give what is left of the run, where its lanes still live."""
+        """Return what is left of the run, where its lanes still live."""
         return [process for lane in self._lanes for process in lane.descendants()]
 
     def _end(self, *, interrupted: bool) -> None:

@@ -27,7 +27,7 @@ class Inhabitants:
     driver: Callable[[], int | None]
 
     def candidates(self) -> list[psutil.Process]:
-        """Give those that may be ended: a driver is none, on Ray either."""
+        """Return those that may be ended: a driver is none, on Ray either."""
         driver = self.driver()
         return [process for process in self.processes() if process.pid != driver]
 
@@ -57,7 +57,7 @@ class Exhaustion:
                 del self._all[id(self)]
 
     def is_near(self) -> bool:
-        """Say whether so much memory is in use that a process has to end."""
+        """Return whether so much memory is in use that a process has to end."""
         return memory.used_share() >= self._limit
 
     def end_the_largest(self, ranks: Mapping[int, int], journal: Journal) -> None:
@@ -82,7 +82,7 @@ class Exhaustion:
 
 
 def _rank_of(process: psutil.Process, ranks: Mapping[int, int]) -> int | None:
-    """Give the rank that a process is, or works for: a DataLoader's worker is one's child."""
+    """Return the rank that a process is, or works for: a DataLoader's worker is one's child."""
     try:
         family = [process, *process.parents()]
     except psutil.NoSuchProcess:

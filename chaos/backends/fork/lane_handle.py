@@ -38,7 +38,7 @@ class LaneHandle:
         return message.pid
 
     def exit_code(self, pid: int) -> int | None:
-        """Give a driver's exit code, or None while it runs."""
+        """Return a driver's exit code, or None while it runs."""
         if pid not in self._exited and select.select([self._wire.end], [], [], POLL_S)[0]:
             self._note(self._receive())
         return self._exited.pop(pid, None)
@@ -49,7 +49,7 @@ class LaneHandle:
         return told
 
     def descendants(self) -> list[psutil.Process]:
-        """Give what the lane and its children have forked; orphans are its children too."""
+        """Return what the lane and its children have forked; orphans are its children too."""
         return living(self.pid)
 
     def end(self) -> None:

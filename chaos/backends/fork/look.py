@@ -29,7 +29,7 @@ def refuse_by_its_text(script: str) -> None:
 
 
 def asks_for(tree: ast.Module) -> tuple[str, int] | None:
-    """Give what a script asks for before its `fit()`, its bracket left open, and the line."""
+    """Return what a script asks for before its `fit()`, its bracket left open, and the line."""
     script = _Script(tree)
     for call in script.calls(tree.body):
         name = script.name_of(call.func)
@@ -72,7 +72,7 @@ class _Script:
             self._functions[node.name] = node
 
     def name_of(self, node: ast.expr) -> str:
-        """Give a dotted name as it was imported; what is called on the way is left out."""
+        """Return a dotted name as it was imported; what is called on the way is left out."""
         match node:
             case ast.Name(id=name):
                 return self._imported.get(name, name)
@@ -84,7 +84,7 @@ class _Script:
                 return ""
 
     def calls(self, body: list[ast.stmt], depth: int = 0) -> Iterator[ast.Call]:
-        """Give the calls that are surely made, in their order."""
+        """Yield the calls that are surely made, in their order."""
         for statement in body:
             for value in _values(statement):
                 yield from self._calls_of(value, depth)
@@ -110,7 +110,7 @@ class _Script:
 
 
 def _may_leave(statement: ast.stmt) -> bool:
-    """Say whether what follows a statement may not come, or come after a `fit()` of its own."""
+    """Return whether what follows a statement may not come, or come after a `fit()` of its own."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
     return any(
@@ -121,7 +121,7 @@ def _may_leave(statement: ast.stmt) -> bool:
 
 
 def _values(statement: ast.stmt) -> list[ast.expr]:
-    """Give what a statement surely computes."""
+    """Return what a statement surely computes."""
     match statement:
         case ast.With(items=items):
             return [item.context_expr for item in items]

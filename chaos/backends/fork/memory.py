@@ -17,12 +17,12 @@ THRESHOLD_ENV = "RAY_memory_usage_threshold"
 
 
 def threshold() -> float:
-    """Give the share of memory in use at which a worker is ended."""
+    """Return the share of memory in use at which a worker is ended."""
     return float(os.environ.get(THRESHOLD_ENV, "0.95"))
 
 
 def used_share(cgroup: Path = CGROUP) -> float:
-    """Give the share of memory in use, of the machine or of the container (cgroup v2)."""
+    """Return the share of memory in use, of the machine or of the container (cgroup v2)."""
     machine = psutil.virtual_memory()
     share = 1 - machine.available / machine.total
     try:
@@ -34,7 +34,7 @@ def used_share(cgroup: Path = CGROUP) -> float:
 
 
 def largest(processes: Sequence[psutil.Process]) -> psutil.Process | None:
-    """Give the process with the most memory of its own."""
+    """Return the process with the most memory of its own."""
     sizes = [(_size(process), process) for process in processes]
     return max(sizes, key=lambda pair: pair[0])[1] if sizes else None
 

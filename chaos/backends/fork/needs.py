@@ -38,7 +38,7 @@ def refuse_to_fork_tensorflow() -> None:
 
 
 def remote(actor_class: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., Any]:
-    """Give what stands in the place of `ray.remote`; `actor_class` makes actors of Ray's own."""
+    """Return what stands in the place of `ray.remote`; `actor_class` makes actors of Ray's own."""
 
     def remote(*args: Any, **options: Any) -> Any:  # noqa: ANN401
         def make(target: Any) -> Any:  # noqa: ANN401
@@ -59,7 +59,7 @@ class Declared:
         self.__doc__ = target.__doc__
 
     def options(self, **_: Any) -> Declared:  # noqa: ANN401
-        """Give the same: an option starts nothing."""
+        """Return the same: an option starts nothing."""
         return self
 
     def remote(self, *_: Any, **__: Any) -> NoReturn:  # noqa: ANN401
@@ -87,7 +87,7 @@ def _refused(name: str, function: Callable[..., Any]) -> Callable[..., NoReturn]
 
 
 def named(error: BaseException) -> BaseException:
-    """Give an error that says what the job uses, where Ray complains that it is not there."""
+    """Return an error that says what the job uses, where Ray complains that it is not there."""
     if isinstance(error, DeprecationWarning) and "restore" in str(error):
         return refused_v1(", which calls `restore` or `can_restore`")
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]

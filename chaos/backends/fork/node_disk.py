@@ -104,7 +104,7 @@ class NodeDisk:
 
 
 def confines_of(plan: Plan) -> Confines | None:
-    """Give what the processes of a plan's run may not harm, None where nothing is forbidden."""
+    """Return what the processes of a plan's run may not harm, None where nothing is forbidden."""
     if plan.confined is None:
         return None
     allowed = tuple(Path(path) for path in plan.confined.may_write)
@@ -119,7 +119,7 @@ def record_start(directory: RunDirectory, plan: Plan) -> None:
 
 
 def disks(run: RunAddress) -> list[NodeDisk]:
-    """Give the disks of all nodes that a process of a run has lived on, its start's too."""
+    """Return the disks of all nodes that a process of a run has lived on, its start's too."""
     folders = sorted((run.directory / "nodes").glob(f"*/{LEDGER}"))
     return [NodeDisk(run, folder.parent.name) for folder in folders]
 

@@ -37,7 +37,7 @@ def settle(run: RunAddress, confines: Confines, journal: Journal) -> None:
 def outside(
     lines: Iterable[Written], folder: Path, *, after_fit: Collection[str] = ()
 ) -> Iterator[WroteOutside]:
-    """Give one event for each file outside a folder that was written, by what was done to it.
+    """Yield one event for each file outside a folder that was written, by what was done to it.
 
     `after_fit`: what the script's own process has written.
     """
@@ -55,6 +55,6 @@ def outside(
 
 
 def _folders(lines: Iterable[Written], folder: Path) -> list[str]:
-    """Give the folders outside that were made, the deepest first."""
+    """Return the folders outside that were made, the deepest first."""
     made = {line.path for line in lines if line.how == "folder" and line.is_output}
     return sorted((path for path in made if not is_below(path, str(folder))), reverse=True)

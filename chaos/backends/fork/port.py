@@ -60,19 +60,19 @@ class SocketController:
         self._ask("placed", pid, node_id)
 
     def live_nodes(self) -> list[str]:
-        """Give the nodes that are neither lost nor about to be."""
+        """Return the nodes that are neither lost nor about to be."""
         return list(self._ask("live_nodes"))
 
     def draining(self) -> dict[str, int]:
-        """Give the nodes that were announced to be lost, with deadlines (unix ms)."""
+        """Return the nodes that were announced to be lost, with deadlines (unix ms)."""
         return dict(self._ask("draining"))
 
     def preempted(self) -> list[str]:
-        """Give the nodes that were lost after their loss had been announced."""
+        """Return the nodes that were lost after their loss had been announced."""
         return list(self._ask("preempted"))
 
     def exhausted(self) -> list[int]:
-        """Give the pids whose end is to read as one by Ray's memory monitor."""
+        """Return the pids whose end is to read as one by Ray's memory monitor."""
         return list(self._ask("exhausted"))
 
     def _ask(self, question: str, *arguments: Any) -> Any:  # noqa: ANN401 - the question's answer
@@ -90,23 +90,23 @@ class NobodysController(Unattended):
         """Do nothing: there is no controller."""
 
     def live_nodes(self) -> list[str]:
-        """Give all nodes."""
+        """Return all nodes."""
         return [f"node-{number}" for number in range(self._nodes)]
 
     def draining(self) -> dict[str, int]:
-        """Give none."""
+        """Return none."""
         return {}
 
     def preempted(self) -> list[str]:
-        """Give none."""
+        """Return none."""
         return []
 
     def exhausted(self) -> list[int]:
-        """Give none."""
+        """Return none."""
         return []
 
 
 def port_of(address: RunAddress, nodes: int) -> SocketController | NobodysController:
-    """Give the way to a run's chaos controller, where it has one."""
+    """Return the way to a run's chaos controller, where it has one."""
     kind, _, name = address.controller.partition(":")
     return NobodysController(nodes) if kind == "none" else SocketController(name)

@@ -47,7 +47,7 @@ class RootHandle:
         return self._forks.can_be_asked and self._process.poll() is None
 
     def fork_zygote(self, plan: Plan, directory: RunDirectory) -> tuple[int, Wire]:
-        """Give the pid of a new zygote and the connection to it."""
+        """Return the pid of a new zygote and the connection to it."""
         log, env = str(directory.logs / "zygote.log"), zygote_env(plan, self._hash_seed)
         return self._forks.fork(ForkZygote(str(directory.path), plan.cwd, log, env))
 
@@ -68,7 +68,7 @@ _guard = threading.Lock()
 
 
 def root_for(plan: Plan, *, log: Path, hash_seed: str = HASH_SEED) -> RootHandle:
-    """Give the root for a plan: one for all jobs that ask for the same environment.
+    """Return the root for a plan: one for all jobs that ask for the same environment.
 
     What a module reads from the environment while it is imported must be there
     when the root starts, so jobs with an `env` of their own have one of their own.

@@ -29,7 +29,7 @@ HASH_SEED, OTHER_HASH_SEED = "0", "1"
 
 
 def zygote_env(plan: Plan, hash_seed: str = HASH_SEED) -> dict[str, str]:
-    """Give the environment of a plan's zygote, the user's own settings first."""
+    """Return the environment of a plan's zygote, the user's own settings first."""
     theirs = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
     callbacks = [theirs.get(CALLBACKS_ENV, ""), CALLBACK]
     return {

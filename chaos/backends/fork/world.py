@@ -58,22 +58,22 @@ class ForkWorld(RunWorld):
             os.kill(pid, signal.SIGKILL)
 
     def live_nodes(self) -> list[str]:
-        """Give the nodes that new workers may be placed on."""
+        """Return the nodes that new workers may be placed on."""
         with self._lock:
             return [node for node in self._live if node not in self._deadlines]
 
     def draining(self) -> dict[str, int]:
-        """Give the nodes that were announced to be lost, with deadlines (unix ms)."""
+        """Return the nodes that were announced to be lost, with deadlines (unix ms)."""
         with self._lock:
             return dict(self._deadlines)
 
     def preempted(self) -> list[str]:
-        """Give the nodes that were lost after their loss had been announced."""
+        """Return the nodes that were lost after their loss had been announced."""
         with self._lock:
             return [node for node in self._deadlines if node not in self._live]
 
     def exhausted(self) -> list[int]:
-        """Give the pids whose end is to read as one for memory."""
+        """Return the pids whose end is to read as one for memory."""
         return list(self._exhausted)
 
     # -- asked by the faults ---------------------------------------------------------------
@@ -166,7 +166,7 @@ class ForkWorld(RunWorld):
             return list(self._joined)
 
     def idle_nodes(self) -> list[str]:
-        """Give the nodes that hold no worker and are neither lost nor about to be."""
+        """Return the nodes that hold no worker and are neither lost nor about to be."""
         with self._lock:
             used = {victim.node_id for victim in self.group().values()} | set(self._deadlines)
             return [node for node in self._live if node not in used]
@@ -206,7 +206,7 @@ class ForkWorld(RunWorld):
         return None
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
-        """Say whether the node is lost; here that is known at once."""
+        """Return whether the node is lost; here that is known at once."""
         del within_s
         with self._lock:
             return node_id not in self._live

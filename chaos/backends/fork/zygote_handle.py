@@ -57,7 +57,7 @@ class ZygoteHandle:
             return None if isinstance(message, Ready) else message
 
     def fork_lane(self) -> tuple[int, Wire]:
-        """Give the pid of a new lane and the connection to it."""
+        """Return the pid of a new lane and the connection to it."""
         return self._forks.fork(ForkLane())
 
     def exit_code(self, pid: int, *, within_s: float) -> int | None:

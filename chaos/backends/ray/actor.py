@@ -61,7 +61,7 @@ class ChaosActor:
         self._world.driver = pid
 
     def nodes_wanted(self) -> int:
-        """Give how many nodes the harness is to start, once."""
+        """Return how many nodes the harness is to start, once."""
         return self._world.capacity.take_order()
 
     def nodes_joined(self, agents: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ class ChaosActor:
         return frozenset(self._world.struck)
 
     def gcs_errand(self) -> GcsErrand | None:
-        """Give what the harness is to do with the GCS, once."""
+        """Return what the harness is to do with the GCS, once."""
         return self._world.gcs.take_errand()
 
     def gcs_done(self, pid: int) -> None:
@@ -127,7 +127,7 @@ class ChaosActor:
             self._pool.failure_decided()
 
     def run_files(self) -> dict[str, bytes]:
-        """Give what a process needs of the run's directory that its host does not see."""
+        """Return what a process needs of the run's directory that its host does not see."""
         return pack(self._run)
 
     def renew(self) -> None:

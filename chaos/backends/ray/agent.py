@@ -28,7 +28,7 @@ class NodeHands:
         self._raylet = _raylet_above(psutil.Process())
 
     def ready(self) -> int:
-        """Give the raylet's pid, once the agent is up."""
+        """Return the raylet's pid, once the agent is up."""
         return int(self._raylet.pid)
 
     def send_signal(self, pid: int, signal_name: str) -> None:
@@ -96,7 +96,7 @@ class NodeHands:
                 psutil.Process(pid).resume()
 
     def processes_of(self, token: str) -> list[tuple[int, str]]:
-        """Give (pid, command) of the processes on this host that a run started."""
+        """Return (pid, command) of the processes on this host that a run started."""
         return processes_of(token)
 
     def _own(self, pid: int) -> psutil.Process:
@@ -125,7 +125,7 @@ def start_agents(node_ids: list[str]) -> dict[str, Any]:
 
 
 def processes_of(token: str) -> list[tuple[int, str]]:
-    """Give (pid, command) of this host's processes that carry a run's token.
+    """Return (pid, command) of this host's processes that carry a run's token.
 
     The token travels in the environment, so a child that made a session of
     its own is found as well.
@@ -139,7 +139,7 @@ def processes_of(token: str) -> list[tuple[int, str]]:
 
 
 def is_running(pid: int) -> bool:
-    """Say whether a process is there and is no zombie."""
+    """Return whether a process is there and is no zombie."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

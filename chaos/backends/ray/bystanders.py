@@ -22,7 +22,7 @@ def record_bystanders(journal: Journal, directory: RunDirectory) -> None:
 
 
 def bystander_of(trial: int, history: History, *again: History) -> BystanderSeen:
-    """Give what a trial's own history comes to; `again`: Tune began the trial again."""
+    """Return what a trial's own history comes to; `again`: Tune began the trial again."""
     if again:
         before, after = bystander_of(trial, history), bystander_of(trial, *again)
         return msgspec.structs.replace(
@@ -51,7 +51,7 @@ def bystander_of(trial: int, history: History, *again: History) -> BystanderSeen
 
 
 def _part(name: str) -> tuple[int, int]:
-    """Give trial and turn of a folder's name: `3` is (3, 1), `3-2` is (3, 2)."""
+    """Return trial and turn of a folder's name: `3` is (3, 1), `3-2` is (3, 2)."""
     trial, _, turn = name.partition("-")
     return int(trial), int(turn or 1)
 

@@ -140,7 +140,7 @@ class LocalCluster:
         return pid
 
     def deaths(self) -> list[Death]:
-        """Give what has ended of the cluster, and was not removed by us."""
+        """Return what has ended of the cluster, and was not removed by us."""
         head = compat.node_id_of(self._cluster.head_node)
         return [
             Death(kind, node_id, pid, code, is_heads=node_id == head)
@@ -251,11 +251,11 @@ class LocalCluster:
         return agents
 
     def _fresh(self) -> set[str]:
-        """Give the nodes that have no agent yet."""
+        """Return the nodes that have no agent yet."""
         return {compat.node_id_of(node) for node in self._cluster.worker_nodes} - set(self.agents)
 
     def _await_nodes(self, wanted: set[str]) -> set[str]:
-        """Give those that are alive, all of them unless time runs out.
+        """Return those that are alive, all of them unless time runs out.
 
         Only of these: in the course of a run any other may be lost meanwhile.
         """

@@ -51,14 +51,14 @@ class RayCluster(Protocol):
         """Start the GCS again with what it had stored; gives the new pid once it answers."""
 
     def deaths(self) -> list[Death]:
-        """Give what has ended of the cluster, where its processes are our children."""
+        """Return what has ended of the cluster, where its processes are our children."""
 
     def close(self) -> None:
         """End what chaos has started, or disconnect."""
 
 
 def cluster_of(shape: Shape, permissions: Permissions) -> RayCluster:
-    """Give the cluster that a shape names, or a local one of that shape.
+    """Return the cluster that a shape names, or a local one of that shape.
 
     What clusters have left behind whose harness was killed is removed first.
     """
@@ -69,7 +69,7 @@ def cluster_of(shape: Shape, permissions: Permissions) -> RayCluster:
 
 
 def needs_fresh_nodes(plan: Plan, cluster: RayCluster) -> bool:
-    """Say whether an elastic job might begin with fewer workers than there is room for.
+    """Return whether an elastic job might begin with fewer workers than there is room for.
 
     Ray 2.60's autoscaling coordinator learns of a node some seconds after it
     has joined; until then an elastic job does without, and grows when it has.

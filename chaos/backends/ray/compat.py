@@ -51,7 +51,7 @@ def untested_version(version: str = ray.__version__) -> str | None:
 
 
 def visible_gpus() -> tuple[str, ...]:
-    """Give the NVIDIA GPUs that this process may use, by their ids in `CUDA_VISIBLE_DEVICES`.
+    """Return the NVIDIA GPUs that this process may use, by their ids in `CUDA_VISIBLE_DEVICES`.
 
     The same that Ray would find; it asks the driver (NVML), and starts no CUDA.
     """
@@ -63,7 +63,7 @@ def visible_gpus() -> tuple[str, ...]:
 
 
 def gpu_type() -> str | None:
-    """Give the type of this machine's GPUs, after which Ray names a resource of its nodes."""
+    """Return the type of this machine's GPUs, after which Ray names a resource of its nodes."""
     from ray._private.accelerators import NvidiaGPUAcceleratorManager as Nvidia
 
     named: str | None = Nvidia.get_current_node_accelerator_type()
@@ -146,7 +146,7 @@ def _gcs_pid(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
 
 
 def gcs_answers(address: str) -> bool:
-    """Say whether the GCS at an address answers."""
+    """Return whether the GCS at an address answers."""
     from ray._raylet import GcsClient  # type: ignore[attr-defined]
 
     try:
@@ -169,12 +169,12 @@ def ended_processes(cluster: Any) -> Iterator[tuple[str, str, int, int]]:  # noq
 
 
 def node_id_of(node: Any) -> str:  # noqa: ANN401 - a Node of Ray
-    """Give the hex id of a node object that `Cluster.add_node` returned."""
+    """Return the hex id of a node object that `Cluster.add_node` returned."""
     return str(node.node_id)
 
 
 def is_head(row: dict[str, Any]) -> bool:
-    """Say whether a row of `ray.nodes()` is the head's: Ray gives that node a resource."""
+    """Return whether a row of `ray.nodes()` is the head's: Ray gives that node a resource."""
     return "node:__internal_head__" in row.get("Resources", {})
 
 
@@ -234,7 +234,7 @@ def drain_for_preemption(address: str, node_id: str, deadline_unix_ms: int) -> t
 
 
 def open_placement_groups() -> list[str]:
-    """Give the ids (hex) of placement groups that are not removed, in the connected cluster."""
+    """Return the ids (hex) of placement groups that are not removed, in the connected cluster."""
     table = ray.util.placement_group_table()
     return [pg_id for pg_id, row in table.items() if row["state"] != "REMOVED"]
 
@@ -247,30 +247,30 @@ def remove_placement_group(pg_id: str) -> None:
 
 
 def metrics_interval_s() -> float:
-    """Give how often this process sends its metrics on; Ray 2.60 takes a second for less."""
+    """Return how often this process sends its metrics on; Ray 2.60 takes a second for less."""
     interval_ms = int(ray._config.metrics_report_interval_ms())  # noqa: SLF001
     return max(interval_ms, 1000) / 1000
 
 
 def draining_nodes() -> set[str]:
-    """Give the nodes (hex) that were announced to go."""
+    """Return the nodes (hex) that were announced to go."""
     import ray._private.state as private_state
 
     return set(private_state.state.get_draining_nodes())
 
 
 def job_of(handle: Any) -> str:  # noqa: ANN401 - an actor handle
-    """Give the job (hex) that an actor belongs to: actors' and groups' ids end with their job's."""
+    """Return the job (hex) of an actor: ids of actors and groups end with their job's."""
     return str(handle._actor_id.hex())[-_JOB_DIGITS:]  # noqa: SLF001
 
 
 def is_of_job(identity: str, jobs: Collection[str]) -> bool:
-    """Say whether an actor or a placement group (hex id) belongs to one of these jobs."""
+    """Return whether an actor or a placement group (hex id) belongs to one of these jobs."""
     return identity[-_JOB_DIGITS:] in jobs
 
 
 def live_actors() -> dict[str, tuple[str, int]]:
-    """Give the live actors, as id (hex) → (class name, pid); no dashboard is needed.
+    """Return the live actors, as id (hex) → (class name, pid); no dashboard is needed.
 
     Ray's own cluster-wide actors, which it starts once and keeps, are left out.
     """
@@ -287,7 +287,7 @@ def live_actors() -> dict[str, tuple[str, int]]:
 
 
 def can_prestart() -> bool:
-    """Say whether raylets can be asked for processes: by gRPC, which Ray itself does without."""
+    """Return whether raylets can be asked for processes: by gRPC, which Ray itself does without."""
     return importlib.util.find_spec("grpc") is not None
 
 
@@ -297,7 +297,7 @@ def is_idle_worker(command: str) -> bool:
 
 
 def runtime_env_of(handle: Any) -> str:  # noqa: ANN401 - an actor handle
-    """Give an actor's runtime environment in the words by which Ray tells processes apart."""
+    """Return an actor's runtime environment in the words by which Ray tells processes apart."""
     import ray._private.state as private_state
     from ray.core.generated import gcs_pb2
 

@@ -40,7 +40,7 @@ class Capacity:
         return asked
 
     def take_order(self) -> int:
-        """Give how many nodes are to be started for the next order, 0 where there is none."""
+        """Return how many nodes are to be started for the next order, 0 where there is none."""
         try:
             self._in_hand = self._waiting.get_nowait()
         except Empty:
@@ -70,7 +70,7 @@ class Gcs:
             return None
 
     def take_errand(self) -> GcsErrand | None:
-        """Give what is to be done, once."""
+        """Return what is to be done, once."""
         errand, self._errand = self._errand, None
         return errand
 

@@ -71,7 +71,7 @@ class Leftovers:
         journal.add(LeftoversSearched(places=(*PLACES, *stored)))
 
     def _processes(self) -> list[tuple[int, str]]:
-        """Give the run's processes; those that still wait for work, which nobody has, are ended.
+        """Return the run's processes; those that still wait for work, which nobody has, are ended.
 
         Their raylet ends them too, once they have reached it.
         """
@@ -92,7 +92,7 @@ class Leftovers:
         ]
 
     def _is_new(self, identity: str) -> bool:
-        """Say whether an actor or a group is of this run: on a cluster of others, by its job."""
+        """Return whether an actor or a group is of this run: on a cluster of others, by its job."""
         if identity in self.actors | self.placement_groups:
             return False
         return self.is_cluster_ours or compat.is_of_job(identity, self.jobs)

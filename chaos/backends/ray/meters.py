@@ -33,7 +33,7 @@ class Meters:
         self._is_broken = False
 
     def beside(self, show: Show, plan: Plan) -> Show:
-        """Give what shows a run's entries, and records the points that they bring."""
+        """Return what shows a run's entries, and records the points that they bring."""
         figures = Figures(plan)
 
         def show_and_record(entries: Sequence[Entry]) -> None:
@@ -82,7 +82,7 @@ def _made(metric: Metric) -> Any:  # noqa: ANN401 - a Counter or Histogram of Ra
 
 
 def _is_exported() -> bool:
-    """Say whether the agent of this node exports metrics: without `ray[default]` its port is -1."""
+    """Return whether this node's agent exports metrics: without `ray[default]` its port is -1."""
     try:
         here = ray.get_runtime_context().get_node_id()
         return any(row["NodeID"] == here and row["MetricsExportPort"] > 0 for row in ray.nodes())

@@ -98,7 +98,7 @@ class Pool:
 
 
 def is_waiting(pid: int) -> bool:
-    """Say whether a process was started by a raylet and was never given anything to do."""
+    """Return whether a process was started by a raylet and was never given anything to do."""
     try:
         process = psutil.Process(pid)
         above = process.parent()
@@ -109,12 +109,12 @@ def is_waiting(pid: int) -> bool:
 
 
 def may_restart(plan: Plan, attempt: int) -> bool:
-    """Say whether a plan has a fault left that may end this attempt."""
+    """Return whether a plan has a fault left that may end this attempt."""
     return attempt < len(plan.ops) or any(op.fault.is_repeated for op in plan.ops)
 
 
 def to_ask(nodes: Collection[str], group: Sequence[str], idle: Mapping[str, int]) -> dict[str, int]:
-    """Give how many processes each node is to be asked for.
+    """Return how many processes each node is to be asked for.
 
     `group` names the node of each worker. Where the next attempt's workers go is Ray's to
     say: any node may get as many as the fullest has now. `idle`: those that wait already.
@@ -125,7 +125,7 @@ def to_ask(nodes: Collection[str], group: Sequence[str], idle: Mapping[str, int]
 
 
 def _began(pid: int) -> float:
-    """Give when a process began (wall clock, s); of one that has ended, never."""
+    """Return when a process began (wall clock, s); of one that has ended, never."""
     try:
         return psutil.Process(pid).create_time()
     except psutil.Error:
@@ -133,7 +133,7 @@ def _began(pid: int) -> float:
 
 
 def _raylets() -> dict[str, str]:
-    """Give the address of each raylet that may get workers, by node."""
+    """Return the address of each raylet that may get workers, by node."""
     going = compat.draining_nodes()
     return {
         row["NodeID"]: f"{row['NodeManagerAddress']}:{row['NodeManagerPort']}"

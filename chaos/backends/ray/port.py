@@ -23,7 +23,7 @@ class RayController:
         return cls(ray.get_actor(name, namespace=NAMESPACE))
 
     def run_files(self) -> dict[str, bytes]:
-        """Give what a process needs of a run's directory that its host does not see."""
+        """Return what a process needs of a run's directory that its host does not see."""
         files: dict[str, bytes] = ray.get(self._actor.run_files.remote())
         return files
 

@@ -20,7 +20,7 @@ class Prestart:
         self._told = set[str]()
 
     def serves(self, plan: Plan) -> bool:
-        """Say whether a run is to have its workers prestarted, and tell the user why not."""
+        """Return whether a run is to have its workers prestarted, and tell the user why not."""
         if not self._is_wanted or not plan.ops:
             return False  # nothing is struck, and nothing recovers
         why = why_not(plan, can_ask=compat.can_prestart(), cores=os.cpu_count() or 1)
@@ -40,7 +40,7 @@ class Prestart:
 
 
 def why_not(plan: Plan, *, can_ask: bool, cores: int) -> str | None:
-    """Say why a plan's workers are not prestarted; None where they are."""
+    """Return why a plan's workers are not prestarted; None where they are."""
     if plan.shape.address is not None:
         return "the cluster is not chaos's own"
     if plan.job.trial is not None:

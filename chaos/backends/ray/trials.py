@@ -82,7 +82,7 @@ def _card(plan: Plan) -> TrialCard:
 
 
 def _kept_apart(given: Any, directory: RunDirectory, card: TrialCard) -> Any:  # noqa: ANN401
-    """Give Tune's own settings with a place for its results that is this run's alone."""
+    """Return Tune's own settings with a place for its results that is this run's alone."""
     settings = tune.RunConfig() if given is None else copy.copy(given)
     path, own = str(settings.storage_path), f"chaos-{card.address.token}"
     if "://" in path:
@@ -95,7 +95,7 @@ def _kept_apart(given: Any, directory: RunDirectory, card: TrialCard) -> Any:  #
 
 
 def _watched(trainable: Callable[..., Any], card: TrialCard) -> Callable[..., Any]:
-    """Give a trainable that is watched; what Tune has noted on it is noted on this one too."""
+    """Return a trainable that is watched; what Tune has noted on it is noted on this one too."""
 
     @functools.wraps(trainable)
     def watched(config: dict[str, Any]) -> Any:  # noqa: ANN401 - what the trainable gives
@@ -129,7 +129,7 @@ def _live_as_trial(trainable: Callable[[], Any], card: TrialCard) -> Any:  # noq
 
 
 def trial_number(trial_id: str) -> int:
-    """Give a trial's number in the order in which Tune made it, from its id (`1d6d2_00003`)."""
+    """Return a trial's number in the order in which Tune made it, from its id (`1d6d2_00003`)."""
     found = _NUMBER.search(trial_id)
     if found is None:
         _refuse_search(trial_id)

@@ -109,7 +109,7 @@ class RayWorld(RunWorld):
         return [node_id for node_id in self._agents if node_id != HEAD]
 
     def idle_nodes(self) -> list[str]:
-        """Give the nodes with an agent of ours that hold no worker and are not draining."""
+        """Return the nodes with an agent of ours that hold no worker and are not draining."""
         used = {victim.node_id for victim in self.group().values()} | compat.draining_nodes()
         alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
         return [node_id for node_id in alive if node_id in self._agents and node_id not in used]
@@ -165,7 +165,7 @@ class RayWorld(RunWorld):
         return True
 
     def _agent_on(self, node_id: str) -> Any:  # noqa: ANN401 - an actor handle
-        """Give a node's agent; one that has just joined may be used before its agent is known."""
+        """Return a node's agent; one that has just joined may be used before its agent is known."""
         if not self._await(lambda: node_id in self._agents, JOIN_S):
             raise RefusedError(f"node {node_id[:8]} has joined, and no agent of chaos is there yet")
         return self._agents[node_id]

@@ -67,7 +67,7 @@ class Unattended:
         """Return at once."""
 
     def await_hold(self, op: int) -> bool:
-        """Give False: there is no op."""
+        """Return False: there is no op."""
         del op
         return False
 
@@ -105,7 +105,7 @@ class RunAddress:
         )
 
     def as_env(self) -> dict[str, str]:
-        """Give the variables that carry the address."""
+        """Return the variables that carry the address."""
         return {
             DIRECTORY_ENV: str(self.directory),
             TOKEN_ENV: self.token,
@@ -114,7 +114,7 @@ class RunAddress:
         }
 
     def run_directory(self) -> RunDirectory:
-        """Give where this process writes: the run's directory, or a folder of its host's own.
+        """Return where this process writes: the run's directory, or a folder of its host's own.
 
         From the latter, node agents bring what is written to the harness.
         """

@@ -35,7 +35,7 @@ class Way:
     shown: str
 
     def folder_names(self) -> list[str]:
-        """Give the path of each directory that holds a file; raises OSError where it cannot look.
+        """Return the path of each directory that holds a file; raises OSError where it cannot look.
 
         A bucket has no directories: a name that no file lies under is an empty
         marker, and stands for nothing that could be read or cleaned up.
@@ -48,7 +48,7 @@ class Way:
         return sorted(found)
 
     def folders(self) -> tuple[StoredCheckpoint, ...]:
-        """Give the directories at the top with digests of their files, or raise OSError."""
+        """Return the directories at the top with digests of their files, or raise OSError."""
         return tuple(
             StoredCheckpoint(name=name, files=self._digests(files))
             for name, files in self._listed().items()
@@ -57,7 +57,7 @@ class Way:
     # -- inside ------------------------------------------------------------------------------
 
     def _listed(self) -> dict[str, dict[str, Any]]:
-        """Give the files of each directory at the top, by their path in it."""
+        """Return the files of each directory at the top, by their path in it."""
         from pyarrow.fs import FileSelector, FileType
 
         root = f"{self.folder.rstrip('/')}/{self.run_name}"
@@ -95,7 +95,7 @@ def leave_way(directory: RunDirectory, way: Way) -> None:
 
 
 def way_to(directory: RunDirectory) -> Way | None:
-    """Give the way to a run's storage, None where that is a folder; raises OSError for no way."""
+    """Return the way to a run's storage, None where that is a folder; raises OSError for no way."""
     try:
         content = read_record(directory.path / _FILE)
     except FileNotFoundError:
@@ -113,11 +113,11 @@ def remove_way(directory: RunDirectory) -> None:
 
 
 def without_keys(uri: str) -> str:
-    """Give a URI as it can be shown: `s3://key:secret@bucket` is `s3://bucket`."""
+    """Return a URI as it can be shown: `s3://key:secret@bucket` is `s3://bucket`."""
     return _KEYS.sub("", uri)
 
 
 def below(uri: str, name: str) -> str:
-    """Give a folder in the place that a URI names; what follows its `?` stays at the end."""
+    """Return a folder in the place that a URI names; what follows its `?` stays at the end."""
     place, mark, options = uri.partition("?")
     return f"{place.rstrip('/')}/{name}{mark}{options}"

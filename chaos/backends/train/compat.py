@@ -20,7 +20,7 @@ CALLBACKS_ENV = "RAY_TRAIN_CALLBACKS"
 
 
 def callback_bases() -> tuple[type, ...]:
-    """Give the callback classes (DeveloperAPI, internal path) whose hooks we use."""
+    """Return the callback classes (DeveloperAPI, internal path) whose hooks we use."""
     from ray.train.v2._internal.execution.callback import (
         ControllerCallback,
         ReportCallback,
@@ -39,14 +39,14 @@ def callback_bases() -> tuple[type, ...]:
 
 
 def train_context() -> Any:  # noqa: ANN401 - Ray's internal TrainContext
-    """Give the worker's internal train context."""
+    """Return the worker's internal train context."""
     from ray.train.v2._internal.execution.context import get_train_context
 
     return get_train_context()
 
 
 def own_node_id() -> str:
-    """Give the id of the node that this worker was placed on."""
+    """Return the id of the node that this worker was placed on."""
     import ray
 
     return str(ray.get_runtime_context().get_node_id())
@@ -61,18 +61,18 @@ def own_accelerators() -> tuple[str, ...]:
 
 
 def handed_checkpoint() -> str | None:
-    """Give the name of the checkpoint directory that this worker was started with."""
+    """Return the name of the checkpoint directory that this worker was started with."""
     context = train_context()
     return checkpoint_name(context.checkpoint, run_folder(context))
 
 
 def run_folder(holder: Any) -> str:  # noqa: ANN401 - a TrainContext or a RunConfig
-    """Give the folder in which a run keeps all that it stores, as storage knows it."""
+    """Return the folder in which a run keeps all that it stores, as storage knows it."""
     return str(holder.storage_context.experiment_fs_path)
 
 
 def checkpoint_name(checkpoint: Any, folder: str) -> str | None:  # noqa: ANN401 - ray.train.Checkpoint
-    """Give where a checkpoint lies in its run's folder, which nothing else of the run shares.
+    """Return where a checkpoint lies in its run's folder, which nothing else of the run shares.
 
     That is a directory's name where Ray or the job chose one, and more than one
     where the job wrote it deeper itself. Ray 2.60 records none that lies
@@ -204,7 +204,7 @@ def snapshot_name() -> str:
 
 
 def workers_of(worker_group: Any) -> list[tuple[int, int, str, str, Any]]:  # noqa: ANN401
-    """Give (rank, pid, node id, node ip, actor handle) of each worker of a group."""
+    """Return (rank, pid, node id, node ip, actor handle) of each worker of a group."""
     return [
         (
             worker.distributed_context.world_rank,
@@ -224,18 +224,18 @@ def checkpoint_handed_to(worker_group: Any) -> str | None:  # noqa: ANN401 - a W
 
 
 def state_name(state: Any) -> str:  # noqa: ANN401 - a TrainControllerState
-    """Give a controller state's name, such as RUNNING."""
+    """Return a controller state's name, such as RUNNING."""
     return str(state._state_type.name)  # noqa: SLF001
 
 
 def failure_of(state: Any) -> Any:  # noqa: ANN401 - a TrainingFailedError or None
-    """Give the error that brought the controller into a state, where there is one."""
+    """Return the error that brought the controller into a state, where there is one."""
     after = getattr(state, "next_state", None)
     return getattr(after if after is not None else state, "training_failed_error", None)
 
 
 def leads_to_error(state: Any) -> bool:  # noqa: ANN401 - a TrainControllerState
-    """Say whether a state ends the run with an error."""
+    """Return whether a state ends the run with an error."""
     after = getattr(state, "next_state", None)
     return after is not None and state_name(after) == "ERRORED"
 
@@ -250,7 +250,7 @@ def charged_budget(error: Any) -> Budget:  # noqa: ANN401 - a TrainingFailedErro
 
 
 def failure_name(error: Any) -> str:  # noqa: ANN401 - a TrainingFailedError
-    """Give an error's class; of Ray's controller's own errors, the class of what went wrong."""
+    """Return an error's class; of Ray's controller's own errors, the class of what went wrong."""
     inner = getattr(error, "controller_failure", None)
     name = type(error).__name__
     return name if inner is None else f"{name}: {type(inner).__name__}"
@@ -268,14 +268,14 @@ def _first_line(error: BaseException) -> str:
 
 
 def trainer_class() -> Any:  # noqa: ANN401 - the base of all trainers
-    """Give the class whose constructor and `fit` every Ray Train trainer shares."""
+    """Return the class whose constructor and `fit` every Ray Train trainer shares."""
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
     return DataParallelTrainer
 
 
 def resources_per_worker(scaling_config: Any) -> dict[str, float]:  # noqa: ANN401
-    """Give what one worker asks for, defaults filled in."""
+    """Return what one worker asks for, defaults filled in."""
     return dict(scaling_config._resources_per_worker_not_none)  # noqa: SLF001
 
 
@@ -287,7 +287,7 @@ def setup_hook_env() -> str:
 
 
 def has_setup_hook(run_config: Any) -> bool:  # noqa: ANN401 - a RunConfig
-    """Say whether the job or its workers have such a call of their own."""
+    """Return whether the job or its workers have such a call of their own."""
     import ray
 
     of_job = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}

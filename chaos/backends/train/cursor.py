@@ -17,11 +17,11 @@ class Cursor:
     step: int = 0
 
     def who(self) -> dict[str, int]:
-        """Give the fields by which every event of a worker says whose it is."""
+        """Return the fields by which every event of a worker says whose it is."""
         return {"attempt": self.attempt, "rank": self.rank}
 
     def place(self) -> dict[str, int]:
-        """Give `who` and where."""
+        """Return `who` and where."""
         return {**self.who(), "epoch": self.epoch, "step": self.step}
 
 

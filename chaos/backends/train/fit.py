@@ -200,7 +200,7 @@ def _refuse_tune(*, but_a_tuner: bool) -> None:
 
 
 def _goes_on(run: Any, earlier: Any) -> bool:  # noqa: ANN401 - two RunConfigs
-    """Say whether a run finds what an earlier one has stored.
+    """Return whether a run finds what an earlier one has stored.
 
     Ray 2.60 names a run by the second where the script does not: two that have
     one such name are two, unless they have one configuration.
@@ -212,7 +212,7 @@ def _goes_on(run: Any, earlier: Any) -> bool:  # noqa: ANN401 - two RunConfigs
 
 
 def stays_here(run: Any, plan: Plan) -> bool:  # noqa: ANN401
-    """Say whether storage elsewhere gives way to a folder of the run's: an audit writes to none."""
+    """Return whether storage elsewhere gives way to the run's folder, as in an audit."""
     is_elsewhere = run.storage_filesystem is not None or "://" in str(run.storage_path)
     return is_elsewhere and plan.confined is not None and not plan.confined.keeps_storage
 

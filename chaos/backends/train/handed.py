@@ -27,7 +27,7 @@ class HandedWork:
         self._trainer = threading.get_ident()
 
     def place(self) -> Place:
-        """Give where training was when this thread was given what it does; else, where it is.
+        """Return where training was when this thread was given what it does; else, where it is.
 
         A thread that lives on and is given more later, in a way that is not seen, is believed
         for the first of it.

@@ -9,7 +9,7 @@ _WATCHED = "_chaos_watches"
 
 
 def unwatched(libraries: Sequence[str], name: str) -> Iterator[Any]:
-    """Give each library's class of this name (dotted, below the library), and mark it as watched.
+    """Yield each library's class of this name (dotted, below the library), and mark it as watched.
 
     Only of libraries that are imported: chaos imports none of them. May be
     called again: what was imported since is given as well, and nothing twice.

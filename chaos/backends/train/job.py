@@ -31,7 +31,7 @@ def run_job(plan: Plan) -> None:
 
 
 def is_clean_exit(error: BaseException) -> bool:
-    """Say whether a script that raised this has ended as it meant to."""
+    """Return whether a script that raised this has ended as it meant to."""
     return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
@@ -71,7 +71,7 @@ def _find(source: str) -> Callable[..., Any]:
 
 
 def refused_v1(how: str) -> RefusalError:
-    """Give the error for a script of Ray Train V1; `how` it is seen to be one."""
+    """Return the error for a script of Ray Train V1; `how` it is seen to be one."""
     return RefusalError(
         f"the script is written for Ray Train V1{how}; chaos strikes Ray Train V2",
         "V2 has no `Trainer.restore`: a run that is started again under its name and storage path "
@@ -80,7 +80,7 @@ def refused_v1(how: str) -> RefusalError:
 
 
 def line_of_script(frames: Sequence[FrameType] | None = None) -> str:
-    """Give `, train.py:12` for the innermost frame of the job's own code; empty where none is.
+    """Return `, train.py:12` for the innermost frame of the job's own code; empty where none is.
 
     `frames` are from the outermost to the innermost; left out, those of the caller.
     """

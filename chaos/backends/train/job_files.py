@@ -94,11 +94,11 @@ class JobFiles:
         self._guarded("save", lambda: self._contents.update({digest: _content(what)}))
 
     def halfway(self) -> Callable[[], None] | None:
-        """Give the arrival at an op that strikes in the middle of a save of this epoch."""
+        """Return the arrival at an op that strikes in the middle of a save of this epoch."""
         return self.halfway_of(self._cursor.epoch)
 
     def loading(self, path: Path) -> str | None:
-        """Give a file's digest, before it is read."""
+        """Return a file's digest, before it is read."""
         if not self._records or not path.is_file():
             return None
         try:
@@ -113,7 +113,7 @@ class JobFiles:
         self.loads.within(digest)
 
     def quietly(self) -> contextlib.AbstractContextManager[None]:
-        """Give a context in which what is opened is told of otherwise."""
+        """Return a context in which what is opened is told of otherwise."""
         return self._opened.quietly()
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
@@ -126,7 +126,7 @@ class JobFiles:
         self._guarded("upload", lambda: self._part(checkpoint, folder, files))
 
     def is_saved_here(self) -> bool:
-        """Say whether any rank has saved a file since the last step of an epoch.
+        """Return whether any rank has saved a file since the last step of an epoch.
 
         Of ranks that step together: one that saves holds the others' next step up.
         """
@@ -232,7 +232,7 @@ class JobFiles:
         self._saves.keep_part(checkpoint, self._cursor.rank, max(places) if is_known else None)
 
     def _ends_epoch(self, place: Place) -> bool:
-        """Say whether an epoch ended there: it was reported, or has as many in the baseline.
+        """Return whether an epoch ended there: it was reported, or has as many in the baseline.
 
         A report that was to follow a save may never begin.
         """

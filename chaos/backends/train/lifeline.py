@@ -23,7 +23,7 @@ def adopt_orphans() -> None:
 
 
 def ended_children() -> Iterator[tuple[int, int]]:
-    """Give the pid and exit code of each child that has ended since; a signal's code is negative.
+    """Yield the pid and exit code of each child that has ended since; a signal's code is negative.
 
     Waits for none.
     """

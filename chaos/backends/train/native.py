@@ -49,7 +49,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Give the module's own spec, its loader's last step added to."""
+        """Return the module's own spec, its loader's last step added to."""
         if name not in NATIVE:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)

@@ -67,7 +67,7 @@ class Observer:
         return observer
 
     def lineage(self) -> dict[str, Any]:
-        """Give what a probe must know: its attempt, and which epoch each checkpoint ended.
+        """Return what a probe must know: its attempt, and which epoch each checkpoint ended.
 
         And where a restart goes on from a checkpoint that is older than the report it came with.
         """
@@ -160,7 +160,7 @@ class Observer:
             self._journal.add(ObserverFailed(where=where, error=f"{type(error).__name__}: {error}"))
 
     def _older(self, checkpoint: str | None) -> tuple[int, int] | None:
-        """Give where a restart goes on from what was saved earlier than its report."""
+        """Return where a restart goes on from what was saved earlier than its report."""
         place = None if checkpoint is None else self._saves.goes_on_at(checkpoint)
         return place if place is not None and place < (self._next_epoch + 1, 0) else None
 
@@ -190,7 +190,7 @@ class Observer:
 
 
 def went_on(lineage: dict[str, Any], checkpoint: str | None) -> tuple[int, int]:
-    """Give where an attempt goes on that was handed a checkpoint, or none."""
+    """Return where an attempt goes on that was handed a checkpoint, or none."""
     after = (lineage["epochs"].get(checkpoint, -1) + 1, 0)
     place: tuple[int, int] = lineage["places"].get(checkpoint, after)
     return place
@@ -200,7 +200,7 @@ Numbered: TypeAlias = tuple[int, dict[str, int], dict[str, tuple[int, int]]]
 
 
 def numbered_before(journals: Path) -> Numbered:
-    """Give how many attempts a run has had under earlier drivers, and what is known of checkpoints.
+    """Return how many attempts earlier drivers made, and what is known of checkpoints.
 
     The epoch that each ended, and where a restart goes on from those that are older.
     """
@@ -225,7 +225,7 @@ def _plain(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def plain_value(value: Any) -> Any:  # noqa: ANN401
-    """Give a metric as JSON can carry it without changing a single bit of a float.
+    """Return a metric as JSON can carry it without changing a single bit of a float.
 
     numpy's scalars are Python's own where JSON needs it (float64 is a float
     that the encoder refuses); what has no such form is given as its text.
@@ -240,7 +240,7 @@ def plain_value(value: Any) -> Any:  # noqa: ANN401
 
 
 def _number(value: float) -> float | str:
-    """Give a float, or the name of one that JSON lacks."""
+    """Return a float, or the name of one that JSON lacks."""
     return float(value) if math.isfinite(value) else str(float(value))
 
 

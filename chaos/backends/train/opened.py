@@ -142,12 +142,12 @@ class Opened:
         self._kept_open = {}
 
     def renamings(self) -> list[Renaming]:
-        """Give what was renamed since."""
+        """Return what was renamed since."""
         found, self._renamed = self._renamed, []
         return found
 
     def quietly(self) -> AbstractContextManager[None]:
-        """Give a context in which this thread's files are ours, or told of otherwise."""
+        """Return a context in which this thread's files are ours, or told of otherwise."""
         return _Quiet(self._within)
 
     # -- told by Python ------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class _Quiet(AbstractContextManager[None]):
 
 
 def _open_files() -> frozenset[str]:
-    """Give the files that this process holds open; none where that cannot be told."""
+    """Return the files that this process holds open; none where that cannot be told."""
     found = set()
     try:
         for fd in os.listdir("/proc/self/fd"):  # noqa: PTH208 - faster than paths

@@ -53,5 +53,5 @@ class Places:
 
 
 def is_in_load(op: Op) -> bool:
-    """Say whether an op strikes inside the load of a file."""
+    """Return whether an op strikes inside the load of a file."""
     return isinstance(op.at, AtRecovery) and op.at.stage == "loading"

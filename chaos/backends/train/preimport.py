@@ -28,7 +28,7 @@ OF_TORCH = ("ray.train.torch", "torch._dynamo", WATCHING)
 
 
 def marks(trainer: Any) -> dict[str, str]:  # noqa: ANN401 - a trainer of Ray Train
-    """Give the environment of workers that are to be imported for, empty where none are.
+    """Return the environment of workers that are to be imported for, empty where none are.
 
     None are where the job has a set-up function of its own for its processes:
     Ray has room for one.

@@ -269,7 +269,7 @@ class Probe:
             self.failed("watch", error)
 
     def _strike_in_save(self, epoch: int) -> Callable[[], None] | None:
-        """Give the arrival in the middle of an epoch's first save, where an op waits there."""
+        """Return the arrival in the middle of an epoch's first save, where an op waits there."""
         indexes = self._places.moments.pop((epoch, "saving"), None)
         if indexes is None:
             return None

@@ -15,7 +15,7 @@ _ONE_ORDER = 2  # ranks up to which a sum has one order
 
 
 def keeps_first_buckets(ranks: int) -> bool:
-    """Whether the order of sums could differ among so many ranks."""
+    """Return whether the order of sums could differ among so many ranks."""
     return ranks > _ONE_ORDER
 
 

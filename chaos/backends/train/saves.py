@@ -39,7 +39,7 @@ class Save:
     is_log: bool = False
 
     def goes_on_at(self) -> tuple[int, int]:
-        """Give (epoch, step) that a job goes on from when it loads the file."""
+        """Return (epoch, step) that a job goes on from when it loads the file."""
         return (self.epoch + 1, 0) if self.ends_epoch else (self.epoch, self.step)
 
 
@@ -61,7 +61,7 @@ class Position:
 
     @classmethod
     def of(cls, save: Save, *, attempt: int, rank: int) -> Self:
-        """Give where a rank goes on that has loaded a file."""
+        """Return where a rank goes on that has loaded a file."""
         epoch, step = save.goes_on_at()
         return cls(attempt, rank, epoch, step, save.path, save.is_log)
 
@@ -84,11 +84,11 @@ class Saves:
             (self._folder / f"size-{size}").touch()
 
     def has_size(self, size: int) -> bool:
-        """Say whether a file of so many bytes was saved in this run."""
+        """Return whether a file of so many bytes was saved in this run."""
         return (self._folder / f"size-{size}").exists()
 
     def find(self, digest: str) -> Save | None:
-        """Give when a file of these bytes was saved in this run, if it was."""
+        """Return when a file of these bytes was saved in this run, if it was."""
         fields = read_fields(self._folder / f"{digest}.json")
         return None if fields is None else Save(**fields)
 
@@ -98,7 +98,7 @@ class Saves:
             self.keep(replace(save, ends_epoch=True))
 
     def lengths(self) -> Mapping[int, int]:
-        """Give how many steps each epoch of the baseline has; empty where that is not known."""
+        """Return how many steps each epoch of the baseline has; empty where that is not known."""
         found = read_fields(self._folder / LENGTHS) or {}
         return {int(epoch): steps for epoch, steps in found.items()}
 
@@ -107,7 +107,7 @@ class Saves:
         (self._folder / f"place-{attempt}-{epoch}-{step}").touch()
 
     def has_place(self, attempt: int, epoch: int, step: int) -> bool:
-        """Say whether a rank of an attempt has saved a file here."""
+        """Return whether a rank of an attempt has saved a file here."""
         return (self._folder / f"place-{attempt}-{epoch}-{step}").exists()
 
     def mark_early(self, attempt: int, number: int) -> None:
@@ -115,7 +115,7 @@ class Saves:
         (self._folder / f"early-{attempt}-{number}").touch()
 
     def is_early(self, attempt: int, number: int) -> bool:
-        """Say whether a report of an attempt came before any training."""
+        """Return whether a report of an attempt came before any training."""
         return (self._folder / f"early-{attempt}-{number}").exists()
 
     def keep_reads(self, attempt: int, rank: int, reads: Sequence[Position]) -> None:
@@ -124,7 +124,7 @@ class Saves:
         write_fields(path, {"reads": [asdict(read) for read in reads]})
 
     def reads(self, attempt: int) -> dict[int, tuple[Position, ...]]:
-        """Give what each rank of an attempt has read, of those that have read anything."""
+        """Return what each rank of an attempt has read, of those that have read anything."""
         found: dict[int, tuple[Position, ...]] = {}
         for path in sorted(self._folder.glob(f"reads-{attempt}-*.json")):
             fields = read_fields(path)
@@ -138,7 +138,7 @@ class Saves:
         write_fields(self._folder / f"fresh-{rank}.json", dict(model))
 
     def fresh(self, rank: int) -> Mapping[str, str] | None:
-        """Give those digests, None where they were not seen."""
+        """Return those digests, None where they were not seen."""
         return read_fields(self._folder / f"fresh-{rank}.json")
 
     def keep_part(self, checkpoint: str, rank: int, place: tuple[int, int] | None) -> None:
@@ -147,7 +147,7 @@ class Saves:
         write_fields(path, {"place": place})
 
     def goes_on_at(self, checkpoint: str) -> tuple[int, int] | None:
-        """Give where a restart from a checkpoint goes on, None where that is not known."""
+        """Return where a restart from a checkpoint goes on, None where that is not known."""
         paths = self._folder.glob(f"part-{_name_of(checkpoint)}-*.json")
         places = [(read_fields(path) or {}).get("place") for path in paths]
         found = [(epoch, step) for epoch, step in filter(None, places)]
@@ -160,7 +160,7 @@ class Saves:
         )
 
     def position(self, attempt: int) -> Position | None:
-        """Give the furthest position of an attempt's ranks, if one was taken."""
+        """Return the furthest position of an attempt's ranks, if one was taken."""
         taken = list(self._positions(attempt))
         return max(taken, key=lambda p: p.place) if taken else None
 

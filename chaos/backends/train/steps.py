@@ -31,7 +31,7 @@ class GivenInputs(Protocol):
         """Whether a part of it still is on an accelerator."""
 
     def read(self) -> Inputs | None:
-        """Give it; waits for the accelerator."""
+        """Return it; waits for the accelerator."""
 
 
 class StepHook:
@@ -180,5 +180,5 @@ class StepHook:
 
 
 def spell(value: float) -> float | str:
-    """Give a number as JSON can carry it, to the last bit; "nan", "inf", "-inf" by name."""
+    """Return a number as JSON can carry it, to the last bit; "nan", "inf", "-inf" by name."""
     return value if math.isfinite(value) else str(value)

@@ -71,14 +71,14 @@ def _search(
 
 
 def look_for(plan: Plan, directory: RunDirectory) -> Callable[[int], StorageSeen | None]:
-    """Give what looks at a run's storage when an op of its plan has struck."""
+    """Return what looks at a run's storage when an op of its plan has struck."""
     if not plan.watch.files:
         return lambda _: None
     return lambda op: storage_seen(directory, op=op)
 
 
 def storage_seen(directory: RunDirectory, *, op: int | None) -> StorageSeen | None:
-    """Give the directories in a run's storage, with digests of their files.
+    """Return the directories in a run's storage, with digests of their files.
 
     All of them: a job may name its checkpoints as it likes. None where
     nothing was kept there yet. Raises OSError where it cannot be told.
@@ -101,7 +101,7 @@ def storage_seen(directory: RunDirectory, *, op: int | None) -> StorageSeen | No
 
 
 def orphans(seen: Sequence[AnyEvent], names: Collection[str]) -> list[str]:
-    """Give the checkpoint directories that were never committed; `names`: all directories there."""
+    """Return the checkpoint directories that were never committed, of all `names`."""
     committed = {e.checkpoint for e in seen if isinstance(e, Committed) and e.checkpoint}
     uploaded = {event.checkpoint for event in seen if isinstance(event, PartUploaded)}
     above = {str(folder) for name in committed for folder in PurePosixPath(name).parents}
@@ -110,7 +110,7 @@ def orphans(seen: Sequence[AnyEvent], names: Collection[str]) -> list[str]:
 
 
 def _folder_names(storage: Path) -> list[str]:
-    """Give the path of each directory in the run's own folder, from there."""
+    """Return the path of each directory in the run's own folder, from there."""
     found = [
         folder.relative_to(run).as_posix()
         for run in storage.glob(_RUNS)

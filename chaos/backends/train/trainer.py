@@ -8,7 +8,7 @@ from chaos.plan.gpus import times
 
 
 def on_the_cpu(scaling_config: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Give the settings of workers that asked for GPUs and do without; empty where none asked."""
+    """Return the settings of workers that asked for GPUs and do without; empty where none asked."""
     if not scaling_config.use_gpu:
         return {}
     asked = scaling_config.resources_per_worker
@@ -17,7 +17,7 @@ def on_the_cpu(scaling_config: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def as_there_is_room(scaling_config: Any, wants: dict[str, float], shape: Shape) -> dict[str, Any]:  # noqa: ANN401
-    """Give the settings of workers that no node of the plan would hold; empty where they fit.
+    """Return the settings of workers that no node of the plan would hold; empty where they fit.
 
     The embedded backend reserves nothing: a worker is a process with one thread,
     whatever it asks for. `wants` is what one asks for, defaults filled in.
@@ -30,7 +30,7 @@ def as_there_is_room(scaling_config: Any, wants: dict[str, float], shape: Shape)
 
 
 def without_nccl(backend_config: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Give the settings of a process group on the CPU; empty where it is to be one already.
+    """Return the settings of a process group on the CPU; empty where it is to be one already.
 
     `TorchTrainer` takes NCCL as soon as it is made, where `use_gpu` is set.
     """
@@ -38,5 +38,5 @@ def without_nccl(backend_config: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def is_of_torch(trainer: Any) -> bool:  # noqa: ANN401 - a trainer of Ray Train
-    """Say whether a trainer's workers make up a process group of torch's."""
+    """Return whether a trainer's workers make up a process group of torch's."""
     return any(cls.__name__ == "TorchTrainer" for cls in type(trainer).__mro__)

@@ -204,7 +204,7 @@ class Watchers:
             self._saves.keep_fresh(event.rank, model_digests(event.components))
 
     def _is_fresh(self) -> bool:
-        """Say whether the model is the one that this rank began the run with."""
+        """Return whether the model is the one that this rank began the run with."""
         assert self._saves is not None
         assert self._state is not None
         fresh = self._saves.fresh(self._cursor.rank)

@@ -65,7 +65,7 @@ class Confines:
         return self.folder / "created.txt"
 
     def holds(self, path: str) -> bool:
-        """Say whether a path is the audit's own, allowed, or was made by one of its processes."""
+        """Return whether a path is the audit's own, allowed, or made by its processes."""
         real = os.path.realpath(path)
         if any(is_below(real, os.path.realpath(own)) for own in (self.folder, *self.allowed)):
             return True
@@ -180,12 +180,12 @@ def read_ledger(path: Path) -> list[Written]:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Say whether a path is a folder's own, or of something in it."""
+    """Return whether a path is a folder's own, or of something in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def is_spared(path: str) -> bool:
-    """Say whether a file is none of a person's: a cache, a setting, a lock, an installed module."""
+    """Return whether a file is a cache, a setting, a lock or an installed module."""
     if path.endswith((".lock", ".pyc")) or "/__pycache__/" in path:
         return True
     home = os.path.expanduser("~") + "/."  # noqa: PTH111 - called within audit events

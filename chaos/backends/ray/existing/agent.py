@@ -133,12 +133,12 @@ class LeasedAgent(NodeHands):
     # -- what was written here -----------------------------------------------------------------
 
     def clock(self) -> tuple[int, str]:
-        """Give this host's monotonic time, and which boot of which machine it counts from."""
+        """Return this host's monotonic time, and which boot of which machine it counts from."""
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
         return self._clock.now_ns(), boot.strip()
 
     def new_pieces(self, known: Known) -> list[Piece]:
-        """Give what the run's processes on this host have written since."""
+        """Return what the run's processes on this host have written since."""
         leavings.hold(self._folder)
         return news(self._folder, known)
 
@@ -166,7 +166,7 @@ class LeasedAgent(NodeHands):
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _others(self) -> list[psutil.Process]:
-        """Give all processes below the raylet but this one and its own children."""
+        """Return all processes below the raylet but this one and its own children."""
         mine = {os.getpid(), *(p.pid for p in psutil.Process().children(recursive=True))}
         return [p for p in self._raylet.children(recursive=True) if p.pid not in mine]
 

@@ -90,7 +90,7 @@ class ExistingCluster:
         raise AssertionError  # refused in `prepare`
 
     def deaths(self) -> list[Death]:
-        """Give none: its processes are not our children."""
+        """Return none: its processes are not our children."""
         return []
 
     def close(self) -> None:

@@ -100,7 +100,7 @@ class Crew:
         return self._copies[node_id]
 
     def _clock_offset(self, node_id: str) -> int:
-        """Give what a node's monotonic time lacks of ours, by the quickest of some questions.
+        """Return what a node's monotonic time lacks of ours, by the quickest of some questions.
 
         No message travels in less than half of that one's time, so that what
         caused something on another host stays before it.

@@ -14,7 +14,7 @@ ANSWER_S = 60.0
 
 
 def nodes() -> list[NodeFacts]:
-    """Give the nodes that are alive in the connected cluster."""
+    """Return the nodes that are alive in the connected cluster."""
     own = ray.get_runtime_context().get_node_id()
     return [
         NodeFacts(
@@ -30,7 +30,7 @@ def nodes() -> list[NodeFacts]:
 
 
 def blind_nodes(known: Sequence[NodeFacts], folder: Path, token: str) -> list[NodeFacts]:
-    """Give the nodes that can hold workers and do not see a folder with a run's mark.
+    """Return the nodes that can hold workers and do not see a folder with a run's mark.
 
     A look at a file is all that is done there. Raises `ClusterError` where a
     node has no chaos that could look.

@@ -43,11 +43,11 @@ class Encoding:
         return any(not isinstance(piece, bytes) for piece in self.pieces)
 
     def digest(self) -> str:
-        """Give 16 hexadecimal digits; waits for what is on an accelerator."""
+        """Return 16 hexadecimal digits; waits for what is on an accelerator."""
         return hashlib.blake2b(self.joined(), digest_size=_DIGEST_BYTES).hexdigest()
 
     def joined(self) -> bytes:
-        """Give all pieces as one; waits for what is on an accelerator."""
+        """Return all pieces as one; waits for what is on an accelerator."""
         read = (p if isinstance(p, bytes) else p.cpu().numpy().tobytes() for p in self.pieces)
         return b"".join(read)
 
@@ -134,19 +134,19 @@ class Unordered:
         return any(own.is_late for own in self._own)
 
     def digest(self) -> str:
-        """Give 16 hexadecimal digits; waits for what is on an accelerator."""
+        """Return 16 hexadecimal digits; waits for what is on an accelerator."""
         joined = b"".join(sorted(own.joined() for own in self._own))
         return hashlib.blake2b(joined, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def structure_of(tensors: Iterable[Any], kind: str = "") -> str:
-    """Give a digest of dtypes and shapes, in whatever order; of tensors of some kind."""
+    """Return a digest of dtypes and shapes, in whatever order; of tensors of some kind."""
     headings = b"".join(sorted(_heading(tensor.dtype, tensor.shape) for tensor in tensors))
     return hashlib.blake2b(kind.encode() + headings, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def encoded(value: Any) -> bytes:  # noqa: ANN401 - any value on the host
-    """Give a value's canonical bytes."""
+    """Return a value's canonical bytes."""
     encoding = Encoding()
     encoding.add(value)
     return encoding.joined()
@@ -162,7 +162,7 @@ def norm_of(tensors: Iterable[Any]) -> Callable[[], float | None]:
 
 
 def _plain(value: Any) -> bytes | None:  # noqa: ANN401
-    """Give the bytes of what has no parts; None for anything else."""
+    """Return the bytes of what has no parts; None for anything else."""
     for kind, spell in _PLAIN:
         if isinstance(value, kind):
             return spell(value)
@@ -199,7 +199,7 @@ def _is_tensor(value: Any) -> bool:  # noqa: ANN401
 
 
 def _readable(tensor: Any) -> Any:  # noqa: ANN401 - a torch.Tensor
-    """Give a tensor whose bytes can be read: a shard's own part, a sparse one's parts in one."""
+    """Return a tensor whose bytes can be read: a shard's own part, a sparse one's parts in one."""
     import torch
 
     local = getattr(tensor, "to_local", None)  # a DTensor
@@ -214,7 +214,7 @@ def _readable(tensor: Any) -> Any:  # noqa: ANN401 - a torch.Tensor
 
 
 def _opened(value: Any) -> tuple[str, Any]:  # noqa: ANN401
-    """Give an object's kind and what it holds: by its own account, else its attributes."""
+    """Return an object's kind and what it holds: by its own account, else its attributes."""
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
     for ask in _ACCOUNTS:
@@ -229,7 +229,7 @@ def _opened(value: Any) -> tuple[str, Any]:  # noqa: ANN401
 
 
 def _said(value: Any) -> Any:  # noqa: ANN401
-    """Give what an object without attributes says of itself, and of a generator its state."""
+    """Return what an object without attributes says of itself, and of a generator its state."""
     if hasattr(value, "bit_generator"):
         return value.bit_generator.state
     text = repr(value)
@@ -237,7 +237,7 @@ def _said(value: Any) -> Any:  # noqa: ANN401
 
 
 def _leaf_of(value: Any) -> bytes:  # noqa: ANN401
-    """Give the kind of value that an array holds; of any other object, none of its own."""
+    """Return the kind of value that an array holds; of any other object, none of its own."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     return b"f" if kind in ("f", "c") else b"i" if kind in ("i", "u") else b"o"
 

@@ -45,7 +45,7 @@ _structures: weakref.WeakKeyDictionary[Any, tuple[int, str]] = weakref.WeakKeyDi
 
 
 def numbered(base: str, index: int) -> str:
-    """Give the name of the first, second, … of a kind: `schedule`, `schedule.1`."""
+    """Return the name of the first, second, … of a kind: `schedule`, `schedule.1`."""
     return base if index == 0 else f"{base}.{index}"
 
 
@@ -71,7 +71,7 @@ def buffer_parts(roots: Sequence[Any], *, full: bool) -> Iterator[Part]:
 
 
 def _largest(optimizers: Sequence[Any]) -> list[list[Any]]:
-    """Give each optimizer's parameters, but for those that are all another's as well."""
+    """Return each optimizer's parameters, but for those that are all another's as well."""
     every = [list(_parameters(optimizer)) for optimizer in optimizers]
     ids = [frozenset(map(id, parameters)) for parameters in every]
 
@@ -83,7 +83,7 @@ def _largest(optimizers: Sequence[Any]) -> list[list[Any]]:
 
 
 def _persistent(module: Any) -> list[Any]:  # noqa: ANN401 - a torch.nn.Module
-    """Give the buffers that are in a module's `state_dict`."""
+    """Return the buffers that are in a module's `state_dict`."""
     found = {
         id(buffer): buffer
         for part in module.modules()
@@ -130,7 +130,7 @@ def optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:
 
 
 def optimizer_structure(optimizer: Any) -> str:  # noqa: ANN401
-    """Give a digest of an optimizer's kind and the shapes that it steps."""
+    """Return a digest of an optimizer's kind and the shapes that it steps."""
     count = sum(len(group["params"]) for group in optimizer.param_groups)
     known = _structures.get(optimizer)
     if known is None or known[0] != count:
@@ -165,7 +165,7 @@ def _state_part(name: str, entries: Sequence[tuple[str, Any]], *, full: bool) ->
 
 
 def _is_host_number(value: Any) -> bool:  # noqa: ANN401
-    """Say whether it is a number, such as Adam's count of steps, and is not on an accelerator."""
+    """Return whether it is a number (Adam's count of steps) that is not on an accelerator."""
     if isinstance(value, int | float):
         return True
     shape, device = getattr(value, "shape", None), getattr(value, "device", None)
@@ -190,7 +190,7 @@ def _is_setting(value: Any) -> bool:  # noqa: ANN401
 
 
 def _as_floats(value: Any) -> Any:  # noqa: ANN401
-    """Give 0 and 0.0 as the same: as a setting they are."""
+    """Return 0 and 0.0 as the same: as a setting they are."""
     if isinstance(value, tuple | list):
         return [_as_floats(item) for item in value]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

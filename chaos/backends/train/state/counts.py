@@ -12,7 +12,7 @@ _LARGEST = 2**63 - 1  # what a journal can hold
 
 
 def counts_of(saved: Any) -> dict[str, int]:  # noqa: ANN401 - whatever `torch.save` is given
-    """Give the whole numbers in nested mappings by dotted name, the shallowest first.
+    """Return the whole numbers in nested mappings by dotted name, the shallowest first.
 
     What begins with an underscore is a library's own business, such as
     `_step_count` of torch's schedules. At most `COUNTS_MAX`, of the first

@@ -33,13 +33,13 @@ class Listener(Protocol):
         """Tell what some bytes hold."""
 
     def quietly(self) -> AbstractContextManager[None]:
-        """Give a context in which what is opened is told of otherwise."""
+        """Return a context in which what is opened is told of otherwise."""
 
     def halfway(self) -> Callable[[], None] | None:
-        """Give what is to happen when half of the file is written, where something is."""
+        """Return what is to happen when half of the file is written, where something is."""
 
     def loading(self, path: Path) -> str | None:
-        """Give the digest of a file that is about to be read, None where it cannot be."""
+        """Return the digest of a file that is about to be read, None where it cannot be."""
 
     def within_load(self, digest: str) -> None:
         """Do what is to happen inside a load, where something is."""
@@ -156,7 +156,7 @@ def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: s
 
 
 def _path_of(target: Any, *, at_start: bool = False) -> Path | None:  # noqa: ANN401
-    """Give the file that torch is asked to write or read; None where it has no path.
+    """Return the file that torch is asked to write or read; None where it has no path.
 
     An open file that something was written to already holds more than this save.
     """

@@ -24,7 +24,7 @@ _device_keys: dict[tuple[str, int], Any] = {}
 
 
 def keys(count: int) -> Sums:
-    """Give the keys of the first `count` places: splitmix64 of the place, made odd."""
+    """Return the keys of the first `count` places: splitmix64 of the place, made odd."""
     if not _host_keys or len(_host_keys[0]) < count:
         size = max(BLOCK, 1 << (count - 1).bit_length())
         _host_keys[:] = [mixed(np.arange(1, size + 1, dtype=np.uint64)) | np.uint64(1)]
@@ -32,7 +32,7 @@ def keys(count: int) -> Sums:
 
 
 def mixed(values: Sums) -> Sums:
-    """Give 64-bit numbers whose every bit depends on every bit of `values` (splitmix64)."""
+    """Return 64-bit numbers whose every bit depends on every bit of `values` (splitmix64)."""
     z = values * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -40,13 +40,13 @@ def mixed(values: Sums) -> Sums:
 
 
 def host_bytes(tensor: Any) -> npt.NDArray[np.uint8]:  # noqa: ANN401 - a torch.Tensor
-    """Give a CPU tensor's bytes, in the order of its elements."""
+    """Return a CPU tensor's bytes, in the order of its elements."""
     array = host_array(tensor)
     return array.reshape(-1).view(np.uint8)
 
 
 def host_array(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - a torch.Tensor
-    """Give a CPU tensor's elements without a copy where they lie in order, whatever their type."""
+    """Return a CPU tensor's elements of any type, without a copy where they lie in order."""
     try:
         array: npt.NDArray[Any] = tensor.detach().numpy()
     except TypeError:  # numpy lacks its type, such as bfloat16
@@ -65,7 +65,7 @@ def words_of(raw: npt.NDArray[np.uint8]) -> Words:
 
 
 def sums_of(words: Words) -> Sums:
-    """Give one sum per block of words."""
+    """Return one sum per block of words."""
     table = keys(BLOCK)
     starts = range(0, len(words), BLOCK)
     blocks = (words[start : start + BLOCK] for start in starts)
@@ -73,7 +73,7 @@ def sums_of(words: Words) -> Sums:
 
 
 def row_sums(tensor: Any) -> Sums:  # noqa: ANN401 - a torch.Tensor
-    """Give one sum per row of a CPU tensor: per entry of its first dimension."""
+    """Return one sum per row of a CPU tensor: per entry of its first dimension."""
     array = host_array(tensor)
     count = len(array)
     width = array.nbytes // count if count else 0
@@ -85,7 +85,7 @@ def row_sums(tensor: Any) -> Sums:  # noqa: ANN401 - a torch.Tensor
 
 
 def device_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
-    """Give what `sums_of` gives, as int64 on the tensor's own device; the host does not wait."""
+    """Return what `sums_of` gives, as int64 on the tensor's own device; the host does not wait."""
     import torch
 
     raw = _aligned(tensor.detach().contiguous().reshape(-1).view(torch.uint8))
@@ -104,7 +104,7 @@ def device_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
 
 
 def device_row_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
-    """Give what `row_sums` gives, as int64 on the tensor's own device."""
+    """Return what `row_sums` gives, as int64 on the tensor's own device."""
     import torch
 
     rows = tensor.detach().contiguous().reshape(len(tensor), -1).view(torch.uint8)
@@ -115,7 +115,7 @@ def device_row_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
 
 
 def keys_on(device: Any, count: int) -> Any:  # noqa: ANN401 - a torch.device and a torch.Tensor
-    """Give the first keys as int64 on a device, where they are kept."""
+    """Return the first keys as int64 on a device, where they are kept."""
     import torch
 
     size = max(BLOCK, 1 << (count - 1).bit_length())
@@ -126,7 +126,7 @@ def keys_on(device: Any, count: int) -> Any:  # noqa: ANN401 - a torch.device an
 
 
 def _aligned(raw: Any) -> Any:  # noqa: ANN401 - a torch.Tensor of bytes
-    """Give bytes that can be read as words: padded, and beginning at a word's boundary."""
+    """Return bytes that can be read as words: padded, and beginning at a word's boundary."""
     import torch
 
     if raw.dim() == 1:

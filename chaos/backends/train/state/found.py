@@ -11,7 +11,7 @@ from typing import Any
 
 
 def kind_of(stepped: Any) -> str:  # noqa: ANN401 - whatever begins a step
-    """Say what it is that makes a step: an optimizer of torch's, a Keras model, or a booster."""
+    """Return what it is that makes a step: an optimizer of torch's, a Keras model, or a booster."""
     if hasattr(stepped, "param_groups"):
         return "optimizer"
     return "keras" if hasattr(type(stepped), "trainable_weights") else "booster"
@@ -45,7 +45,7 @@ class Found:
                 self._optimizer_made()
 
     def all(self, kind: str) -> list[Any]:
-        """Give those of a kind that are still there."""
+        """Return those of a kind that are still there."""
         return [o for ref in self._seen.get(kind, ()) if (o := ref()) is not None]
 
     def stepped(self, optimizer: Any, epoch: int) -> None:  # noqa: ANN401
@@ -53,7 +53,7 @@ class Found:
         self._stepped[optimizer] = epoch
 
     def optimizers(self, epoch: int) -> list[Any]:
-        """Give the optimizers that train, in the order of their making.
+        """Return the optimizers that train, in the order of their making.
 
         One that made steps, and none in the last epoch, trains no more: it is of an
         earlier phase, or of something that was tried out. Another attempt may not have it.

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def waiting(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Give the gradients that are not zero, each with the number of its optimizer and its own."""
+    """Yield the gradients that are not zero, each with the number of its optimizer and its own."""
     for index, optimizer in enumerate(optimizers):
         parameters = (p for group in optimizer.param_groups for p in group["params"])
         for number, parameter in enumerate(parameters):
@@ -20,21 +20,21 @@ def waiting(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def is_empty_step(optimizer: Any) -> bool:  # noqa: ANN401 - see `kind_of`
-    """Say whether a step cannot move a parameter: no learning rate, and no gradient."""
+    """Return whether a step cannot move a parameter: no learning rate, and no gradient."""
     groups = getattr(optimizer, "param_groups", ())
     rates = [group.get("lr") for group in groups]
     return bool(rates) and all(map(_is_nothing, rates)) and not any(waiting([optimizer]))
 
 
 def _is_nothing(rate: Any) -> bool:  # noqa: ANN401
-    """Say whether a learning rate is 0; one on an accelerator is not waited for."""
+    """Return whether a learning rate is 0; one on an accelerator is not waited for."""
     if rate is None or getattr(getattr(rate, "device", None), "type", "cpu") != "cpu":
         return False
     return float(rate) == 0.0
 
 
 def _is_any(gradient: Any) -> bool:  # noqa: ANN401 - a torch.Tensor
-    """Say whether a part of it is not zero; of a shard, whether its own part is."""
+    """Return whether a part of it is not zero; of a shard, whether its own part is."""
     local = getattr(gradient, "to_local", None)
     own = gradient if local is None else local()
     own = own.detach()

@@ -46,7 +46,7 @@ class Given:
         return any(not isinstance(rows, np.ndarray) for c in self.calls for _, rows in c.columns)
 
     def read(self) -> Inputs | None:
-        """Give the digests; waits for what is on an accelerator. None: no tensors were given."""
+        """Return the digests; waits for what is on an accelerator. None: no tensors were given."""
         if not self.calls:
             return None
         joined = [_joined(call) for call in self.calls]
@@ -76,7 +76,7 @@ class InputWindow:
             self._take(args, kwargs)
 
     def close(self) -> Given:
-        """Give what was gathered, and begin anew."""
+        """Return what was gathered, and begin anew."""
         calls, self._calls = self._calls, []
         return Given(calls)
 
@@ -105,7 +105,7 @@ class InputWindow:
 
 
 def _joined(call: _Call) -> Sums:
-    """Give one number per sample, from all the tensors that it is made of."""
+    """Return one number per sample, from all the tensors that it is made of."""
     total: Sums | None = None
     for salt, found in call.columns:
         rows = found if isinstance(found, np.ndarray) else found.cpu().numpy().view(np.uint64)
@@ -115,7 +115,7 @@ def _joined(call: _Call) -> Sums:
 
 
 def _of_one(args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]] | None:
-    """Give what `_tensors` gives where the call has one argument, a tensor: the usual case."""
+    """Return what `_tensors` gives where the call has one argument, a tensor: the usual case."""
     value = _unwrapped(args[0])
     torch = sys.modules["torch"]
     is_input = isinstance(value, torch.Tensor) and not value.requires_grad
@@ -145,7 +145,7 @@ def _outside_of_transforms() -> AbstractContextManager[Any]:
 
 
 def _unwrapped(value: Any) -> Any:  # noqa: ANN401
-    """Give the tensor within those of `torch.func` (torch 2.13), which have no bytes of their own.
+    """Return the tensor within those of `torch.func` (torch 2.13), which have no bytes.
 
     One that is differentiated stays as it is: it is no input.
     """
@@ -158,7 +158,7 @@ def _unwrapped(value: Any) -> Any:  # noqa: ANN401
 
 
 def _members(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401
-    """Give what a container holds, each with its name; a batch of a library's is a mapping."""
+    """Return what a container holds, each with its name; a batch of a library's is a mapping."""
     if isinstance(value, Mapping):
         return sorted(value.items(), key=lambda item: str(item[0]))
     if isinstance(value, list | tuple):

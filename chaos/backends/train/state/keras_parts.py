@@ -52,7 +52,7 @@ def _of_variables(name: str, variables: Iterable[Any], *, full: bool, made: bool
 
 
 def _is_a_ranks_own(variable: Any) -> bool:  # noqa: ANN401 - a variable of TensorFlow's or Keras's
-    """Say whether ranks have it each for itself until it is read, such as a moving mean.
+    """Return whether ranks have it each for itself until it is read, such as a moving mean.
 
     To read it takes all of them, and what a rank has of it is not restored.
     """
@@ -60,7 +60,7 @@ def _is_a_ranks_own(variable: Any) -> bool:  # noqa: ANN401 - a variable of Tens
 
 
 def _local(variable: Any) -> Any:  # noqa: ANN401
-    """Give this rank's copy of a variable that a strategy has spread over ranks."""
+    """Return this rank's copy of a variable that a strategy has spread over ranks."""
     copies = _copies(variable)
     return variable if copies is None else copies[0]
 
@@ -75,7 +75,7 @@ def _own_name(variable: Any) -> str:  # noqa: ANN401
 
 
 def _tensor(variable: Any) -> Any:  # noqa: ANN401
-    """Give a variable's numbers as a tensor of torch, or as numpy has them where torch cannot."""
+    """Return a variable's numbers as a tensor of torch, or as numpy has them where torch cannot."""
     import torch
 
     numbers = variable.numpy()

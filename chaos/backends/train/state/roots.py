@@ -74,7 +74,7 @@ class Roots:
         return self._search is not None
 
     def all(self) -> list[Any]:
-        """Give the roots that are still there."""
+        """Return the roots that are still there."""
         return [root for ref in self._roots if (root := ref()) is not None]
 
     def without_hooks(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives

@@ -28,7 +28,7 @@ PENDING_MAX = 64
 
 
 def model_digests(parts: Iterable[Component]) -> dict[str, str]:
-    """Give the digests of those parts of a state that are the model's parameters."""
+    """Return the digests of those parts of a state that are the model's parameters."""
     models = (part for part in parts if part.name.partition(".")[0] == "model")
     return {m.name: m.digest for m in models if not m.name.startswith("model.buffers")}
 
@@ -104,7 +104,7 @@ class StateWatch:
             self._gradients = components.gradient_part(self._optimizers())
 
     def model(self) -> dict[str, str]:
-        """Give the digests of the model as it is now, by part; empty where none is known."""
+        """Return the digests of the model as it is now, by part; empty where none is known."""
         with self._cost.watching, self._cost.on_state:
             return model_digests(
                 p.component() for p in self._guarded("model", self._models(full=True))
@@ -183,7 +183,7 @@ class StateWatch:
         return _Taken(self._cursor.place(), moment, tuple(parts))
 
     def _more_groups(self) -> list[tuple[str, Iterator[Part]]]:
-        """Give what is not looked at after single steps, because it costs more than it tells.
+        """Return what is not looked at after single steps, because it costs more than it tells.
 
         A scaler's state, for one, waits for the accelerator.
         """

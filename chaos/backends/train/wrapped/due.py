@@ -43,7 +43,7 @@ class Layer:
     snapshot: str
 
     def checkpoint_of(self, path: str) -> str:
-        """Give the checkpoint folder that a file belongs to."""
+        """Return the checkpoint folder that a file belongs to."""
         root = self.root.strip("/") + "/"
         here = path.strip("/")
         if not here.startswith(root):
@@ -69,13 +69,13 @@ class Desk:
         self.clock = SystemClock()
 
     def due(self, path: str) -> Iterator[tuple[Op, Fault]]:
-        """Give the ops that take effect on the writing of a file, in plan order."""
+        """Yield the ops that take effect on the writing of a file, in plan order."""
         for op in self._ops:
             if self._concerns(op.fault, path) and self._takes(op):
                 yield op, op.fault
 
     def turned_away(self, path: str) -> Op | None:
-        """Give the op that hides a path now, if one does; its time runs from the first look."""
+        """Return the op that hides a path now, if one does; its time runs from the first look."""
         with self._lock:
             hidden = self._hiding(path)
             if hidden is None:
@@ -87,7 +87,7 @@ class Desk:
         return op
 
     def hides(self, path: str) -> bool:
-        """Say whether a path is hidden now."""
+        """Return whether a path is hidden now."""
         return self._hiding(path) is not None
 
     def hide(self, op: Op, path: str) -> None:
@@ -97,7 +97,7 @@ class Desk:
                 self._armed.hide(Hidden(op.index, self._layer.checkpoint_of(path)))
 
     def reserve(self, op: Op, count: int, *, room: int) -> int:
-        """Give how many of `count` bytes this upload may still write, of so much room in all."""
+        """Return how many of `count` bytes this upload may still write, of so much room in all."""
         with self._lock:
             turn = _turn(op)
             written = self._written.get(turn, 0)
@@ -147,7 +147,7 @@ class Desk:
         return not isinstance(fault, TornCheckpoint) or fnmatch.fnmatch(name, fault.file)
 
     def _takes(self, op: Op) -> bool:
-        """Say whether an op has a turn for this upload: its files share one."""
+        """Return whether an op has a turn for this upload: its files share one."""
         armed_for = self._armed.armed_for(op.index)
         is_ours = HERE.rank is None or armed_for == HERE.rank
         if armed_for is None or not is_ours:
@@ -182,7 +182,7 @@ _DESKS: dict[tuple[Layer, int], Desk] = {}
 
 
 def desk_of(layer: Layer) -> Desk:
-    """Give this process's desk for a run, however often its storage was unpickled."""
+    """Return this process's desk for a run, however often its storage was unpickled."""
     key = (layer, os.getpid())
     if key not in _DESKS:
         _DESKS[key] = Desk(layer)

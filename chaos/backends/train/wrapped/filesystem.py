@@ -56,7 +56,7 @@ class Wrapped(fs.PyFileSystem):  # type: ignore[misc]
 
 
 def innermost(filesystem: Any) -> Any:  # noqa: ANN401 - anything that is compared
-    """Give what a file system wraps; itself where it wraps none."""
+    """Return what a file system wraps; itself where it wraps none."""
     return filesystem.inner if issubclass(type(filesystem), Wrapped) else filesystem
 
 
@@ -89,11 +89,11 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
         return str(self.inner.type_name)
 
     def normalize_path(self, path: str) -> str:
-        """Give a path as the wrapped file system spells it."""
+        """Return a path as the wrapped file system spells it."""
         return str(self.inner.normalize_path(path))
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
-        """Say what there is at some paths; what is hidden is not there."""
+        """Return what there is at some paths; what is hidden is not there."""
         found = self.inner.get_file_info(paths)
         return [self._seen(info) for info in found]
 
