@@ -100,3 +100,33 @@ def test_a_history_that_cannot_be_written_takes_no_verdict_away(
 def test_draws_are_not_repeated(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--random", "3", "--repeat", "2") == 3
     assert "--random draws other faults for each run" in capsys.readouterr().err
+
+
+def test_only_matching_scenarios_run_and_none_is_a_mistake(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("x.py").touch()
+    assert run("-k", "KILLED") == 3
+    assert "1 scenario" in capsys.readouterr().out
+    for words in (("-k", "other"), ("--exclude", "x.chaos.yaml")):
+        assert run(*words) == 3
+        assert "no scenario is left to run" in capsys.readouterr().err
+
+
+def test_runs_side_by_side_need_forked_workers(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("-j", "2") == 3
+    assert "only forked workers run side by side" in capsys.readouterr().err
+
+
+def test_exitfirst_stops_after_the_first_run_that_does_not_pass(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = [not_run(scenario=name, file=str(tmp_path / "x"), error="e") for name in "abc"]
+    monkeypatch.setattr(cli_run, "rows_of", lambda *_, **__: iter(rows))
+
+    assert run("-x", "-o", "suite.json") == 3
+    assert [each["scenario"] for each in json.loads(Path("suite.json").read_text())["runs"]] == [
+        "a"
+    ]
