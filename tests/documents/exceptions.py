@@ -24,6 +24,9 @@ RUN_ELSEWHERE = {
 # Commands that nothing executes as they stand: they are parsed, and their options exist.
 NOT_RUN = {
     "make test": "it runs this very test",
+    "python -m tests.tools.validate_forecast --backend ray --runs 20 --write": (
+        "more than an hour on a cluster"
+    ),
     "make matrix": "tests/meta/test_matrix.py holds what it makes",
     "python -m tests.tools.reference": "tests/documents/test_site.py holds what it makes",
     "python -m chaos.scenario_file.signatures > chaos/scenario_file/faults.pyi": (
