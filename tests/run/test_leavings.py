@@ -217,7 +217,8 @@ def test_what_is_below_a_process_of_a_folder_ends_with_it(tmp: Path, holder: Hol
 
         leavings.sweep()
 
-        assert process.wait(10) == -signal.SIGKILL
+        # Which of the two is killed first is chance, and the parent ends with its child.
+        assert process.wait(10) in {-signal.SIGKILL, 0}
         child.wait(10)
 
 
