@@ -152,7 +152,7 @@ class Harness:
     def _left_alone(self, plan: Plan, alone: Plan, digest: str) -> History:
         directory = create(self.reports / BASELINES, digest, alone, environment(self.cwd))
         run = self._execute(directory.load_plan(), directory, None)
-        if run.verdict.validity != "valid":
+        if run.verdict.status != "pass":
             raise why_the_job_failed(plan, run, log=directory.logs / "driver.log")
         directory.remove_storage()
         with room_in(directory):
@@ -181,7 +181,7 @@ class Harness:
             except BaseException:  # broken off while it was judged: written all the same
                 self._conclude(plan, directory, baseline, start)
                 raise
-        if run.verdict.validity == "valid" and not self.keep_storage:
+        if run.verdict.status == "pass" and not self.keep_storage:
             directory.remove_storage()
         return run
 

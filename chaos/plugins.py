@@ -219,7 +219,7 @@ def _check_flaws(name: str, what: Any) -> Iterator[str]:  # noqa: ANN401 - anyth
 class AbsentFault(Fault):
     """A fault of a plan whose package is not installed here: its key, settings and package.
 
-    It keeps the plan readable: the run is shown and judged, as unknown, and
+    It keeps the plan readable: the run is shown and judged, as inconclusive, and
     its other processes hold their workers at the place as planned.
     """
 

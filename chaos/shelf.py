@@ -30,7 +30,7 @@ _NOT_OURS = (
 )  # JSON of another kind
 _UNREADABLE = (HistoryError, OSError, *_NOT_OURS)
 
-STALE_WORD = "unknown: stale"  # in a list, for `STALE`
+STALE_WORD = "inconclusive: stale"  # in a list, for `STALE`
 
 Kind: TypeAlias = Literal["run", "suite", "audit"]
 AUDIT, PAGES = "audit.json", {"run": "report.html", "suite": "report.html", "audit": "card.html"}
@@ -91,7 +91,7 @@ def came_to(item: Item) -> str:
             stood = sum(run.standing == "expected" for run in runs)
             return f"{stood} of {len(runs)} as expected"
         card = json.loads(read_record(item.path / AUDIT))
-        stood = sum(run["validity"] == "valid" for run in card["runs"])
+        stood = sum(run["status"] == "pass" for run in card["runs"])
         return f"survives {stood} of {len(card['runs'])}"
     except _UNREADABLE:
         return "-"
@@ -103,7 +103,7 @@ def _verdict_word(path: Path) -> str:
         if is_stale(path, verdict.get("history")):
             return STALE_WORD
         expected = ", expected" if verdict["as_expected"] else ""
-        return f"{verdict['validity']}{'' if verdict['validity'] == 'valid' else expected}"
+        return f"{verdict['status']}{'' if verdict['status'] == 'pass' else expected}"
     except _UNREADABLE:
         return "-"
 
@@ -209,12 +209,12 @@ def _checked(run: RunSummary, suite: Path) -> RunSummary:
 
 
 def _undecided(verdict: Verdict) -> Verdict:
-    doubt = {"validity": "unknown", "as_expected": False, "is_news": False, "headline": STALE}
+    doubt = {"status": "inconclusive", "as_expected": False, "is_news": False, "headline": STALE}
     return verdict.model_copy(update={**doubt, "expectation": STALE})
 
 
 def _undecided_row(run: RunSummary) -> RunSummary:
-    doubt = {"validity": "unknown", "standing": "undecided", "broken": None, "headline": STALE}
+    doubt = {"status": "inconclusive", "standing": "undecided", "broken": None, "headline": STALE}
     return run.model_copy(update=doubt)
 
 

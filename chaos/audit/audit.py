@@ -190,7 +190,7 @@ class Audit:
 
     def _stands_for_a_finding(self, row: RunRow) -> bool:
         """Return whether a run is the smallest of its defect so far; forget the one before."""
-        if row.validity != "invalid":
+        if row.status != "fail":
             return False
         before = self._kept.get(row.defects[0])
         if before is not None and (size(before), before.number) < (size(row), row.number):

@@ -220,7 +220,7 @@ class CleanRuns:
         """Return a run that came through, or raise `JobError`."""
         if any(run.history.of(DeadlinePassed)):
             raise too_long(run.plan)
-        if run.verdict.validity != "valid":
+        if run.verdict.status != "pass":
             raise why_the_job_failed(run.plan, run, log=directory.logs / "driver.log")
         self.folder.prune(directory)
         return run

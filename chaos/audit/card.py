@@ -116,9 +116,9 @@ class Card(Record):
         return sum(run.is_wrong for run in self.runs)
 
     @property
-    def unknown(self) -> tuple[RunRow, ...]:
+    def inconclusive(self) -> tuple[RunRow, ...]:
         """The runs of which that cannot be told."""
-        return tuple(run for run in self.runs if run.validity == "unknown")
+        return tuple(run for run in self.runs if run.status == "inconclusive")
 
     @property
     def resumed(self) -> int:
@@ -203,7 +203,7 @@ class Card(Record):
             "right": self.right,
             "from_scratch": self.from_scratch,
             "broken": self.broken,
-            "unknown": len(self.unknown),
+            "inconclusive": len(self.inconclusive),
             "is_partial": self.is_partial,
             "badge": self.badge,
         }

@@ -1,4 +1,4 @@
-"""Runs that are not valid, grouped by what is wrong with the job."""
+"""Failed runs, grouped by what is wrong with the job."""
 
 import re
 from collections import Counter
@@ -63,7 +63,7 @@ class Finding(Record):
 
 
 def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
-    """Group the invalid runs by cause, the cause with the most places first.
+    """Group the failed runs by cause, the cause with the most places first.
 
     A run belongs to the causes that its first broken check names, as many as
     it tells apart; where it shows a more frequent cause besides, to that. A
@@ -71,7 +71,7 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     Where the same part of the state is lost, it is one cause, whatever is lost
     with it: how much that is depends on the place.
     """
-    told = [run for run in runs if run.validity == "invalid" and run.defects]
+    told = [run for run in runs if run.status == "fail" and run.defects]
     same = _same_cause([defect for run in told for defect in run.defects])
     broken = [
         run.model_copy(update={"defects": tuple(dict.fromkeys(same[d] for d in run.defects))})

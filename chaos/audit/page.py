@@ -76,7 +76,7 @@ def _drawing(card: Card, rows: tuple[Cell, ...]) -> ch.Drawing:
         alt.Tooltip("right:Q", title="resumed, right"),
         alt.Tooltip("from_scratch:Q", title="began anew, right"),
         alt.Tooltip("wrong:Q", title="wrong"),
-        alt.Tooltip("unknown:Q", title="inconclusive"),
+        alt.Tooltip("inconclusive:Q", title="inconclusive"),
         alt.Tooltip("total:Q", title="tried"),
         alt.Tooltip("places:Q", title="places"),
         alt.Tooltip("lost_max:Q", title="recomputed steps, worst"),
@@ -183,8 +183,8 @@ def render_card(card: Card) -> str:
         bundle=Markup(ch.bundle()) if drawn else None,  # noqa: S704 (a library)
         groups=[row for row in group_rows(card) if row.struck],
         parts=part_rows(card),
-        checks=[row for row in check_rows(card) if row.broken or row.unknown],
-        checks_right=sum(not row.broken and not row.unknown for row in check_rows(card)),
+        checks=[row for row in check_rows(card) if row.broken or row.inconclusive],
+        checks_right=sum(not row.broken and not row.inconclusive for row in check_rows(card)),
         omissions=omissions(card),
         shown=PLACES_SHOWN,
         link=quote,
@@ -215,7 +215,7 @@ def facts(card: Card) -> tuple[Fact, ...]:
         Fact("places tried", f"{tried} of {places}"),
         Fact("wrong", str(card.broken)),
         *([Fact("severity", card.severity)] if card.severity else []),
-        Fact("inconclusive", str(len(card.unknown))),
+        Fact("inconclusive", str(len(card.inconclusive))),
         Fact("began anew", str(card.from_scratch)),
         Fact("faults landed", f"{landed} of {planned}"),
         Fact("recomputed steps, worst", "-" if lost is None else str(lost)),
@@ -238,7 +238,7 @@ def _kind_cells(row: KindRow) -> list[str]:
     tried, of = f"{row.tried} of {row.places}", row.tally
     if not of.total:
         return [tried, "not tried", "", "", ""]
-    return [tried, *map(str, (of.right, of.wrong, of.unknown, of.from_scratch))]
+    return [tried, *map(str, (of.right, of.wrong, of.inconclusive, of.from_scratch))]
 
 
 def omissions(card: Card) -> tuple[Omission, ...]:

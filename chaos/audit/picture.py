@@ -81,7 +81,7 @@ def _line(row: KindRow, texts: list[str]) -> Line:
     name, *cells = texts
     if not row.tally.total:
         return Line(name, _GREY, tuple((text, _GREY) for text in cells if text))
-    counts = (row.tally.right, row.tally.wrong, row.tally.unknown, row.tally.from_scratch)
+    counts = (row.tally.right, row.tally.wrong, row.tally.inconclusive, row.tally.from_scratch)
     inks = (_RIGHT, _WRONG, _OPEN, _PLAIN)
     shown = (ink if count else _GREY for count, ink in zip(counts, inks, strict=True))
     return Line(name, _PLAIN, tuple(zip(cells, (_PLAIN, *shown), strict=True)))

@@ -213,7 +213,7 @@ class Queue:
     def _try_again(self, run: RunRow) -> None:
         """Have another of a group struck that should have shown a resume, and did not."""
         group = run.group
-        is_settled = group in self._resumed or run.validity == "invalid"
+        is_settled = group in self._resumed or run.status == "fail"
         if is_settled or self._begun[group] > self._over[group] or self._over[group] >= TRIES:
             return
         if resumes_from(run.strike, self.profile) is None:

@@ -19,7 +19,7 @@ _COMMENT_MAX = 96
 
 def repro_text(plan: Plan, *, check: str, folder: Path, headline: str) -> str:
     """Return the scenario of a plan whose run breaks `check`, to be saved in `folder`."""
-    expect: dict[str, Any] = {"verdict": "invalid", "check": check}
+    expect: dict[str, Any] = {"verdict": "fail", "check": check}
     if plan.expect.band is not None:
         expect["band"] = plan.expect.band
     if plan.expect.align == "steps":
@@ -126,10 +126,10 @@ def confirmation(file: Path, confirm: Confirm, *, seed: int, cwd: Path) -> Confi
         verdict = confirm(plan)
     except UsageError as error:  # one that cannot be run there says nothing of the others
         return Confirmation(state="open", headline=str(error))
-    if verdict.validity == "invalid":
+    if verdict.status == "fail":
         is_same = verdict.as_expected
         return Confirmation(
             state="confirmed" if is_same else "otherwise", headline=verdict.headline
         )
-    state = "refuted" if verdict.validity == "valid" else "open"
+    state = "refuted" if verdict.status == "pass" else "open"
     return Confirmation(state=state, headline=verdict.headline)

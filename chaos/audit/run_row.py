@@ -16,7 +16,7 @@ from chaos.model.diagnosis import Resume, Standing
 from chaos.model.event import FileLoaded, StepDone
 from chaos.model.history import History
 from chaos.model.plan import Op
-from chaos.model.scenario import Validity
+from chaos.model.scenario import VerdictStatus
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.record import Record
@@ -70,7 +70,7 @@ class RunRow(Record):
     name: str
     group: Group
     ops: tuple[Op, ...]
-    validity: Validity
+    status: VerdictStatus
     headline: str
     defects: tuple[Defect, ...]
     evidence: tuple[str, ...]
@@ -95,17 +95,17 @@ class RunRow(Record):
     @property
     def is_right(self) -> bool:
         """Whether the job came out the same, but for what is accepted."""
-        return self.validity == "valid"
+        return self.status == "pass"
 
     @property
     def is_wrong(self) -> bool:
         """Whether it did not."""
-        return self.validity == "invalid"
+        return self.status == "fail"
 
     @property
     def happened(self) -> bool:
         """Whether all that was planned was done to the job; else its place was not tried."""
-        return self.validity != "unknown" or self.landed >= len(self.ops)
+        return self.status != "inconclusive" or self.landed >= len(self.ops)
 
 
 def run_row(number: int, strike: Strike, run: FinishedRun) -> RunRow:
@@ -118,7 +118,7 @@ def run_row(number: int, strike: Strike, run: FinishedRun) -> RunRow:
         name=strike.name,
         group=strike.group,
         ops=strike.ops,
-        validity=verdict.validity,
+        status=verdict.status,
         headline=verdict.headline,
         defects=tuple(
             dict.fromkeys(
@@ -127,7 +127,9 @@ def run_row(number: int, strike: Strike, run: FinishedRun) -> RunRow:
                 for anomaly in result.anomalies
             )
         ),
-        evidence=tuple(r.check for r in verdict.results if r.evidence and r.validity != "unknown"),
+        evidence=tuple(
+            r.check for r in verdict.results if r.evidence and r.status != "inconclusive"
+        ),
         undecided=tuple(result.check for result in verdict.undecided),
         parts=parts,
         idle=idle,

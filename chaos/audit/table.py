@@ -24,19 +24,19 @@ class Tally:
     right: int = 0
     from_scratch: int = 0
     wrong: int = 0
-    unknown: int = 0
+    inconclusive: int = 0
 
     @property
     def total(self) -> int:
         """All runs."""
-        return self.right + self.from_scratch + self.wrong + self.unknown
+        return self.right + self.from_scratch + self.wrong + self.inconclusive
 
     @property
     def fate(self) -> Fate:
         """What became of the job."""
         if self.wrong:
             return "all wrong" if self.wrong == self.total else "some wrong"
-        if self.unknown:
+        if self.inconclusive:
             return "inconclusive"
         if self.right:
             return "right"
@@ -94,7 +94,7 @@ class CheckRow:
     with_evidence: int
     nothing_due: int
     broken: int
-    unknown: int
+    inconclusive: int
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def tally(runs: Sequence[RunRow]) -> Tally:
         right=sum(run.is_right and run.resumed > 0 for run in runs),
         from_scratch=sum(run.is_right and run.resumed == 0 for run in runs),
         wrong=sum(run.is_wrong for run in runs),
-        unknown=sum(run.validity == "unknown" for run in runs),
+        inconclusive=sum(run.status == "inconclusive" for run in runs),
     )
 
 
@@ -234,9 +234,11 @@ def check_rows(card: Card) -> tuple[CheckRow, ...]:
     rows = []
     for name in _checks(card):
         told = sum(name in run.evidence for run in card.runs)
-        unknown = sum(name in run.undecided for run in card.runs)
+        inconclusive = sum(name in run.undecided for run in card.runs)
         broken = sum(any(d.check == name for d in run.defects) for run in card.runs)
-        rows.append(CheckRow(name, told, len(card.runs) - told - unknown, broken, unknown))
+        rows.append(
+            CheckRow(name, told, len(card.runs) - told - inconclusive, broken, inconclusive)
+        )
     return tuple(rows)
 
 

@@ -18,7 +18,7 @@ from chaos.audit.table import Cell, Fate, cells, group_rows, kind_rows, part_row
 from chaos.check.grade import ACCEPTED
 from chaos.report.live import MovingLine
 
-UNKNOWN_SHOWN = 3
+INCONCLUSIVE_SHOWN = 3
 _MARKS: dict[Fate, tuple[str, str]] = {
     "right": ("✓", "green"),
     "some wrong": ("✗", "red"),
@@ -82,7 +82,7 @@ def heat_table(card: Card) -> Table:
         if row.places == 0:
             continue
         marks = [_mark(found.get((row.group, n))) for n in range(len(card.columns))]
-        style = "red" if row.tally.wrong else ("yellow" if row.tally.unknown else "")
+        style = "red" if row.tally.wrong else ("yellow" if row.tally.inconclusive else "")
         lost = "-" if row.lost_mean is None else f"{row.lost_mean:.0f}, max {row.lost_max}"
         table.add_row(
             Text(row.group, style="" if row.struck else "dim"),
@@ -192,9 +192,9 @@ def _doubts(card: Card) -> Iterator[_Row]:
     if card.word == "inconclusive":
         for number, reason in enumerate(card.reasons):
             yield "" if number else "why", "yellow", reason
-    for run in card.unknown[:UNKNOWN_SHOWN]:
-        yield "unknown", "yellow", f"{run.group}, {run.name}: {run.headline}"
-    more = len(card.unknown) - UNKNOWN_SHOWN
+    for run in card.inconclusive[:INCONCLUSIVE_SHOWN]:
+        yield "inconclusive", "yellow", f"{run.group}, {run.name}: {run.headline}"
+    more = len(card.inconclusive) - INCONCLUSIVE_SHOWN
     if more > 0:
         yield "", "yellow", f"and {more} more, on the card"
 
@@ -205,7 +205,7 @@ def _to_copy(card: Card) -> Iterator[_Row]:
     yield "badge", "dim", card.badge
 
 
-_LAMPS = {"valid": ("✓", "green"), "invalid": ("✗", "red"), "unknown": ("?", "yellow")}
+_LAMPS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "inconclusive": ("?", "yellow")}
 
 
 class AuditDisplay(MovingLine):
@@ -242,7 +242,7 @@ def note_line(note: Note) -> Text:
 
 
 def _last(run: RunRow) -> Text:
-    mark, style = _LAMPS[run.validity]
+    mark, style = _LAMPS[run.status]
     if run.is_right and not run.resumed:
         mark, style = "o", "dim"  # it began anew, and shows nothing of a resume
     return Text.assemble((mark, style), f" {run.group}: {run.name}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from chaos.check.divergence import Moment, divergence_place
 from chaos.check.file_contents import EntryPair, FileContents, WrittenFile
 from chaos.check.files import outside_storage
-from chaos.check.result import conclude, nothing_due, own_check, unknown
+from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.trial import Course, Trial
 from chaos.check.values import is_below
 from chaos.model.event import FileSaved, SavedPart
@@ -50,7 +50,7 @@ def check_artifacts(trial: Trial) -> CheckResult:
     if not trial.plan.ops:
         return nothing_due(ARTIFACTS, "no fault was planned, so there is nothing to compare")
     if trial.reference is None:
-        return unknown(ARTIFACTS, f"{trial.no_reference} to compare with")
+        return inconclusive(ARTIFACTS, f"{trial.no_reference} to compare with")
     if not trial.leeway.is_exact:
         return nothing_due(ARTIFACTS, "what the job saves need not be equal to the last bit")
     return _judged(_Beside.of(trial, trial.reference))
@@ -130,7 +130,7 @@ def _judged(beside: _Beside) -> CheckResult:
         for kept in beside.missing
     ]
     if not beside.was_seen:
-        return unknown(ARTIFACTS, "nothing was seen of what the job saved")
+        return inconclusive(ARTIFACTS, "nothing was seen of what the job saved")
     if not beside.pairs and not anomalies:
         return nothing_due(ARTIFACTS, "nothing was saved after the fault that can be compared")
     others = len(beside.apart) - len(blamed)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from chaos.check.attempt import Attempt
-from chaos.check.result import conclude, own_check, unknown
+from chaos.check.result import conclude, inconclusive, own_check
 from chaos.check.time_limits import for_recovery
 from chaos.check.trial import Trial
 from chaos.model.event import ControllerState, FailureDecided, FitCalled
@@ -33,7 +33,7 @@ def check_retry_budget(trial: Trial) -> CheckResult:
     One budget for both was ray-project/ray PR #41285. Nodes that join or stay
     away, and a driver that is started again, cost nothing. And each budget is
     kept: no retry beyond it (ray-project/ray#29171), and nothing given up
-    below it; unknown where the limit in force is not known.
+    below it; inconclusive where the limit in force is not known.
     """
     made = _Charges(trial)
     expected = trial.plan.expect.charges
@@ -248,7 +248,7 @@ def check_attempts(trial: Trial) -> CheckResult:
     """
     opened = [attempt for attempt in trial.run.attempts if attempt.opened is not None]
     if not opened:
-        return unknown(ATTEMPTS, "no worker group was seen")
+        return inconclusive(ATTEMPTS, "no worker group was seen")
     due = _due_attempts(trial)
     doubts = []
     if trial.plan.expect.attempts is None:

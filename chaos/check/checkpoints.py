@@ -9,7 +9,7 @@ from typing import Any
 from chaos.check.attempt import Attempt, Commit
 from chaos.check.file_contents import SavedFiles
 from chaos.check.files import is_own
-from chaos.check.result import conclude, nothing_due, own_check, unknown
+from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.storage import StoredCheckpoints, is_elsewhere, kept_at_the_end, stored_checkpoints
 from chaos.check.trial import Course, Trial
 from chaos.check.values import as_number, flat
@@ -56,9 +56,9 @@ def check_checkpoints(trial: Trial) -> CheckResult:
     anomalies = [*_damaged(looks), *_unreadable(trial)]
     due = _baseline_storage(trial.reference) if trial.reference is not None else (False, False)
     if not anomalies and due[0] and not seen:
-        return unknown(CHECKPOINTS, "nobody looked at the storage")
+        return inconclusive(CHECKPOINTS, "nobody looked at the storage")
     if not anomalies and due[1] and not parts and trial.run.lineage.commits:
-        return unknown(CHECKPOINTS, "what was uploaded was not seen")
+        return inconclusive(CHECKPOINTS, "what was uploaded was not seen")
     loaded = sum(len(loads) for loads in trial.run.files.loads.values())
     looked = len(seen) if looks or parts else 0
     if not anomalies and not looked and not loaded:
@@ -209,7 +209,7 @@ def check_retention(trial: Trial) -> CheckResult:
     if kept is None and not gone:
         looked = trial.reference is not None and kept_at_the_end(trial.reference) is not None
         if looked:
-            return unknown(RETENTION, "what was kept at the end was not seen")
+            return inconclusive(RETENTION, "what was kept at the end was not seen")
         return nothing_due(RETENTION, "what storage holds was not watched, and nothing was removed")
     settings = {} if called is None else called.settings
     anomalies = list(_removed_too_early(trial, commits, gone, settings))

@@ -46,7 +46,7 @@ def diagnosis(trial: Trial, results: Sequence[CheckResult]) -> tuple[Resume, ...
 
 def cause(trial: Trial, results: Sequence[CheckResult]) -> str | None:
     """Return the defect of a resume and the first number that differs, None if no check knows."""
-    broken = next((r for r in results if r.validity == "invalid"), None)
+    broken = next((r for r in results if r.status == "fail"), None)
     if broken is None or broken.check not in CAUSES:
         return None
     first, *others = broken.anomalies
@@ -86,7 +86,7 @@ def _first_broken(
     since = min(start.number for start in restart.attempt.starts.values())
     until = max((step.number for step in restart.attempt.steps[-1:]), default=since)
     for result in results:
-        if result.check in CAUSES and result.validity == "invalid":
+        if result.check in CAUSES and result.status == "fail":
             shown = [
                 anomaly
                 for anomaly in result.anomalies

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from chaos.check.attempt import Commit, Start
 from chaos.check.restarts import RepeatedSteps, Restart, surplus_steps
-from chaos.check.result import conclude, nothing_due, own_check, unknown, without_restart
+from chaos.check.result import conclude, inconclusive, nothing_due, own_check, without_restart
 from chaos.check.trial import Course, Trial
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -35,7 +35,7 @@ def check_cursor(trial: Trial) -> CheckResult:
     if not trial.restarts:
         return without_restart(CURSOR, trial)
     if trial.reference is None:
-        return unknown(CURSOR, f"{trial.no_reference} to count an epoch's steps by")
+        return inconclusive(CURSOR, f"{trial.no_reference} to count an epoch's steps by")
     anomalies, doubts, counted = [], [], 0
     alike = [r for r in trial.restarts if r.attempt.index not in trial.resized]
     if not alike:

@@ -50,7 +50,7 @@ _MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
 def check_faults_happened(trial: Trial) -> CheckResult:
     """Require that every op was invoked once and ended once, as `ok`, while the job trained.
 
-    Anything else is unknown, not invalid: it says nothing about the job, and
+    Anything else is inconclusive and no failure: it says nothing about the job, and
     a run in which nothing happened must not be green.
     """
     if not trial.plan.ops:

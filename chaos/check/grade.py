@@ -33,7 +33,7 @@ def graded(trial: Trial, results: Sequence[CheckResult]) -> tuple[CheckResult, .
     """Return the results with the severity of a trajectory that parts."""
     return tuple(
         _with(result, _of_trajectory(trial, results))
-        if result.check == TRAJECTORY and result.validity == "invalid"
+        if result.check == TRAJECTORY and result.status == "fail"
         else result
         for result in results
     )
@@ -43,7 +43,7 @@ def accepted(
     accept: Sequence[Acceptable], results: Sequence[CheckResult]
 ) -> tuple[tuple[CheckResult, ...], tuple[str, ...]]:
     """Return the results where nothing is worse than what is accepted, and notes of what is."""
-    broken = [result for result in results if result.validity == "invalid"]
+    broken = [result for result in results if result.status == "fail"]
     allowed = {_MEANT[word] for word in accept}
     if not broken or any(result.severity not in allowed for result in broken):
         return tuple(results), ()
@@ -53,7 +53,7 @@ def accepted(
 
 def _let_pass(result: CheckResult) -> CheckResult:
     said = f"{ACCEPTED}{result.severity}: {result.summary}"
-    return result.model_copy(update={"validity": "valid", "anomalies": (), "summary": said})
+    return result.model_copy(update={"status": "pass", "anomalies": (), "summary": said})
 
 
 def _with(result: CheckResult, severity: Severity) -> CheckResult:
@@ -78,13 +78,13 @@ def only_random(trial: Trial, results: Sequence[CheckResult]) -> bool:
     first = divergence(trial)
     if first is None or not trial.leeway.is_exact:
         return False
-    if any(named[check].validity != "valid" for check in _GROUNDS if check in named):
+    if any(named[check].status != "pass" for check in _GROUNDS if check in named):
         return False
     order = named[SAMPLE_ORDER]
     is_drawn = bool(order.anomalies) and order.severity == "not reproducible"
     counted = named[SAMPLES]
-    if counted.validity == "invalid" or not (
-        is_drawn or (counted.validity == "valid" and counted.evidence)
+    if counted.status == "fail" or not (
+        is_drawn or (counted.status == "pass" and counted.evidence)
     ):
         return False
     started = [restart for restart in trial.restarts if restart.attempt.first_steps]

@@ -9,7 +9,7 @@ from chaos.check.resumes import in_words, nothing_was_left, untested
 from chaos.check.strikes import Strike
 from chaos.check.trajectory import TRAJECTORY
 from chaos.check.trial import Trial
-from chaos.model.scenario import Validity
+from chaos.model.scenario import VerdictStatus
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
 from chaos.model.verdict import CheckResult
 from chaos.words import plural
@@ -29,26 +29,26 @@ _RECOVERY = {
 
 
 def headline(
-    trial: Trial, results: Sequence[CheckResult], validity: Validity, *, accepted: int = 0
+    trial: Trial, results: Sequence[CheckResult], status: VerdictStatus, *, accepted: int = 0
 ) -> str:
     """Return the faults, the outcome of the job, and the evidence, in one sentence.
 
     `accepted`: how many broken promises the scenario accepts.
     """
-    sentence = _sentence(trial, results, validity, accepted=accepted)
+    sentence = _sentence(trial, results, status, accepted=accepted)
     return sentence[:1].upper() + sentence[1:].removesuffix(".") + "."
 
 
 def _sentence(
-    trial: Trial, results: Sequence[CheckResult], validity: Validity, *, accepted: int
+    trial: Trial, results: Sequence[CheckResult], status: VerdictStatus, *, accepted: int
 ) -> str:
-    if validity == "valid":
+    if status == "pass":
         lack = untested(trial)
         return f"{_deeds(trial)}{_good(trial, accepted=accepted)}" + (f"; {lack}" if lack else "")
-    if validity == "invalid":
+    if status == "fail":
         return f"{_deeds(trial)}{_bad(trial, results)}"
-    doubts = (result.summary for result in results if result.validity == "unknown")
-    broken = [result.check for result in results if result.validity == "invalid"]
+    doubts = (result.summary for result in results if result.status == "inconclusive")
+    broken = [result.check for result in results if result.status == "fail"]
     besides = f" (broken all the same: {', '.join(broken)})" if broken else ""
     return f"it cannot be told whether the job came out right: {next(doubts)}{besides}"
 
@@ -139,7 +139,7 @@ def _went_on(trial: Trial) -> str:
 
 
 def _bad(trial: Trial, results: Sequence[CheckResult]) -> str:
-    broken = [result for result in results if result.validity == "invalid"]
+    broken = [result for result in results if result.status == "fail"]
     others = [result.check for result in broken[1:]]
     also = f" (also broken: {', '.join(others)})" if others else ""
     named = cause(trial, results)
@@ -157,7 +157,7 @@ def _bad(trial: Trial, results: Sequence[CheckResult]) -> str:
 
 def _right(trial: Trial, results: Sequence[CheckResult]) -> str:
     """Return in words the parts that were shown to be right."""
-    shown = {result.check for result in results if result.validity == "valid" and result.evidence}
+    shown = {result.check for result in results if result.status == "pass" and result.evidence}
     if {"resume-point", "cursor", "epochs"} <= shown:
         if not trial.sees_steps:
             return "; the checkpoint and the epochs are right"

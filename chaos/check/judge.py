@@ -33,7 +33,7 @@ from chaos.model.diagnosis import Resume
 from chaos.model.event import JournalCut
 from chaos.model.history import History
 from chaos.model.plan import Plan
-from chaos.model.scenario import Validity
+from chaos.model.scenario import VerdictStatus
 from chaos.model.verdict import CheckResult, Verdict
 
 
@@ -46,7 +46,7 @@ class Check(Protocol):
         """Judge one run."""
 
 
-# The first two ask whether there is anything to judge by and are never `invalid`.
+# The first two ask whether there is anything to judge by and never fail.
 # The others follow from the most specific promise to the one that almost every defect breaks.
 CHECKS: tuple[Check, ...] = (
     evidence.check_faults_happened,
@@ -99,13 +99,13 @@ def judge_trial(trial: Trial, others: Others = NO_OTHERS) -> Verdict:
     """Return the verdict on one run by its tables, which its pages can use again."""
     found = graded(trial, tuple(_results(trial, others)))
     results, accepting = accepted(trial.plan.expect.accept, found)
-    validity = _overall(trial, results)
+    status = _overall(trial, results)
     return Verdict(
-        validity=validity,
-        headline=headline(trial, results, validity, accepted=len(accepting)),
-        as_expected=_is_expected(trial, validity, results),
-        is_news=_is_news(trial, validity, results),
-        expectation=_expectation(trial, validity, results),
+        status=status,
+        headline=headline(trial, results, status, accepted=len(accepting)),
+        as_expected=_is_expected(trial, status, results),
+        is_news=_is_news(trial, status, results),
+        expectation=_expectation(trial, status, results),
         results=results,
         diagnosis=_diagnosed(trial, results),
         notes=(*accepting, *_idle(trial), *_noted(trial)),
@@ -166,15 +166,15 @@ def _judged(check: Check, trial: Trial) -> CheckResult:
         return _beyond_doubt(_well_formed(check.check(trial), check, trial), trial)
     except Exception as error:  # noqa: BLE001 (a check that fails has shown nothing)
         why = f"the check itself failed: {type(error).__name__}: {error}"
-        return CheckResult(check=check.NAME, validity="unknown", summary=why, evidence=0)
+        return CheckResult(check=check.NAME, status="inconclusive", summary=why, evidence=0)
 
 
 def _well_formed(result: object, check: Check, trial: Trial) -> CheckResult:
     """Return a result that reports can show, or raise: a check may be another package's."""
     if not isinstance(result, CheckResult) or result.check != check.NAME:
         raise TypeError(f"it gave no CheckResult of its own, but {result!r}")
-    if (result.validity == "invalid") != bool(result.anomalies):
-        raise ValueError(f"{result.validity} with {len(result.anomalies)} anomalies")
+    if (result.status == "fail") != bool(result.anomalies):
+        raise ValueError(f"{result.status} with {len(result.anomalies)} anomalies")
     if any(not 0 <= n < len(trial.history) for a in result.anomalies for n in a.events):
         raise ValueError("an anomaly names an event that the history has not")
     return result
@@ -182,7 +182,7 @@ def _well_formed(result: object, check: Check, trial: Trial) -> CheckResult:
 
 def _beyond_doubt(result: CheckResult, trial: Trial) -> CheckResult:
     """Make a broken promise a doubt where what is not known, or was allowed, may explain it."""
-    if result.validity != "invalid":
+    if result.status != "fail":
         return result
     cut = next((event for _, event in trial.history.of(JournalCut)), None)
     made_again = _no_longer_comparable(trial) if result.check in _NEED_EQUAL_STEPS else None
@@ -196,7 +196,7 @@ def _beyond_doubt(result: CheckResult, trial: Trial) -> CheckResult:
     else:
         return result
     summary = f"{result.summary}; but {why}"
-    return result.model_copy(update={"validity": "unknown", "summary": summary})
+    return result.model_copy(update={"status": "inconclusive", "summary": summary})
 
 
 def _no_longer_comparable(trial: Trial) -> tuple[int, str] | None:
@@ -216,72 +216,72 @@ def _events(result: CheckResult) -> list[int]:
     return [number for anomaly in result.anomalies for number in anomaly.events]
 
 
-def _overall(trial: Trial, results: tuple[CheckResult, ...]) -> Validity:
-    found = {result.validity for result in results}
+def _overall(trial: Trial, results: tuple[CheckResult, ...]) -> VerdictStatus:
+    found = {result.status for result in results}
     if any(evidence.own_failures(trial)) or nothing_happened(trial):
-        return "unknown"
-    if "invalid" in found:
-        return "invalid"
-    return "unknown" if "unknown" in found else "valid"
+        return "inconclusive"
+    if "fail" in found:
+        return "fail"
+    return "inconclusive" if "inconclusive" in found else "pass"
 
 
 def _first_broken(results: tuple[CheckResult, ...], besides: tuple[str, ...] = ()) -> str | None:
-    broken = (result.check for result in results if result.validity == "invalid")
+    broken = (result.check for result in results if result.status == "fail")
     return next((check for check in broken if check not in besides), None)
 
 
-def _is_expected(trial: Trial, validity: Validity, results: tuple[CheckResult, ...]) -> bool:
+def _is_expected(trial: Trial, status: VerdictStatus, results: tuple[CheckResult, ...]) -> bool:
     expect = trial.plan.expect
-    if _shows_no_defect(trial, validity, results):
+    if _shows_no_defect(trial, status, results):
         return True
     named = expect.check is None or expect.check == _first_broken(results, expect.besides)
-    if expect.verdict == "unknown":
-        named = any(r.check == expect.check and r.validity == "unknown" for r in results)
+    if expect.verdict == "inconclusive":
+        named = any(r.check == expect.check and r.status == "inconclusive" for r in results)
     # A defect that shows although the fault did not happen is not the one that it was to show.
-    shown = expect.verdict != "invalid" or _without_grounds(results) is None
-    return validity == expect.verdict and named and shown
+    shown = expect.verdict != "fail" or _without_grounds(results) is None
+    return status == expect.verdict and named and shown
 
 
-def _shows_no_defect(trial: Trial, validity: Validity, results: tuple[CheckResult, ...]) -> bool:
+def _shows_no_defect(trial: Trial, status: VerdictStatus, results: tuple[CheckResult, ...]) -> bool:
     """Return whether a defect of Ray's own did not show.
 
     All is well, or but for other known defects; or `fit()` returned, where
     the defect was to make it raise.
     """
     expect = trial.plan.expect
-    if expect.until != "fixed" or validity == "unknown":
+    if expect.until != "fixed" or status == "inconclusive":
         return False
     if expect.outcome == "error" and trial.run.ending.returned is not None:
         return True
     return _first_broken(results, expect.besides) is None
 
 
-def _is_news(trial: Trial, validity: Validity, results: tuple[CheckResult, ...]) -> bool:
+def _is_news(trial: Trial, status: VerdictStatus, results: tuple[CheckResult, ...]) -> bool:
     """Return whether a defect of Ray's own did not show, although all was done to show it.
 
     On the embedded backend it is none: most of Ray is not there.
     """
-    return trial.plan.backend == "ray" and _shows_no_defect(trial, validity, results)
+    return trial.plan.backend == "ray" and _shows_no_defect(trial, status, results)
 
 
 def _without_grounds(results: tuple[CheckResult, ...]) -> CheckResult | None:
     grounds = {evidence.FAULTS_HAPPENED, evidence.WATCHED}
-    return next((r for r in results if r.check in grounds and r.validity != "valid"), None)
+    return next((r for r in results if r.check in grounds and r.status != "pass"), None)
 
 
-def _expectation(trial: Trial, validity: Validity, results: tuple[CheckResult, ...]) -> str:
+def _expectation(trial: Trial, status: VerdictStatus, results: tuple[CheckResult, ...]) -> str:
     expect = trial.plan.expect
-    how = "first named" if expect.verdict == "invalid" else "told"
+    how = "first named" if expect.verdict == "fail" else "told"
     due = expect.verdict + (f", {how} by {expect.check}" if expect.check else "")
-    if _shows_no_defect(trial, validity, results):
+    if _shows_no_defect(trial, status, results):
         seen = f" (seen in Ray {', '.join(expect.seen_in)})" if expect.seen_in else ""
-        is_news = _is_news(trial, validity, results)
+        is_news = _is_news(trial, status, results)
         news = "fixed?" if is_news else "only a cluster can show the defect"
-        found = "it is valid" if validity == "valid" else "it did not show"
+        found = "it passes" if status == "pass" else "it did not show"
         return f"expected {due}{seen}; {found}: {news}"
-    if _is_expected(trial, validity, results):
+    if _is_expected(trial, status, results):
         return f"{due}, as expected"
     first = _first_broken(results)
-    told = f"expected {due}; it is {validity}" + (f", first named by {first}" if first else "")
-    lack = _without_grounds(results) if expect.verdict == "invalid" else None
-    return told if lack is None else f"{told}, but {lack.check} is {lack.validity}"
+    told = f"expected {due}; got {status}" + (f", first named by {first}" if first else "")
+    lack = _without_grounds(results) if expect.verdict == "fail" else None
+    return told if lack is None else f"{told}, but {lack.check} is {lack.status}"

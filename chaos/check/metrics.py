@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from chaos.check.attempt import Commit
 from chaos.check.divergence import divergence_place
-from chaos.check.result import conclude, nothing_due, own_check, unknown
+from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.storage import kept_at_the_end
 from chaos.check.trial import Course, Trial
 from chaos.check.values import Value, flat, is_below
@@ -38,7 +38,7 @@ def check_metrics(trial: Trial) -> CheckResult:
     if not trial.plan.ops:
         return nothing_due(METRICS, "no fault was planned, so there is nothing to compare")
     if trial.reference is None:
-        return unknown(METRICS, f"{trial.no_reference} to know the job's counters by")
+        return inconclusive(METRICS, f"{trial.no_reference} to know the job's counters by")
     due = _due_counters(trial, trial.reference)
     if not due:
         return nothing_due(METRICS, "no counter was reported before the fault")
@@ -153,7 +153,7 @@ def check_selection(trial: Trial) -> CheckResult:
     if not trial.plan.ops:
         return nothing_due(SELECTION, "no fault was planned, so there is nothing to compare")
     if trial.reference is None:
-        return unknown(SELECTION, f"{trial.no_reference} to compare with")
+        return inconclusive(SELECTION, f"{trial.no_reference} to compare with")
     compared = [
         (commit, theirs, name)
         for commit, theirs in _side_by_side(trial, trial.reference)

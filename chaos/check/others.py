@@ -25,11 +25,11 @@ class Others:
         return Others(self.installed, missing)
 
     def not_told(self) -> tuple[CheckResult, ...]:
-        """Return a result for each that is missing: what it would say is unknown."""
+        """Return an inconclusive result for each that is missing."""
         return tuple(
             CheckResult(
                 check=name,
-                validity="unknown",
+                status="inconclusive",
                 summary=f"{name} is of the package {package}, which is not installed here",
                 evidence=0,
                 package=package,

@@ -32,7 +32,7 @@ def check_outcome(trial: Trial) -> CheckResult:
     last report's metrics and the newest checkpoint, where they are so in the
     baseline. An error that is expected is a struck rank's, or one that the
     loss of a rank leaves the others with; whether any other came of the fault
-    is unknown. A run that was ended by us, at its limit or by an interruption,
+    is inconclusive. A run that was ended by us, at its limit or by an interruption,
     says nothing. How often Ray names the rank that was struck, and not a
     survivor, is told as a figure.
     """

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from chaos.check.attempt import Attempt
 from chaos.check.files import series_of
-from chaos.check.result import conclude, nothing_due, own_check, unknown
+from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.strikes import EARLY_NS, Strike
 from chaos.check.time_limits import pauses
 from chaos.check.trial import Trial
@@ -53,7 +53,7 @@ def check_single_writer(trial: Trial) -> CheckResult:
     process for each rank of an attempt.
     """
     if not trial.run.attempts:
-        return unknown(SINGLE_WRITER, "no attempt was seen")
+        return inconclusive(SINGLE_WRITER, "no attempt was seen")
     anomalies = [*_stragglers(trial), *_twins(trial)]
     if not anomalies and len(trial.run.attempts) == 1:
         return nothing_due(
@@ -139,7 +139,7 @@ def check_bystanders(trial: Trial) -> CheckResult:
     # Where no fault was planned it is the baseline itself: each trial is its own measure.
     reference = trial.reference if trial.plan.ops else trial.run
     if reference is None:
-        return unknown(BYSTANDERS, trial.no_reference)
+        return inconclusive(BYSTANDERS, trial.no_reference)
     alone, seen = _by_trial(reference.history), _by_trial(trial.history)
     made = [event.trials for _, event in reference.history.of(ExperimentEnded)]
     if made == [1] and not alone and not seen:
@@ -244,7 +244,7 @@ def check_leftovers(trial: Trial) -> CheckResult:
     """
     ended = trial.run.ending
     if ended.deadline is not None or (ended.ended is not None and ended.ended[1].interrupted):
-        return unknown(LEFTOVERS, "the run was ended by us, before it could clean up")
+        return inconclusive(LEFTOVERS, "the run was ended by us, before it could clean up")
     left = list(trial.history.of(Leftover))
     searched = [search for _, search in trial.history.of(LeftoversSearched)]
     anomalies = [
@@ -323,9 +323,9 @@ def check_drain(trial: Trial) -> CheckResult:
         return nothing_due(DRAIN, "no loss was announced")
     windows = list(_windows(trial))
     if not trial.run.ending.is_over:
-        return unknown(DRAIN, "the run was not seen to its end")
+        return inconclusive(DRAIN, "the run was not seen to its end")
     if not windows:
-        return unknown(DRAIN, "no notice was seen")
+        return inconclusive(DRAIN, "no notice was seen")
     anomalies = [a for window in windows for a in _drain_anomalies(trial, window)]
     return conclude(
         DRAIN,

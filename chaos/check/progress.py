@@ -5,7 +5,14 @@ from collections.abc import Iterator
 
 from chaos.check.attempt import Attempt
 from chaos.check.restarts import Restart
-from chaos.check.result import Measures, conclude, nothing_due, own_check, unknown, without_restart
+from chaos.check.result import (
+    Measures,
+    conclude,
+    inconclusive,
+    nothing_due,
+    own_check,
+    without_restart,
+)
 from chaos.check.time_limits import Pause, StallLimit, TimeLimit, for_recovery, last_sign, pauses
 from chaos.check.trial import NO_STEPS, Course, Trial
 from chaos.model.event import GateReached, GateReleased, UploadEnded
@@ -115,13 +122,13 @@ def check_lost_work(trial: Trial) -> CheckResult:
         return without_restart(LOST_WORK, trial)
     if not trial.sees_steps:
         if trial.plan.expect.lost_steps is not None:
-            return unknown(LOST_WORK, f"`expect.lost_steps` is given, and {NO_STEPS}")
+            return inconclusive(LOST_WORK, f"`expect.lost_steps` is given, and {NO_STEPS}")
         return nothing_due(LOST_WORK, NO_STEPS)
     if trial.plan.expect.lost_steps is None and trial.is_by_steps:
         return nothing_due(LOST_WORK, "the job saves by the clock, which bounds no number of steps")
     if trial.plan.expect.lost_steps is None and trial.reference is None:
         why = f"{trial.no_reference} to say how much is too much, nor does `expect.lost_steps`"
-        return unknown(LOST_WORK, why)
+        return inconclusive(LOST_WORK, why)
     started = [restart for restart in trial.restarts if restart.attempt.starts]
     anomalies = [anomaly for restart in started for anomaly in _too_much_lost(restart, trial)]
     most = max((_lost_most(restart) for restart in started), default=0)
@@ -230,7 +237,7 @@ def check_progress(trial: Trial) -> CheckResult:
     left out), or `limits.gate_s`, whichever is more. A job that stands still
     for longer by itself, in an evaluation, may take twice as long as its
     baseline does where it does so: within an epoch, between two, or at the
-    end; as long elsewhere is unknown, and so is any long pause without a
+    end; as long elsewhere is inconclusive, and so is any long pause without a
     baseline. The clean run has its limit, `limits.run_s`, and no other. A
     straggler is slower than that nowhere; ranks that wait for one
     that never comes are (Lightning-AI/pytorch-lightning#20806,
@@ -366,9 +373,9 @@ def check_terminates(trial: Trial) -> CheckResult:
         limit_s = ending.deadline[1].limit_s
         if held is not None:
             why = f"the limit of {limit_s:g} s passed while rank {held} was held by us"
-            return unknown(TERMINATES, why)
+            return inconclusive(TERMINATES, why)
         if trial.epochs_vary and _idle_s(trial, ending.deadline[0]) < limit_s * STILL:
-            return unknown(
+            return inconclusive(
                 TERMINATES,
                 f"it was still training at its limit of {limit_s:g} s, and clean runs differ in "
                 "how many epochs they train",
@@ -380,7 +387,7 @@ def check_terminates(trial: Trial) -> CheckResult:
             summary="",
         )
     if ending.ended is not None and ending.ended[1].interrupted:
-        return unknown(TERMINATES, "the run was interrupted")
+        return inconclusive(TERMINATES, "the run was interrupted")
     over = ending.exited is not None and ending.ended is not None
     doubts = [] if over else ["the end of the run was not seen"]
     return conclude(

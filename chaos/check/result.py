@@ -37,13 +37,13 @@ def conclude(
     summary: str,
     measures: Measures | None = None,
 ) -> CheckResult:
-    """Judge: an anomaly is `invalid`, a doubt or no evidence is `unknown`."""
+    """Judge: an anomaly fails, a doubt or no evidence is inconclusive."""
     figures = dict(measures or {})
     if anomalies:
         more = f" (and {len(anomalies) - 1} more)" if len(anomalies) > 1 else ""
         return CheckResult(
             check=check,
-            validity="invalid",
+            status="fail",
             summary=anomalies[0].message + more,
             evidence=max(1, evidence),
             anomalies=tuple(anomalies),
@@ -52,28 +52,28 @@ def conclude(
     if doubts or evidence == 0:
         why = "; ".join(doubts) or "nothing was seen to judge by"
         return CheckResult(
-            check=check, validity="unknown", summary=why, evidence=evidence, measures=figures
+            check=check, status="inconclusive", summary=why, evidence=evidence, measures=figures
         )
     return CheckResult(
-        check=check, validity="valid", summary=summary, evidence=evidence, measures=figures
+        check=check, status="pass", summary=summary, evidence=evidence, measures=figures
     )
 
 
 def nothing_due(check: str, summary: str) -> CheckResult:
     """Judge a check that rightly has nothing to look at."""
-    return CheckResult(check=check, validity="valid", summary=summary, evidence=0)
+    return CheckResult(check=check, status="pass", summary=summary, evidence=0)
 
 
-def unknown(check: str, why: str) -> CheckResult:
+def inconclusive(check: str, why: str) -> CheckResult:
     """Judge a check that cannot tell."""
-    return CheckResult(check=check, validity="unknown", summary=why, evidence=0)
+    return CheckResult(check=check, status="inconclusive", summary=why, evidence=0)
 
 
 def without_restart(check: str, trial: Trial) -> CheckResult:
     """Judge a check of restarts where there was none."""
     if trial.why_nothing_restarted is not None:
         return nothing_due(check, trial.why_nothing_restarted)
-    return unknown(check, "no restart was seen")
+    return inconclusive(check, "no restart was seen")
 
 
 def blind(check: str, trial: Trial, what: str, *, ours: bool, theirs: bool) -> CheckResult | None:
@@ -84,14 +84,14 @@ def blind(check: str, trial: Trial, what: str, *, ours: bool, theirs: bool) -> C
     """
     if trial.reference is None:
         if trial.plan.ops:
-            return unknown(check, f"{trial.no_reference} to compare with")
+            return inconclusive(check, f"{trial.no_reference} to compare with")
         return nothing_due(check, "no fault was planned, so there is nothing to compare")
     if not ours and not theirs:
         return nothing_due(check, f"the job has no {what}, or it was not watched")
     if not theirs:
-        return unknown(check, f"the baseline tells nothing of the job's {what}")
+        return inconclusive(check, f"the baseline tells nothing of the job's {what}")
     if not ours:
-        return unknown(check, f"nothing was seen of the job's {what}")
+        return inconclusive(check, f"nothing was seen of the job's {what}")
     return None
 
 

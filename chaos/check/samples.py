@@ -13,10 +13,10 @@ from chaos.check.inputs import InputComparison, InputsApart
 from chaos.check.lineage import Lineage
 from chaos.check.result import (
     conclude,
+    inconclusive,
     nothing_due,
     of_another_size,
     own_check,
-    unknown,
     unseen_inputs,
     watched_feeds,
 )
@@ -49,7 +49,7 @@ def check_batch(trial: Trial) -> CheckResult:
     if not trial.plan.ops:
         return nothing_due(BATCH, "no fault was planned, so there is nothing to compare")
     if trial.reference is None:
-        return unknown(BATCH, f"{trial.no_reference} to compare with")
+        return inconclusive(BATCH, f"{trial.no_reference} to compare with")
     idle = _why_no_batch_is_due(trial, trial.reference)
     if idle is not None:
         return nothing_due(BATCH, idle)

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from chaos.check.divergence import difference, no_control, stated_tolerance
 from chaos.check.fix_hints import value
 from chaos.check.numbers import NumberComparison, widest
-from chaos.check.result import Measures, conclude, nothing_due, of_another_size, own_check, unknown
+from chaos.check.result import (
+    Measures,
+    conclude,
+    inconclusive,
+    nothing_due,
+    of_another_size,
+    own_check,
+)
 from chaos.check.state_at_resume import SHIPPED, group_of
 from chaos.check.state_comparison import StateComparison, compare_states, surviving_snapshots
 from chaos.check.state_snapshots import (
@@ -48,7 +55,7 @@ def check_trajectory(trial: Trial) -> CheckResult:
         return nothing_due(TRAJECTORY, "no fault was planned, so there is nothing to compare")
     comparison = trial.comparison
     if comparison is None:
-        return unknown(TRAJECTORY, f"{trial.no_reference} to compare with")
+        return inconclusive(TRAJECTORY, f"{trial.no_reference} to compare with")
     if comparison.resized and comparison.losses.compared + comparison.metrics.compared == 0:
         steps = plural(comparison.resized, "surviving step")
         what = "was made" if comparison.resized == 1 else "were made"

@@ -27,7 +27,7 @@ def compare(
 
     Repeats of a scenario (`chaos run --repeat N`, or a folder of its runs) separate a change from
     noise. Exit codes: 0 no regression, 1 regression beyond noise, 2 inconclusive: something is
-    missing or unknown, or new and failing.
+    missing or inconclusive, or new and failing.
 
     Example: chaos compare reports/suites/20261120T020000 reports/suites/20261121T020000
     """

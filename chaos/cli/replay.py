@@ -79,7 +79,7 @@ def sameness(recorded: RunDirectory, again: FinishedRun) -> str:
     before, now = recorded.load_verdict(), again.verdict
     if before is None:
         return "replay: the recorded run has no verdict to compare with"
-    found = [(verdict.validity, [r.check for r in verdict.broken]) for verdict in (before, now)]
+    found = [(verdict.status, [r.check for r in verdict.broken]) for verdict in (before, now)]
     names = [f"{word} ({', '.join(checks)})" if checks else word for word, checks in found]
     alike = found[0] == found[1]
     verdict = f"same verdict, {names[1]}" if alike else f"{names[1]} instead of {names[0]}"

@@ -14,9 +14,9 @@ EXIT_NO_REGRESSION, EXIT_REGRESSION, EXIT_UNKNOWN = range(3)
 
 Told: TypeAlias = Literal["worse", "better", "same", "not shown", "cannot be told"]
 Fate: TypeAlias = Literal[
-    "same", "regression", "fixed", "unknown", "missing", "new", "new, fails", "varies"
+    "same", "regression", "fixed", "inconclusive", "missing", "new", "new, fails", "varies"
 ]
-OPEN: tuple[Fate, ...] = ("unknown", "missing", "new, fails")
+OPEN: tuple[Fate, ...] = ("inconclusive", "missing", "new, fails")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class SuiteComparison:
 
     @property
     def exit_code(self) -> int:
-        """1: a regression. 2: none, but something is missing, unknown or new and fails. Else 0."""
+        """1: a regression. 2: none, but something is missing or inconclusive, or new and fails."""
         if self.regressions:
             return EXIT_REGRESSION
         is_open = any(s.fate in OPEN for s in self.scenarios) or not self.in_common
@@ -122,7 +122,7 @@ class SuiteComparison:
             return f"{len(self.regressions)} of {len(self.scenarios)} scenarios are worse"
         if not self.in_common:
             return "the two sides have no scenario in common"
-        if any(s.fate in ("unknown", "missing") for s in self.scenarios):
+        if any(s.fate in ("inconclusive", "missing") for s in self.scenarios):
             return "no regression was shown, and not every scenario could be compared"
         return "no regression was shown"
 
@@ -222,7 +222,7 @@ def _fate(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Fate:
         return "missing"
     stood, stands = _standing(before), _standing(after)
     if stands < len(after) and all(r.standing in ("expected", "undecided") for r in after):
-        return "unknown"
+        return "inconclusive"
     if not before:
         return "new" if stands == len(after) else "new, fails"
     if stands == len(after):

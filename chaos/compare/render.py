@@ -100,7 +100,7 @@ def _stood(runs: tuple[RunSummary, ...]) -> str:
     if not runs:
         return "-"
     if len(runs) == 1:
-        return {"not_run": "not run", "undecided": "unknown"}.get(
+        return {"not_run": "not run", "undecided": "inconclusive"}.get(
             runs[0].standing, runs[0].standing
         )
     return f"{sum(run.standing == 'expected' for run in runs)} of {len(runs)}"

@@ -15,7 +15,7 @@ from chaos.model.watch import Watch
 from chaos.record import Record
 
 Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
-Validity: TypeAlias = Literal["valid", "invalid", "unknown"]
+VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive"]
 Acceptable: TypeAlias = Literal["rng", "cosmetic"]
 
 
@@ -145,11 +145,11 @@ class ClusterShape(Record):
 class Expect(Record):
     """What is special about this scenario; every check runs anyway."""
 
-    verdict: Validity = "valid"
+    verdict: VerdictStatus = "pass"
     check: str | None = Field(
         default=None,
-        description="with `verdict: invalid`: the check that must name the defect; with "
-        "`verdict: unknown`: the one that cannot tell",
+        description="with `verdict: fail`: the check that must name the defect; with "
+        "`verdict: inconclusive`: the one that cannot tell",
     )
     besides: tuple[str, ...] = Field(
         default=(),
@@ -157,7 +157,7 @@ class Expect(Record):
     )
     until: Literal["fixed"] | None = Field(
         default=None,
-        description="with `verdict: invalid`: a defect of Ray's own is shown; a run that is valid "
+        description="with `verdict: fail`: a defect of Ray's own is shown; a run that passes "
         "is news (fixed?), and no failure",
     )
     seen_in: tuple[str, ...] = Field(
@@ -234,17 +234,17 @@ class Expect(Record):
 
     @model_validator(mode="after")
     def _names_a_check_only_for_a_defect(self) -> Self:
-        if self.check is not None and self.verdict == "valid":
-            raise ValueError("expect.check goes with `verdict: invalid` or `verdict: unknown`")
-        if self.check is None and self.verdict == "unknown":
+        if self.check is not None and self.verdict == "pass":
+            raise ValueError("expect.check goes with `verdict: fail` or `verdict: inconclusive`")
+        if self.check is None and self.verdict == "inconclusive":
             raise ValueError(
-                "`verdict: unknown` needs expect.check, the check that cannot tell; without it a "
-                "fault that never happened would be as expected"
+                "`verdict: inconclusive` needs expect.check, the check that cannot tell; without "
+                "it a fault that never happened would be as expected"
             )
-        if self.besides and (self.check is None or self.verdict != "invalid"):
-            raise ValueError("expect.besides goes with `verdict: invalid` and expect.check")
-        if self.until is not None and self.verdict != "invalid":
-            raise ValueError("expect.until goes with `verdict: invalid`")
+        if self.besides and (self.check is None or self.verdict != "fail"):
+            raise ValueError("expect.besides goes with `verdict: fail` and expect.check")
+        if self.until is not None and self.verdict != "fail":
+            raise ValueError("expect.until goes with `verdict: fail`")
         if self.seen_in and self.until is None:
             raise ValueError("expect.seen_in goes with `until: fixed`")
         return self

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from chaos.model.scenario import Validity
+from chaos.model.scenario import VerdictStatus
 from chaos.model.verdict import Standing
 from chaos.record import Record
 
@@ -11,7 +11,7 @@ STALE = "the verdict is not of this history; `chaos rejudge` judges it again"
 
 
 class RunSummary(Record):
-    """One run, or a scenario that could not be run (`validity` None, `error` says why).
+    """One run, or a scenario that could not be run (`status` None, `error` says why).
 
     One that was skipped has neither, and says why in its headline.
 
@@ -25,7 +25,7 @@ class RunSummary(Record):
 
     scenario: str
     file: str
-    validity: Validity | None
+    status: VerdictStatus | None
     standing: Standing
     headline: str
     directory: str | None = None

@@ -1,11 +1,11 @@
-"""What the evidence comes to: valid, invalid or unknown, and why."""
+"""The verdict of a run: pass, fail or inconclusive, and why."""
 
 from typing import Literal, TypeAlias
 
 from pydantic import Field
 
 from chaos.model.diagnosis import Resume
-from chaos.model.scenario import Validity
+from chaos.model.scenario import VerdictStatus
 from chaos.model.severity import Severity, worst
 from chaos.record import Record
 
@@ -28,13 +28,13 @@ class CheckResult(Record):
     """One check's judgement.
 
     `summary` says in one line what was found, whatever the outcome.
-    `evidence` counts the observations it rests on; none means `unknown`.
+    `evidence` counts the observations it rests on; without any a check is inconclusive.
     `measures` are figures worth showing, each named with its unit.
     `package` is the one that brings the check, where it is not chaos's own.
     """
 
     check: str
-    validity: Validity
+    status: VerdictStatus
     summary: str
     evidence: int
     anomalies: tuple[Anomaly, ...] = ()
@@ -72,7 +72,7 @@ class Verdict(Record):
     `history` is the digest of the file that was judged.
     """
 
-    validity: Validity
+    status: VerdictStatus
     headline: str
     as_expected: bool
     expectation: str
@@ -91,9 +91,9 @@ class Verdict(Record):
     @property
     def broken(self) -> tuple[CheckResult, ...]:
         """The checks that found something, most specific first."""
-        return tuple(r for r in self.results if r.validity == "invalid")
+        return tuple(r for r in self.results if r.status == "fail")
 
     @property
     def undecided(self) -> tuple[CheckResult, ...]:
         """The checks that could not tell."""
-        return tuple(r for r in self.results if r.validity == "unknown")
+        return tuple(r for r in self.results if r.status == "inconclusive")

@@ -217,7 +217,7 @@ class Goal(FiniteRecord):
 
 
 class Question(FiniteRecord):
-    """One file `*.preflight.yaml`. Without `costs` the answer is unknown."""
+    """One file `*.preflight.yaml`. Without `costs` the answer is `cannot tell`."""
 
     preflight: str = Field(min_length=1, description="what is asked, in a sentence")
     job: JobShape

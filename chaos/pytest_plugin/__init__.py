@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         Option.KEEP_STORAGE,
         action="store_true",
-        help="keep the checkpoints of valid runs as well",
+        help="keep the checkpoints of runs that pass as well",
     )
     group.addoption(
         Option.PRESTART_WORKERS,

@@ -57,7 +57,7 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     stand in a `pytest.mark.chaos_job(...)` of the function, class or module.
 
     The test fails, and is not called, where the verdict is not the one that
-    `expect` names, `valid` unless it says otherwise. A run that could not be
+    `expect` names, `pass` unless it says otherwise. A run that could not be
     judged is an error.
 
         @chaos.scenario(script="train.py", workers=2, faults=[kill_worker(epoch=2, step=5)])

@@ -24,24 +24,24 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """One judged run. Exactly one of `valid`, `invalid` and `unknown` is true."""
+    """One judged run. Exactly one of `passed`, `failed` and `inconclusive` is true."""
 
     run: FinishedRun
 
     @property
-    def valid(self) -> bool:
+    def passed(self) -> bool:
         """Every check has evidence, and found nothing."""
-        return self.verdict.validity == "valid"
+        return self.verdict.status == "pass"
 
     @property
-    def invalid(self) -> bool:
+    def failed(self) -> bool:
         """A promise is broken."""
-        return self.verdict.validity == "invalid"
+        return self.verdict.status == "fail"
 
     @property
-    def unknown(self) -> bool:
+    def inconclusive(self) -> bool:
         """It cannot be told."""
-        return self.verdict.validity == "unknown"
+        return self.verdict.status == "inconclusive"
 
     @property
     def as_expected(self) -> bool:
@@ -128,7 +128,7 @@ class Result:
         return self.directory / "report.html"
 
     def __repr__(self) -> str:
-        if self.valid:
+        if self.passed:
             lost = row_of(self.run).lost_steps
             steps = "no step watched" if lost is None else f"{plural(lost, 'step')} lost"
             cost = f"{plural(self.attempts, 'attempt')}, {steps}"

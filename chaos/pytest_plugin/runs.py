@@ -89,7 +89,7 @@ class Runs:
             self._pass_on_what_was_said()
         _keep(item, row_of(run))
         item.stash.setdefault(FINISHED, []).append(run)
-        if run.verdict.validity == "unknown" and not run.verdict.as_expected:
+        if run.verdict.status == "inconclusive" and not run.verdict.as_expected:
             raise undecided(run)
         return Result(run)
 

@@ -105,7 +105,7 @@ def _undecided(verdict: Verdict) -> Iterator[tuple[str, str]]:
         f"{', '.join(checks)}: {AS_ABOVE if why.lower() in said else why}"
         for why, checks in by_reason(verdict.undecided).items()
     )
-    yield from zip(_first("unknown"), told, strict=False)
+    yield from zip(_first("inconclusive"), told, strict=False)
 
 
 def _not_back(resume: Resume) -> list[RenderableType]:

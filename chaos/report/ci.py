@@ -52,9 +52,9 @@ def _case(row: SuiteRow) -> ET.Element:
         tag = "error" if row.skipped is None else "skipped"
         _add(case, tag, row.word, row.why, row.why)
     elif row.standing == "unexpected":
-        _add(case, "failure", row.verdict.validity, row.verdict.headline, _why(row, row.verdict))
+        _add(case, "failure", row.verdict.status, row.verdict.headline, _why(row, row.verdict))
     elif row.standing == "undecided":
-        _add(case, "error", "unknown", row.verdict.headline, _why(row, row.verdict))
+        _add(case, "error", "inconclusive", row.verdict.headline, _why(row, row.verdict))
     if row.verdict is not None:
         ET.SubElement(case, "system-out").text = _clean(_summaries(row.verdict))
     return case
@@ -63,7 +63,7 @@ def _case(row: SuiteRow) -> ET.Element:
 def properties(row: SuiteRow) -> dict[str, str]:
     """Return what a test case carries beside its verdict; what is not known is left out."""
     values = {
-        "verdict": row.verdict.validity if row.verdict else None,
+        "verdict": row.verdict.status if row.verdict else None,
         "expectation": row.verdict.expectation if row.verdict else None,
         "seed": row.seed,
         "attempts": row.attempts,
@@ -95,7 +95,7 @@ def _add(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None
 def _why(row: SuiteRow, verdict: Verdict) -> str:
     lines = [verdict.headline, verdict.expectation]
     for result in (*verdict.broken, *verdict.undecided):
-        lines.append(f"{result.validity}: {result.check}: {result.summary}")
+        lines.append(f"{result.status}: {result.check}: {result.summary}")
         for anomaly in result.anomalies:
             numbers = ", ".join(str(number) for number in anomaly.events)
             lines.append(f"  {anomaly.message}" + (f" [events {numbers}]" if numbers else ""))
@@ -105,7 +105,7 @@ def _why(row: SuiteRow, verdict: Verdict) -> str:
 
 
 def _summaries(verdict: Verdict) -> str:
-    return "\n".join(f"{r.validity:8} {r.check}: {r.summary}" for r in verdict.results)
+    return "\n".join(f"{r.status:8} {r.check}: {r.summary}" for r in verdict.results)
 
 
 def _clean(text: str) -> str:
@@ -141,7 +141,7 @@ def _commands(
 ) -> Iterator[str]:
     shown = placed if len(placed) <= SHOWN else placed[: SHOWN - 1]
     for row, place in shown:
-        kind = row.verdict.validity if row.verdict else row.word
+        kind = row.verdict.status if row.verdict else row.word
         again = f"\nchaos replay {row.directory}" if row.directory else ""
         yield _command(level, place, f"{kind}: {row.scenario}", row.why + again)
     if len(shown) < len(placed):

@@ -106,7 +106,7 @@ def _tone_of_all(rows: Sequence[SuiteRow]) -> page.Tone:
     if standings & {"unexpected", "not_run"}:
         return "bad"
     is_open = standings <= {"skipped"} or any(
-        row.verdict and row.verdict.validity == "unknown" for row in rows
+        row.verdict and row.verdict.status == "inconclusive" for row in rows
     )
     return "open" if is_open else "good"
 
@@ -129,8 +129,8 @@ def _word(row: SuiteRow) -> str:
         return row.word
     if row.verdict.is_news:
         return in_words(row.verdict)
-    is_surprise = row.verdict.validity == "valid" and not row.verdict.as_expected
-    return "valid, unexpected" if is_surprise else row.verdict.validity
+    is_surprise = row.verdict.status == "pass" and not row.verdict.as_expected
+    return "pass, unexpected" if is_surprise else row.verdict.status
 
 
 def _link(row: SuiteRow, folder: str | None) -> str | None:

@@ -136,7 +136,7 @@ def _ops(run: FinishedRun) -> list[str]:
 
 
 def _finding(result: CheckResult) -> list[str]:
-    lines = [f"## {result.validity}: {plain(result.check)}", "", plain(result.summary), ""]
+    lines = [f"## {result.status}: {plain(result.check)}", "", plain(result.summary), ""]
     for anomaly in result.anomalies[:ANOMALIES_SHOWN]:
         numbers = ", ".join(str(number) for number in anomaly.events[:ANOMALIES_SHOWN])
         lines.append(f"- {plain(anomaly.message)}" + (f" (events {numbers})" if numbers else ""))

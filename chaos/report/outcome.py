@@ -158,19 +158,19 @@ def standing(verdict: Verdict) -> Standing:
     """Return whether a verdict is what the scenario expects, is not, or could not be reached."""
     if verdict.as_expected:
         return "expected"
-    return "undecided" if verdict.validity == "unknown" else "unexpected"
+    return "undecided" if verdict.status == "inconclusive" else "unexpected"
 
 
 def in_words(verdict: Verdict) -> str:
     """Return the verdict as people read it: its word, and how it stands to what was expected."""
     if verdict.is_news:
-        return "valid: fixed?"
+        return "pass: fixed?"
     if verdict.as_expected:
-        if verdict.validity == "valid":
-            return f"valid{no_resume(verdict)}"
-        return f"{verdict.validity}, as the scenario expects"
-    is_surprise = verdict.validity == "valid"
-    return "valid, against the scenario's expectation" if is_surprise else verdict.validity
+        if verdict.status == "pass":
+            return f"pass{no_resume(verdict)}"
+        return f"{verdict.status}, as the scenario expects"
+    is_surprise = verdict.status == "pass"
+    return "pass, against the scenario's expectation" if is_surprise else verdict.status
 
 
 def no_resume(verdict: Verdict) -> str:

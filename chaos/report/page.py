@@ -142,7 +142,7 @@ class CheckRow:
     @property
     def is_told(self) -> bool:
         """Whether it found something, or could not tell."""
-        return self.result.validity != "valid" or bool(self.anomalies)
+        return self.result.status != "pass" or bool(self.anomalies)
 
 
 def tone_of(row: SuiteRow) -> Tone:
@@ -153,12 +153,12 @@ def tone_of(row: SuiteRow) -> Tone:
 
 
 def tone(verdict: Verdict) -> Tone:
-    """Return how a verdict is to look; unknown never looks like success, expected or not."""
-    if verdict.validity == "unknown":
+    """Return how a verdict is to look; inconclusive never looks like success, expected or not."""
+    if verdict.status == "inconclusive":
         return "open"
     if not verdict.as_expected:
         return "bad"
-    return "good" if verdict.validity == "valid" else "calm"
+    return "good" if verdict.status == "pass" else "calm"
 
 
 def facts(run: FinishedRun) -> tuple[Fact, ...]:
@@ -210,8 +210,8 @@ def restart_rows(run: FinishedRun) -> tuple[RestartRow, ...]:
 
 def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
     """Return the checks, those that found something first, then those that cannot tell."""
-    order = ("invalid", "unknown", "valid")
-    results = sorted(verdict.results, key=lambda result: order.index(result.validity))
+    order = ("fail", "inconclusive", "pass")
+    results = sorted(verdict.results, key=lambda result: order.index(result.status))
     return tuple(
         CheckRow(
             result,

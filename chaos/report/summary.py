@@ -21,7 +21,7 @@ def summary_of(row: SuiteRow, *, folder: str | None = None) -> RunSummary:
     return RunSummary(
         scenario=row.scenario,
         file=row.file,
-        validity=verdict.validity if verdict else None,
+        status=verdict.status if verdict else None,
         standing=row.standing,
         headline=row.why,
         directory=directory,

@@ -86,7 +86,7 @@ def explain(verdict: Verdict, scenario: str, *, directory: str) -> Group:
 
     What the headline says is not said again.
     """
-    mark = "?" if verdict.validity == "unknown" else _MARKS[standing(verdict)]
+    mark = "?" if verdict.status == "inconclusive" else _MARKS[standing(verdict)]
     lines = [Text.assemble((f"{mark} {in_words(verdict)}", _style(verdict)), f" · {scenario}")]
     lines.append(Text(f"  {verdict.headline}", style="bold"))
     if not verdict.as_expected:
@@ -137,7 +137,7 @@ def closing_line(rows: Sequence[SuiteRow]) -> Text:
     words: dict[Standing, str] = {
         "expected": "as expected",
         "unexpected": "not as expected",
-        "undecided": "unknown",
+        "undecided": "inconclusive",
         "not_run": "could not run",
         "skipped": "skipped",
     }
@@ -152,7 +152,7 @@ def closing_line(rows: Sequence[SuiteRow]) -> Text:
 
 
 def _finding(result: CheckResult, said: str) -> list[Text]:
-    style = "red" if result.validity == "invalid" else "yellow"
+    style = "red" if result.status == "fail" else "yellow"
     lines = []
     for anomaly in result.anomalies[:ANOMALIES_SHOWN]:
         shown = ", ".join(str(number) for number in anomaly.events[:EVENTS_SHOWN])
@@ -171,7 +171,7 @@ def _open_for_one_reason(verdict: Verdict) -> list[Text]:
     said = verdict.headline.lower()
     return [
         Text.assemble(
-            ("  unknown: ", "yellow"),
+            ("  inconclusive: ", "yellow"),
             ", ".join(checks),
             "" if summary.lower() in said else f"  {summary}",
         )
@@ -192,16 +192,16 @@ def _not_back(resume: Resume) -> list[Text]:
 
 
 def _style(verdict: Verdict) -> str:
-    # An unknown that was expected is still not green: nothing was shown to hold.
-    return "yellow" if verdict.validity == "unknown" else _STYLES[standing(verdict)]
+    # An inconclusive run that was expected is still not green: nothing was shown to hold.
+    return "yellow" if verdict.status == "inconclusive" else _STYLES[standing(verdict)]
 
 
 def _verdict(row: SuiteRow) -> Text:
     if row.verdict is None:
         return Text(f"{_MARKS[row.standing]} {row.word}", style=_STYLES[row.standing])
-    mark = "?" if row.verdict.validity == "unknown" else _MARKS[row.standing]
+    mark = "?" if row.verdict.status == "inconclusive" else _MARKS[row.standing]
     tail = _tail(row.verdict)
-    return Text.assemble((f"{mark} {row.verdict.validity}", _style(row.verdict)), tail)
+    return Text.assemble((f"{mark} {row.verdict.status}", _style(row.verdict)), tail)
 
 
 def _tally(runs: Runs) -> Text:
@@ -211,7 +211,7 @@ def _tally(runs: Runs) -> Text:
 def _tail(verdict: Verdict) -> str:
     if verdict.is_news:
         return ": fixed?"
-    if verdict.validity == "valid":
+    if verdict.status == "pass":
         return no_resume(verdict) if verdict.as_expected else ", unexpected"
     return ", expected" if verdict.as_expected else ""
 

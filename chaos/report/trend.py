@@ -24,7 +24,7 @@ Figure: TypeAlias = Callable[[RunSummary], float | None]
 _STANDINGS: Mapping[Standing, tuple[str, str]] = {
     "expected": ("as expected", "var(--productive)"),
     "unexpected": ("not as expected", "var(--fault)"),
-    "undecided": ("unknown", "var(--schedule)"),
+    "undecided": ("inconclusive", "var(--schedule)"),
     "not_run": ("could not run", "var(--other)"),
     "skipped": ("skipped", "var(--baseline)"),
 }
@@ -118,7 +118,7 @@ def _tone(runs: Sequence[RunSummary]) -> Tone:
     found = {run.standing for run in runs}
     if found & {"unexpected", "not_run"}:
         return "bad"
-    is_open = found <= {"skipped"} or any(run.validity == "unknown" for run in runs)
+    is_open = found <= {"skipped"} or any(run.status == "inconclusive" for run in runs)
     return "open" if is_open else "good"
 
 

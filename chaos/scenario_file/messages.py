@@ -142,7 +142,7 @@ def _broken_rule(error: ErrorDetails, lines: Lines) -> Problem:
     text = error["msg"].removeprefix("Value error, ")
     if place == ("expect",):
         given = error["input"] if isinstance(error["input"], dict) else {}
-        if "check" not in given and given.get("verdict") == "unknown":
+        if "check" not in given and given.get("verdict") == "inconclusive":
             hint = "Add check, such as faults-happened or trajectory."
             return Problem(lines.key((*place, "verdict")), text, hint, place)
         hint = "Add that, or leave check out."

@@ -16,7 +16,7 @@ from chaos.errors import HarnessError
 from chaos.job_failure import why_the_job_failed
 from chaos.model.history import History
 from chaos.model.plan import BackendName, Op, Plan
-from chaos.model.scenario import Validity
+from chaos.model.scenario import VerdictStatus
 from chaos.model.verdict import CheckResult
 from chaos.record import Record
 from chaos.report.outcome import FinishedRun
@@ -41,7 +41,7 @@ class Judged(Record):
     ops: tuple[Op, ...]
     landed: bool
     revealing: bool
-    validity: Validity
+    status: VerdictStatus
     first: str | None
     named: bool
     headline: str
@@ -51,22 +51,22 @@ class Judged(Record):
     @property
     def is_miss(self) -> bool:
         """Whether a bug was there to be seen and was not found."""
-        return self.revealing and self.validity != "invalid"
+        return self.revealing and self.status != "fail"
 
     @property
     def is_misnamed(self) -> bool:
         """Whether a bug was found and called something else."""
-        return self.revealing and self.validity == "invalid" and not self.named
+        return self.revealing and self.status == "fail" and not self.named
 
     @property
     def is_false_alarm(self) -> bool:
         """Whether a right job was called wrong."""
-        return self.is_control and self.validity == "invalid"
+        return self.is_control and self.status == "fail"
 
     @property
     def is_undecided(self) -> bool:
         """Whether nothing follows: a strike that missed, or a right job not shown to be right."""
-        return not self.landed or (self.is_control and self.validity == "unknown")
+        return not self.landed or (self.is_control and self.status == "inconclusive")
 
     @property
     def is_worth_a_look(self) -> bool:
@@ -85,7 +85,7 @@ def judged(number: int, case: Case, ops: tuple[Op, ...], run: FinishedRun) -> Ju
         ops=ops,
         landed=len(struck) == len(ops),
         revealing=exhibit.is_revealed_by(case.variant, struck),
-        validity=run.verdict.validity,
+        status=run.verdict.status,
         first=broken[0].check if broken else None,
         named=bool(broken) and is_named(exhibit, broken[0]),
         headline=run.verdict.headline,
@@ -155,7 +155,7 @@ class Trials:
     def _clean(self, backend: Backend, case: Case, number: int) -> History:
         """Return the baseline; what the catalogue says of the job's layout must be so."""
         directory, run = self._execute(backend, self._plan(case, ()), None, ("clean", number))
-        if run.verdict.validity != "valid":
+        if run.verdict.status != "pass":
             raise why_the_job_failed(run.plan, run, log=directory.logs / "driver.log")
         seen, due = job_profile(run.history), case.exhibit.layout(case.variant)
         found = tuple(seen.steps.get((epoch, 0), 0) for epoch in seen.epochs)

@@ -100,7 +100,7 @@ def test_a_planted_defect_is_one_finding_with_the_smallest_reproduction(
     assert finding.defect.check == "trajectory"
     assert finding.count == card.broken
     assert len(finding.smallest.ops) == 1
-    broken = [run for run in card.runs if run.validity == "invalid" and len(run.ops) == 1]
+    broken = [run for run in card.runs if run.status == "fail" and len(run.ops) == 1]
     kills = [run for run in broken if run.ops[0].kind == "kill_worker"]
     assert finding.smallest.strike.place == min(run.strike.place for run in kills)
 
@@ -112,7 +112,7 @@ def test_before_the_first_commit_a_defect_of_resuming_does_not_show(
 
     early = [run for run in card.runs if run.group == "before the first commit"]
     assert early
-    assert all(run.validity == "valid" for run in early)
+    assert all(run.status == "pass" for run in early)
 
 
 def test_the_reproduction_is_a_scenario_of_the_same_ops(guilty: tuple[Audit, Card]) -> None:
@@ -155,7 +155,7 @@ def test_the_card_comes_back_from_its_json(guilty: tuple[Audit, Card]) -> None:
     assert verdict["severity"] == "wrong result"
     assert verdict["resumes"] == {"of": card.resumed, "right": card.resumed_right}
     assert verdict["places"] == {"of": card.places[1], "tried": len(card.runs)}
-    assert (verdict["broken"], verdict["unknown"]) == (card.broken, 0)
+    assert (verdict["broken"], verdict["inconclusive"]) == (card.broken, 0)
 
 
 def test_junit_has_a_case_for_every_strike(guilty: tuple[Audit, Card]) -> None:
@@ -330,9 +330,9 @@ def test_a_place_whose_fault_was_not_seen_to_land_was_not_tried(tmp_path: Path) 
     card = audit_of(tmp_path, FakeBackend(defect=misses_the_strike), choice=FEW).run()
 
     assert card.exit_code == 2
-    assert {run.group for run in card.unknown} == {"node lost"}
+    assert {run.group for run in card.inconclusive} == {"node lost"}
     assert card.sentence == "inconclusive: 'node lost' was not tried"
-    assert card.places[0] == len(card.runs) - len(card.unknown)
+    assert card.places[0] == len(card.runs) - len(card.inconclusive)
     assert not card.findings
 
 
@@ -382,9 +382,9 @@ def test_a_job_that_fails_by_itself_is_not_audited(tmp_path: Path) -> None:
 # -- confirmation --------------------------------------------------------------------------
 
 
-def verdict(validity: Any, *, as_expected: bool = False) -> Verdict:
+def verdict(status: Any, *, as_expected: bool = False) -> Verdict:
     return Verdict(
-        validity=validity,
+        status=status,
         headline="What was seen there.",
         as_expected=as_expected,
         expectation="",
@@ -395,10 +395,10 @@ def verdict(validity: Any, *, as_expected: bool = False) -> Verdict:
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        (verdict("invalid", as_expected=True), "confirmed"),
-        (verdict("invalid"), "broken as well, in another way"),
-        (verdict("valid"), "not confirmed"),
-        (verdict("unknown"), "could not be confirmed"),
+        (verdict("fail", as_expected=True), "confirmed"),
+        (verdict("fail"), "broken as well, in another way"),
+        (verdict("pass"), "not confirmed"),
+        (verdict("inconclusive"), "could not be confirmed"),
     ],
 )
 def test_a_finding_says_what_another_backend_made_of_it(

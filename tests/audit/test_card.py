@@ -54,7 +54,7 @@ def run_of(number: int, *defects: Defect, steps: tuple[int, ...] = (3,), **fault
         name=f"place {number}",
         group="mid-epoch",
         ops=tuple(ops),
-        validity="invalid" if defects else "valid",
+        status="fail" if defects else "pass",
         headline=f"Run {number}.",
         defects=defects,
         evidence=("epochs",),
@@ -165,7 +165,7 @@ def test_the_tables_agree_with_the_runs(card: Card) -> None:
         assert sum(row.tally.wrong for row in rows) == card.broken
         assert sum(row.tally.total for row in rows) == len(card.runs)
     for row in check_rows(card):
-        assert row.with_evidence + row.nothing_due + row.unknown == len(card.runs)
+        assert row.with_evidence + row.nothing_due + row.inconclusive == len(card.runs)
 
 
 def test_a_kind_of_fault_that_was_not_tried_is_on_the_card(card: Card) -> None:
@@ -352,7 +352,7 @@ def anew(number: int) -> RunRow:
 
 
 def untold(number: int, *, landed: int) -> RunRow:
-    return run_of(number).model_copy(update={"validity": "unknown", "landed": landed})
+    return run_of(number).model_copy(update={"status": "inconclusive", "landed": landed})
 
 
 NOISY = {"losses_compared": 9, "losses_differing": 3, "first": "epoch 0, step 1, rank 0: 1"}

@@ -64,9 +64,7 @@ def test_no_name_of_a_job_can_break_out_of_a_picture(card: Card) -> None:
 
 
 def test_few_right_resumes_prove_little_and_a_failure_none(card: Card) -> None:
-    right = tuple(
-        run.model_copy(update={"validity": "valid", "resumed": 1}) for run in card.runs[:4]
-    )
+    right = tuple(run.model_copy(update={"status": "pass", "resumed": 1}) for run in card.runs[:4])
     less = card.model_copy(update={"runs": right, "findings": ()})
 
     assert confidence(card) is None

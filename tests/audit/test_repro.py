@@ -45,7 +45,7 @@ def test_a_reproduction_loads_to_a_plan_with_the_same_ops(tmp_path: Path, strike
     assert again.ops == plan.ops
     assert again.job == plan.job
     assert again.shape == plan.shape
-    assert (again.expect.verdict, again.expect.check) == ("invalid", "trajectory")
+    assert (again.expect.verdict, again.expect.check) == ("fail", "trajectory")
 
 
 def test_a_reproduction_is_judged_by_the_band_that_the_audit_went_by(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def execute(backend: OpenBackend, plan: Plan, folder: Path) -> History:
 def struck(backend: OpenBackend, plan: Plan, folder: Path, baseline: History) -> History:
     history = execute(backend, plan, folder)
     verdict = judge(plan, history, baseline)
-    assert verdict.validity == "valid", verdict.headline
+    assert verdict.status == "pass", verdict.headline
     return history
 
 
@@ -158,7 +158,7 @@ def exhaustive(folder: Path) -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()
         seconds = together(chosen, folder, clean, fork)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()
-    print(f"exhaustive: {len(chosen)} kill points                  {seconds:.1f} s, all valid")
+    print(f"exhaustive: {len(chosen)} kill points                  {seconds:.1f} s, all pass")
     print(
         f"memory while it ran: harness +{(after[0] - before[0]) / 1024:.0f} MiB, "
         f"root, zygote and lane {(after[1] - before[1]) / 2**20:+.0f} MiB"

@@ -179,7 +179,7 @@ def measure(events: int, ranks: int) -> str:
     start = time.perf_counter()
     verdict = judge(plan(ranks), history, baseline)
     took_s = time.perf_counter() - start
-    assert verdict.validity == "valid", verdict.headline
+    assert verdict.status == "pass", verdict.headline
     del verdict
     tracemalloc.start()
     judge(plan(ranks), History(history.entries), History(baseline.entries))

@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def chaos(*words: str) -> None:
-    """Run a command of chaos; a verdict of `invalid` is what this job is for."""
+    """Run a command of chaos; a verdict of `fail` is what this job is for."""
     subprocess.run([sys.executable, "-m", "chaos", *words], cwd=ROOT, check=True)
 
 

@@ -6,7 +6,7 @@
 The harness gets SIGKILL, SIGTERM, SIGHUP, SIGINT once and twice, or its whole session gets
 SIGKILL; or somebody from outside kills one of chaos's own processes or the job's. After each,
 nothing may be left, the exit code must be the promised one, and what lies in the run's folder
-is judged again: a right job must not be invalid, and a wrong one not valid.
+is judged again: a right job must not fail, and a wrong one not pass.
 """
 
 import contextlib
@@ -373,7 +373,7 @@ class _Try:
         return any(self.here.reports.glob(self.command.result))
 
     def _judge_folders(self) -> None:
-        """Judge what lies in the folders of runs; baselines have no fault, and may be valid."""
+        """Judge what lies in the folders of runs; baselines have no fault, and may pass."""
         for plan in sorted(self.here.reports.glob("[!.]*/*/plan.json")):
             if plan.parent.parent.name == "audits":
                 continue
@@ -383,17 +383,17 @@ class _Try:
         try:
             directory = RunDirectory(folder)
             plan, baseline = directory.load_plan(), directory.load_baseline()
-            validity = judge(plan, recorded(directory), baseline).validity
+            status = judge(plan, recorded(directory), baseline).status
         except ChaosError:
             self.tally.figures["folders refused"] += 1
             return
         except Exception as error:  # noqa: BLE001 - any is a traceback for who calls `chaos rejudge`
             self.tally.violated(TRACEBACKS, f"{self.what}: check: {error!r}")
             return
-        self.tally.figures[f"folders {validity}"] += 1
-        if self.command.is_right and validity == "invalid":
+        self.tally.figures[f"folders {status}"] += 1
+        if self.command.is_right and status == "fail":
             self.tally.violated(BLAMED, f"{self.what}: check of {folder.name}")
-        if self.command.name == "run" and not self.command.is_right and validity == "valid":
+        if self.command.name == "run" and not self.command.is_right and status == "pass":
             self.tally.violated(GREENER, f"{self.what}: check of {folder.name}")
 
 

@@ -4,7 +4,7 @@
 
 The runs are made first: one of a right job, and some of wrong ones. Then files of copies are
 corrupted. What is said of them may be that they cannot be judged; it must never be that a
-wrong job is valid or a right one invalid, and never a traceback.
+wrong job passes or a right one fails, and never a traceback.
 """
 
 import json
@@ -142,7 +142,7 @@ class _Try:
                 done = self._called("rejudge", copy)
         if done is None:
             return
-        said = {0: "valid", 1: "invalid", 2: "unknown", 3: "refused"}.get(done.code, "failed")
+        said = {0: "pass", 1: "fail", 2: "inconclusive", 3: "refused"}.get(done.code, "failed")
         self.tally.figures[
             f"{said} by check, of {'a right' if run.is_right else 'a wrong'} job"
         ] += 1
@@ -157,19 +157,19 @@ class _Try:
             case "compare":
                 found = self._json("compare", run.folder, copy, "--format", "json")
                 for row in _rows(found, "scenarios"):
-                    words = {"expected": "valid", "unexpected": "invalid"}
-                    self._judge(words.get(str(row.get("after")), "unknown"), run, "compare")
+                    words = {"expected": "pass", "unexpected": "fail"}
+                    self._judge(words.get(str(row.get("after")), "inconclusive"), run, "compare")
             case "json":
                 found = self._json("report", copy, "--format", "json")
                 if isinstance(found, dict):
-                    self._judge(str(found["verdict"]["validity"]), run, "report")
+                    self._judge(str(found["verdict"]["status"]), run, "report")
             case form:
                 self._called("report", copy, "--format", form, "-o", self.folder / f"x.{form}")
 
     def _judge(self, said: str, run: Recorded, command: str) -> None:
-        if said == "valid" and not run.is_right:
+        if said == "pass" and not run.is_right:
             self.tally.violated(GREENER, f"{self.what}: {command}")
-        if said == "invalid" and run.is_right:
+        if said == "fail" and run.is_right:
             self.tally.violated(BLAMED, f"{self.what}: {command}")
 
     def _judge_rows(self, found: Any, key: str, word: str) -> None:

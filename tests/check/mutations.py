@@ -84,6 +84,6 @@ UNSEEN: dict[str, tuple[Mutation, str]] = {
     ),
 }
 MUTATIONS: dict[str, tuple[Mutation, str, str]] = {
-    **{name: (*row, "invalid") for name, row in BROKEN.items()},
-    **{name: (*row, "unknown") for name, row in UNSEEN.items()},
+    **{name: (*row, "fail") for name, row in BROKEN.items()},
+    **{name: (*row, "inconclusive") for name, row in UNSEEN.items()},
 }

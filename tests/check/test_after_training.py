@@ -36,7 +36,7 @@ def judged(history: History, plan: Plan | None = None) -> Verdict:
 
 
 def result(verdict: Verdict, check: str) -> str:
-    return next(r.validity for r in verdict.results if r.check == check)
+    return next(r.status for r in verdict.results if r.check == check)
 
 
 def struck_at_the_end() -> History:
@@ -47,7 +47,7 @@ def struck_at_the_end() -> History:
 def test_whoever_is_lost_once_training_is_over_need_not_be_charged_for(fault: Any) -> None:
     verdict = judged(struck_at_the_end(), plan_of(**fault))
 
-    assert verdict.validity == "valid", verdict.headline
+    assert verdict.status == "pass", verdict.headline
     assert "as Ray's controller came to SHUTTING_DOWN; the job came out" in verdict.headline
 
 
@@ -56,7 +56,7 @@ def test_a_fit_that_raises_for_it_is_found() -> None:
     history = told(CLEAN.history(), ENDS, *STRUCK, raised, before=ev.FitReturned)
     history = changed(without(history, ev.FitReturned), ev.DriverExited, code=1)
 
-    assert result(judged(history), "outcome") == "invalid"
+    assert result(judged(history), "outcome") == "fail"
 
 
 def test_another_result_for_it_is_found() -> None:
@@ -65,8 +65,8 @@ def test_another_result_for_it_is_found() -> None:
     as_due = changed(struck_at_the_end(), ev.FitReturned, metrics=last)
     other = changed(struck_at_the_end(), ev.FitReturned, metrics={**last, "epoch": 0})
 
-    assert result(judge(plan_of(), as_due, reference), "outcome") == "valid"
-    assert result(judge(plan_of(), other, reference), "outcome") == "invalid"
+    assert result(judge(plan_of(), as_due, reference), "outcome") == "pass"
+    assert result(judge(plan_of(), other, reference), "outcome") == "fail"
 
 
 def test_a_charge_for_it_that_ends_in_a_restart_is_due_once() -> None:
@@ -82,7 +82,7 @@ def test_a_loss_while_training_went_on_must_be_charged_for() -> None:
     during = told(CLEAN.history(), *STRUCK, before=ev.Committed)
     verdict = judged(told(during, ENDS, before=ev.FitReturned), plan_of(AtTime(seconds=1, rank=1)))
 
-    assert result(verdict, "retry-budget") == "invalid"
+    assert result(verdict, "retry-budget") == "fail"
 
 
 @pytest.mark.parametrize("is_told", [True, False])
@@ -94,7 +94,7 @@ def test_a_time_that_comes_after_training_struck_nobody(is_told: bool) -> None:
 
     verdict = judged(history, plan_of(AtTime(seconds=1, rank=1)))
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert "training was over before it struck" in verdict.headline
 
 
@@ -104,4 +104,4 @@ def test_one_train_function_that_returned_does_not_end_training() -> None:
 
     verdict = judged(history, plan_of(AtTime(seconds=1, rank=1)))
 
-    assert result(verdict, "retry-budget") == "invalid"
+    assert result(verdict, "retry-budget") == "fail"

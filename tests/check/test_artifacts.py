@@ -66,7 +66,7 @@ def due(other: dict[str, Any]) -> Holding:
 def test_an_entry_that_began_anew_is_named_with_its_file_and_its_place() -> None:
     found = result(of(since_the_fault(lambda saved: saved.epoch - 1)))
 
-    assert found.validity == "invalid"
+    assert found.status == "fail"
     assert found.severity == "wrong result"
     assert found.summary == (
         "from epoch 2, step 2 on `ship` in m.pt differs (rank 0): 1 instead of 3; every loss and "
@@ -77,14 +77,14 @@ def test_an_entry_that_began_anew_is_named_with_its_file_and_its_place() -> None
 def test_an_entry_that_comes_back_is_right_on_evidence() -> None:
     found = result(of(right))
 
-    assert (found.validity, found.evidence) == ("valid", 4)
+    assert (found.status, found.evidence) == ("pass", 4)
 
 
 @pytest.mark.parametrize("kind", ["counts", "words", "random"])
 def test_what_a_right_job_may_write_differently_is_a_note(kind: Kind) -> None:
     verdict = of(since_the_fault(lambda _: 9, kind=kind), STRUCK, due({"kind": kind}))
 
-    assert result(verdict).validity == "valid"
+    assert result(verdict).status == "pass"
     assert verdict.notes == (
         "`ship` in m.pt differs from the baseline's after the fault, which a right job may do",
     )
@@ -94,7 +94,7 @@ def test_what_a_right_job_may_write_differently_is_a_note(kind: Kind) -> None:
 def test_what_is_named_after_a_clock_is_a_note(name: str) -> None:
     verdict = of(since_the_fault(lambda _: 9, name=name), STRUCK, due({"name": name}))
 
-    assert result(verdict).validity == "valid"
+    assert result(verdict).status == "pass"
     assert verdict.notes
 
 
@@ -108,16 +108,16 @@ def test_what_stood_at_nought_or_never_moved_in_the_baseline_is_not_blamed() -> 
     def wrong(due: Holding) -> Holding:
         return lambda saved: [part(7)] if saved.attempt and saved.epoch < 3 else due(saved)
 
-    assert result(of(wrong(nought), STRUCK, nought)).validity == "valid"
-    assert result(of(wrong(halves), STRUCK, halves)).validity == "valid"
+    assert result(of(wrong(nought), STRUCK, nought)).status == "pass"
+    assert result(of(wrong(halves), STRUCK, halves)).status == "pass"
 
 
 def test_what_differs_between_clean_runs_is_not_compared() -> None:
     def clocked(run: int) -> Holding:
         return lambda saved: [part(100 * run + saved.epoch)]
 
-    assert result(of(clocked(1), STRUCK, clocked(1), clocked(2))).validity == "valid"
-    assert result(of(clocked(3), STRUCK, clocked(1), clocked(2))).validity == "valid"
+    assert result(of(clocked(1), STRUCK, clocked(1), clocked(2))).status == "pass"
+    assert result(of(clocked(3), STRUCK, clocked(1), clocked(2))).status == "pass"
 
 
 def test_what_nothing_shows_to_repeat_itself_is_not_blamed_and_a_second_clean_run_shows_it() -> (
@@ -126,14 +126,14 @@ def test_what_nothing_shows_to_repeat_itself_is_not_blamed_and_a_second_clean_ru
     def wrong(_: ev.FileSaved) -> list[ev.SavedPart]:
         return [part(9)]
 
-    assert result(of(wrong, EARLY)).validity == "valid"
-    assert result(of(wrong, EARLY, right, right)).validity == "invalid"
+    assert result(of(wrong, EARLY)).status == "pass"
+    assert result(of(wrong, EARLY, right, right)).status == "fail"
 
 
 def test_where_losses_part_the_files_follow() -> None:
     verdict = of(since_the_fault(lambda saved: saved.epoch - 1), PARTED)
 
-    assert result(verdict).validity == "valid"
+    assert result(verdict).status == "pass"
     assert "trajectory" in [broken.check for broken in verdict.broken]
 
 
@@ -147,15 +147,15 @@ def test_a_history_that_lost_its_head_is_cosmetic_and_one_that_repeats_itself_a_
     shorter = result(of(lengths(-2), STRUCK, lengths(0)))
     longer = result(of(lengths(2), STRUCK, lengths(0)))
 
-    assert (shorter.validity, shorter.severity) == ("invalid", "cosmetic")
+    assert (shorter.status, shorter.severity) == ("fail", "cosmetic")
     assert "1 entries instead of 3" in shorter.summary
-    assert longer.validity == "valid"
+    assert longer.status == "pass"
 
 
 def test_the_last_version_of_a_file_that_keeps_the_best_is_the_baselines() -> None:
     found = result(of(right, ANOTHER_BEST, right, right, plain=BEST))
 
-    assert found.validity == "invalid"
+    assert found.status == "fail"
     assert (
         "`ship` in best.pt was written last at epoch 1, step 1, in the baseline at epoch 0, step 1"
         in found.summary
@@ -165,7 +165,7 @@ def test_the_last_version_of_a_file_that_keeps_the_best_is_the_baselines() -> No
 def test_a_file_that_is_saved_by_the_clock_may_be_of_another_place() -> None:
     line, plain = ANOTHER_BEST.replace("best", "latest"), BEST.replace("best", "latest")
 
-    assert result(of(right, line, right, right, plain=plain)).validity == "valid"
+    assert result(of(right, line, right, right, plain=plain)).status == "pass"
 
 
 def table(history: History, rows: int, *, epoch: int, folder: str = "log") -> History:
@@ -186,18 +186,18 @@ def table(history: History, rows: int, *, epoch: int, folder: str = "log") -> Hi
 
 
 @pytest.mark.parametrize(
-    ("folder", "validity"), [("log", "invalid"), ("version_1", "valid")], ids=["same", "its own"]
+    ("folder", "status"), [("log", "fail"), ("version_1", "pass")], ids=["same", "its own"]
 )
 def test_a_table_of_which_the_first_lines_are_gone_is_cosmetic_unless_each_start_has_its_own(
-    folder: str, validity: str
+    folder: str, status: str
 ) -> None:
     clean = Baseline([table(holding(told_in(PLAIN), right), 4, epoch=0)] * 2)
     run = table(holding(told_in(STRUCK), right), 2, epoch=2, folder=folder)
 
     found = result(judge(plan_of(STRUCK), run, clean))
 
-    assert found.validity == validity
-    if validity == "invalid":
+    assert found.status == status
+    if status == "fail":
         assert found.severity == "cosmetic"
         assert "`loss` in history.csv" in found.summary
         assert "2 entries instead of 4" in found.summary
@@ -209,7 +209,7 @@ def test_a_file_that_every_clean_run_leaves_must_be_left() -> None:
 
     found = result(judge(plan_of(STRUCK), holding(run, right), clean))
 
-    assert found.validity == "invalid"
+    assert found.status == "fail"
     assert "m.pt was never written; the baseline's rank 0 leaves one at epoch 3" in found.summary
 
 
@@ -217,7 +217,7 @@ def test_where_no_save_was_seen_nothing_is_known_of_files() -> None:
     run = without(without(told_in(STRUCK), ev.FileSaved), ev.FileSaveBegun)
     clean = Baseline([holding(told_in(PLAIN), right)] * 2)
 
-    assert result(judge(plan_of(STRUCK), run, clean)).validity == "unknown"
+    assert result(judge(plan_of(STRUCK), run, clean)).status == "inconclusive"
 
 
 def renamed(history: History, name: str) -> History:

@@ -28,14 +28,14 @@ def test_a_step_for_each_that_was_thrown_away_may_be_trained_again() -> None:
         "none was skipped"
     )
     assert on("samples", AGAIN).summary.endswith("each at least as often")
-    assert on("cursor", AGAIN, sampling="exactly_once").validity == "invalid"
+    assert on("cursor", AGAIN, sampling="exactly_once").status == "fail"
 
 
 def test_what_a_source_hands_out_again_may_be_older_than_the_checkpoint() -> None:
     run = f"{STRUCK} s:ef/gh s:ga/hb s:ce/df r c ."
 
-    assert on("cursor", run).validity == on("samples", run).validity == "valid"
-    assert on("cursor", run, sampling="exactly_once").validity == "invalid"
+    assert on("cursor", run).status == on("samples", run).status == "pass"
+    assert on("cursor", run, sampling="exactly_once").status == "fail"
 
 
 @pytest.mark.parametrize(
@@ -54,21 +54,21 @@ def test_more_than_was_thrown_away_is_too_much_and_less_than_the_epoch_too_littl
 ) -> None:
     found = on("cursor", run)
 
-    assert found.validity == "invalid"
+    assert found.status == "fail"
     assert words in found.summary
 
 
 def test_without_the_inputs_nobody_knows_what_was_trained_again() -> None:
     found = on("cursor", "g s s r c s x g<c0 s s s r c .", "g s s r c s s r c .")
 
-    assert found.validity == "unknown"
+    assert found.status == "inconclusive"
     assert "1 step trained a second time; of which samples they were is not known" in found.summary
 
 
 def test_without_a_baseline_nothing_is_known_to_be_too_long() -> None:
     results = judge(plan_of(AGAIN, sampling="at_least_once"), told_in(AGAIN)).results
 
-    assert next(r for r in results if r.check == "cursor").validity == "unknown"
+    assert next(r for r in results if r.check == "cursor").status == "inconclusive"
 
 
 OTHER = f"{STRUCK} s:ga/hb s:ga/hb! s:ce/df! r c ."
@@ -77,16 +77,16 @@ OTHER = f"{STRUCK} s:ga/hb s:ga/hb! s:ce/df! r c ."
 def test_what_follows_a_step_that_was_made_twice_has_no_equal() -> None:
     found = on("trajectory", OTHER)
 
-    assert found.validity == "unknown"
+    assert found.status == "inconclusive"
     assert "attempt 1 trained 1 of its steps a second time" in found.summary
-    assert on("trajectory", OTHER, sampling="exactly_once").validity == "invalid"
+    assert on("trajectory", OTHER, sampling="exactly_once").status == "fail"
 
 
 def test_a_tolerance_that_is_stated_holds_for_it_too() -> None:
     def found(by: float) -> str:
-        return on("trajectory", OTHER, loss_tolerance=Tolerance(absolute=by)).validity
+        return on("trajectory", OTHER, loss_tolerance=Tolerance(absolute=by)).status
 
-    assert (found(9.0), found(0.01)) == ("valid", "invalid")
+    assert (found(9.0), found(0.01)) == ("pass", "fail")
 
 
 def test_what_went_wrong_before_it_is_as_wrong_as_ever() -> None:
@@ -95,7 +95,7 @@ def test_what_went_wrong_before_it_is_as_wrong_as_ever() -> None:
 
     found = on("trajectory", run, baseline)
 
-    assert found.validity == "invalid"
+    assert found.status == "fail"
     assert "from epoch 1, step 1 on" in found.summary
 
 
@@ -105,7 +105,7 @@ def test_a_state_that_did_not_come_back_is_no_step_made_twice() -> None:
     baseline = f"{begun} s:ga/hb s:ce/df r c ."
     lost = f"{begun} s:ga/hb x g<c0 @model=2,opt= s:ga/hb s:ga/hb! s:ce/df! r c ."
 
-    assert on("state", lost, baseline).validity == "invalid"
+    assert on("state", lost, baseline).status == "fail"
 
 
 LOOSE: dict[str, Any] = {"loss_tolerance": Tolerance(absolute=9.0)}
@@ -124,7 +124,7 @@ LOOSE: dict[str, Any] = {"loss_tolerance": Tolerance(absolute=9.0)}
 def test_no_other_check_refuses_what_is_allowed(run: str, baseline: str) -> None:
     plan = plan_of(run, sampling="at_least_once", **LOOSE)
 
-    assert judge(plan, told_in(run), told_in(baseline)).validity == "valid"
+    assert judge(plan, told_in(run), told_in(baseline)).status == "pass"
 
 
 def test_a_file_that_counts_the_repeated_steps_is_no_doubt() -> None:
@@ -140,8 +140,8 @@ def test_a_file_that_counts_the_repeated_steps_is_no_doubt() -> None:
     )
     theirs = changed(told_in(baseline), FileSaved, counts=lambda e: {"steps": due[e.epoch]})
 
-    results = {result.check: result.validity for result in judge(plan, ours, theirs).results}
-    assert results["checkpoints"] == "valid"
+    results = {result.check: result.status for result in judge(plan, ours, theirs).results}
+    assert results["checkpoints"] == "pass"
     exact = plan_of(run, **LOOSE)
-    results = {result.check: result.validity for result in judge(exact, ours, theirs).results}
-    assert results["checkpoints"] == "unknown"
+    results = {result.check: result.status for result in judge(exact, ours, theirs).results}
+    assert results["checkpoints"] == "inconclusive"

@@ -57,7 +57,7 @@ def trajectory(found: Verdict) -> CheckResult:
 def test_a_job_that_does_not_repeat_itself_is_judged_by_its_band() -> None:
     found = verdict(noisy(STORY.history(), 99), clean(5), band="strict")
 
-    assert found.validity == "valid", found.headline
+    assert found.status == "pass", found.headline
     assert "within the band of 5 clean runs" in found.headline
 
 
@@ -66,7 +66,7 @@ def test_no_one_in_many_struck_runs_is_blamed() -> None:
 
     found = [verdict(noisy(STORY.history(), seed), baseline, band="strict") for seed in range(60)]
 
-    assert [v.headline for v in found if v.validity == "invalid"] == []
+    assert [v.headline for v in found if v.status == "fail"] == []
 
 
 def test_a_defect_wider_than_the_band_is_found() -> None:
@@ -109,14 +109,14 @@ def test_the_summary_says_how_far_each_metric_could_be_off() -> None:
 def test_four_baselines_are_too_few_to_learn_from() -> None:
     found = trajectory(verdict(noisy(STORY.history(), 99), clean(4), band="standard"))
 
-    assert found.validity == "unknown"
+    assert found.status == "inconclusive"
     assert found.summary == "a band takes 5 baselines, and there are 4"
 
 
 def test_a_job_noisier_than_its_baselines_showed_is_not_known_to_be_right_or_wrong() -> None:
     found = trajectory(verdict(noisy(STORY.history(), 99, part=0.5), clean(5), band="strict"))
 
-    assert found.validity == "unknown"
+    assert found.status == "inconclusive"
     assert "`expect.band` is too narrow" in found.summary
 
 
@@ -136,7 +136,7 @@ def test_a_metric_that_is_mostly_noise_is_left_out_by_name() -> None:
 
     found = verdict(timed(noisy(STORY.history(), 9), 9), baseline, band="strict")
 
-    assert found.validity == "valid", found.headline
+    assert found.status == "pass", found.headline
     assert trajectory(found).measures["metrics_not_compared"] == "seconds"
 
 
@@ -148,12 +148,12 @@ def after(epochs: int, end: str = "L:c0 .") -> str:
 @pytest.mark.parametrize(
     ("clean_epochs", "struck", "epochs", "terminates"),
     [
-        ((3, 3, 3, 3, 3), after(5), "invalid", "valid"),
-        ((3, 5, 3, 4, 3), after(6), "valid", "valid"),
-        ((3, 5, 3, 4, 3), after(2), "valid", "valid"),
-        ((3, 5, 3, 4, 3), after(6, "H"), "unknown", "unknown"),
-        ((3, 5, 3, 4, 3), after(6, "s s H"), "unknown", "unknown"),
-        ((3, 3, 3, 3, 3), after(3, "H"), "unknown", "invalid"),
+        ((3, 3, 3, 3, 3), after(5), "fail", "pass"),
+        ((3, 5, 3, 4, 3), after(6), "pass", "pass"),
+        ((3, 5, 3, 4, 3), after(2), "pass", "pass"),
+        ((3, 5, 3, 4, 3), after(6, "H"), "inconclusive", "inconclusive"),
+        ((3, 5, 3, 4, 3), after(6, "s s H"), "inconclusive", "inconclusive"),
+        ((3, 3, 3, 3, 3), after(3, "H"), "inconclusive", "fail"),
     ],
     ids=["a fixed number", "more", "fewer", "still training", "in mid-epoch", "hung"],
 )
@@ -167,7 +167,7 @@ def test_how_many_epochs_are_due_is_not_known_where_clean_runs_differ_in_it(
 
     found = judge(plan_of(struck, band="standard"), noisy(told_in(struck), 9), Baseline(runs))
 
-    told = {result.check: result.validity for result in found.results}
+    told = {result.check: result.status for result in found.results}
     assert (told["epochs"], told["terminates"]) == (epochs, terminates), found.headline
 
 

@@ -70,20 +70,20 @@ def line_of(history: History, source: str, seq: int) -> int:
 # -- what belongs together ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("history", "validity"), [(OURS, "valid"), (GUILTY, "invalid")])
+@pytest.mark.parametrize(("history", "status"), [(OURS, "pass"), (GUILTY, "fail")])
 @pytest.mark.parametrize("token", [RUN, None])
 @pytest.mark.parametrize("baselines", [(CLEAN,), ("",), ()])
 def test_files_that_belong_together_are_judged(
-    history: History, validity: str, token: str | None, baselines: tuple[str, ...]
+    history: History, status: str, token: str | None, baselines: tuple[str, ...]
 ) -> None:
-    assert judge(plan(token, *baselines), history, BASELINE).validity == validity
+    assert judge(plan(token, *baselines), history, BASELINE).status == status
 
 
 def test_files_of_a_chaos_that_wrote_no_tokens_are_judged() -> None:
     old = recorded(STRUCK, None, counted=False)
 
-    assert judge(plan(None), old, recorded(clean_history(), None)).validity == "valid"
-    assert judge(plan(RUN, CLEAN), old, recorded(clean_history(), None)).validity == "valid"
+    assert judge(plan(None), old, recorded(clean_history(), None)).status == "pass"
+    assert judge(plan(RUN, CLEAN), old, recorded(clean_history(), None)).status == "pass"
 
 
 def test_what_a_killed_worker_did_not_write_is_no_hole() -> None:
@@ -112,7 +112,7 @@ def test_what_a_killed_worker_did_not_write_is_no_hole() -> None:
 def test_another_runs_history_is_judged_by_nobody(history: History) -> None:
     verdict = judge(plan(OTHER, CLEAN), history, BASELINE)
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert "history.jsonl: its journal driver is of another run than plan.json" in doubts(verdict)
 
 
@@ -122,7 +122,7 @@ def test_a_history_without_tokens_is_known_by_its_scenario_and_seed(told: dict[s
 
     verdict = judge(other, struck_history(), clean_history())
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert "history.jsonl is of another run than plan.json: of worker" in doubts(verdict)
 
 
@@ -132,7 +132,7 @@ def test_a_journal_of_another_run_beside_ours_is_named() -> None:
 
     verdict = judge(plan(RUN, CLEAN), History([*OURS, *one]), BASELINE)
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert doubts(verdict).startswith("history.jsonl: its journal worker-99 is of another run")
 
 
@@ -151,7 +151,7 @@ def test_what_is_no_baseline_of_this_run_lets_nobody_judge(
 ) -> None:
     verdict = judge(plan(RUN, CLEAN), GUILTY, baseline)
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert why in doubts(verdict)
 
 
@@ -210,7 +210,7 @@ def test_a_hole_in_a_journal_accuses_nobody_and_clears_nobody(
 
     verdict = judge(plan(RUN, CLEAN), lose(history), BASELINE)
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert "history.jsonl: " in doubts(verdict)
     assert why in doubts(verdict)
 
@@ -221,7 +221,7 @@ def test_a_plan_that_was_changed_after_the_run_had_begun_leads_to_no_verdict() -
     told = History([msgspec.structs.replace(e, what=what) if e is started else e for e in OURS])
     as_it_was, changed = (plan().model_copy(update={"digest": digest}) for digest in ("0a", "0b"))
 
-    assert judge(as_it_was, told, BASELINE).validity == "valid"
+    assert judge(as_it_was, told, BASELINE).status == "pass"
     verdict = judge(changed, told, BASELINE)
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert "plan.json was changed after the run had begun" in doubts(verdict)

@@ -125,7 +125,7 @@ def test_a_generator_that_nobody_draws_from_is_not_blamed() -> None:
 def test_what_did_not_come_back_and_changed_nothing_is_a_note(name: str) -> None:
     verdict = verdict_on(KILLED, wrong(name))
 
-    assert verdict.validity == "valid"
+    assert verdict.status == "pass"
     (note,) = verdict.notes
     assert note.startswith(f"{name} did not come back at a resume; no later loss or metric and no")
     assert not part(verdict, name).matters

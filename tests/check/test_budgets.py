@@ -40,14 +40,14 @@ def judged(
 
 
 @pytest.mark.parametrize(
-    ("allowed", "validity"), [(0, "invalid"), (1, "invalid"), (2, "invalid"), (3, "valid")]
+    ("allowed", "status"), [(0, "fail"), (1, "fail"), (2, "fail"), (3, "pass")]
 )
-def test_a_retry_beyond_the_budget_is_found(allowed: int, validity: str) -> None:
+def test_a_retry_beyond_the_budget_is_found(allowed: int, status: str) -> None:
     history = calling(told_in(THRICE), max_failures=allowed)
 
-    assert judged(history, THRICE).validity == validity
+    assert judged(history, THRICE).status == status
     planned = judged(told_in(THRICE), THRICE, FailureBudget(max_failures=allowed))
-    assert planned.validity == validity
+    assert planned.status == status
 
 
 def test_a_retry_beyond_the_budget_is_told_with_its_decision() -> None:
@@ -64,23 +64,23 @@ def test_a_retry_beyond_the_budget_is_told_with_its_decision() -> None:
 def test_what_the_plan_expects_to_be_charged_keeps_no_budget() -> None:
     history = calling(told_in(THRICE), max_failures=1)
 
-    assert judged(history, THRICE, charges=Charges(failures=3)).validity == "invalid"
+    assert judged(history, THRICE, charges=Charges(failures=3)).status == "fail"
 
 
 def test_no_limit_is_never_overrun() -> None:
-    assert judged(calling(told_in(THRICE), max_failures=-1), THRICE).validity == "valid"
+    assert judged(calling(told_in(THRICE), max_failures=-1), THRICE).status == "pass"
 
 
-@pytest.mark.parametrize(("allowed", "validity"), [(-1, "invalid"), (1, "invalid"), (0, "valid")])
-def test_a_run_that_is_given_up_below_its_budget_is_found(allowed: int, validity: str) -> None:
+@pytest.mark.parametrize(("allowed", "status"), [(-1, "fail"), (1, "fail"), (0, "pass")])
+def test_a_run_that_is_given_up_below_its_budget_is_found(allowed: int, status: str) -> None:
     line = "g s s r c s x ."
     history = changed(told_in(line), ev.FailureDecided, decision="RAISE")
 
     result = judged(calling(history, max_failures=allowed), line)
 
-    assert result.validity == validity
+    assert result.status == status
     words = {-1: "is without limit", 1: "allows 1"}.get(allowed, "")
-    assert ("Ray gave up after attempt 0: E" in result.summary) == (validity == "invalid")
+    assert ("Ray gave up after attempt 0: E" in result.summary) == (status == "fail")
     assert words in result.summary
 
 
@@ -89,23 +89,23 @@ def test_preemptions_have_a_budget_of_their_own() -> None:
 
     def found(of_failures: int, of_preemptions: int) -> str:
         settings = {"max_failures": of_failures, "max_preemption_failures": of_preemptions}
-        return judged(calling(history, **settings), PREEMPTED).validity
+        return judged(calling(history, **settings), PREEMPTED).status
 
-    assert (found(0, 1), found(0, -1), found(5, 0)) == ("valid", "valid", "invalid")
+    assert (found(0, 1), found(0, -1), found(5, 0)) == ("pass", "pass", "fail")
 
 
 def test_a_budget_that_nobody_told_of_is_unknown() -> None:
     result = judged(told_in(THRICE), THRICE)
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert "`max_failures` is not known" in result.summary
-    assert judged(told_in(PLAIN), PLAIN).validity == "valid"
+    assert judged(told_in(PLAIN), PLAIN).status == "pass"
 
 
 def test_what_was_in_force_counts_more_than_what_was_planned() -> None:
     history = calling(told_in(THRICE), max_failures=1)
 
-    assert judged(history, THRICE, FailureBudget(max_failures=9)).validity == "invalid"
+    assert judged(history, THRICE, FailureBudget(max_failures=9)).status == "fail"
 
 
 def test_a_driver_that_is_started_again_counts_anew() -> None:
@@ -114,9 +114,9 @@ def test_a_driver_that_is_started_again_counts_anew() -> None:
 
     again = calling(history, at=second + 1, max_failures=2)
 
-    assert (judged(history, THRICE).validity, judged(again, THRICE).validity) == (
-        "invalid",
-        "valid",
+    assert (judged(history, THRICE).status, judged(again, THRICE).status) == (
+        "fail",
+        "pass",
     )
 
 

@@ -39,7 +39,7 @@ def judged(
 def test_a_trial_that_ran_as_in_the_baseline_did_not_notice() -> None:
     result = judged(beside())
 
-    assert (result.validity, result.evidence) == ("valid", 8)
+    assert (result.status, result.evidence) == ("pass", 8)
     assert result.summary == "1 other trial undisturbed, with the losses of the baseline"
 
 
@@ -60,7 +60,7 @@ def test_a_trial_that_noticed_is_named_with_what_it_noticed(
 ) -> None:
     result = judged(beside(**fields))
 
-    assert result.validity == "invalid"
+    assert result.status == "fail"
     assert "trial 1, which nothing was done to, " in result.anomalies[0].message
     assert words in result.anomalies[0].message
 
@@ -68,20 +68,20 @@ def test_a_trial_that_noticed_is_named_with_what_it_noticed(
 def test_what_was_not_seen_proves_nothing() -> None:
     assert judged().summary == "trial 1 was not seen"
     assert judged(beside(), beside(2)).summary == "trial 2 was not seen in the baseline"
-    assert judged(beside(), alone=(beside(attempts=2),)).validity == "unknown"
-    assert judged(beside(losses={}), alone=(beside(losses={}),)).validity == "unknown"
-    assert judged(beside(), baseline=History([])).validity == "unknown"
+    assert judged(beside(), alone=(beside(attempts=2),)).status == "inconclusive"
+    assert judged(beside(losses={}), alone=(beside(losses={}),)).status == "inconclusive"
+    assert judged(beside(), baseline=History([])).status == "inconclusive"
 
 
 def test_ray_tunes_own_count_tells_a_trial_that_nobody_saw_from_one_that_never_was() -> None:
     nobody = judged(alone=(), made=3)
-    assert (nobody.validity, nobody.summary) == (
-        "unknown",
+    assert (nobody.status, nobody.summary) == (
+        "inconclusive",
         "Ray Tune made 3 trials in the baseline, and 1 were seen",
     )
-    assert judged(beside(), made=3).validity == "unknown"
+    assert judged(beside(), made=3).status == "inconclusive"
     assert "did not say" in judged(beside(), made=None).summary
-    assert judged(alone=(), made=None).validity == "unknown"
+    assert judged(alone=(), made=None).status == "inconclusive"
 
 
 def test_a_trial_that_was_over_before_the_fault_struck_has_shown_nothing() -> None:
@@ -91,7 +91,7 @@ def test_a_trial_that_was_over_before_the_fault_struck_has_shown_nothing() -> No
     before, after = judged(beside(ended_ns=at - 1)), judged(beside(began_ns=at + 1))
 
     assert before.summary == after.summary == "trial 1 was not under way when a fault struck"
-    assert judged(beside(began_ns=at, ended_ns=at)).validity == "valid"
+    assert judged(beside(began_ns=at, ended_ns=at)).status == "pass"
 
 
 def test_losses_that_may_differ_are_not_compared() -> None:
@@ -99,9 +99,9 @@ def test_losses_that_may_differ_are_not_compared() -> None:
 
     result = judged(other, loss_tolerance={"relative": 0.1})
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
     assert result.summary == "1 other trial undisturbed, losses not compared"
-    assert judged(beside(failures=1), loss_tolerance={"relative": 0.1}).validity == "invalid"
+    assert judged(beside(failures=1), loss_tolerance={"relative": 0.1}).status == "fail"
 
 
 def test_in_the_baseline_each_trial_is_its_own_measure() -> None:
@@ -110,10 +110,10 @@ def test_in_the_baseline_each_trial_is_its_own_measure() -> None:
     tune = ExperimentEnded(trials=2)
     right, wrong = (told(STRUCK.baseline(), tune, seen) for seen in (beside(), beside(attempts=2)))
 
-    assert check_bystanders.check(Trial(plan, right)).validity == "valid"
-    assert check_bystanders.check(Trial(plan, wrong)).validity == "invalid"
+    assert check_bystanders.check(Trial(plan, right)).status == "pass"
+    assert check_bystanders.check(Trial(plan, wrong)).status == "fail"
 
 
 def test_nothing_is_due_of_a_job_that_is_no_experiment_or_has_one_trial() -> None:
-    assert (judged(trial=None).validity, judged(trial=None).evidence) == ("valid", 0)
+    assert (judged(trial=None).status, judged(trial=None).evidence) == ("pass", 0)
     assert judged(alone=(), made=1).summary == "the experiment has no other trial"

@@ -13,15 +13,15 @@ KILLED = Story((Strike(2, 3, 1),))
 
 
 @pytest.mark.parametrize(
-    ("other", "decision", "validity"),
+    ("other", "decision", "status"),
     [
-        ("kill_node", "RETRY", "valid"),
-        ("kill_node", "RAISE", "invalid"),
-        ("kill_worker", "RETRY", "invalid"),
+        ("kill_node", "RETRY", "pass"),
+        ("kill_node", "RAISE", "fail"),
+        ("kill_worker", "RETRY", "fail"),
     ],
 )
 def test_a_start_may_time_out_where_one_of_the_strikes_took_a_node(
-    other: Any, decision: str, validity: str
+    other: Any, decision: str, status: str
 ) -> None:
     story = Story((Strike(2, 3, 1), Strike(2, 3, 0, kind=other)))
     history = KILLED.history()
@@ -36,8 +36,7 @@ def test_a_start_may_time_out_where_one_of_the_strikes_took_a_node(
     )
 
     assert (
-        result_on("retry-budget", story, told(history, *invoked, *ended, waited)).validity
-        == validity
+        result_on("retry-budget", story, told(history, *invoked, *ended, waited)).status == status
     )
 
 
@@ -56,6 +55,6 @@ def test_a_charge_that_is_expected_may_yet_come_where_the_end_was_not_seen() -> 
     history = without(KILLED.history(), ev.RunEnded)
 
     result = result_on("retry-budget", KILLED, history, charges=Charges(failures=2))
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert "None" not in result.summary
-    assert result_on("retry-budget", KILLED, charges=Charges(failures=2)).validity == "invalid"
+    assert result_on("retry-budget", KILLED, charges=Charges(failures=2)).status == "fail"

@@ -32,7 +32,7 @@ DIRECTORY = ev.Leftover(kind="checkpoint_directory", what="checkpoint_x")
     [KILLED, PREEMPTED, LATE, Story(), Story((Strike(2, 3, kind="kill_node"), Strike(3, 1)))],
 )
 def test_a_right_restart_costs_what_it_may(check: str, story: Story) -> None:
-    assert result_on(check, story).validity == "valid"
+    assert result_on(check, story).status == "pass"
 
 
 @pytest.mark.parametrize("kind", ["process", "placement_group", "actor"])
@@ -49,7 +49,7 @@ def test_what_outlives_the_run_is_named(kind: str) -> None:
 def test_one_unregistered_checkpoint_directory_per_fault_is_ray_as_we_know_it() -> None:
     one = told(KILLED.history(), DIRECTORY)
 
-    assert result_on("leftovers", KILLED, one).validity == "valid"
+    assert result_on("leftovers", KILLED, one).status == "pass"
     assert result_on("leftovers", KILLED, one).measures == {"left_checkpoint_directory": 1}
 
 
@@ -65,7 +65,7 @@ def test_more_unregistered_checkpoint_directories_than_faults_are_too_many() -> 
 def test_a_fault_of_which_nobody_knows_what_it_did_may_leave_a_directory() -> None:
     history = changed(told(KILLED.history(), DIRECTORY), ev.FaultEnded, status="info")
 
-    assert result_on("leftovers", KILLED, history).validity == "valid"
+    assert result_on("leftovers", KILLED, history).status == "pass"
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_a_run_that_we_ended_had_no_chance_to_clean_up(end: ev.AnyEvent) -> None
     left = told(KILLED.history(), ev.Leftover(kind="actor", what="PlacementGroupCleaner"))
     history = told(without(left, ev.RunEnded), end)
 
-    assert result_on("leftovers", KILLED, history).validity == "unknown"
+    assert result_on("leftovers", KILLED, history).status == "inconclusive"
 
 
 def test_where_nobody_looked_nothing_is_known_of_leftovers() -> None:
     history = without(KILLED.history(), ev.LeftoversSearched)
 
-    assert result_on("leftovers", KILLED, history).validity == "unknown"
+    assert result_on("leftovers", KILLED, history).status == "inconclusive"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_preemption_that_hits_an_attempt_together_with_a_kill_wins() -> None:
 
     result = result_on("retry-budget", Story((one, other)), told(history, *invoked, *ended))
 
-    assert (result.validity, result.measures["charged_preemptions"]) == ("valid", 1)
+    assert (result.status, result.measures["charged_preemptions"]) == ("pass", 1)
 
 
 def test_a_node_that_nobody_uses_any_more_costs_nothing_when_it_is_lost() -> None:
@@ -155,7 +155,7 @@ def test_a_fault_that_is_charged_to_nothing_is_named() -> None:
 def test_charges_can_be_expected_in_numbers() -> None:
     once, none = Charges(failures=1), Charges()
 
-    assert result_on("retry-budget", KILLED, charges=once).validity == "valid"
+    assert result_on("retry-budget", KILLED, charges=once).status == "pass"
     assert (
         "1 charge to max_failures, 0 expected"
         in result_on("retry-budget", KILLED, charges=none).summary
@@ -170,14 +170,14 @@ def test_a_controller_failure_may_be_the_error_that_is_expected() -> None:
     story = Story(KILLED.strikes, budget=0)
     history = changed(story.history(), ev.FailureDecided, charged="controller")
 
-    assert result_on("retry-budget", story, history, outcome="error").validity == "valid"
+    assert result_on("retry-budget", story, history, outcome="error").status == "pass"
 
 
 @pytest.mark.parametrize("check", ["retry-budget", "attempts"])
 def test_what_is_due_is_not_known_where_a_fault_is_in_doubt(check: str) -> None:
     history = changed(KILLED.history(), ev.FaultEnded, status="info")
 
-    assert result_on(check, KILLED, history).validity == "unknown"
+    assert result_on(check, KILLED, history).status == "inconclusive"
     assert "came to is not known" in result_on(check, KILLED, history).summary
 
 
@@ -186,7 +186,7 @@ def test_a_fault_that_surely_failed_makes_no_restart_due(check: str) -> None:
     story = LATE
     history = changed(story.history(), ev.FaultEnded, status="fail")
 
-    assert result_on(check, story, history).validity == "valid"
+    assert result_on(check, story, history).status == "pass"
 
 
 @pytest.mark.parametrize("check", ["retry-budget", "attempts"])
@@ -224,16 +224,16 @@ def test_a_run_that_is_ended_within_a_recovery_does_not_show_what_was_to_follow(
     soon, late = ("g s s r c s x +9 H", "g s s r c s x +130 H")
     cut, hung = (check_attempts.check(Trial(plan_of(line), told_in(line))) for line in (soon, late))
 
-    assert cut.validity == "unknown"
+    assert cut.status == "inconclusive"
     assert "the run was ended at its limit 9 s after the last fault" in cut.summary
-    assert (hung.validity, hung.anomalies[0].message) == (
-        "invalid",
+    assert (hung.status, hung.anomalies[0].message) == (
+        "fail",
         "1 attempt instead of 2: a fault ended attempt 0, and none followed it",
     )
 
 
 def test_attempts_can_be_expected_in_numbers() -> None:
-    assert result_on("attempts", KILLED, attempts=2).validity == "valid"
+    assert result_on("attempts", KILLED, attempts=2).status == "pass"
     assert result_on("attempts", KILLED, attempts=1).summary == "2 attempts instead of 1"
     assert result_on("attempts", KILLED, attempts=3).summary == "2 attempts instead of 3"
 
@@ -253,9 +253,9 @@ def test_what_is_expected_of_a_fault_that_never_happened_may_be_missing(
 
     result = result_on(check, never, **expect)
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert "op 0: kill_worker (SIGKILL) at epoch 9, step 1, rank 0 did not do" in result.summary
-    assert result_on(check, Story(), **expect).validity == "invalid"
+    assert result_on(check, Story(), **expect).status == "fail"
 
 
 @pytest.mark.parametrize(
@@ -267,10 +267,10 @@ def test_what_is_too_much_is_so_with_a_fault_that_never_happened(
 ) -> None:
     story = Story((Strike(2, 3, 1), Strike(9, 1)))
 
-    assert result_on(check, story, **expect).validity == "invalid"
+    assert result_on(check, story, **expect).status == "fail"
 
 
 def test_the_last_fault_has_no_successor_where_an_error_is_expected() -> None:
     story = Story((Strike(1, 2), Strike(2, 2)), budget=1)
 
-    assert result_on("attempts", story, outcome="error").validity == "valid"
+    assert result_on("attempts", story, outcome="error").status == "pass"

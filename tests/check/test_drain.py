@@ -55,9 +55,9 @@ def test_ranks_that_wait_for_each_other_until_the_deadline_are_found() -> None:
     assert result.anomalies[0].events == (rows(history, ev.NoticeGiven)[0],)
 
 
-@pytest.mark.parametrize(("seconds", "validity"), [(2.9, "valid"), (3.1, "invalid")])
-def test_what_ray_needs_to_end_a_group_is_no_standstill(seconds: float, validity: str) -> None:
-    assert drain(SOON, standing_still(SOON, seconds)).validity == validity
+@pytest.mark.parametrize(("seconds", "status"), [(2.9, "pass"), (3.1, "fail")])
+def test_what_ray_needs_to_end_a_group_is_no_standstill(seconds: float, status: str) -> None:
+    assert drain(SOON, standing_still(SOON, seconds)).status == status
 
 
 def test_the_time_before_the_notice_is_ours() -> None:
@@ -66,7 +66,7 @@ def test_the_time_before_the_notice_is_ours() -> None:
     slow = later(history, notice - 1, by_s=60)
     idle = without(slow, ev.StepDone, lambda e: e.attempt == 0 and (e.epoch, e.step) > (1, 2))
 
-    assert drain(SOON, due_when_lost(idle)).validity == "valid"
+    assert drain(SOON, due_when_lost(idle)).status == "pass"
 
 
 def test_a_job_whose_steps_take_long_may_stand_as_long() -> None:
@@ -76,8 +76,8 @@ def test_a_job_whose_steps_take_long_may_stand_as_long() -> None:
     results = judge(SOON.plan(), history, baseline).results
     slower = judge(SOON.plan(), standing_still(SOON, 16), baseline).results
 
-    assert next(r for r in results if r.check == "drain").validity == "valid"
-    assert next(r for r in slower if r.check == "drain").validity == "invalid"
+    assert next(r for r in results if r.check == "drain").status == "pass"
+    assert next(r for r in slower if r.check == "drain").status == "fail"
 
 
 def test_a_notice_for_a_later_attempt_is_laid_beside_that_attempt() -> None:
@@ -88,12 +88,12 @@ def test_a_notice_for_a_later_attempt_is_laid_beside_that_attempt() -> None:
     lost = max(rows(still, ev.FaultEnded))
     still = changed(still, ev.NoticeGiven, deadline_ns=still.time_ns(lost) - 500_000)
 
-    assert drain(story).validity == "valid"
+    assert drain(story).status == "pass"
     assert "training stood still" in drain(story, still).summary
 
 
 def test_without_a_baseline_nobody_knows_how_long_is_long() -> None:
-    assert result_on("drain", SOON, standing_still(SOON, 10), alone=True).validity == "valid"
+    assert result_on("drain", SOON, standing_still(SOON, 10), alone=True).status == "pass"
 
 
 def test_a_group_that_ray_ends_early_does_not_stand_still() -> None:
@@ -102,9 +102,9 @@ def test_a_group_that_ray_ends_early_does_not_stand_still() -> None:
     deadline_ns = history.time_ns(lost) + 10_000_000_000
     late = changed(history, ev.NoticeGiven, deadline_ns=deadline_ns)
 
-    assert drain(SOON, without(late, ev.WorkerGroupStarted, second)).validity == "valid"
+    assert drain(SOON, without(late, ev.WorkerGroupStarted, second)).status == "pass"
     undecided = without(without(late, ev.WorkerGroupStarted, second), ev.FailureDecided)
-    assert drain(SOON, hung(undecided)).validity == "invalid"
+    assert drain(SOON, hung(undecided)).status == "fail"
 
 
 def second(opened: ev.WorkerGroupStarted) -> bool:
@@ -126,7 +126,7 @@ def test_a_run_that_is_over_before_the_deadline_does_not_stand_still() -> None:
     (over,) = rows(history, ev.FitReturned)
     due_ns = history.time_ns(over) + 30_000_000_000
 
-    assert drain(story, changed(history, ev.NoticeGiven, deadline_ns=due_ns)).validity == "valid"
+    assert drain(story, changed(history, ev.NoticeGiven, deadline_ns=due_ns)).status == "pass"
 
 
 def test_what_is_done_after_the_deadline_does_not_excuse_the_wait_before_it() -> None:
@@ -137,7 +137,7 @@ def test_what_is_done_after_the_deadline_does_not_excuse_the_wait_before_it() ->
     late = told(history, step, before=ev.FitReturned)
 
     assert rows(late, ev.StepDone)[-1] > decided
-    assert drain(SOON, late).validity == "invalid"
+    assert drain(SOON, late).status == "fail"
 
 
 def test_a_file_that_is_written_is_a_sign_of_life() -> None:
@@ -154,8 +154,8 @@ def test_a_file_that_is_written_is_a_sign_of_life() -> None:
     )
     with_save = due_when_lost(History([*moved[: last + 1], told_late, *moved[last + 1 :]]))
 
-    assert drain(story, due_when_lost(History(moved))).validity == "invalid"
-    assert drain(story, with_save).validity == "valid"
+    assert drain(story, due_when_lost(History(moved))).status == "fail"
+    assert drain(story, with_save).status == "pass"
 
 
 # -- expect.jit_checkpoint -----------------------------------------------------------------
@@ -168,7 +168,7 @@ def unsaved() -> History:
 
 def test_a_save_within_the_notice_is_what_was_expected() -> None:
     assert in_window(LATER.history(), ev.Committed)
-    assert drain(LATER, jit_checkpoint=True).validity == "valid"
+    assert drain(LATER, jit_checkpoint=True).status == "pass"
 
 
 def test_a_notice_that_passes_without_a_save_is_found_where_one_is_expected() -> None:
@@ -176,13 +176,13 @@ def test_a_notice_that_passes_without_a_save_is_found_where_one_is_expected() ->
 
     assert "of notice passed, and nothing that was done after it was saved" in result.summary
     assert result.anomalies[0].events == (rows(unsaved(), ev.NoticeGiven)[0],)
-    assert drain(LATER, unsaved()).validity == "valid"
+    assert drain(LATER, unsaved()).status == "pass"
 
 
 def test_a_report_without_a_checkpoint_is_no_save() -> None:
     history = changed(LATER.history(), ev.Committed, checkpoint=None)
 
-    assert drain(LATER, history, jit_checkpoint=True).validity == "invalid"
+    assert drain(LATER, history, jit_checkpoint=True).status == "fail"
 
 
 def test_what_was_reported_before_the_notice_is_no_work_done_after_it() -> None:
@@ -194,9 +194,9 @@ def test_what_was_reported_before_the_notice_is_no_work_done_after_it() -> None:
 
     moved = History([*entries[:notice], *early, *entries[notice:]])
 
-    assert drain(LATER, moved, jit_checkpoint=True).validity == "invalid"
+    assert drain(LATER, moved, jit_checkpoint=True).status == "fail"
     gone = without_numbers(history, began)
-    assert drain(LATER, gone, jit_checkpoint=True).validity == "invalid"
+    assert drain(LATER, gone, jit_checkpoint=True).status == "fail"
 
 
 def test_what_is_committed_after_the_deadline_came_too_late() -> None:
@@ -205,14 +205,14 @@ def test_what_is_committed_after_the_deadline_came_too_late() -> None:
     early = changed(history, ev.NoticeGiven, deadline_ns=history.time_ns(commit))
     in_time = changed(history, ev.NoticeGiven, deadline_ns=history.time_ns(commit) + 1)
 
-    assert drain(LATER, early, jit_checkpoint=True).validity == "invalid"
-    assert drain(LATER, in_time, jit_checkpoint=True).validity == "valid"
+    assert drain(LATER, early, jit_checkpoint=True).status == "fail"
+    assert drain(LATER, in_time, jit_checkpoint=True).status == "pass"
 
 
 def test_a_notice_too_short_for_three_steps_and_saves_requires_none() -> None:
     assert not in_window(SOON.history(), ev.Committed)
-    assert drain(SOON, jit_checkpoint=True).validity == "valid"
-    assert drain(SOON, standing_still(SOON, 1), jit_checkpoint=True).validity == "invalid"
+    assert drain(SOON, jit_checkpoint=True).status == "pass"
+    assert drain(SOON, standing_still(SOON, 1), jit_checkpoint=True).status == "fail"
 
 
 def test_a_file_of_the_jobs_own_is_a_save() -> None:
@@ -220,9 +220,9 @@ def test_a_file_of_the_jobs_own_is_a_save() -> None:
     saves = in_window(history, ev.FileSaved)
     assert saves
 
-    assert drain(FILES, jit_checkpoint=True).validity == "valid"
+    assert drain(FILES, jit_checkpoint=True).status == "pass"
     lost = without_numbers(history, saves)
-    assert drain(FILES, lost, jit_checkpoint=True).validity == "invalid"
+    assert drain(FILES, lost, jit_checkpoint=True).status == "fail"
 
 
 def test_a_job_that_is_done_in_time_has_nothing_to_save() -> None:
@@ -234,14 +234,14 @@ def test_a_job_that_is_done_in_time_has_nothing_to_save() -> None:
     def due(by_ns: int) -> History:
         return changed(bare, ev.NoticeGiven, deadline_ns=bare.time_ns(over - 1) + by_ns)
 
-    assert drain(story, due(1_000_000_000), jit_checkpoint=True).validity == "valid"
-    assert drain(story, due(0), jit_checkpoint=True).validity == "invalid"
+    assert drain(story, due(1_000_000_000), jit_checkpoint=True).status == "pass"
+    assert drain(story, due(0), jit_checkpoint=True).status == "fail"
 
 
 def test_without_a_baseline_no_save_is_due() -> None:
     history = unsaved()
 
-    assert result_on("drain", LATER, history, alone=True, jit_checkpoint=True).validity == "valid"
+    assert result_on("drain", LATER, history, alone=True, jit_checkpoint=True).status == "pass"
 
 
 # -- new work ------------------------------------------------------------------------------
@@ -261,8 +261,8 @@ def test_a_group_on_another_node_is_no_new_work_on_this_one() -> None:
     )
     moved = History([*entries[: notice + 1], entry, *entries[notice + 1 : opened]])
 
-    assert drain(SOON, told(moved, ev.RunEnded())).validity == "valid"
+    assert drain(SOON, told(moved, ev.RunEnded())).status == "pass"
 
 
 def test_a_notice_that_nobody_saw_leaves_it_open() -> None:
-    assert drain(SOON, without(SOON.history(), ev.NoticeGiven)).validity == "unknown"
+    assert drain(SOON, without(SOON.history(), ev.NoticeGiven)).status == "inconclusive"

@@ -73,14 +73,14 @@ def test_what_is_not_compared_with_fewer_workers_is_not_counted() -> None:
 
     for check in ("batch", "sample-order", "trajectory"):
         assert "10 steps with another number of workers" in results[check].summary
-        assert results[check].validity == "valid"
+        assert results[check].status == "pass"
     assert results["batch"].evidence == 24
 
 
 def test_an_epoch_has_the_same_samples_with_fewer_workers() -> None:
     samples = judged(shrunk(STORY.history()))["samples"]
 
-    assert (samples.validity, samples.evidence) == ("valid", 4)
+    assert (samples.status, samples.evidence) == ("pass", 4)
     assert "in 2 of them but for what fills up or drops the last batch" in samples.summary
 
 
@@ -92,14 +92,14 @@ def test_samples_that_one_worker_trains_over_and_over_are_found() -> None:
 
     samples = judged(fed(one))["samples"]
 
-    assert samples.validity == "invalid"
+    assert samples.status == "fail"
     assert "epoch 2: of 24 samples, 23 were never trained, and 23 once too often" in samples.summary
 
 
 def test_a_part_of_the_epoch_that_fewer_workers_never_train_is_not_known_to_be_right() -> None:
     half = judged(fed(lambda done: part(done.epoch, done.step, of=12)))["samples"]
 
-    assert half.validity == "unknown"
+    assert half.status == "inconclusive"
     assert "2 epochs are not judged: 1 worker trained 12 samples in it, the baseline has 24" in (
         half.summary
     )
@@ -117,7 +117,7 @@ def test_fewer_workers_that_make_as_many_steps_as_before_are_no_defect() -> None
 
     samples = judged(list(run), baseline)["samples"]
 
-    assert (samples.validity, samples.evidence) == ("valid", 2)
+    assert (samples.status, samples.evidence) == ("pass", 2)
     assert "2 epochs are not judged: the baseline's epochs do not all have the same samples" in (
         samples.summary
     )
@@ -126,22 +126,22 @@ def test_fewer_workers_that_make_as_many_steps_as_before_are_no_defect() -> None
 def test_inputs_of_fewer_workers_that_were_not_seen_are_not_counted() -> None:
     samples = judged(fed(lambda _: None))["samples"]
 
-    assert (samples.validity, samples.evidence) == ("valid", 2)
+    assert (samples.status, samples.evidence) == ("pass", 2)
     assert "2 epochs are not judged: not all of its inputs were seen" in samples.summary
 
 
 @pytest.mark.parametrize(
-    ("least", "in_force", "validity"),
+    ("least", "in_force", "status"),
     [
-        (None, None, "invalid"),
-        (1, None, "valid"),
-        (None, [1, 2], "valid"),
-        (1, 2, "invalid"),
-        (1, [2, 4], "invalid"),
+        (None, None, "fail"),
+        (1, None, "pass"),
+        (None, [1, 2], "pass"),
+        (1, 2, "fail"),
+        (1, [2, 4], "fail"),
     ],
 )
 def test_only_a_job_that_says_so_goes_on_with_fewer_workers(
-    least: int | None, in_force: object, validity: str
+    least: int | None, in_force: object, status: str
 ) -> None:
     called = ev.FitCalled(
         trainer="TorchTrainer",
@@ -157,15 +157,15 @@ def test_only_a_job_that_says_so_goes_on_with_fewer_workers(
 
     verdict = judge(plan, History([first, *entries]), STORY.baseline())
 
-    assert verdict.validity == validity, verdict.headline
-    assert [result.check for result in verdict.broken] == ["attempts"] * (validity == "invalid")
-    assert validity == "valid" or "attempt 1 had 1 worker; " in verdict.headline
+    assert verdict.status == status, verdict.headline
+    assert [result.check for result in verdict.broken] == ["attempts"] * (status == "fail")
+    assert status == "pass" or "attempt 1 had 1 worker; " in verdict.headline
 
 
 def test_other_losses_with_fewer_workers_are_no_defect() -> None:
     verdict = judge(STORY.plan(), History(shrunk(STORY.history())), STORY.baseline())
 
-    assert verdict.validity == "valid", verdict.headline
+    assert verdict.status == "pass", verdict.headline
     assert "with another number of workers it finished" in verdict.headline
 
 
@@ -217,25 +217,25 @@ def test_a_fault_before_anything_was_saved_leaves_nothing_to_compare_and_says_so
     verdict = judge(story.plan(), History(shrunk(story.history())), story.baseline())
 
     trajectory = verdict.results[-1]
-    assert verdict.validity == "valid", verdict.headline
+    assert verdict.status == "pass", verdict.headline
     assert "another number of workers" in trajectory.summary
     assert trajectory.evidence == 0
     batch = next(result for result in verdict.results if result.check == "batch")
-    assert (batch.validity, batch.evidence) == ("valid", 0)
+    assert (batch.status, batch.evidence) == ("pass", 0)
     assert "another number of workers" in batch.summary
 
 
 @pytest.mark.parametrize(
-    ("kind", "error", "validity"),
+    ("kind", "error", "status"),
     [
-        ("kill_node", "ControllerError: WorkerGroupStartupTimeoutError", "valid"),
-        ("kill_worker", "ControllerError: WorkerGroupStartupTimeoutError", "invalid"),
-        ("kill_worker", "ControllerError: WorkerGroupStartupFailedError", "valid"),
-        ("kill_node", "ControllerError: ValueError", "invalid"),
+        ("kill_node", "ControllerError: WorkerGroupStartupTimeoutError", "pass"),
+        ("kill_worker", "ControllerError: WorkerGroupStartupTimeoutError", "fail"),
+        ("kill_worker", "ControllerError: WorkerGroupStartupFailedError", "pass"),
+        ("kill_node", "ControllerError: ValueError", "fail"),
     ],
 )
 def test_a_start_that_a_fault_spoilt_is_no_failure_of_the_controller(
-    kind: Literal["kill_node", "kill_worker"], error: str, validity: str
+    kind: Literal["kill_node", "kill_worker"], error: str, status: str
 ) -> None:
     story = Story(strikes=(Strike(epoch=2, step=3, rank=1, kind=kind),))
     waits = ev.FailureDecided(
@@ -249,7 +249,7 @@ def test_a_start_that_a_fault_spoilt_is_no_failure_of_the_controller(
 
     verdict = judge(story.plan(), History(told), story.baseline())
 
-    assert verdict.validity == validity, verdict.headline
+    assert verdict.status == status, verdict.headline
 
 
 def test_a_step_that_takes_a_whole_epoch_again_pays_for_nothing() -> None:
@@ -266,12 +266,12 @@ def test_a_step_that_takes_a_whole_epoch_again_pays_for_nothing() -> None:
     verdict = judge(STORY.plan(), History(fed(inputs)), STORY.baseline())
 
     found = next(result for result in verdict.results if result.check == "samples")
-    assert found.validity == "unknown", found.summary
+    assert found.status == "inconclusive", found.summary
 
 
-@pytest.mark.parametrize(("state", "validity"), [("RESIZING", "valid"), ("RUNNING", "invalid")])
+@pytest.mark.parametrize(("state", "status"), [("RESIZING", "pass"), ("RUNNING", "fail")])
 def test_a_group_that_ray_itself_made_smaller_is_charged_to_nothing(
-    state: str, validity: str
+    state: str, status: str
 ) -> None:
     story = Story(strikes=(Strike(epoch=1, step=2, rank=1, kind="kill_node"),))
     moved = ev.ControllerState(previous="RUNNING", state=state)
@@ -285,4 +285,4 @@ def test_a_group_that_ray_itself_made_smaller_is_charged_to_nothing(
     verdict = judge(story.plan(), History(told), story.baseline())
 
     found = next(result for result in verdict.results if result.check == "retry-budget")
-    assert found.validity == validity, found.summary
+    assert found.status == status, found.summary

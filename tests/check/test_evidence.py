@@ -18,7 +18,7 @@ PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
 def test_a_fault_that_was_seen_to_land_is_evidence() -> None:
     result = result_on("faults-happened", KILLED)
 
-    assert (result.validity, result.evidence) == ("valid", 1)
+    assert (result.status, result.evidence) == ("pass", 1)
     assert result.summary == "rank 1 is gone"
 
 
@@ -29,7 +29,7 @@ def test_a_plan_without_ops_has_nothing_to_prove() -> None:
 def test_a_place_that_was_never_reached_is_unknown_and_says_how_far_the_rank_came() -> None:
     result = result_on("faults-happened", Story((Strike(7, 5, 1),)))
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert "rank 1 never reached epoch 7, step 5; it came to epoch 3, step 6" in result.summary
 
 
@@ -76,7 +76,7 @@ def test_a_recovery_that_never_came_so_far_is_unknown(
 
     verdict = judge(plan, story.history(), Story().baseline())
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert words in verdict.results[0].summary
 
 
@@ -112,7 +112,7 @@ def test_a_node_that_goes_when_training_is_over_strikes_nobody() -> None:
 
     result = result_on("faults-happened", late)
 
-    assert (result.validity, result.evidence) == ("unknown", 0)
+    assert (result.status, result.evidence) == ("inconclusive", 0)
     assert result.summary.endswith("struck nobody: training was over before the node went")
 
 
@@ -121,7 +121,7 @@ def test_a_node_may_go_in_vain_when_training_is_over_after_another_fault() -> No
 
     result = result_on("faults-happened", story)
 
-    assert (result.validity, result.evidence) == ("unknown", 1)
+    assert (result.status, result.evidence) == ("inconclusive", 1)
     assert "op 1: preempt_node" in result.summary
 
 
@@ -130,7 +130,7 @@ def test_a_node_that_the_job_has_left_is_lost_as_planned() -> None:
     history = changed(history, ev.FailureDecided, charged="failures")
 
     assert trial_of(PREEMPTED, history).strikes[0].hit is None
-    assert result_on("faults-happened", PREEMPTED, history).validity == "valid"
+    assert result_on("faults-happened", PREEMPTED, history).status == "pass"
 
 
 def test_a_rank_that_made_no_step_is_said_to_have_made_none() -> None:
@@ -154,7 +154,7 @@ def test_a_fault_that_is_not_ok_is_unknown(status: str, words: str) -> None:
 
     result = result_on("faults-happened", KILLED, history)
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert words in result.summary
 
 
@@ -162,7 +162,7 @@ def test_a_fault_whose_end_was_not_recorded_is_unknown() -> None:
     history = without(KILLED.history(), ev.FaultEnded)
 
     assert "not recorded" in result_on("faults-happened", KILLED, history).summary
-    assert verdict_on(KILLED, history).validity == "unknown"
+    assert verdict_on(KILLED, history).status == "inconclusive"
 
 
 @pytest.mark.parametrize("kind", [ev.FaultInvoked, ev.FaultEnded])
@@ -186,7 +186,7 @@ def test_an_op_without_a_rank_is_described_without_one() -> None:
 
 
 def test_a_run_seen_from_beginning_to_end_is_watched() -> None:
-    assert result_on("watched", KILLED).validity == "valid"
+    assert result_on("watched", KILLED).status == "pass"
 
 
 OBSERVER = ev.ObserverFailed(where="after_report", error="KeyError: 'x'")
@@ -216,7 +216,7 @@ CUT = ev.JournalCut(source="worker-9", node_id="0123456789ab")
 def test_a_hole_in_what_was_seen_is_unknown(history: History, words: str) -> None:
     result = result_on("watched", KILLED, history)
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert words in result.summary
 
 
@@ -234,11 +234,11 @@ def torn(story: Story, source: str) -> History:
 
 
 def test_a_killed_worker_may_leave_its_last_line_unfinished() -> None:
-    assert result_on("watched", KILLED, torn(KILLED, "worker-1001")).validity == "valid"
+    assert result_on("watched", KILLED, torn(KILLED, "worker-1001")).status == "pass"
 
 
 def test_all_workers_of_a_lost_node_may_leave_their_last_line_unfinished() -> None:
-    assert result_on("watched", PREEMPTED, torn(PREEMPTED, "worker-1001")).validity == "valid"
+    assert result_on("watched", PREEMPTED, torn(PREEMPTED, "worker-1001")).status == "pass"
 
 
 @pytest.mark.parametrize("source", ["worker-1000", "controller-9", "chaos"])
@@ -255,7 +255,7 @@ def test_what_a_lost_node_had_not_sent_is_neither_lost_work_nor_a_missing_step()
 
     verdict = verdict_on(KILLED, told(holed, CUT))
 
-    assert "invalid" in {result.validity for result in before.results}
-    assert verdict.validity == "unknown"
-    assert "invalid" not in {result.validity for result in verdict.results}
+    assert "fail" in {result.status for result in before.results}
+    assert verdict.status == "inconclusive"
+    assert "fail" not in {result.status for result in verdict.results}
     assert any("but what worker-9 wrote last was lost" in r.summary for r in verdict.results)

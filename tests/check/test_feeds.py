@@ -95,10 +95,10 @@ def test_inputs_that_nothing_seeds_are_not_compared() -> None:
         result_on("sample-order", KILLED, history),
         result_on("samples", KILLED, history),
     )
-    assert (order.validity, samples.validity) == ("unknown", "valid")
+    assert (order.status, samples.status) == ("inconclusive", "pass")
     assert "nothing seeds their order" in order.summary
     tolerant = result_on("sample-order", KILLED, history, loss_tolerance=Tolerance(relative=0.1))
-    assert tolerant.validity == "valid"
+    assert tolerant.status == "pass"
 
 
 def test_samples_that_are_drawn_with_replacement_and_no_seed_are_not_compared() -> None:
@@ -108,9 +108,9 @@ def test_samples_that_are_drawn_with_replacement_and_no_seed_are_not_compared() 
 
     history = changed(KILLED.history(), ev.StepDone, inputs=fed)
 
-    assert result_on("samples", KILLED, history).validity == "unknown"
+    assert result_on("samples", KILLED, history).status == "inconclusive"
     tolerant = result_on("samples", KILLED, history, loss_tolerance=Tolerance(relative=0.1))
-    assert (tolerant.validity, tolerant.evidence) == ("valid", 0)
+    assert (tolerant.status, tolerant.evidence) == ("pass", 0)
 
 
 def test_a_job_that_goes_back_to_the_head_of_an_epoch_trained_steps_again() -> None:
@@ -145,7 +145,7 @@ def test_an_epoch_without_its_first_step_is_not_said_to_be_in_its_own_order() ->
     base = "g s:a s:b s:c r c s:d s:e s:f r c ."
     found = verdict("g s:a s:b s:c r c s:d x g<c0 s:e s:f r c .", base)
 
-    assert found.validity == "invalid"
+    assert found.status == "fail"
     assert not any("order of epoch 1" in result.summary for result in found.results)
 
 
@@ -168,7 +168,7 @@ def test_where_no_epoch_was_finished_on_both_sides_samples_are_not_known_to_be_r
 
     results = judge(KILLED.plan(), hung, baseline).results
 
-    assert next(r for r in results if r.check == "samples").validity == "unknown"
+    assert next(r for r in results if r.check == "samples").status == "inconclusive"
 
 
 def test_at_least_once_forgives_what_was_lost_and_no_more() -> None:
@@ -178,11 +178,11 @@ def test_at_least_once_forgives_what_was_lost_and_no_more() -> None:
 
     def samples(line: str, **expect: str) -> str:
         results = judge(plan_of(line, **expect), told_in(line), told_in(base)).results
-        return next(r.validity for r in results if r.check == "samples")
+        return next(r.status for r in results if r.check == "samples")
 
-    assert samples(run) == "invalid"
-    assert samples(run, sampling="at_least_once") == "valid"
-    assert samples(twice, sampling="at_least_once") == "invalid"
+    assert samples(run) == "fail"
+    assert samples(run, sampling="at_least_once") == "pass"
+    assert samples(twice, sampling="at_least_once") == "fail"
 
 
 def test_samples_that_the_baseline_never_saw_are_augmented_anew() -> None:
@@ -190,7 +190,7 @@ def test_samples_that_the_baseline_never_saw_are_augmented_anew() -> None:
     found = verdict("g s:ab s:cd r c s:ef x g<c0 s:uv s:wx r c .", base)
 
     samples = next(result for result in found.results if result.check == "samples")
-    assert samples.validity == "unknown"
+    assert samples.status == "inconclusive"
     assert samples.summary == (
         "of attempt 1, epoch 1 is not judged: the baseline never saw some of its samples"
     )
@@ -267,7 +267,7 @@ def test_an_epoch_whose_inputs_were_not_all_seen_is_not_counted() -> None:
         "samples", KILLED, changed(KILLED.history(), ev.StepDone, where, inputs=None)
     )
 
-    assert (samples.validity, samples.evidence) == ("valid", 3)
+    assert (samples.status, samples.evidence) == ("pass", 3)
     assert samples.summary.endswith("epoch 2 is not judged: not all of its inputs were seen")
 
 
@@ -275,10 +275,10 @@ def test_inputs_that_were_not_watched_are_not_due() -> None:
     unwatched = Story(KILLED.strikes, watch=False)
 
     for check in ("samples", "sample-order"):
-        assert result_on(check, unwatched).validity == "valid"
+        assert result_on(check, unwatched).status == "pass"
         assert result_on(check, unwatched).evidence == 0
         blind = changed(KILLED.history(), ev.StepDone, inputs=None)
-        assert result_on(check, KILLED, blind).validity == "unknown"
+        assert result_on(check, KILLED, blind).status == "inconclusive"
 
 
 def test_where_the_baseline_lacks_inputs_of_every_epoch_as_well_no_samples_are_due() -> None:
@@ -291,5 +291,5 @@ def test_where_the_baseline_lacks_inputs_of_every_epoch_as_well_no_samples_are_d
     found = judge(KILLED.plan(), ours, theirs)
 
     samples = next(result for result in found.results if result.check == "samples")
-    assert samples.validity == "valid"
+    assert samples.status == "pass"
     assert "not judged: not all of its inputs were seen" in samples.summary

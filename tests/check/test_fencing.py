@@ -26,13 +26,11 @@ def comes_back(late_ns: int, *signs: ev.AnyEvent) -> History:
     return History([*history, *late])
 
 
-@pytest.mark.parametrize(
-    ("late_ns", "validity"), [(SECOND_NS, "valid"), (SECOND_NS + 1, "invalid")]
-)
+@pytest.mark.parametrize(("late_ns", "status"), [(SECOND_NS, "pass"), (SECOND_NS + 1, "fail")])
 def test_a_worker_that_is_being_ended_has_a_second_for_what_it_has_in_hand(
-    late_ns: int, validity: str
+    late_ns: int, status: str
 ) -> None:
-    assert result_on("single-writer", KILLED, comes_back(late_ns, STEP)).validity == validity
+    assert result_on("single-writer", KILLED, comes_back(late_ns, STEP)).status == status
 
 
 @pytest.mark.parametrize(
@@ -71,15 +69,15 @@ def test_it_is_the_very_next_attempt_that_must_be_alone() -> None:
     assert result.anomalies[0].events == (began, len(history))
 
 
-@pytest.mark.parametrize(("seconds", "validity"), [("+5", "invalid"), ("+0.5", "valid")])
+@pytest.mark.parametrize(("seconds", "status"), [("+5", "fail"), ("+0.5", "pass")])
 def test_a_step_before_the_next_attempts_first_one_is_late_work_too(
-    seconds: str, validity: str
+    seconds: str, status: str
 ) -> None:
     run = f"g s s r c s x g<c0 {seconds} z +5 s s r c ."
 
     results = judge(plan_of(run), told_in(run), told_in("g s s r c s s r c .")).results
 
-    assert next(r for r in results if r.check == "single-writer").validity == validity
+    assert next(r for r in results if r.check == "single-writer").status == status
 
 
 @pytest.mark.parametrize("unseen", [ev.WorkerGroupStarted, ev.WorkerStarted])
@@ -91,7 +89,7 @@ def test_an_attempt_whose_opening_was_not_seen_began_with_its_first_sign(
     for kind in kinds:
         late = without(late, kind, lambda e: e.attempt == 1)
 
-    assert result_on("single-writer", KILLED, late).validity == "invalid"
+    assert result_on("single-writer", KILLED, late).status == "fail"
 
 
 def test_two_processes_for_one_rank_of_an_attempt_are_named() -> None:

@@ -27,7 +27,7 @@ def test_a_rank_that_finds_its_place_in_a_file_goes_on_there() -> None:
     assert restart.attempt.place == (2, 0)
     assert [c.epoch for c in trial.run.lineage.commits] == [0, 1, 2, 3]
     assert restart.lost_steps == {0: 3, 1: 3}
-    assert verdict_on(OWN).validity == "valid"
+    assert verdict_on(OWN).status == "pass"
 
 
 def test_a_rank_may_go_on_within_an_epoch() -> None:
@@ -40,7 +40,7 @@ def test_a_rank_may_go_on_within_an_epoch() -> None:
     assert {s.attempt for s in trial.run.lineage.steps[0, 2]} == {0, 1}
     assert trial.run.lineage.count(0, 2) == 6
     for check in ("cursor", "watched", "epochs", "samples", "sample-order", "trajectory"):
-        assert result_on(check, OWN, history).validity == "valid", check
+        assert result_on(check, OWN, history).status == "pass", check
 
 
 def test_the_newest_by_name_is_not_the_newest() -> None:
@@ -128,7 +128,7 @@ def test_a_failed_load_is_named_before_all_that_follows_from_it() -> None:
 
 
 def test_what_a_job_may_lose_follows_from_its_own_saves() -> None:
-    assert result_on("lost-work", OWN).validity == "valid"
+    assert result_on("lost-work", OWN).status == "pass"
     early = changed(OWN.history(), ev.Repositioned, epoch=0)
     assert "15 finished steps" in result_on("lost-work", OWN, early).summary
 
@@ -156,7 +156,7 @@ def test_of_two_files_of_one_moment_the_one_that_was_read_is_told_by_its_digest(
 @pytest.mark.parametrize("story", [KEPT, Story(KEPT.strikes), Story(KEPT.strikes, keep=2)])
 def test_what_ray_keeps_is_whole_and_enough(story: Story) -> None:
     for check in ("checkpoints", "retention", "ack"):
-        assert result_on(check, story).validity == "valid"
+        assert result_on(check, story).status == "pass"
         assert result_on(check, story).evidence
 
 
@@ -187,9 +187,9 @@ def test_every_checkpoint_that_is_damaged_is_named_once() -> None:
     ]
 
 
-@pytest.mark.parametrize(("began_ns", "validity"), [(0, "valid"), (2**62, "invalid")])
+@pytest.mark.parametrize(("began_ns", "status"), [(0, "pass"), (2**62, "fail")])
 def test_what_was_committed_while_storage_was_looked_at_may_have_been_missed(
-    began_ns: int, validity: str
+    began_ns: int, status: str
 ) -> None:
     story = Story(KEPT.strikes)
 
@@ -201,7 +201,7 @@ def test_what_was_committed_while_storage_was_looked_at_may_have_been_missed(
 
     history = changed(story.history(), ev.StorageSeen, checkpoints=lacking, began_ns=began_ns)
 
-    assert result_on("checkpoints", story, history).validity == validity
+    assert result_on("checkpoints", story, history).status == status
 
 
 def test_files_of_another_attempt_in_one_checkpoint_are_a_mixture() -> None:
@@ -226,8 +226,10 @@ def test_files_of_another_attempt_in_one_checkpoint_are_a_mixture() -> None:
 def test_storage_that_nobody_looked_at_is_unknown() -> None:
     history = without(KEPT.history(), ev.StorageSeen)
 
-    assert result_on("checkpoints", KEPT, history).validity == "unknown"
-    assert result_on("checkpoints", KEPT, without(history, ev.PartUploaded)).validity == "unknown"
+    assert result_on("checkpoints", KEPT, history).status == "inconclusive"
+    assert (
+        result_on("checkpoints", KEPT, without(history, ev.PartUploaded)).status == "inconclusive"
+    )
 
 
 def test_too_many_checkpoints_are_counted() -> None:

@@ -238,7 +238,7 @@ def test_a_promise_that_is_kept_is_valid_on_evidence(check: str) -> None:
 
     found = result(check, baseline, kept)
 
-    assert found.validity == "valid", found.summary
+    assert found.status == "pass", found.summary
     assert found.evidence > 0, found.summary
 
 
@@ -248,7 +248,7 @@ def test_a_promise_that_is_broken_is_told_in_words(check: str) -> None:
 
     found = result(check, baseline, broken)
 
-    assert found.validity == "invalid", found.summary
+    assert found.status == "fail", found.summary
     assert any(words in anomaly.message for anomaly in found.anomalies), found.summary
     assert all(anomaly.events for anomaly in found.anomalies)
 
@@ -259,4 +259,4 @@ def test_a_promise_that_cannot_be_told_is_unknown(check: str) -> None:
 
     found = result(check, baseline, unseen or kept, alone=unseen is None)
 
-    assert found.validity == "unknown", found.summary
+    assert found.status == "inconclusive", found.summary

@@ -53,7 +53,7 @@ def test_a_habit_changes_no_verdict(line: str) -> None:
 
     verdict = judge(plan_of(struck), told_in(struck), told_in(line))
 
-    assert verdict.validity == "valid", verdict.headline
+    assert verdict.status == "pass", verdict.headline
     assert len(verdict.notes) == 1
 
 

@@ -22,27 +22,27 @@ READ = "g l:m_0.pt s s r c-"
 
 
 @pytest.mark.parametrize(
-    ("after", "resumed", "validity"),
+    ("after", "resumed", "status"),
     [
-        ("w:m_7.pt", READ, "valid"),  # like the one that is read
-        ("w:jit.pt", "g l:jit.pt s s r c-", "valid"),  # the very one
-        ("w:notes.pt", READ, "invalid"),
-        ("w:notes.pt", "g s s r c-", "invalid"),  # nothing is read: like the baseline's, or not
-        ("w:m_7.pt", "g s s r c-", "valid"),
-        ("w:m_7.pt", "g l:m_7.pt! s s r c-", "valid"),  # saved it was; that it is torn is another's
-        ("", READ, "invalid"),
+        ("w:m_7.pt", READ, "pass"),  # like the one that is read
+        ("w:jit.pt", "g l:jit.pt s s r c-", "pass"),  # the very one
+        ("w:notes.pt", READ, "fail"),
+        ("w:notes.pt", "g s s r c-", "fail"),  # nothing is read: like the baseline's, or not
+        ("w:m_7.pt", "g s s r c-", "pass"),
+        ("w:m_7.pt", "g l:m_7.pt! s s r c-", "pass"),  # saved it was; that it is torn is another's
+        ("", READ, "fail"),
     ],
 )
 def test_a_file_is_a_save_where_the_job_resumes_from_its_like(
-    after: str, resumed: str, validity: str
+    after: str, resumed: str, status: str
 ) -> None:
-    assert noticed(after, resumed, OWN).validity == validity
+    assert noticed(after, resumed, OWN).status == status
 
 
 def test_what_the_baseline_writes_beside_its_checkpoints_is_no_save() -> None:
     both = "g w:m_0.pt w:notes.pt s s r c- w:m_1.pt w:notes.pt s s r c- ."
 
-    assert noticed("w:notes.pt", READ, both).validity == "invalid"
+    assert noticed("w:notes.pt", READ, both).status == "fail"
 
 
 def of_rays(after: str, *, uploaded: str = "") -> CheckResult:
@@ -61,11 +61,11 @@ def of_rays(after: str, *, uploaded: str = "") -> CheckResult:
 
 @pytest.mark.parametrize("after", ["w:notes.pt", "w:c0/model.pt", "r", ""])
 def test_a_job_with_rays_checkpoints_must_have_them_committed(after: str) -> None:
-    assert of_rays(after).validity == "invalid"
+    assert of_rays(after).status == "fail"
 
 
 def test_a_file_that_was_written_for_an_upload_is_no_save_of_its_own() -> None:
-    assert of_rays("w:staged/model.pt", uploaded="aa").validity == "invalid"
+    assert of_rays("w:staged/model.pt", uploaded="aa").status == "fail"
 
 
 def test_a_job_with_rays_checkpoints_may_save_a_file_of_its_own_in_time() -> None:
@@ -74,4 +74,4 @@ def test_a_job_with_rays_checkpoints_may_save_a_file_of_its_own_in_time() -> Non
 
     results = judge(plan_of(run, jit_checkpoint=True), told_in(run), told_in(baseline)).results
 
-    assert next(r for r in results if r.check == "drain").validity == "valid"
+    assert next(r for r in results if r.check == "drain").status == "pass"

@@ -125,7 +125,7 @@ def test_a_headline_does_not_claim_what_was_not_shown() -> None:
 def test_a_fault_that_never_landed_is_never_green() -> None:
     verdict = verdict_on(Story((Strike(9, 1),)))
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert verdict.headline.startswith("It cannot be told whether the job came out right: op 0")
 
 
@@ -137,29 +137,29 @@ def test_a_check_that_fails_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 
     verdict = verdict_on(KILLED)
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert verdict.undecided[0].summary == "the check itself failed: ZeroDivisionError: by zero"
 
 
 @pytest.mark.parametrize(
     ("expect", "as_expected", "expectation"),
     [
-        ({}, False, "expected valid; it is invalid, first named by cursor"),
-        ({"verdict": "invalid"}, True, "invalid, as expected"),
+        ({}, False, "expected pass; got fail, first named by cursor"),
+        ({"verdict": "fail"}, True, "fail, as expected"),
         (
-            {"verdict": "invalid", "check": "cursor"},
+            {"verdict": "fail", "check": "cursor"},
             True,
-            "invalid, first named by cursor, as expected",
+            "fail, first named by cursor, as expected",
         ),
         (
-            {"verdict": "invalid", "check": "trajectory"},
+            {"verdict": "fail", "check": "trajectory"},
             False,
-            "expected invalid, first named by trajectory; it is invalid, first named by cursor",
+            "expected fail, first named by trajectory; got fail, first named by cursor",
         ),
         (
-            {"verdict": "unknown", "check": "cursor"},
+            {"verdict": "inconclusive", "check": "cursor"},
             False,
-            "expected unknown, told by cursor; it is invalid, first named by cursor",
+            "expected inconclusive, told by cursor; got fail, first named by cursor",
         ),
     ],
 )
@@ -179,12 +179,12 @@ NUMB = ev.ProbeFailed(attempt=0, rank=1, where="on_step", error="OSError")
 def test_a_defect_is_not_the_expected_one_where_the_fault_did_not_happen() -> None:
     history = changed(GUILTY.history(), ev.FaultEnded, status="info", detail="who knows")
 
-    verdict = verdict_on(GUILTY, history, verdict="invalid", check="epochs")
+    verdict = verdict_on(GUILTY, history, verdict="fail", check="epochs")
 
-    assert (verdict.validity, verdict.as_expected) == ("unknown", False)
+    assert (verdict.status, verdict.as_expected) == ("inconclusive", False)
     assert verdict.expectation == (
-        "expected invalid, first named by epochs; it is unknown, first named by epochs, "
-        "but faults-happened is unknown"
+        "expected fail, first named by epochs; got inconclusive, first named by epochs, "
+        "but faults-happened is inconclusive"
     )
     assert verdict.headline == (
         "It cannot be told whether the job came out right: whether op 0: kill_worker (SIGKILL) at "
@@ -197,7 +197,7 @@ def test_what_breaks_though_no_fault_happened_is_no_finding() -> None:
 
     verdict = verdict_on(GUILTY, history)
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert "epochs" in [result.check for result in verdict.broken]
 
 
@@ -207,55 +207,55 @@ def test_what_breaks_at_the_first_of_two_faults_is_a_finding() -> None:
 
     verdict = judge(twice.plan(), once.history(), once.baseline())
 
-    assert verdict.validity == "invalid"
+    assert verdict.status == "fail"
 
 
 def test_an_expected_doubt_is_that_of_the_named_check() -> None:
     history = changed(KILLED.history(), ev.FaultEnded, status="info", detail="who knows")
 
-    named = verdict_on(KILLED, history, verdict="unknown", check="faults-happened")
-    other = verdict_on(KILLED, history, verdict="unknown", check="trajectory")
+    named = verdict_on(KILLED, history, verdict="inconclusive", check="faults-happened")
+    other = verdict_on(KILLED, history, verdict="inconclusive", check="trajectory")
 
     assert named.as_expected
-    assert named.expectation == "unknown, told by faults-happened, as expected"
+    assert named.expectation == "inconclusive, told by faults-happened, as expected"
     assert not other.as_expected
 
 
 def test_a_defect_is_not_the_expected_one_where_not_all_was_seen() -> None:
     torn = History(GUILTY.history().entries, torn=("worker-1000",))
 
-    verdict = verdict_on(GUILTY, torn, verdict="invalid")
+    verdict = verdict_on(GUILTY, torn, verdict="fail")
 
-    assert (verdict.validity, verdict.as_expected) == ("invalid", False)
-    assert verdict.expectation.endswith(", but watched is unknown")
+    assert (verdict.status, verdict.as_expected) == ("fail", False)
+    assert verdict.expectation.endswith(", but watched is inconclusive")
 
 
 def test_a_torn_journal_of_a_killed_worker_is_no_ground_for_doubt() -> None:
     torn = History(GUILTY.history().entries, torn=("worker-1001",))
 
-    assert verdict_on(GUILTY, torn, verdict="invalid").as_expected
+    assert verdict_on(GUILTY, torn, verdict="fail").as_expected
 
 
 @pytest.mark.parametrize("failure", [BLIND, NUMB], ids=["observer", "probe"])
 def test_where_we_failed_to_see_nobody_is_accused(failure: ev.AnyEvent) -> None:
-    verdict = verdict_on(GUILTY, told(GUILTY.history(), failure), verdict="invalid")
+    verdict = verdict_on(GUILTY, told(GUILTY.history(), failure), verdict="fail")
 
-    assert (verdict.validity, verdict.as_expected) == ("unknown", False)
+    assert (verdict.status, verdict.as_expected) == ("inconclusive", False)
     assert " failed in " in verdict.headline
 
 
 def test_a_right_job_is_not_what_was_expected_of_a_guilty_one() -> None:
-    verdict = verdict_on(KILLED, verdict="invalid", check="cursor")
+    verdict = verdict_on(KILLED, verdict="fail", check="cursor")
 
     assert not verdict.as_expected
-    assert verdict.expectation == "expected invalid, first named by cursor; it is valid"
+    assert verdict.expectation == "expected fail, first named by cursor; got pass"
 
 
 def test_an_empty_history_is_unknown() -> None:
     verdict = judge(KILLED.plan(), History([]))
 
-    assert verdict.validity == "unknown"
-    assert judge(Story().plan(), History([])).validity == "unknown"
+    assert verdict.status == "inconclusive"
+    assert judge(Story().plan(), History([])).status == "inconclusive"
 
 
 def test_a_divergence_without_a_restart_is_not_called_a_resumption() -> None:

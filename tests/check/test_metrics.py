@@ -43,7 +43,7 @@ def resumed(event: ev.Committed) -> bool:
 def test_a_metric_first_seen_after_the_fault_is_compared_and_fine_where_it_is_equal() -> None:
     result = result_on("trajectory", AT_ONCE)
 
-    assert (result.validity, result.evidence) == ("valid", 64)
+    assert (result.status, result.evidence) == ("pass", 64)
     assert result.measures["metrics_compared"] == 16
 
 
@@ -53,7 +53,7 @@ def test_a_metric_first_seen_after_the_fault_that_differs_is_never_silently_vali
         lambda e: {"val_acc": 0.5} if e.epoch >= 2 else {},
     )
 
-    assert late.validity == "unknown"
+    assert late.status == "inconclusive"
     assert (
         "`val_acc` differs from the baseline's after the restart, and no report before the fault "
         "shows whether it repeats itself; what need not repeat can be listed in `expect.ignore_"
@@ -91,14 +91,14 @@ def test_a_loss_that_differs_accuses_the_job_all_the_same() -> None:
 
     result = result_on("trajectory", AT_ONCE, history)
 
-    assert result.validity == "invalid"
+    assert result.status == "fail"
     assert "from epoch 1, step 4 on (rank 0) the loss differs" in result.summary
 
 
 def test_a_metric_that_differs_before_the_fault_is_left_out_by_name() -> None:
     verdict = judged(lambda e: {"s": {"up": e.epoch}}, lambda e: {"s": {"up": -1}})
 
-    assert verdict.validity == "valid"
+    assert verdict.status == "pass"
     assert trajectory(verdict).measures["metrics_not_compared"] == "s.up"
 
 
@@ -130,9 +130,9 @@ def test_every_value_is_compared_whatever_its_kind_and_wherever_it_stands(
     same = judged(lambda e: right, lambda e: right)
     other = judged(lambda e: wrong if resumed(e) else right, lambda e: right)
 
-    assert same.validity == "valid"
+    assert same.status == "pass"
     assert trajectory(same).evidence > 64
-    assert trajectory(other).validity == "invalid"
+    assert trajectory(other).status == "fail"
     assert words in trajectory(other).summary
 
 
@@ -165,9 +165,9 @@ def test_a_metric_can_be_ignored_and_is_named() -> None:
     def theirs(_: ev.Committed) -> dict[str, Any]:
         return {"seconds": 0, "val": {"s": [0]}, "value": 1}
 
-    assert judged(ours, theirs).validity == "invalid"
+    assert judged(ours, theirs).status == "fail"
     verdict = judged(ours, theirs, ignore_metrics=("seconds", "val"))
-    assert verdict.validity == "valid"
+    assert verdict.status == "pass"
     assert trajectory(verdict).measures["metrics_ignored"] == "seconds, val.s.0"
     assert trajectory(verdict).measures["metrics_compared"] == 24
 
@@ -179,15 +179,15 @@ def test_a_nested_metric_can_be_ignored_by_its_dotted_name() -> None:
         ignore_metrics=("val.s", "val.a"),
     )
 
-    assert verdict.validity == "valid"
+    assert verdict.status == "pass"
     assert trajectory(verdict).measures["metrics_ignored"] == "val.s"
 
 
 def test_a_metric_without_a_control_can_be_ignored() -> None:
     story = Story(AT_ONCE.strikes, wall=True)
 
-    assert result_on("trajectory", story).validity == "unknown"
-    assert result_on("trajectory", story, ignore_metrics=("seconds",)).validity == "valid"
+    assert result_on("trajectory", story).status == "inconclusive"
+    assert result_on("trajectory", story, ignore_metrics=("seconds",)).status == "pass"
 
 
 # -- what shows nothing --------------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_a_resumed_attempt_of_which_nothing_can_be_compared_is_unknown() -> None
         "trajectory", KILLED, unresolved(KILLED.history()), ignore_metrics=everything
     )
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert result.summary == ("nothing that attempt 1 did could be compared with the baseline's")
     assert result.measures["steps_not_compared"] == 24
 
@@ -222,14 +222,14 @@ def test_every_resumed_attempt_has_to_be_compared() -> None:
 def test_an_attempt_of_which_nothing_survived_need_not_be_compared() -> None:
     story = Story((Strike(2, 3), Strike(2, 1)))
 
-    assert result_on("trajectory", story, unresolved(story.history())).validity == "valid"
+    assert result_on("trajectory", story, unresolved(story.history())).status == "pass"
 
 
 def test_steps_that_could_not_be_compared_are_counted_and_not_called_equal() -> None:
     verdict = verdict_on(KILLED, unresolved(KILLED.history()))
     result = trajectory(verdict)
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
     assert result.measures["steps_not_compared"] == 24
     assert result.summary.endswith("to the last bit; 24 steps could not be compared")
     assert "equal to its baseline, so far as it could be compared: 4 epochs" in verdict.headline
@@ -240,10 +240,10 @@ def test_boosted_trees_are_compared_by_their_metrics() -> None:
     baseline = without(KILLED.baseline(), ev.StepDone)
     worse = reporting(history, lambda e: {"accuracy": 0.1} if resumed(e) else {})
 
-    assert judge(KILLED.plan(), history, baseline).results[-1].validity == "valid"
+    assert judge(KILLED.plan(), history, baseline).results[-1].status == "pass"
     assert "`accuracy` differs" in judge(KILLED.plan(), worse, baseline).results[-1].summary
     assert divergence(Trial(KILLED.plan(), worse, baseline)) is not None
-    assert verdict_on(KILLED, history).validity == "invalid"
+    assert verdict_on(KILLED, history).status == "fail"
 
 
 def test_two_reports_are_enough_to_know_a_counter_by() -> None:
@@ -270,4 +270,4 @@ def test_a_whole_number_that_had_other_values_before_the_fault_is_no_counter() -
 
     result = result_on("metrics", story, history)
 
-    assert (result.validity, result.evidence) == ("valid", 0)
+    assert (result.status, result.evidence) == ("pass", 0)

@@ -36,7 +36,7 @@ DRIVERLESS = plan_with(kill_driver=KillDriver())
 
 def result(plan: Plan, history: History, check: str) -> str:
     verdict = judge(plan, history, STRUCK.baseline())
-    return next(r.validity for r in verdict.results if r.check == check)
+    return next(r.status for r in verdict.results if r.check == check)
 
 
 def test_a_node_that_stood_still_for_a_moment_costs_nothing() -> None:
@@ -44,20 +44,20 @@ def test_a_node_that_stood_still_for_a_moment_costs_nothing() -> None:
 
     verdict = judge(FROZEN, history, CLEAN.baseline())
 
-    assert verdict.validity == "valid", verdict.headline
+    assert verdict.status == "pass", verdict.headline
     assert verdict.headline.startswith("The node of rank 1 stood still for 1 s")
 
 
 def test_a_node_that_ray_gave_up_is_a_failure() -> None:
     verdict = judge(FROZEN, STRUCK.history(), STRUCK.baseline())
 
-    assert verdict.validity == "valid", verdict.headline
+    assert verdict.status == "pass", verdict.headline
 
 
 def test_a_restart_without_a_charge_is_found_where_a_node_stood_still() -> None:
     unpaid = without(STRUCK.history(), ev.FailureDecided)
 
-    assert result(FROZEN, unpaid, "attempts") == "invalid"
+    assert result(FROZEN, unpaid, "attempts") == "fail"
 
 
 def test_a_driver_that_is_started_again_is_charged_to_nothing() -> None:
@@ -65,11 +65,11 @@ def test_a_driver_that_is_started_again_is_charged_to_nothing() -> None:
 
     verdict = judge(DRIVERLESS, history, STRUCK.baseline())
 
-    assert verdict.validity == "valid", verdict.headline
+    assert verdict.status == "pass", verdict.headline
 
 
 def test_a_charge_for_a_driver_is_one_too_many() -> None:
-    assert result(DRIVERLESS, STRUCK.history(), "retry-budget") == "invalid"
+    assert result(DRIVERLESS, STRUCK.history(), "retry-budget") == "fail"
 
 
 def test_a_false_alarm_that_ray_believed_is_a_preemption() -> None:
@@ -84,7 +84,7 @@ def test_a_false_alarm_that_ray_believed_is_a_preemption() -> None:
     verdict = judge(plan, story.history(), story.baseline())
     as_failure = changed(story.history(), ev.FailureDecided, charged="failures")
 
-    assert verdict.validity == "valid", verdict.headline
+    assert verdict.status == "pass", verdict.headline
     assert "given notice at epoch 1, step 2 and stayed" in verdict.headline
     assert Trial(plan, story.history()).strikes[0].hit == 0
     assert Trial(plan, as_failure).strikes[0].hit is None
@@ -115,10 +115,10 @@ def test_a_node_that_is_killed_under_notice_is_a_preemption_to_ray() -> None:
 
     def judged(plan: Plan, history: History) -> str:
         verdict = judge(plan, told(history, gone), STRUCK.baseline())
-        return next(r.validity for r in verdict.results if r.check == "retry-budget")
+        return next(r.status for r in verdict.results if r.check == "retry-budget")
 
-    assert judged(story.plan(), history) != "invalid"
-    assert judged(elsewhere.plan(), other) == "invalid"
+    assert judged(story.plan(), history) != "fail"
+    assert judged(elsewhere.plan(), other) == "fail"
 
 
 _LOST = ev.FaultEnded(op=0, status="ok", detail="the node is dead")
@@ -133,21 +133,21 @@ def _due(entry: Entry, deadline_ns: int) -> Entry:
 
 
 def test_a_defect_of_rays_own_is_news_once_it_is_gone() -> None:
-    plan = STRUCK.plan(verdict="invalid", check="retry-budget", until="fixed", seen_in=("2.60.0",))
+    plan = STRUCK.plan(verdict="fail", check="retry-budget", until="fixed", seen_in=("2.60.0",))
     guilty = changed(STRUCK.history(), ev.FailureDecided, charged="preemptions")
 
     gone = judge(plan, STRUCK.history(), STRUCK.baseline())
     shown = judge(plan, guilty, STRUCK.baseline())
 
     assert (gone.as_expected, gone.is_news) == (True, True)
-    assert gone.expectation.endswith("(seen in Ray 2.60.0); it is valid: fixed?")
+    assert gone.expectation.endswith("(seen in Ray 2.60.0); it passes: fixed?")
     assert (shown.as_expected, shown.is_news) == (True, False)
 
 
 def test_a_defect_is_looked_for_besides_another_known_one() -> None:
     guilty = changed(STRUCK.history(), ev.FailureDecided, charged="preemptions")
     left = ev.Leftover(kind="actor", what="PlacementGroupCleaner, pid 1")
-    due: dict[str, Any] = {"verdict": "invalid", "check": "retry-budget", "until": "fixed"}
+    due: dict[str, Any] = {"verdict": "fail", "check": "retry-budget", "until": "fixed"}
     alone, beside = STRUCK.plan(**due), STRUCK.plan(**due, besides=("leftovers",))
 
     both = told(guilty, left, before=ev.LeftoversSearched)
@@ -156,32 +156,32 @@ def test_a_defect_is_looked_for_besides_another_known_one() -> None:
     assert not judge(alone, both, STRUCK.baseline()).as_expected
     assert judge(beside, both, STRUCK.baseline()).as_expected
     fixed = judge(beside, other, STRUCK.baseline())
-    assert (fixed.validity, fixed.as_expected, fixed.is_news) == ("invalid", True, True)
+    assert (fixed.status, fixed.as_expected, fixed.is_news) == ("fail", True, True)
     assert fixed.expectation.endswith("it did not show: fixed?")
 
 
 def test_a_job_that_returns_where_a_defect_was_to_make_it_raise_is_news() -> None:
-    plan = STRUCK.plan(verdict="invalid", check="checkpoints", until="fixed", outcome="error")
+    plan = STRUCK.plan(verdict="fail", check="checkpoints", until="fixed", outcome="error")
     spoilt = changed(STRUCK.history(), ev.FailureDecided, charged="preemptions")
 
     verdict = judge(plan, spoilt, STRUCK.baseline())
 
-    assert (verdict.validity, verdict.as_expected, verdict.is_news) == ("invalid", True, True)
+    assert (verdict.status, verdict.as_expected, verdict.is_news) == ("fail", True, True)
 
 
 def test_a_defect_that_the_embedded_backend_does_not_show_is_no_news() -> None:
-    plan = STRUCK.plan(verdict="invalid", until="fixed").model_copy(update={"backend": "fork"})
+    plan = STRUCK.plan(verdict="fail", until="fixed").model_copy(update={"backend": "fork"})
 
     verdict = judge(plan, STRUCK.history(), STRUCK.baseline())
 
     assert (verdict.as_expected, verdict.is_news) == (True, False)
-    assert verdict.expectation.endswith("it is valid: only a cluster can show the defect")
+    assert verdict.expectation.endswith("it passes: only a cluster can show the defect")
 
 
 def test_a_defect_that_was_not_looked_for_is_no_news() -> None:
-    plan = STRUCK.plan(verdict="invalid", until="fixed")
+    plan = STRUCK.plan(verdict="fail", until="fixed")
 
     verdict = judge(plan, without(STRUCK.history(), ev.FaultEnded), STRUCK.baseline())
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert (verdict.as_expected, verdict.is_news) == (False, False)

@@ -48,7 +48,7 @@ def test_it_is_asked_after_chaos_own_but_for_the_one_that_almost_every_defect_br
 
     names = [result.check for result in verdict.results]
     assert names == [*(check.NAME for check in CHECKS[:-1]), "other", "trajectory"]
-    assert verdict.validity == "valid"
+    assert verdict.status == "pass"
     assert found(verdict).package == "chaos-other 2.1"
 
 
@@ -57,12 +57,12 @@ def test_what_it_finds_makes_the_verdict() -> None:
 
     verdict = judged(other(broken))
 
-    assert verdict.validity == "invalid"
+    assert verdict.status == "fail"
     assert verdict.headline.endswith("it is blue.")
 
 
 def test_what_it_cannot_tell_is_never_green() -> None:
-    assert judged(other(conclude("other", evidence=0, summary=""))).validity == "unknown"
+    assert judged(other(conclude("other", evidence=0, summary=""))).status == "inconclusive"
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_what_it_cannot_tell_is_never_green() -> None:
         (None, "TypeError: it gave no CheckResult of its own, but None"),
         (conclude("another", evidence=1, summary=""), "it gave no CheckResult of its own"),
         (
-            CheckResult(check="other", validity="invalid", summary="", evidence=1),
-            "ValueError: invalid with 0 anomalies",
+            CheckResult(check="other", status="fail", summary="", evidence=1),
+            "ValueError: fail with 0 anomalies",
         ),
         (
             conclude(
@@ -86,7 +86,7 @@ def test_what_it_cannot_tell_is_never_green() -> None:
 def test_a_result_that_no_report_could_show_is_a_check_that_failed(says: Any, why: str) -> None:
     verdict = judged(other(says))
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert why in found(verdict).summary
 
 
@@ -96,7 +96,7 @@ def test_a_check_that_judged_before_and_is_not_installed_is_unknown_until_it_is(
     without = judged(Others().after(first))
     still = judged(Others().after(without))
 
-    assert without.validity == still.validity == "unknown"
+    assert without.status == still.status == "inconclusive"
     assert found(without).summary == (
         "other is of the package chaos-other 2.1, which is not installed here"
     )
@@ -117,7 +117,7 @@ def test_a_fault_that_is_not_known_here_leaves_all_open_even_what_would_be_broke
     right = judge(plan, STORY.history(), STORY.baseline())
     wrong = judge(plan, shifted(STORY.history(), 1), STORY.baseline())
 
-    assert right.validity == wrong.validity == "unknown"
+    assert right.status == wrong.status == "inconclusive"
     assert "kill_peers (of chaos-example 1.0, not installed here)" in right.headline
     assert "what was done to the job is not known here" in wrong.results[-1].summary
 
@@ -154,9 +154,9 @@ def test_a_fault_is_believed_whether_it_ends_its_attempt() -> None:
     lives = judge(planned(Leaves()), spared, clean)
     died = judge(planned(Ends()), spared, clean)
 
-    assert lives.validity == "valid", lives.headline
+    assert lives.status == "pass", lives.headline
     assert "ended no attempt" in str(lives.results)
-    assert died.validity == "invalid"
+    assert died.status == "fail"
     assert "a fault ended attempt 0, and none followed it" in str(died.results)
 
 
@@ -173,5 +173,5 @@ def test_of_a_fault_that_ends_its_attempt_any_rank_may_have_died_in_mid_sentence
     leaves = judge(planned(Leaves()), history, STORY.baseline())
 
     watched = [next(r for r in v.results if r.check == "watched") for v in (ends, leaves)]
-    assert [result.validity for result in watched] == ["valid", "unknown"]
+    assert [result.status for result in watched] == ["pass", "inconclusive"]
     assert f"journal worker-{peer} is cut short" in watched[1].summary

@@ -41,7 +41,7 @@ OVER = Story((Strike(3, rank=1, moment="committed"),))
 def test_a_restart_after_the_end_is_an_outcome_of_its_own() -> None:
     verdict = verdict_on(OVER)
 
-    assert verdict.validity == "valid"
+    assert verdict.status == "pass"
     summary = "restarted after the end: nothing was left to do, 0 new steps"
     assert result_on("outcome", OVER).summary == summary
     assert "restarted after its end (nothing was left to do, 0 new steps) and" in verdict.headline
@@ -55,7 +55,7 @@ def test_a_restart_that_makes_no_step_before_the_end_is_none() -> None:
 
     verdict = verdict_on(early, history)
 
-    assert verdict.validity == "invalid"
+    assert verdict.status == "fail"
     assert "nothing was left" not in result_on("outcome", early, history).summary
 
 
@@ -69,7 +69,7 @@ def test_a_restart_with_steps_to_make_finished() -> None:
 def test_an_error_that_is_expected_is_valid() -> None:
     verdict = verdict_on(GAVE_UP, outcome="error")
 
-    assert verdict.validity == "valid"
+    assert verdict.status == "pass"
     assert "raised WorkerGroupError, as expected, after 2 epochs, 15 steps" in verdict.headline
 
 
@@ -77,7 +77,7 @@ def test_an_error_that_is_not_expected_is_told() -> None:
     verdict = verdict_on(GAVE_UP)
 
     assert "fit() raised WorkerGroupError: no retry left" in result_on("outcome", GAVE_UP).summary
-    assert verdict.validity == "invalid"
+    assert verdict.status == "fail"
 
 
 def test_of_a_traceback_the_last_line_is_told() -> None:
@@ -98,7 +98,10 @@ def test_a_job_that_finishes_where_an_error_is_expected_is_invalid() -> None:
 def test_a_run_that_was_ended_at_its_limit_says_nothing_of_the_outcome() -> None:
     result = result_on("outcome", KILLED, hung(unfinished(KILLED)))
 
-    assert (result.validity, result.summary) == ("unknown", "the run was ended by us, at its limit")
+    assert (result.status, result.summary) == (
+        "inconclusive",
+        "the run was ended by us, at its limit",
+    )
 
 
 def test_an_interrupted_run_says_nothing() -> None:
@@ -127,7 +130,7 @@ def test_a_script_that_dies_before_fit_is_over_is_invalid(expected: str) -> None
 def test_what_a_script_does_with_the_result_is_no_part_of_the_training() -> None:
     history = changed(KILLED.history(), ev.DriverExited, code=1)
 
-    assert result_on("outcome", KILLED, history).validity == "valid"
+    assert result_on("outcome", KILLED, history).status == "pass"
     assert ending(history).after_fit is not None
 
 
@@ -135,7 +138,7 @@ def test_what_a_script_raises_after_fit_is_told_and_not_judged() -> None:
     raised = ev.ScriptRaised(error="NeedsClusterError", message="the job uses `ray.remote`")
     history = told(KILLED.history(), raised, before=ev.DriverExited)
 
-    assert result_on("outcome", KILLED, history).validity == "valid"
+    assert result_on("outcome", KILLED, history).status == "pass"
     assert "raised NeedsClusterError: the job uses" in (ending(history).after_fit or "")
 
 
@@ -143,7 +146,7 @@ def test_a_script_that_raises_when_it_is_started_once_more_is_invalid() -> None:
     raised = ev.ScriptRaised(error="FileExistsError", message="out")
     history = told(told(KILLED.history(), ev.DriverExited(code=-9)), raised)
 
-    assert result_on("outcome", KILLED, history).validity == "invalid"
+    assert result_on("outcome", KILLED, history).status == "fail"
 
 
 def test_a_run_that_finished_without_a_step_is_not_a_success() -> None:
@@ -162,7 +165,7 @@ def test_a_boosted_tree_is_trained_without_a_step() -> None:
 def test_an_end_that_was_not_seen_is_unknown(expected: str) -> None:
     history = unfinished(KILLED)
 
-    assert result_on("outcome", KILLED, history, outcome=expected).validity == "unknown"
+    assert result_on("outcome", KILLED, history, outcome=expected).status == "inconclusive"
 
 
 def returning(history: History, *, of: int) -> History:
@@ -180,18 +183,18 @@ def test_the_result_is_of_the_last_report_where_the_baselines_is() -> None:
     baseline = returning(KILLED.baseline(), of=3)
     stale = returning(KILLED.history(), of=1)
 
-    assert judged(returning(KILLED.history(), of=3), baseline).validity == "valid"
+    assert judged(returning(KILLED.history(), of=3), baseline).status == "pass"
     assert "returned metrics that are not those of the last report, of epoch 3: {" in (
         judged(stale, baseline).summary
     )
-    assert judged(KILLED.history(), baseline).validity == "invalid"
+    assert judged(KILLED.history(), baseline).status == "fail"
 
 
 def test_a_result_that_is_the_jobs_own_choice_is_not_judged() -> None:
-    assert judged(
-        returning(KILLED.history(), of=1), returning(KILLED.baseline(), of=2)
-    ).validity == ("valid")
-    assert judged(returning(KILLED.history(), of=1), KILLED.baseline()).validity == "valid"
+    assert judged(returning(KILLED.history(), of=1), returning(KILLED.baseline(), of=2)).status == (
+        "pass"
+    )
+    assert judged(returning(KILLED.history(), of=1), KILLED.baseline()).status == "pass"
 
 
 def test_the_result_is_rank_0s_report() -> None:
@@ -205,8 +208,8 @@ def test_the_result_is_rank_0s_report() -> None:
     run, baseline = by_rank(KILLED.history()), by_rank(KILLED.baseline())
     of_rank_1 = changed(returning(run, of=3), ev.FitReturned, metrics={"of": 1})
 
-    assert judged(returning(run, of=3), returning(baseline, of=3)).validity == "valid"
-    assert judged(of_rank_1, returning(baseline, of=3)).validity == "invalid"
+    assert judged(returning(run, of=3), returning(baseline, of=3)).status == "pass"
+    assert judged(of_rank_1, returning(baseline, of=3)).status == "fail"
 
 
 def test_a_baseline_without_any_attempt_lets_no_check_crash() -> None:
@@ -247,14 +250,14 @@ def test_the_checkpoint_of_the_result_is_the_newest_where_the_baselines_is(
 ) -> None:
     found = returned(f"g s s r c s s r c {baseline}", f"g s s r c s x g<c0 s s r c {end}")
 
-    assert (found.validity == "invalid") == (words is not None)
+    assert (found.status == "fail") == (words is not None)
     assert words is None or words in found.summary
 
 
 def test_a_result_after_a_last_report_without_a_checkpoint_is_the_newest_one() -> None:
     found = returned("g s s r c s s r c- .c0", "g s s r c s x g<c0 s s r c- .c0")
 
-    assert found.validity == "valid"
+    assert found.status == "pass"
 
 
 def raising(
@@ -270,7 +273,7 @@ def raising(
 def test_an_expected_error_that_nothing_we_did_explains_is_unknown() -> None:
     result = raising({0: "KeyError: 'loss'"})
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert result.summary == (
         "fit() raised WorkerGroupError: rank 0 had KeyError: 'loss'; whether that came of "
         "op 0: kill_worker (SIGKILL) at epoch 2, step 3, rank 1 is not known"
@@ -294,20 +297,20 @@ def test_an_expected_error_that_nothing_we_did_explains_is_unknown() -> None:
 def test_an_error_of_the_struck_rank_or_of_those_that_it_leaves_is_expected(
     errors: dict[int, str],
 ) -> None:
-    assert raising(errors).validity == "valid"
+    assert raising(errors).status == "pass"
 
 
 @pytest.mark.parametrize(
-    ("error", "validity"),
+    ("error", "status"),
     [
-        ("PreemptionError", "valid"),
-        ("ControllerError: OutOfMemoryError", "valid"),
-        ("ActorDiedError", "valid"),
-        ("ControllerError: KeyError", "unknown"),
+        ("PreemptionError", "pass"),
+        ("ControllerError: OutOfMemoryError", "pass"),
+        ("ActorDiedError", "pass"),
+        ("ControllerError: KeyError", "inconclusive"),
     ],
 )
-def test_where_ray_names_no_rank_its_own_word_is_what_there_is(error: str, validity: str) -> None:
-    assert raising({}, error).validity == validity
+def test_where_ray_names_no_rank_its_own_word_is_what_there_is(error: str, status: str) -> None:
+    assert raising({}, error).status == status
 
 
 def test_a_controller_that_is_gone_decides_nothing_and_its_death_is_the_error() -> None:
@@ -315,9 +318,9 @@ def test_a_controller_that_is_gone_decides_nothing_and_its_death_is_the_error() 
 
     def found(error: str) -> str:
         told_so = changed(history, ev.FitRaised, error=error, message="")
-        return result_on("outcome", GAVE_UP, told_so, outcome="error").validity
+        return result_on("outcome", GAVE_UP, told_so, outcome="error").status
 
-    assert (found("ActorDiedError"), found("KeyError")) == ("valid", "unknown")
+    assert (found("ActorDiedError"), found("KeyError")) == ("pass", "inconclusive")
 
 
 def test_what_storage_has_spoilt_may_come_out_as_any_error() -> None:
@@ -328,13 +331,13 @@ def test_what_storage_has_spoilt_may_come_out_as_any_error() -> None:
         plan = GAVE_UP.plan(outcome="error")
         plan = plan.model_copy(update={"ops": ops or plan.ops})
         results = judge(plan, history, GAVE_UP.baseline()).results
-        return next(r for r in results if r.check == "outcome").validity
+        return next(r for r in results if r.check == "outcome").status
 
-    assert (found(torn), found()) == ("valid", "unknown")
+    assert (found(torn), found()) == ("pass", "inconclusive")
 
 
 def test_a_job_that_fails_by_itself_as_expected_owes_no_cause() -> None:
     history = told(unfinished(Story()), ev.FitRaised(error="KeyError", message="'loss'"))
     history = told(history, ev.DriverExited(code=1))
 
-    assert result_on("outcome", Story(), history, outcome="error").validity == "valid"
+    assert result_on("outcome", Story(), history, outcome="error").status == "pass"

@@ -65,7 +65,7 @@ OWN = SIZE * (1 + 4 / 1e4)
 
 @pytest.mark.parametrize("leeway", LEEWAYS)
 def test_what_was_saved_is_right_whatever_the_baseline_has(leeway: dict[str, Any]) -> None:
-    assert judged(RUN, **leeway).validity == "valid"
+    assert judged(RUN, **leeway).status == "pass"
     assert state(RUN, **leeway).measures["components_compared"] == 10
 
 
@@ -73,7 +73,7 @@ def test_what_was_saved_is_right_whatever_the_baseline_has(leeway: dict[str, Any
 def test_another_state_of_the_same_norm_is_found(leeway: dict[str, Any]) -> None:
     result = state(loaded("swapped", at(1).size), **leeway)  # type: ignore[arg-type]
 
-    assert result.validity == "invalid"
+    assert result.status == "fail"
     assert f"{MOMENTUM} is not what it was after the resume at epoch 2" in result.summary
     assert "but not the same to the last bit" in result.summary
 
@@ -87,13 +87,13 @@ def test_the_state_of_another_moment_is_found_however_near_its_norm_is() -> None
         components=lambda e: tuple(near if p.name == MOMENTUM else p for p in e.components),
     )
 
-    assert state(history, loss_tolerance=WIDE).validity == "invalid"
+    assert state(history, loss_tolerance=WIDE).status == "fail"
 
 
 def test_a_norm_within_the_tolerance_and_too_far_for_rounding_is_found() -> None:
     result = state(loaded("odd", OWN * 1.01), loss_tolerance=WIDE)
 
-    assert result.validity == "invalid"
+    assert result.status == "fail"
     assert "norm 1.715 at the commit, norm 1.732 here" in result.summary
 
 
@@ -101,7 +101,7 @@ def test_a_norm_within_the_tolerance_and_too_far_for_rounding_is_found() -> None
 def test_what_may_have_been_rounded_in_its_file_is_in_doubt(leeway: dict[str, Any]) -> None:
     result = state(loaded("rounded", OWN * 1.001), **leeway)
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert f"{MOMENTUM} came back near to what the run had saved" in result.summary
 
 

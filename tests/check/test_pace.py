@@ -62,7 +62,7 @@ def test_a_hang_while_we_hold_a_worker_says_nothing_of_the_job() -> None:
 
     result = result_on("terminates", KILLED, history)
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert "while rank 1 was held by us" in result.summary
 
 
@@ -70,7 +70,7 @@ def test_a_hang_in_the_notice_window_is_the_jobs() -> None:
     story = Story((Strike(1, 2, 1, kind="preempt_node"),))
     history = hung(without(unfinished(story), ev.FaultEnded))
 
-    assert result_on("terminates", story, history).validity == "invalid"
+    assert result_on("terminates", story, history).status == "fail"
 
 
 def test_a_job_that_stood_still_long_before_its_limit_is_stalled_first() -> None:
@@ -86,14 +86,14 @@ def test_a_job_that_stood_still_long_before_its_limit_is_stalled_first() -> None
 def test_a_straggler_is_not_stalled() -> None:
     history = later(KILLED.history(), rows(KILLED.history(), ev.StepDone)[-5], by_s=100)
 
-    assert result_on("progress", KILLED, history).validity == "valid"
+    assert result_on("progress", KILLED, history).status == "pass"
 
 
 def test_a_start_is_not_training_and_may_take_its_time() -> None:
     (opened,) = rows(KILLED.history(), ev.WorkerGroupStarted, lambda e: e.attempt == 1)
     history = later(KILLED.history(), opened, by_s=500)
 
-    assert result_on("progress", KILLED, history).validity == "valid"
+    assert result_on("progress", KILLED, history).status == "pass"
 
 
 def test_a_rank_that_we_hold_keeps_nobody_waiting_by_itself() -> None:
@@ -101,7 +101,7 @@ def test_a_rank_that_we_hold_keeps_nobody_waiting_by_itself() -> None:
     (reached,) = rows(story.history(), ev.GateReached)
     history = later(story.history(), reached, by_s=500)
 
-    assert result_on("progress", story, history).validity == "valid"
+    assert result_on("progress", story, history).status == "pass"
 
 
 # -- slow by itself ------------------------------------------------------------------------
@@ -122,16 +122,16 @@ def test_an_evaluation_that_takes_long_in_the_baseline_too_is_no_standstill() ->
 
     result = line("progress", run, SLOW)
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
     assert "250 s are allowed, twice the 125 s of the baseline" in result.summary
-    assert line("progress", run, "g s s r c s s r c .").validity == "invalid"
-    assert line("progress", run, None).validity == "unknown"
+    assert line("progress", run, "g s s r c s s r c .").status == "fail"
+    assert line("progress", run, None).status == "inconclusive"
 
 
 def test_a_hang_beside_a_slow_evaluation_is_found() -> None:
     result = line("progress", "g s s +125 r c s x g<c0 s s +251 r c .", SLOW)
 
-    assert result.validity == "invalid"
+    assert result.status == "fail"
     assert result.summary == (
         "nothing was done for 251 s after rank 1's step 2 of epoch 1; "
         "250 s are allowed, twice the 125 s of the baseline"
@@ -141,27 +141,27 @@ def test_a_hang_beside_a_slow_evaluation_is_found() -> None:
 def test_a_standstill_where_the_baseline_has_none_is_not_excused_by_one_elsewhere() -> None:
     result = line("progress", "g s s +125 r c s x g<c0 s +140 s +125 r c .", SLOW)
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert "within an epoch; the baseline stands still for 125 s as well, but elsewhere" in (
         result.summary
     )
     longer = line("progress", "g s s +125 r c s x g<c0 s +251 s +125 r c .", SLOW)
-    assert longer.validity == "invalid"
+    assert longer.status == "fail"
 
 
 def test_a_clean_run_is_as_slow_as_it_is() -> None:
     result = line("progress", SLOW, None)
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
     assert "how long it stands still is its own" in result.summary
 
 
 def test_a_hang_at_the_limit_of_a_slow_job_is_left_to_the_limit_itself() -> None:
     run = "g s s +125 r c s x g<c0 s s +{} H"
 
-    assert line("progress", run.format(200), SLOW).validity == "valid"
-    assert line("terminates", run.format(200), SLOW).validity == "invalid"
-    assert line("progress", run.format(300), SLOW).validity == "invalid"
+    assert line("progress", run.format(200), SLOW).status == "pass"
+    assert line("terminates", run.format(200), SLOW).status == "fail"
+    assert line("progress", run.format(300), SLOW).status == "fail"
 
 
 @pytest.mark.parametrize("last", ["s s r c +1000 .", "s s r c +1000 end:0 end:1 ."])
@@ -170,7 +170,7 @@ def test_a_job_that_hangs_after_its_last_commit_is_found(last: str) -> None:
     slow = line("progress", f"g s s r c s x g<c0 {last}", f"g s s r c {last}")
 
     assert "nothing was done for 1000 s after the commit of epoch 1" in quick.summary
-    assert (quick.validity, slow.validity) == ("invalid", "valid")
+    assert (quick.status, slow.status) == ("fail", "pass")
 
 
 def test_fewer_workers_may_take_longer_over_the_same_work() -> None:
@@ -181,9 +181,9 @@ def test_fewer_workers_may_take_longer_over_the_same_work() -> None:
 
     def found(history: History) -> str:
         results = judge(plan_of("g s s r c s x ."), history, told_in(SLOW)).results
-        return next(r.validity for r in results if r.check == "progress")
+        return next(r.status for r in results if r.check == "progress")
 
-    assert (found(one), found(run)) == ("valid", "invalid")
+    assert (found(one), found(run)) == ("pass", "fail")
 
 
 STARTS_SLOWLY = "g +130 s s r c s s r c ."
@@ -194,21 +194,21 @@ def test_a_start_that_the_baseline_needs_too_is_no_slow_recovery() -> None:
 
     result = line("recovery", run, STARTS_SLOWLY)
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
     assert "260 s are allowed, twice the 130 s of the baseline" in result.summary
-    assert line("recovery", run, "g s s r c s s r c .").validity == "invalid"
-    assert line("recovery", run, None).validity == "unknown"
+    assert line("recovery", run, "g s s r c s s r c .").status == "fail"
+    assert line("recovery", run, None).status == "inconclusive"
 
 
 def test_a_recovery_that_hangs_is_found_where_starts_are_slow() -> None:
     run = "g +130 s s r c s x g<c0 +261 s s r c ."
 
-    assert line("recovery", run, STARTS_SLOWLY).validity == "invalid"
+    assert line("recovery", run, STARTS_SLOWLY).status == "fail"
 
 
 def test_a_bound_that_is_stated_is_kept_whatever_the_baseline_needs() -> None:
     run = "g +130 s s r c s x g<c0 +140 s s r c ."
     bound = Bound(max=135)
 
-    assert line("recovery", run, STARTS_SLOWLY, recovery_s=bound).validity == "invalid"
-    assert line("recovery", run, None, recovery_s=bound).validity == "invalid"
+    assert line("recovery", run, STARTS_SLOWLY, recovery_s=bound).status == "fail"
+    assert line("recovery", run, None, recovery_s=bound).status == "fail"

@@ -65,7 +65,7 @@ def test_a_right_run_is_never_accused(story: Story) -> None:
 
     assert verdict.broken == ()
     landed = struck(story.history())
-    assert verdict.validity == ("valid" if len(landed) == len(story.strikes) else "unknown")
+    assert verdict.status == ("pass" if len(landed) == len(story.strikes) else "inconclusive")
 
 
 @settings(max_examples=300)
@@ -78,9 +78,9 @@ def test_a_metric_that_never_repeats_accuses_nobody_and_is_always_named(story: S
         result.measures.get("metrics_without_control"),
     )
 
-    assert result.validity != "invalid"
+    assert result.status != "fail"
     assert not story.strikes or "seconds" in named
-    assert result.validity == ("unknown" if named[1] else "valid")
+    assert result.status == ("inconclusive" if named[1] else "pass")
 
 
 @settings(max_examples=200)
@@ -94,7 +94,7 @@ def test_a_baseline_that_is_cut_short_accuses_nobody_and_clears_nobody(
     verdict = judge(story.plan(epoch_metric="epoch"), story.history(), cut)
 
     assert verdict.broken == ()
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
 
 
 @settings(max_examples=200)
@@ -105,7 +105,7 @@ def test_a_right_run_that_is_cut_short_is_never_accused_and_never_green(
     whole = story.history()
     cut = History(whole.entries[: data.draw(st.integers(0, len(whole) - 1))])
 
-    assert judge(story.plan(epoch_metric="epoch"), cut, story.baseline()).validity == "unknown"
+    assert judge(story.plan(epoch_metric="epoch"), cut, story.baseline()).status == "inconclusive"
 
 
 @settings(max_examples=300)
@@ -125,7 +125,7 @@ def test_judging_any_part_of_a_run_gives_the_same_verdict_twice_and_never_fails(
     assert not any("the check itself failed" in result.summary for result in verdict.results)
     ended = {event.op for _, event in part.of(ev.FaultEnded)}
     if ended != {op.index for op in plan.ops}:
-        assert verdict.validity != "valid"
+        assert verdict.status != "pass"
 
 
 STRUCK = Story((Strike(2, 2, 1),), epochs=4, steps=3, best=True, others=1)
@@ -151,12 +151,12 @@ def struck_once(draw: st.DrawFn) -> Story:
 
 
 def assert_named(name: str, story: Story) -> None:
-    mutate, check, validity = MUTATIONS[name]
+    mutate, check, status = MUTATIONS[name]
 
     verdict = verdict_on(story, mutate(story.history()))
 
-    assert verdict.validity == validity, verdict.headline
-    found = verdict.broken if validity == "invalid" else verdict.undecided
+    assert verdict.status == status, verdict.headline
+    found = verdict.broken if status == "fail" else verdict.undecided
     assert found[0].check == check, [result.summary for result in found]
 
 
@@ -189,5 +189,5 @@ def test_more_lost_work_than_allowed_is_found_and_less_is_not(step: int, rank: i
     enough = verdict_on(story, lost_steps=Bound(max=step))
     short = verdict_on(story, lost_steps=Bound(max=step - 1))
 
-    assert enough.validity == "valid"
+    assert enough.status == "pass"
     assert [result.check for result in short.broken] == ["lost-work"]

@@ -61,7 +61,7 @@ def test_a_group_that_ray_ends_before_the_deadline_took_no_time_to_detect() -> N
 def test_a_recovery_that_takes_too_long_names_its_longest_phase() -> None:
     result = result_on("recovery", KILLED, recovery_s=Bound(max=0.5))
 
-    assert result.validity == "invalid"
+    assert result.status == "fail"
     assert "1.0 s after the fault; 0.5 s are allowed (most of it: group, 0.9 s)" in result.summary
 
 
@@ -87,20 +87,20 @@ def test_a_restart_that_makes_no_step_is_unknown() -> None:
 def test_a_restart_without_a_fault_of_ours_has_no_time_to_count_from() -> None:
     result = result_on("recovery", Story(), KILLED.history())
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert result.measures == {}
 
 
 @pytest.mark.parametrize("check", RESTART)
 def test_no_restart_is_unknown_where_one_was_due(check: str) -> None:
-    assert result_on(check, KILLED, Story().history()).validity == "unknown"
+    assert result_on(check, KILLED, Story().history()).status == "inconclusive"
 
 
 @pytest.mark.parametrize("check", RESTART)
 def test_nothing_restarts_after_an_expected_error(check: str) -> None:
     result = result_on(check, Story(KILLED.strikes, budget=0), outcome="error")
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
     assert "as expected, and nothing restarted" in result.summary
 
 
@@ -114,7 +114,7 @@ def test_lost_work_is_bounded_by_the_way_between_two_checkpoints() -> None:
     spread = Story((Strike(3, 3, 1),), every=2)
 
     assert result_on("lost-work", spread).measures["lost_steps_max"] == 9
-    assert result_on("lost-work", spread).validity == "valid"
+    assert result_on("lost-work", spread).status == "pass"
 
     dense = Story((Strike(3, 3, 1),), every=2)
     history = dense.history()
@@ -127,13 +127,13 @@ def test_a_preemption_may_lose_twice_the_way() -> None:
     story = Story((Strike(1, 2, 1, kind="preempt_node"),))
     history = changed(story.history(), ev.WorkerStarted, lambda e: e.attempt == 1, epoch=0)
 
-    assert result_on("lost-work", story, history).validity == "valid"
+    assert result_on("lost-work", story, history).status == "pass"
     assert result_on("lost-work", story, history).measures["lost_steps_max"] == 9
 
 
 def test_lost_work_cannot_be_told_without_any_bound() -> None:
-    assert result_on("lost-work", KILLED, alone=True).validity == "unknown"
-    assert result_on("lost-work", KILLED, alone=True, lost_steps=Bound(max=3)).validity == "valid"
+    assert result_on("lost-work", KILLED, alone=True).status == "inconclusive"
+    assert result_on("lost-work", KILLED, alone=True, lost_steps=Bound(max=3)).status == "pass"
 
 
 UNWATCHED = Story((Strike(1, moment="committed"),))
@@ -149,7 +149,7 @@ def verdict_without_steps(**expect: Any) -> Verdict:
 def test_steps_that_cannot_be_watched_are_not_said_to_be_none(check: str) -> None:
     (result,) = (r for r in verdict_without_steps().results if r.check == check)
 
-    assert (result.validity, result.evidence) == ("valid", 0)
+    assert (result.status, result.evidence) == ("pass", 0)
     assert result.summary == "the job makes no step that could be watched"
 
 
@@ -157,5 +157,5 @@ def test_a_bound_on_lost_steps_is_not_kept_by_a_job_whose_steps_nobody_sees() ->
     bounded = verdict_without_steps(lost_steps=Bound(max=5))
     (result,) = (r for r in bounded.results if r.check == "lost-work")
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert "`expect.lost_steps` is given" in result.summary

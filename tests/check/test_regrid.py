@@ -81,7 +81,7 @@ def test_an_epoch_without_a_step_is_left_as_soon_as_it_is_entered() -> None:
 def test_a_right_job_that_reports_elsewhere_than_its_baseline_is_right() -> None:
     verdict = judged(STORY.history(), by_the_clock(STORY, OTHERS))
 
-    assert verdict.validity == "valid", verdict.headline
+    assert verdict.status == "pass", verdict.headline
     assert verdict.restarts.resumed == 1
     assert of(verdict, "trajectory").measures["losses_compared"] == 2 * 24
     assert of(verdict, "state").evidence > 0
@@ -91,7 +91,7 @@ def test_a_right_job_that_reports_elsewhere_than_its_baseline_is_right() -> None
 def test_report_by_report_it_would_be_blamed() -> None:
     verdict = judge(STORY.plan(), STORY.history(), by_the_clock(STORY, OTHERS))
 
-    assert verdict.validity != "valid"
+    assert verdict.status != "pass"
 
 
 def without_momentum(history: History) -> History:
@@ -173,15 +173,15 @@ def test_a_part_that_goes_by_reports_is_no_matter() -> None:
     story = Story(strikes=(Strike(epoch=1, moment="committed"),))
     run = counted(story.history())
 
-    assert judged(run, Baseline([alike_until_the_fault, other]), story).validity == "valid"
+    assert judged(run, Baseline([alike_until_the_fault, other]), story).status == "pass"
     assert judged(run, alike_until_the_fault, story).broken[0].check == "state"
 
 
 def test_a_restart_may_throw_away_more_steps_than_the_baseline_makes_between_its_reports() -> None:
     verdict = judged(STORY.history(), by_the_clock(STORY, [1] * 24))
 
-    assert of(verdict, "lost-work").validity == "valid"
-    assert judged(STORY.history(), by_the_clock(STORY, [1] * 24)).validity == "valid"
+    assert of(verdict, "lost-work").status == "pass"
+    assert judged(STORY.history(), by_the_clock(STORY, [1] * 24)).status == "pass"
 
 
 def test_another_number_of_steps_is_told_though_nothing_was_seen_of_inputs() -> None:

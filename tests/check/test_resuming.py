@@ -19,7 +19,7 @@ def first_attempt_after(event: ev.WorkerStarted) -> bool:
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("story", [KILLED, TWICE, Story((Strike(0, 2),)), Story(every=2)])
 def test_a_right_restart_is_valid(check: str, story: Story) -> None:
-    assert result_on(check, story, epoch_metric="epoch").validity == "valid"
+    assert result_on(check, story, epoch_metric="epoch").status == "pass"
 
 
 @pytest.mark.parametrize("check", ["resume-point", "cursor"])
@@ -31,7 +31,7 @@ def test_where_nothing_was_planned_no_restart_is_due(check: str) -> None:
 def test_without_a_restart_that_was_due_nothing_can_be_told(check: str) -> None:
     history = Story().history()
 
-    assert result_on(check, KILLED, history).validity == "unknown"
+    assert result_on(check, KILLED, history).status == "inconclusive"
     assert "no restart was seen" in result_on(check, KILLED, history).summary
 
 
@@ -86,13 +86,13 @@ def test_ranks_that_were_handed_different_checkpoints_are_listed() -> None:
     assert (
         "rank 0 checkpoint_0_1, rank 1 nothing" in result_on("agreement", KILLED, history).summary
     )
-    assert result_on("resume-point", KILLED, history).validity == "valid"
+    assert result_on("resume-point", KILLED, history).status == "pass"
 
 
 def test_a_report_that_returned_is_not_a_commit() -> None:
     story = Story((Strike(2, moment="reported"),))
 
-    assert result_on("resume-point", story).validity == "valid"
+    assert result_on("resume-point", story).status == "pass"
     assert result_on("lost-work", story).measures["lost_steps_max"] == 6
 
 
@@ -128,11 +128,11 @@ def test_a_repeated_part_of_an_epoch_is_seen_before_the_epoch_is_over() -> None:
 def test_an_epoch_cut_short_by_the_next_fault_is_no_skipped_one() -> None:
     story = Story((Strike(1, 3, 1), Strike(1, 1, 0)))
 
-    assert result_on("cursor", story).validity == "valid"
+    assert result_on("cursor", story).status == "pass"
 
 
 def test_the_cursor_cannot_be_told_without_a_baseline() -> None:
-    assert result_on("cursor", KILLED, alone=True).validity == "unknown"
+    assert result_on("cursor", KILLED, alone=True).status == "inconclusive"
 
 
 @pytest.mark.parametrize("check", ["cursor", "epochs", "lost-work", "trajectory"])
@@ -141,14 +141,14 @@ def test_a_baseline_that_is_cut_short_is_none(check: str, gone: type[ev.Event]) 
     verdict = judge(KILLED.plan(), KILLED.history(), without(KILLED.baseline(), gone))
 
     result = next(result for result in verdict.results if result.check == check)
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert "the baseline is cut short, and there is no other to " in result.summary
 
 
 def test_a_baseline_that_was_interrupted_is_cut_short() -> None:
     baseline = changed(KILLED.baseline(), ev.RunEnded, interrupted=True)
 
-    assert judge(KILLED.plan(), KILLED.history(), baseline).validity == "unknown"
+    assert judge(KILLED.plan(), KILLED.history(), baseline).status == "inconclusive"
 
 
 def test_a_job_that_starts_over_trains_too_many_epochs() -> None:
@@ -181,7 +181,7 @@ def test_the_metric_that_carries_the_epoch_names_the_repeated_one() -> None:
         "report 2 says `epoch` 0, the baseline's 2"
         in result_on("epochs", KILLED, history, epoch_metric="epoch").summary
     )
-    assert result_on("epochs", KILLED, history).validity == "valid"
+    assert result_on("epochs", KILLED, history).status == "pass"
 
 
 def test_a_metric_that_is_gone_is_nothing() -> None:
@@ -205,7 +205,7 @@ def test_an_epoch_that_is_missing_is_named(gone: tuple[int, ...], words: str) ->
 
     result = result_on("epochs", KILLED, history)
 
-    assert result.validity == "invalid"
+    assert result.status == "fail"
     assert any(words in anomaly.message for anomaly in result.anomalies)
 
 
@@ -236,7 +236,7 @@ def test_an_epoch_that_was_begun_and_not_finished_is_not_too_short() -> None:
 
     results = judge(KILLED.plan(), history, base).results
 
-    assert next(r for r in results if r.check == "epochs").validity == "unknown"
+    assert next(r for r in results if r.check == "epochs").status == "inconclusive"
 
 
 def test_a_job_that_did_not_finish_cannot_have_its_epochs_counted() -> None:
@@ -252,14 +252,14 @@ def test_epochs_cannot_be_counted_without_a_baseline() -> None:
 def test_a_baseline_is_judged_by_itself() -> None:
     verdict = verdict_on(Story(), alone=True)
 
-    assert verdict.validity == "valid"
+    assert verdict.status == "pass"
     assert verdict.headline == "Nothing was done to the job; it finished: 4 epochs, 24 steps."
 
 
 def test_an_expected_error_may_come_before_the_last_epoch() -> None:
     story = Story(KILLED.strikes, budget=0)
 
-    assert result_on("epochs", story, outcome="error").validity == "valid"
+    assert result_on("epochs", story, outcome="error").status == "pass"
     assert "2 epochs" in result_on("epochs", story, outcome="error").summary
 
 
@@ -269,9 +269,9 @@ def test_an_expected_error_before_the_first_step_leaves_no_epoch_to_count() -> N
         history = without(history, kind)
     raised = told(history, ev.FitRaised(error="E", message="m"))
 
-    assert result_on("epochs", Story(), raised, outcome="error").validity == "valid"
+    assert result_on("epochs", Story(), raised, outcome="error").status == "pass"
     struck = result_on("epochs", KILLED, raised, alone=True, outcome="error")
-    assert (struck.validity, struck.summary) == (
-        "unknown",
+    assert (struck.status, struck.summary) == (
+        "inconclusive",
         "there is no baseline to count epochs by",
     )

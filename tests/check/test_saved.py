@@ -43,29 +43,29 @@ def checkpoints(line: str, counts: Counted, due: Counted = right, **expect: Any)
 
 @pytest.mark.parametrize("line", [STRUCK, TWICE, FIRST])
 def test_files_that_count_as_the_baseline_does_are_right(line: str) -> None:
-    assert checkpoints(line, right).validity == "valid"
+    assert checkpoints(line, right).status == "pass"
 
 
 def test_a_file_that_counts_anew_is_in_doubt_until_a_restart_from_it_is_seen() -> None:
     result = checkpoints(STRUCK, relative)
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert result.summary.startswith(
         "`epoch` in m.pt is 0 where rank 0 saved it at epoch 2, step 2, 2 in the baseline: a "
         "restart from it may go on elsewhere, and none was seen"
     )
-    assert checkpoints(TWICE, relative).validity == "valid"
+    assert checkpoints(TWICE, relative).status == "pass"
 
 
 def test_a_restart_before_it_settles_nothing() -> None:
     def late(saved: ev.FileSaved) -> dict[str, int]:
         return right(saved) | ({"epoch": 0} if saved.attempt == 2 else {})
 
-    assert checkpoints(TWICE, late).validity == "unknown"
+    assert checkpoints(TWICE, late).status == "inconclusive"
 
 
 def test_a_count_that_need_not_be_the_same_can_be_named() -> None:
-    assert checkpoints(STRUCK, relative, ignore_metrics=("epoch",)).validity == "valid"
+    assert checkpoints(STRUCK, relative, ignore_metrics=("epoch",)).status == "pass"
 
 
 def test_a_number_that_does_not_count_is_no_doubt() -> None:
@@ -75,7 +75,7 @@ def test_a_number_that_does_not_count_is_no_doubt() -> None:
     def never(saved: ev.FileSaved) -> dict[str, int]:
         return right(saved) | {"starts": 0}
 
-    assert checkpoints(STRUCK, resumed, never).validity == "valid"
+    assert checkpoints(STRUCK, resumed, never).status == "pass"
 
 
 def test_a_count_that_was_another_before_the_fault_is_no_doubt() -> None:
@@ -85,14 +85,14 @@ def test_a_count_that_was_another_before_the_fault_is_no_doubt() -> None:
     def earlier(saved: ev.FileSaved) -> dict[str, int]:
         return right(saved) | {"saved_ms": 500 + saved.epoch * 10}
 
-    assert checkpoints(STRUCK, clocked, earlier).validity == "valid"
+    assert checkpoints(STRUCK, clocked, earlier).status == "pass"
 
 
 def test_without_a_save_before_the_fault_nothing_follows() -> None:
     def off(saved: ev.FileSaved) -> dict[str, int]:
         return right(saved) | {"epoch": 9}
 
-    assert checkpoints(FIRST, off).validity == "valid"
+    assert checkpoints(FIRST, off).status == "pass"
 
 
 def test_work_that_was_done_again_saved_nothing_that_matters() -> None:
@@ -101,7 +101,7 @@ def test_work_that_was_done_again_saved_nothing_that_matters() -> None:
 
     line = f"g {EPOCH} {EPOCH} s x g<c1 {EPOCH} s s w:m.pt x g<c2 {EPOCH} L:c0,c1,c2,c3 ."
 
-    assert checkpoints(line, odd).validity == "valid"
+    assert checkpoints(line, odd).status == "pass"
 
 
 def test_other_bytes_are_told_and_prove_nothing() -> None:
@@ -123,7 +123,7 @@ def test_other_bytes_are_told_and_prove_nothing() -> None:
 
     result = result_on("checkpoints", KILLED, history)
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
     assert "; rank_#.pt (since epoch 2) hold other bytes than in the baseline, which alone" in (
         result.summary
     )

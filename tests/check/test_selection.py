@@ -58,7 +58,7 @@ def test_patience_that_is_counted_anew_is_found_by_the_name_that_it_is_reported_
     right = reporting(KILLED.history(), **{name: kept})
     wrong = reporting(KILLED.history(), **{name: anew})
 
-    assert selection(right, baseline).validity == "valid"
+    assert selection(right, baseline).status == "pass"
     assert selection(right, baseline).evidence == 8 + 1  # and the checkpoints that are kept
     assert f"`{name.replace('__', '.')}` is 0 at the report of epoch 2, 2 in the baseline" in (
         selection(wrong, baseline).summary
@@ -78,7 +78,7 @@ def test_a_stop_that_does_not_come_is_found(name: str) -> None:
 
     assert f"`{name}` is False at the report of epoch 3, True in the baseline" in result.summary
     right = selection(reporting(KILLED.history(), **{name: stops}), baseline)
-    assert right.validity == "valid"
+    assert right.status == "pass"
 
 
 @pytest.mark.parametrize("name", ["bestow", "waiting", "nonstop_rate", "badge", "outstanding"])
@@ -88,15 +88,15 @@ def test_only_words_of_choosing_and_stopping_are_read(name: str) -> None:
 
     result = selection(wrong, baseline)
 
-    assert (result.validity, result.evidence) == ("valid", 0)
+    assert (result.status, result.evidence) == ("pass", 0)
 
 
 def test_an_ignored_metric_chooses_nothing() -> None:
     baseline = reporting(KILLED.baseline(), patience=kept)
     wrong = reporting(KILLED.history(), patience=anew)
 
-    assert selection(wrong, baseline).validity == "invalid"
-    assert selection(wrong, baseline, ignore_metrics=("patience",)).validity == "valid"
+    assert selection(wrong, baseline).status == "fail"
+    assert selection(wrong, baseline, ignore_metrics=("patience",)).status == "pass"
 
 
 def test_a_value_that_did_not_repeat_before_the_fault_proves_nothing() -> None:
@@ -107,7 +107,7 @@ def test_a_value_that_did_not_repeat_before_the_fault_proves_nothing() -> None:
 
     result = selection(reporting(KILLED.history(), patience=never_the_same), baseline)
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
 
 
 def test_a_value_that_was_not_reported_before_the_fault_proves_nothing() -> None:
@@ -116,7 +116,7 @@ def test_a_value_that_was_not_reported_before_the_fault_proves_nothing() -> None
 
     result = selection(reporting(story.history(), patience=anew), baseline, story)
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
 
 
 def forgotten() -> History:
@@ -127,7 +127,7 @@ def forgotten() -> History:
 
 
 def test_a_best_value_that_is_forgotten_is_named() -> None:
-    assert verdict_on(BEST).validity == "valid"
+    assert verdict_on(BEST).status == "pass"
     assert "`best` is 0.0 at the report of epoch 2" in (
         result_on("selection", BEST, forgotten()).summary
     )
@@ -149,8 +149,8 @@ def test_a_best_value_that_follows_from_another_accuracy_is_not_blamed() -> None
 
     history = changed(BEST.history(), ev.Committed, lambda e: e.attempt == 1, metrics=metrics)
 
-    assert result_on("selection", BEST, history).validity == "valid"
-    assert verdict_on(BEST, history).validity == "invalid"
+    assert result_on("selection", BEST, history).status == "pass"
+    assert verdict_on(BEST, history).status == "fail"
 
 
 def test_a_job_that_chooses_nothing_owes_nothing() -> None:
@@ -158,8 +158,8 @@ def test_a_job_that_chooses_nothing_owes_nothing() -> None:
 
     result = result_on("selection", plain)
 
-    assert (result.validity, result.evidence) == ("valid", 0)
-    assert result_on("selection", plain, alone=True).validity == "unknown"
+    assert (result.status, result.evidence) == ("pass", 0)
+    assert result_on("selection", plain, alone=True).status == "inconclusive"
 
 
 def unsaved(history: History) -> History:
@@ -171,11 +171,11 @@ def unsaved(history: History) -> History:
 def test_a_job_that_saves_at_a_notice_as_well_keeps_other_checkpoints_than_its_baseline() -> None:
     result = selection(KILLED.history(), unsaved(KILLED.baseline()))
 
-    assert (result.validity, result.evidence) == ("valid", 0)
+    assert (result.status, result.evidence) == ("pass", 0)
 
 
 def test_a_job_that_saves_less_than_its_baseline_is_found_by_what_it_keeps() -> None:
     result = selection(unsaved(KILLED.history()), KILLED.baseline())
 
-    assert result.validity == "invalid"
+    assert result.status == "fail"
     assert "were kept, in the baseline those of" in result.summary

@@ -169,7 +169,7 @@ def test_a_counter_that_begins_anew_is_cosmetic() -> None:
 def test_a_lost_generator_can_be_accepted_and_a_note_stays() -> None:
     verdict = verdict_on(KILLED, lost_rng(), **RNG)
 
-    assert (verdict.validity, verdict.as_expected, verdict.broken) == ("valid", True, ())
+    assert (verdict.status, verdict.as_expected, verdict.broken) == ("pass", True, ())
     assert "came out equal to its baseline but for what `expect.accept` allows" in verdict.headline
     assert verdict.notes[0].startswith(
         "accepted as not reproducible: state: ranks 0 and 1: rng.torch is back at its first value"
@@ -192,22 +192,22 @@ def test_a_lost_generator_can_be_accepted_and_a_note_stays() -> None:
 def test_nothing_else_is_accepted_with_it(history: Any) -> None:
     verdict = verdict_on(KILLED, history(), **RNG)
 
-    assert verdict.validity == "invalid"
+    assert verdict.status == "fail"
     assert not verdict.notes
 
 
 def test_what_is_accepted_is_named() -> None:
     baseline, history = counted(KILLED.baseline()), counted(KILLED.history(), reset=True)
 
-    assert judge(KILLED.plan(accept=("cosmetic",)), history, baseline).validity == "valid"
-    assert judge(KILLED.plan(**RNG), history, baseline).validity == "invalid"
-    assert verdict_on(KILLED, lost_rng(), accept=("cosmetic",)).validity == "invalid"
+    assert judge(KILLED.plan(accept=("cosmetic",)), history, baseline).status == "pass"
+    assert judge(KILLED.plan(**RNG), history, baseline).status == "fail"
+    assert verdict_on(KILLED, lost_rng(), accept=("cosmetic",)).status == "fail"
 
 
 def test_what_is_accepted_hides_no_doubt() -> None:
     history = changed(lost_rng(), ev.FaultEnded, status="info", detail="who knows")
 
-    assert verdict_on(KILLED, history, **RNG).validity == "unknown"
+    assert verdict_on(KILLED, history, **RNG).status == "inconclusive"
 
 
 def test_a_tolerance_lets_numbers_and_norms_pass_and_says_so() -> None:
@@ -216,5 +216,5 @@ def test_a_tolerance_lets_numbers_and_norms_pass_and_says_so() -> None:
 
     verdict = verdict_on(KILLED, history, loss_tolerance=Tolerance(relative=0.05))
 
-    assert verdict.validity == "valid"
+    assert verdict.status == "pass"
     assert "equal to its baseline within the tolerance it states" in verdict.headline

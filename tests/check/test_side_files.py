@@ -44,8 +44,8 @@ def failed(rank: int, path: str) -> ev.FileLoaded:
 def test_a_log_of_rank_0_alone_has_no_age_to_agree_on(story: Story) -> None:
     history = read_before_training(story.history(), load(0, "/own/curve.pt"))
 
-    assert verdict_on(story, history).validity == "valid"
-    assert result_on("agreement", story, without(history, ev.StateSeen)).validity == "valid"
+    assert verdict_on(story, history).status == "pass"
+    assert result_on("agreement", story, without(history, ev.StateSeen)).status == "pass"
 
 
 @pytest.mark.parametrize("story", [OWN, RAYS])
@@ -56,7 +56,7 @@ def test_logs_that_ranks_keep_at_their_own_pace_may_differ_where_all_state_is_ri
 
     history = read_before_training(story.history(), *logs)
 
-    assert verdict_on(story, history).validity == "valid"
+    assert verdict_on(story, history).status == "pass"
 
 
 def of_another_age(history: History) -> History:
@@ -97,7 +97,7 @@ def test_what_was_read_does_not_matter_where_a_fault_came_before_the_first_step(
 
     results = judge(plan_of(run), history, told_in(baseline)).results
 
-    assert next(r for r in results if r.check == "agreement").validity == "valid"
+    assert next(r for r in results if r.check == "agreement").status == "pass"
 
 
 # -- files that cannot be read -------------------------------------------------------------------
@@ -111,8 +111,8 @@ def test_a_file_beside_a_checkpoint_that_was_read_may_be_missing(
     history = OWN.history() if is_watched else without(OWN.history(), ev.StateSeen)
     history = read_before_training(history, *(failed(rank, "/own/best.pt") for rank in ranks))
 
-    assert result_on("start-decision", OWN, history).validity == "valid"
-    assert result_on("agreement", OWN, history).validity == "valid"
+    assert result_on("start-decision", OWN, history).status == "pass"
+    assert result_on("agreement", OWN, history).status == "pass"
 
 
 def test_a_job_that_could_not_read_its_file_and_began_anew_is_found() -> None:
@@ -134,7 +134,7 @@ def test_a_model_that_could_not_be_read_while_the_cursor_was_is_found() -> None:
     history = read_before_training(OWN.history(), failed(0, "/own/model.pt"))
     history = restored_wrong(history, "model", first, moment="entered")
 
-    assert result_on("start-decision", OWN, history).validity == "invalid"
+    assert result_on("start-decision", OWN, history).status == "fail"
 
 
 def test_a_log_that_cannot_be_read_before_the_first_commit_is_no_lost_training() -> None:
@@ -143,7 +143,7 @@ def test_a_log_that_cannot_be_read_before_the_first_commit_is_no_lost_training()
 
     results = judge(plan_of(run), told_in(run), told_in(baseline)).results
 
-    assert next(r for r in results if r.check == "start-decision").validity == "valid"
+    assert next(r for r in results if r.check == "start-decision").status == "pass"
 
 
 def test_the_newest_of_each_kind_is_what_a_rank_read() -> None:
@@ -156,4 +156,4 @@ def test_the_newest_of_each_kind_is_what_a_rank_read() -> None:
     )
     history = without(history, ev.StateSeen)
 
-    assert result_on("agreement", OWN, history).validity == "valid"
+    assert result_on("agreement", OWN, history).status == "pass"

@@ -17,7 +17,7 @@ from tests.check.watching import digest
 
 @pytest.mark.parametrize("story", [KILLED, TWICE, Story((Strike(0, 2),)), Story(every=2)])
 def test_what_came_back_is_valid(story: Story) -> None:
-    assert result_on("state", story).validity == "valid"
+    assert result_on("state", story).status == "pass"
 
 
 def test_a_part_that_is_missing_is_not_restored() -> None:
@@ -69,14 +69,14 @@ def test_a_part_that_the_first_step_will_make_is_not_said_to_be_gone(name: str) 
 
     result = result_on("state", KILLED, entered)
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
     assert part(verdict_on(KILLED, entered), name).standing == "not compared"
 
 
 def test_what_was_pending_and_came_wrong_is_seen_by_the_numbers() -> None:
     verdict = verdict_on(KILLED, lost("model", pending("model"), moment="entered"))
 
-    assert (verdict.validity, verdict.broken[0].check) == ("invalid", "trajectory")
+    assert (verdict.status, verdict.broken[0].check) == ("fail", "trajectory")
 
 
 def test_what_is_gone_comes_before_what_merely_differs() -> None:
@@ -113,7 +113,7 @@ def test_a_generator_that_nothing_depends_on_is_noted() -> None:
     verdict = verdict_on(KILLED, history)
     result = result_on("state", KILLED, history)
 
-    assert verdict.validity == "valid"
+    assert verdict.status == "pass"
     assert result.summary.endswith(
         "; rng.torch did not come back, and nothing was seen to depend on it"
     )
@@ -234,7 +234,7 @@ def test_what_differs_before_the_fault_is_compared_with_the_runs_own(name: str) 
 
     right, gone = state(history), state(shifted(restored_wrong(history, name, None), 2))
     assert right.measures["components_not_repeatable"] == name
-    assert right.validity == "valid"
+    assert right.status == "pass"
     assert right.measures["components_compared"] == 14
     assert f"{name} is not restored" in gone.summary
 
@@ -245,15 +245,15 @@ def test_within_a_tolerance_norms_are_compared_and_generators_are_not() -> None:
     history = restored_wrong(history, "rng.torch", fresh("rng.torch"))
     tolerance = Tolerance(relative=0.01)
 
-    assert result_on("state", KILLED, history, loss_tolerance=tolerance).validity == "valid"
+    assert result_on("state", KILLED, history, loss_tolerance=tolerance).status == "pass"
     far = restored_wrong(history, "model", fresh("model"))
-    assert result_on("state", KILLED, far, loss_tolerance=tolerance).validity == "invalid"
+    assert result_on("state", KILLED, far, loss_tolerance=tolerance).status == "fail"
 
 
 def test_a_state_that_the_job_has_not_is_not_due() -> None:
     result = result_on("state", Story(KILLED.strikes, watch=False))
 
-    assert (result.validity, result.evidence) == ("valid", 0)
+    assert (result.status, result.evidence) == ("pass", 0)
     assert "the job has no state, or it was not watched" in result.summary
 
 
@@ -261,7 +261,7 @@ def test_a_state_that_only_the_run_lacks_is_unknown() -> None:
     history = without(KILLED.history(), ev.StateSeen)
     entered = without(KILLED.history(), ev.StateSeen, lambda e: e.attempt == 1 and e.rank == 0)
 
-    assert result_on("state", KILLED, history).validity == "unknown"
+    assert result_on("state", KILLED, history).status == "inconclusive"
     assert "how rank 0 entered attempt 1" in result_on("state", KILLED, entered).summary
 
 

@@ -49,7 +49,7 @@ def test_a_part_that_is_another_when_a_resumed_epoch_is_left_is_found(name: str)
 def test_what_differs_and_moves_nothing_that_lasts_is_told_and_no_finding(name: str) -> None:
     verdict = verdict_on(KILLED, differs_in_parts(KILLED.history(), name, moment="left"))
 
-    assert verdict.validity == "valid"
+    assert verdict.status == "pass"
     assert f"; {name} of the state differ, and nothing that lasts follows from it" in (
         verdict.results[-1].summary
     )
@@ -65,7 +65,7 @@ def test_what_differs_is_found_where_nothing_that_lasts_was_looked_at(name: str)
 
     history = blind(differs_in_parts(KILLED.history(), name, moment="left"))
 
-    assert trajectory(KILLED, history, blind(KILLED.baseline())).validity == "invalid"
+    assert trajectory(KILLED, history, blind(KILLED.baseline())).status == "fail"
 
 
 def test_a_part_that_is_another_as_a_later_epoch_is_entered_is_found() -> None:
@@ -88,7 +88,7 @@ def test_the_first_of_several_parts_is_named_and_the_others_after_it() -> None:
 def test_a_generator_that_differs_is_none_of_it() -> None:
     history = differs_in_parts(KILLED.history(), "rng.torch", moment="left")
 
-    assert result_on("trajectory", KILLED, history).validity == "valid"
+    assert result_on("trajectory", KILLED, history).status == "pass"
 
 
 def test_a_loss_that_differs_is_named_before_any_part() -> None:
@@ -106,7 +106,7 @@ def test_a_loss_that_differs_is_named_before_any_part() -> None:
 def test_what_differs_before_the_fault_is_left_out() -> None:
     history = differs_in_parts(KILLED.history(), "ema", since=0)
 
-    assert result_on("trajectory", KILLED, history).validity == "valid"
+    assert result_on("trajectory", KILLED, history).status == "pass"
 
 
 def test_what_nothing_shows_to_repeat_is_in_doubt() -> None:
@@ -114,7 +114,7 @@ def test_what_nothing_shows_to_repeat_is_in_doubt() -> None:
 
     result = result_on("trajectory", EARLY, history)
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert "ema of the state differ" in result.summary
     assert "whether they repeat" in result.summary
 
@@ -124,23 +124,23 @@ def test_a_second_clean_run_shows_what_repeats_and_what_does_not() -> None:
     clean = EARLY.baseline()
     other = differs_in_parts(clean, "ema", since=0, moment="left", digest="another")
 
-    assert trajectory(EARLY, history, Baseline([clean, clean])).validity == "invalid"
-    assert trajectory(EARLY, history, Baseline([clean, other])).validity == "valid"
+    assert trajectory(EARLY, history, Baseline([clean, clean])).status == "fail"
+    assert trajectory(EARLY, history, Baseline([clean, other])).status == "pass"
 
 
 def test_work_that_was_thrown_away_is_not_compared() -> None:
     lost = differs_in_parts(TWICE.history(), "ema", epoch=3, attempt=1)
     kept = differs_in_parts(TWICE.history(), "ema", epoch=2, attempt=1)
 
-    assert result_on("trajectory", TWICE, lost).validity == "valid"
-    assert result_on("trajectory", TWICE, kept).validity == "invalid"
+    assert result_on("trajectory", TWICE, lost).status == "pass"
+    assert result_on("trajectory", TWICE, kept).status == "fail"
 
 
 def test_attempts_of_another_size_have_no_counterpart() -> None:
     history = History(shrunk(SHRUNK.history()))
     odd = differs_in_parts(history, "model")
 
-    assert result_on("trajectory", SHRUNK, odd).validity == "valid"
+    assert result_on("trajectory", SHRUNK, odd).status == "pass"
 
 
 def test_within_a_tolerance_only_resumes_are_compared() -> None:
@@ -148,7 +148,7 @@ def test_within_a_tolerance_only_resumes_are_compared() -> None:
 
     result = result_on("trajectory", KILLED, history, loss_tolerance=Tolerance(relative=0.01))
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
     assert "the state, which need not be the same there, is compared at resumes alone" in (
         result.summary
     )
@@ -164,7 +164,7 @@ def test_a_part_that_is_no_longer_there_is_in_doubt() -> None:
 
     result = result_on("trajectory", KILLED, history)
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert "ema of the state was seen in the baseline" in result.summary
 
 
@@ -183,4 +183,4 @@ def test_one_digest_of_any_lasting_part_is_enough(seed: int) -> None:
     odd = msgspec.structs.replace(what, components=tuple(parts))
     entries[number] = msgspec.structs.replace(entries[number], what=odd)
 
-    assert verdict_on(KILLED, History(entries)).validity == "invalid"
+    assert verdict_on(KILLED, History(entries)).status == "fail"

@@ -60,14 +60,14 @@ def verdict(history: History, story: Story = STORY, **expect: Any) -> Verdict:
 
 
 def result(told_by: Verdict, check: str) -> str:
-    return next(r.validity for r in told_by.results if r.check == check)
+    return next(r.status for r in told_by.results if r.check == check)
 
 
 def test_an_error_that_ended_the_train_function_ended_its_attempt() -> None:
     history = struck(did(), ended())
 
     assert hits(history) == {0: 1}
-    assert verdict(history).validity == "valid", verdict(history).headline
+    assert verdict(history).status == "pass", verdict(history).headline
     assert "An upload failed: storage raised it" in verdict(history).headline
 
 
@@ -97,7 +97,7 @@ def test_what_the_train_function_did_not_die_of_ended_nothing(events: tuple[Any,
 def test_a_failure_that_storage_did_not_cause_is_surplus() -> None:
     judged = verdict(struck(did("cut"), ended()))
 
-    assert result(judged, "retry-budget") == "invalid"
+    assert result(judged, "retry-budget") == "fail"
 
 
 def test_one_op_may_end_several_attempts_and_each_is_charged() -> None:
@@ -127,19 +127,19 @@ def told_before_first(history: History, event: ev.AnyEvent) -> History:
 def test_a_fault_that_only_the_harness_speaks_of_is_in_doubt() -> None:
     judged = verdict(calm(), CLEAN)
 
-    assert result(judged, "faults-happened") == "unknown"
-    assert judged.validity == "unknown"
+    assert result(judged, "faults-happened") == "inconclusive"
+    assert judged.status == "inconclusive"
 
 
 def test_a_fault_that_costs_nothing_leaves_nothing_to_be_charged() -> None:
     judged = verdict(calm(did("delayed")), CLEAN)
 
-    assert judged.validity == "valid", judged.headline
-    assert result(judged, "faults-happened") == "valid"
+    assert judged.status == "pass", judged.headline
+    assert result(judged, "faults-happened") == "pass"
 
 
 def test_a_fault_that_never_took_effect_is_not_green() -> None:
     failed = ev.FaultEnded(op=0, status="fail", detail="it was armed, and never met")
     history = told(without(calm(), ev.FaultEnded), failed)
 
-    assert verdict(history, CLEAN).validity == "unknown"
+    assert verdict(history, CLEAN).status == "inconclusive"

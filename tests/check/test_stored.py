@@ -42,7 +42,7 @@ def test_a_checkpoint_is_found_where_its_commit_says(folder: str) -> None:
     found = results(run, baseline)
 
     for check in ("checkpoints", "retention", "ack", "selection", "resume-point"):
-        assert found[check].validity == "valid", found[check].summary
+        assert found[check].status == "pass", found[check].summary
     assert "3 checkpoints whole" in found["checkpoints"].summary
     assert "3 left at the end" in found["retention"].summary
 
@@ -68,12 +68,12 @@ def test_a_checkpoint_outside_the_runs_storage_is_unknown_and_neither_gone_nor_w
 
     found = results(run, baseline)
 
-    assert found["checkpoints"].validity == "unknown"
+    assert found["checkpoints"].status == "inconclusive"
     assert "../own/c0 lies outside the run's storage, and was not looked at" in (
         found["checkpoints"].summary
     )
-    assert found["retention"].validity != "invalid"
-    assert found["ack"].validity != "invalid"
+    assert found["retention"].status != "fail"
+    assert found["ack"].status != "fail"
 
 
 @pytest.mark.parametrize("gone", ["c0", "c1", "c2"])
@@ -82,7 +82,7 @@ def test_a_commit_whose_upload_was_not_seen_is_not_called_whole(gone: str) -> No
 
     found = results(history, told_in(BASELINE))["checkpoints"]
 
-    assert found.validity == "unknown"
+    assert found.status == "inconclusive"
     assert found.summary == f"what was uploaded of {gone} was not seen"
 
 
@@ -92,7 +92,7 @@ def test_a_commit_that_nobody_uploaded_and_storage_lacks_is_gone() -> None:
     found = judge(plan_of(run), told_in(run), told_in(BASELINE)).results
 
     result = next(r for r in found if r.check == "checkpoints")
-    assert result.validity == "invalid"
+    assert result.status == "fail"
     assert "c1 of epoch 1 was committed, and when the run was over it is gone" in result.summary
 
 
@@ -101,7 +101,7 @@ def test_a_job_whose_uploads_nobody_can_see_is_unknown_in_its_clean_run_too() ->
 
     (result,) = (r for r in judge(plan_of("."), clean, None).results if r.check == "checkpoints")
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
 
 
 def test_bytes_that_are_not_those_uploaded_are_a_damage() -> None:
@@ -110,7 +110,7 @@ def test_bytes_that_are_not_those_uploaded_are_a_damage() -> None:
     found = judge(plan_of(run), told_in(run), told_in(BASELINE)).results
 
     result = next(r for r in found if r.check == "checkpoints")
-    assert result.validity == "invalid"
+    assert result.status == "fail"
     assert "c1 of epoch 1 was committed, and when the run was over it has another 0.pt" in (
         result.summary
     )
@@ -124,7 +124,7 @@ def test_a_bucket_that_holds_nothing_of_an_empty_checkpoint_lacks_nothing() -> N
         checkpoints=lambda e: tuple(c for c in e.checkpoints if c.name != "c0"),
     )
 
-    assert results(history, told_in(BASELINE))["checkpoints"].validity == "valid"
+    assert results(history, told_in(BASELINE))["checkpoints"].status == "pass"
 
 
 def test_a_checkpoint_itself_comes_before_a_folder_that_holds_its_like() -> None:

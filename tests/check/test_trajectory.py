@@ -36,7 +36,7 @@ def differs_at(history: History, *place: int, by: float = TINY) -> History:
 def test_an_equal_run_is_equal_to_the_last_bit() -> None:
     result = result_on("trajectory", KILLED)
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
     assert result.summary == (
         "48 losses, 16 metric values and 80 parts of the state equal the baseline's to the last bit"
     )
@@ -53,7 +53,7 @@ def test_one_bit_of_one_loss_after_the_restart_is_found() -> None:
     result = result_on("trajectory", KILLED, history)
     first = divergence(trial_of(KILLED, history))
 
-    assert result.validity == "invalid"
+    assert result.status == "fail"
     assert "from epoch 2, step 4 on (rank 1) the loss differs" in result.summary
     assert "1 of 48 differ" in result.summary
     assert first is not None
@@ -86,8 +86,8 @@ def test_a_tolerance_lets_small_differences_pass_and_no_others() -> None:
     history = differs_at(KILLED.history(), 1, 1, 2, 4, by=0.01)
     wide, narrow = Tolerance(relative=0.1), Tolerance(absolute=0.001)
 
-    assert result_on("trajectory", KILLED, history, loss_tolerance=wide).validity == "valid"
-    assert result_on("trajectory", KILLED, history, loss_tolerance=narrow).validity == "invalid"
+    assert result_on("trajectory", KILLED, history, loss_tolerance=wide).status == "pass"
+    assert result_on("trajectory", KILLED, history, loss_tolerance=narrow).status == "fail"
     assert (
         "within the tolerance it states"
         in verdict_on(KILLED, history, loss_tolerance=wide).headline
@@ -105,7 +105,7 @@ def test_a_job_that_does_not_repeat_itself_cannot_be_judged(
 
     result = result_on("trajectory", KILLED, history, **expect)
 
-    assert result.validity == "unknown"
+    assert result.status == "inconclusive"
     assert "does not repeat itself here" in result.summary
     assert remedy in result.summary
     assert "in `job.inputs` or delete the folder `.baselines` under reports" in result.summary
@@ -115,7 +115,7 @@ def test_a_job_that_does_not_repeat_itself_cannot_be_judged(
 def test_lost_work_before_the_fault_is_part_of_the_control() -> None:
     history = differs_at(KILLED.history(), 0, 0, 2, 1, by=0.1)
 
-    assert result_on("trajectory", KILLED, history).validity == "unknown"
+    assert result_on("trajectory", KILLED, history).status == "inconclusive"
 
 
 def test_a_difference_without_any_control_is_unknown() -> None:
@@ -124,7 +124,7 @@ def test_a_difference_without_any_control_is_unknown() -> None:
 
     history = without(KILLED.history(), ev.StepDone, first_attempt)
 
-    assert result_on("trajectory", KILLED, history).validity == "valid"
+    assert result_on("trajectory", KILLED, history).status == "pass"
     assert (
         "none was recorded before the fault"
         in result_on("trajectory", KILLED, differs_at(history, 1, 1, 2, 4)).summary
@@ -134,7 +134,7 @@ def test_a_difference_without_any_control_is_unknown() -> None:
 def test_a_metric_that_never_repeats_is_left_out_by_name() -> None:
     result = result_on("trajectory", Story(KILLED.strikes, wall=True))
 
-    assert result.validity == "valid"
+    assert result.status == "pass"
     assert result.measures["metrics_not_compared"] == "seconds"
 
 
@@ -175,7 +175,7 @@ def test_another_number_of_micro_batches_differs() -> None:
 def test_without_losses_and_metrics_there_is_no_evidence() -> None:
     history = changed(changed(KILLED.history(), ev.StepDone, losses=None), ev.Committed, metrics=())
 
-    assert result_on("trajectory", KILLED, history).validity == "unknown"
+    assert result_on("trajectory", KILLED, history).status == "inconclusive"
 
 
 def test_a_step_without_any_loss_on_either_side_is_not_compared() -> None:
@@ -201,7 +201,7 @@ def test_what_is_right_is_said_only_where_it_was_shown() -> None:
 
 
 def test_without_a_baseline_there_is_no_trajectory() -> None:
-    assert result_on("trajectory", KILLED, alone=True).validity == "unknown"
+    assert result_on("trajectory", KILLED, alone=True).status == "inconclusive"
     assert divergence(Trial(KILLED.plan(), KILLED.history())) is None
 
 
@@ -275,6 +275,6 @@ def test_a_report_that_did_not_wait_for_a_doomed_rank_is_compared_with_rank_0s()
     alone = of_rank_0(noticed, 1)
     other = changed(alone, ev.Committed, lambda e: e.epoch == 1, metrics=({"accuracy": 9.0},))
 
-    assert verdict_on(noticed, alone).validity == "valid"
-    assert result_on("trajectory", noticed, other).validity == "invalid"
-    assert result_on("trajectory", KILLED, of_rank_0(KILLED, 2)).validity == "invalid"
+    assert verdict_on(noticed, alone).status == "pass"
+    assert result_on("trajectory", noticed, other).status == "fail"
+    assert result_on("trajectory", KILLED, of_rank_0(KILLED, 2)).status == "fail"

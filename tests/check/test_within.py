@@ -95,7 +95,7 @@ def test_a_job_whose_epochs_are_all_alike_does_not_begin_anew() -> None:
 
     verdict = judge(BLIND.plan(), alike(BLIND.history()), alike(BLIND.baseline()))
 
-    assert verdict.validity == "valid"
+    assert verdict.status == "pass"
 
 
 def waiting(*, files: bool) -> tuple[bool, ...]:

@@ -65,7 +65,7 @@ def test_a_worker_that_lives_on_ends_no_attempt_and_is_charged_to_nothing(kind: 
 
     verdict = judge(plan_of(kind, FAULTS[kind]), history, told_in(CLEAN))
 
-    assert verdict.validity == "valid", verdict.headline
+    assert verdict.status == "pass", verdict.headline
     assert result("attempts", verdict).measures == {"attempts": 1}
     assert "ended no attempt" in result("recovery", verdict).summary
 
@@ -76,7 +76,7 @@ def test_a_strike_that_did_not_land_is_never_green(kind: str) -> None:
 
     verdict = judge(plan_of(kind, FAULTS[kind]), history, told_in(CLEAN))
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert result("faults-happened", verdict).summary.endswith("did no harm: seen")
 
 
@@ -96,7 +96,7 @@ def test_a_straggler_is_not_the_cause_of_a_failure() -> None:
 
     verdict = judge(plan_of("slow_worker", FAULTS["slow_worker"]), history, told_in(CLEAN))
 
-    assert result("retry-budget", verdict).validity == "invalid"
+    assert result("retry-budget", verdict).status == "fail"
 
 
 def test_a_poisoned_step_is_one_strike_for_each_attempt() -> None:
@@ -131,7 +131,7 @@ def test_a_job_that_fails_at_one_place_until_the_limit_goes_in_circles() -> None
     verdict = judge(plan_of("poison_step", PoisonStep()), history, told_in(CLEAN))
 
     found = result("progress", verdict)
-    assert found.validity == "invalid"
+    assert found.status == "fail"
     assert "attempts 1 to 3 each failed and committed nothing" in found.summary
     assert "in 4 attempts" in verdict.headline
 

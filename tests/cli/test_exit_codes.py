@@ -71,7 +71,7 @@ def test_a_check_that_does_not_exist_is_refused_before_anything_starts(
     file = tmp_path / "x.chaos.yaml"
     file.write_text(
         "scenario: s\njob: {script: x.py, workers: 1}\n"
-        "expect:\n  verdict: invalid\n  check: trajektory\n"
+        "expect:\n  verdict: fail\n  check: trajektory\n"
     )
     (tmp_path / "x.py").write_text("")
 

@@ -124,13 +124,13 @@ def test_what_many_measures_would_show_by_chance_is_corrected() -> None:
         (["expected"], ["unexpected"], "regression", 1),
         (["expected"] * 5, ["expected"] * 4 + ["unexpected"], "regression", 1),
         (["expected"], ["not_run"], "regression", 1),
-        (["expected"], ["undecided"], "unknown", 2),
+        (["expected"], ["undecided"], "inconclusive", 2),
         (["unexpected"], ["expected"], "fixed", 0),
         (["unexpected"], ["unexpected"], "same", 0),
         (["expected", "unexpected"], ["unexpected", "expected"], "varies", 0),
         (["expected"] * 19 + ["unexpected"], ["unexpected"] * 20, "regression", 1),
         (["expected"], [], "missing", 2),
-        (["unexpected"], ["undecided"], "unknown", 2),
+        (["unexpected"], ["undecided"], "inconclusive", 2),
         ([], ["expected"], "new", 2),
         ([], ["unexpected"], "new, fails", 2),
         ([], ["expected", "unexpected"], "new, fails", 2),
@@ -153,7 +153,7 @@ def test_a_new_scenario_of_which_nothing_is_known_is_not_passed_over() -> None:
         [past_run("killed")], [past_run("killed"), past_run("frozen", standing="undecided")]
     )
 
-    assert [row.fate for row in found.scenarios] == ["same", "unknown"]
+    assert [row.fate for row in found.scenarios] == ["same", "inconclusive"]
     assert found.exit_code == 2
 
 

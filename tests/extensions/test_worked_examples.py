@@ -29,7 +29,7 @@ def result(path: Path, check: str) -> dict[str, Any]:
 def test_the_fault_lands_and_is_proved_to_land(suite: Suite) -> None:
     run_of = suite.run_of("alone")
 
-    assert verdict(run_of)["validity"] == "valid", suite.done.said
+    assert verdict(run_of)["status"] == "pass", suite.done.said
     assert result(run_of, "faults-happened")["summary"] == "rank 0 is alone: 1 peers are gone"
     assert verdict(run_of)["headline"].startswith(
         "The fault kill_peers (KILL) struck at epoch 1, step 2; the job resumed from checkpoint_"
@@ -39,7 +39,7 @@ def test_the_fault_lands_and_is_proved_to_land(suite: Suite) -> None:
 def test_the_fault_that_finds_nobody_has_not_landed(suite: Suite) -> None:
     run_of = suite.run_of("nobody")
 
-    assert verdict(run_of)["validity"] == "unknown"
+    assert verdict(run_of)["status"] == "inconclusive"
     assert "did no harm: refused: rank 0 has no peers" in verdict(run_of)["headline"]
     assert suite.done.code == 0, suite.done.said  # and each scenario is as it expects
 
@@ -47,7 +47,7 @@ def test_the_fault_that_finds_nobody_has_not_landed(suite: Suite) -> None:
 def test_the_check_is_green_on_a_right_history(suite: Suite) -> None:
     found = result(suite.run_of("alone"), "every-epoch-saved")
 
-    assert found["validity"] == "valid"
+    assert found["status"] == "pass"
     assert found["summary"] == "3 commits, each with a checkpoint"
     assert found["package"] == "chaos-example 1.0"
 
@@ -55,7 +55,7 @@ def test_the_check_is_green_on_a_right_history(suite: Suite) -> None:
 def test_the_check_finds_the_planted_bug_and_is_what_the_scenario_expects(suite: Suite) -> None:
     found = verdict(suite.run_of("guilty"))
 
-    assert found["validity"] == "invalid"
+    assert found["status"] == "fail"
     assert found["as_expected"]
     assert "epoch 0 was committed without a checkpoint (and 1 more)" in str(found["results"])
 
@@ -84,10 +84,10 @@ def test_where_the_package_is_absent_the_run_is_judged_unknown_and_says_so(
     first, second = (chaos("rejudge", again, folder=tmp_path) for _ in range(2))
 
     assert first.code == second.code == 2, first.out + first.err
-    assert verdict(again)["validity"] == "unknown"
+    assert verdict(again)["status"] == "inconclusive"
     assert "kill_peers (of chaos-example 1.0, not installed here)" in verdict(again)["headline"]
     told = result(again, "every-epoch-saved")
-    assert told["validity"] == "unknown"
+    assert told["status"] == "inconclusive"
     assert "is of the package chaos-example 1.0, which is not installed here" in told["summary"]
 
 
@@ -96,9 +96,9 @@ def test_a_run_with_chaos_own_fault_needs_the_package_for_its_check_alone(
 ) -> None:
     again = shutil.copytree(suite.run_of("own"), tmp_path / "again")
 
-    assert verdict(again)["validity"] == "valid", suite.done.said
+    assert verdict(again)["status"] == "pass", suite.done.said
     assert chaos("rejudge", again, folder=tmp_path).code == 2
-    unknown = [r["check"] for r in verdict(again)["results"] if r["validity"] == "unknown"]
+    unknown = [r["check"] for r in verdict(again)["results"] if r["status"] == "inconclusive"]
     assert unknown == ["every-epoch-saved"]
 
 
@@ -108,7 +108,7 @@ def test_a_guilty_run_without_the_check_that_found_it_is_unknown(
     again = shutil.copytree(suite.run_of("guilty"), tmp_path / "again")
 
     assert chaos("rejudge", again, folder=tmp_path).code == 2
-    assert verdict(again)["validity"] == "unknown"
+    assert verdict(again)["status"] == "inconclusive"
 
 
 SEVERAL = """
@@ -166,7 +166,7 @@ def test_an_expected_check_of_another_package_is_known_and_a_misspelt_one_answer
     packages = install_examples(tmp_path)
     (tmp_path / "x.chaos.yaml").write_text(
         "scenario: s\njob: {script: chaos_peers.py, workers: 2}\n"
-        "expect:\n  verdict: invalid\n  check: every-epoch-safed\n"
+        "expect:\n  verdict: fail\n  check: every-epoch-safed\n"
     )
 
     done = run(tmp_path, "chaos", "run", "x.chaos.yaml", packages=packages)

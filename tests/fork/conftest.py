@@ -34,7 +34,7 @@ class Judged:
     directory: RunDirectory
 
     def result(self, check: str) -> str:
-        return next(r.validity for r in self.verdict.results if r.check == check)
+        return next(r.status for r in self.verdict.results if r.check == check)
 
 
 RunJob = Callable[..., Judged]

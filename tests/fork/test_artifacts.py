@@ -26,7 +26,7 @@ def test_what_no_metric_shows_is_found_in_the_files(
         script=JOB, forgets=forgets, ops=(kill(epoch=2, step=2),), baseline=baseline.history
     )
 
-    assert baseline.verdict.validity == "valid", baseline.verdict.headline
+    assert baseline.verdict.status == "pass", baseline.verdict.headline
     assert [result.check for result in judged.verdict.broken] == ["artifacts"]
     assert words in judged.verdict.broken[0].summary
     assert judged.verdict.severity == severity
@@ -40,7 +40,7 @@ def test_a_right_job_is_right_however_it_keeps_what_it_resumes_from(
 
     judged = run(script=JOB, keeps=keeps, ops=(kill(epoch=2, step=2),), baseline=baseline.history)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert judged.history.count(FileLoaded)
     assert not judged.history.count(ProbeFailed)
     assert not any("`resumed`" in r.summary for r in judged.verdict.broken)

@@ -25,7 +25,7 @@ def test_nothing_is_found_in_the_correct_job(runs: int, tmp_path: Path) -> None:
     assert ran.code == 0, ran.out + ran.err
     assert card["findings"] == []
     assert len(card["runs"]) == runs
-    assert {run["validity"] for run in card["runs"]} == {"valid"}
+    assert {run["status"] for run in card["runs"]} == {"pass"}
 
 
 @pytest.mark.parametrize(
@@ -40,5 +40,5 @@ def test_a_broken_copy_is_found_by_what_it_loses(script: str, runs: int, tmp_pat
     named, defects = BROKEN[script], [finding["defect"] for finding in card["findings"]]
     assert {defect["check"] for defect in defects} == {named.check}
     assert all(named.words in defect["gist"] for defect in defects)
-    guilty = [run["parts"] for run in card["runs"] if run["validity"] == "invalid"]
+    guilty = [run["parts"] for run in card["runs"] if run["status"] == "fail"]
     assert {parts[named.part] for parts in guilty} <= {"reset", "not restored", "different"}

@@ -29,7 +29,7 @@ def audit(does: str, tmp_path: Path, *options: str) -> Done:
 def card(ran: Done) -> dict[str, Any]:
     assert ran.code in (0, 2), ran.out + ran.err
     found: dict[str, Any] = json.loads(ran.out)
-    assert {run["validity"] for run in found["runs"]} <= {"valid"}
+    assert {run["status"] for run in found["runs"]} <= {"pass"}
     return found
 
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(120)
 def test_a_clean_run_is_watched_from_its_first_step_to_its_result(run: RunJob) -> None:
     judged = run()
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert sum(1 for _ in judged.history.of(Committed)) == 3
     assert sum(1 for _ in judged.history.of(StepDone)) == 12
     assert sum(1 for _ in judged.history.of(FitReturned)) == 1
@@ -40,7 +40,7 @@ def test_a_killed_worker_is_replaced_and_comes_out_bitwise_equal(run: RunJob) ->
 
     judged = run(ops=(kill(epoch=1, step=2),), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     started = [event.epoch for _, event in judged.history.of(WorkerStarted)]
     assert started == [0, 1]
 
@@ -52,7 +52,7 @@ def test_an_elastic_job_goes_on_with_the_workers_that_there_is_room_for(run: Run
 
     judged = run(**elastic, ops=(lose_node(epoch=1, step=2, rank=1),), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     sizes = [len(event.workers) for _, event in judged.history.of(WorkerGroupStarted)]
     assert sizes == [2, 1]
     assert sum(1 for _ in judged.history.of(Committed)) == 2
@@ -63,7 +63,7 @@ def test_two_kills_in_one_run_are_two_charges(run: RunJob) -> None:
 
     judged = run(ops=(kill(epoch=1, step=2), kill(epoch=1, step=3)), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert [e.charged for _, e in judged.history.of(FailureDecided)] == ["failures", "failures"]
 
 
@@ -72,14 +72,14 @@ def test_a_retry_budget_that_is_spent_ends_the_job_as_on_ray(run: RunJob) -> Non
 
     decisions = [event.decision for _, event in judged.history.of(FailureDecided)]
     assert decisions == ["RETRY", "RETRY", "RAISE"]
-    assert judged.result("outcome") == "invalid"
+    assert judged.result("outcome") == "fail"
 
 
 def test_a_segfault_ends_its_own_attempt_and_no_more(run: RunJob) -> None:
     judged = run(segfault=True)
 
     assert [event.decision for _, event in judged.history.of(FailureDecided)] == ["RETRY"]
-    assert judged.result("outcome") == "valid"
+    assert judged.result("outcome") == "pass"
 
 
 def test_a_rank_that_eats_the_memory_ends_its_own_attempt_and_no_more(
@@ -92,13 +92,13 @@ def test_a_rank_that_eats_the_memory_ends_its_own_attempt_and_no_more(
 
     assert [event.rank for _, event in judged.history.of(MemoryExhausted)] == [0]
     assert [event.decision for _, event in judged.history.of(FailureDecided)] == ["RETRY"]
-    assert judged.result("outcome") == "valid"
+    assert judged.result("outcome") == "pass"
 
 
 def test_what_a_worker_prints_goes_to_the_runs_log(run: RunJob) -> None:
     judged = run(loud=True)
 
-    assert judged.verdict.validity == "valid"
+    assert judged.verdict.status == "pass"
     assert "x" * 10_000 in (judged.directory.logs / "driver.log").read_text()
 
 
@@ -106,7 +106,7 @@ def test_a_hang_ends_at_the_limit_with_the_stacks_of_the_rank(run: RunJob) -> No
     judged = run(hang=True, ops=(kill(epoch=1, step=2),), run_s=4.0)
 
     paths = [event.path for _, event in judged.history.of(StackTaken) if event.rank == 0]
-    assert judged.result("terminates") == "invalid"
+    assert judged.result("terminates") == "fail"
     assert "tiny.py" in "".join((judged.directory.path / path).read_text() for path in paths)
 
 
@@ -116,7 +116,7 @@ def test_a_process_that_made_a_session_of_its_own_is_found_and_ended(run: RunJob
     left = [event.what for _, event in judged.history.of(Leftover)]
     assert len(left) == 1
     assert "time.sleep(90)" in left[0]
-    assert judged.result("leftovers") == "invalid"
+    assert judged.result("leftovers") == "fail"
     gone = [p for p in psutil.process_iter() if p.pid == int(left[0].split()[1].rstrip(":"))]
     assert psutil.wait_procs(gone, timeout=5)[1] == []
 
@@ -180,7 +180,7 @@ def test_a_script_may_open_and_shut_ray_and_ask_how_large_it_is(
 
     judged = run(script=script, spares=2)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     said = "".join((judged.directory.logs / name).read_text() for name in logs(judged.directory))
     assert "CPUs {'CPU': 3.0} 3.0\n" in said
     assert "CPUs {'CPU': 3.0}\n" in said

@@ -37,7 +37,7 @@ def audited(name: str, folder: Path, old: str = "", new: str = "") -> dict[str, 
 def test_a_right_job_is_not_blamed(name: str, tmp_path: Path) -> None:
     card = audited(name, tmp_path)
 
-    assert [run["validity"] for run in card["runs"]] == ["valid", "valid"]
+    assert [run["status"] for run in card["runs"]] == ["pass", "pass"]
     assert card["verdict"]["resumes"] == {"of": 2, "right": 2}
 
 

@@ -78,7 +78,7 @@ def test_a_run_with_a_process_killed_by_others_is_tried_again_and_comes_through(
     [started] = [event for _, event in history.of(RunStarted)]
     assert says in (started.again_after or "") or "is gone" in (started.again_after or "")
     assert "chaos did not end it" in (started.again_after or "")
-    assert judge(plan, history).validity == "valid"
+    assert judge(plan, history).status == "pass"
     assert any((directory.path / "tried-before" / "journals").iterdir())
 
 
@@ -91,7 +91,7 @@ def test_a_run_that_is_disturbed_twice_can_not_be_told(tmp_path: Path) -> None:
 
     history = read_history(directory.journals)
     verdict = judge(plan, history)
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert "was ended by SIGKILL, and chaos did not end it" in disturbed(history)[0]
     assert "dmesg" in verdict.headline
 

@@ -107,7 +107,7 @@ def test_the_list_of_questions_is_the_server_s(name: str) -> None:
         b"\x92\xa4quit\x90",  # in the right form, and no question
         b"\x92\xa6arrive\x90",  # a question without what it is asked with
     ],
-    ids=["pickle", "garbage", "nothing", "unknown", "too few arguments"],
+    ids=["pickle", "garbage", "nothing", "inconclusive", "too few arguments"],
 )
 def test_what_is_no_question_ends_its_own_connection_alone(name: str, body: bytes) -> None:
     end = socket.socket(socket.AF_UNIX)

@@ -18,7 +18,7 @@ def test_a_job_for_gpus_is_struck_on_the_cpu(run: RunJob) -> None:
 
     judged = run(**job, ops=(kill(epoch=1, step=2),), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     ((_, called),) = judged.history.of(FitCalled)
     assert called.replaced["use_gpu"] is True
     assert called.replaced["accelerator_type"] == "H100"

@@ -79,4 +79,4 @@ def test_a_process_that_a_killed_rank_has_started_is_no_leftover(
     judged = run(script=script, ops=(kill(epoch=1, step=2),), baseline=run(script=script).history)
 
     assert [event.kind for _, event in judged.history.of(Leftover)] == []
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline

@@ -1,4 +1,4 @@
-"""Of every fault a run in which it does no harm: the verdict is unknown, and says why."""
+"""Of every fault a run in which it does no harm: the verdict is inconclusive, and says why."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,8 +106,8 @@ def test_a_fault_that_did_no_harm_leaves_the_verdict_unknown(
         **{"script": TINY, **case.job}, ops=(FaultEntry(at=case.at, **{case.fault: case.record}),)
     )
 
-    assert judged.result("faults-happened") == "unknown"
-    assert judged.verdict.validity == "unknown", judged.verdict.headline
+    assert judged.result("faults-happened") == "inconclusive"
+    assert judged.verdict.status == "inconclusive", judged.verdict.headline
     assert case.why in judged.verdict.headline
 
 

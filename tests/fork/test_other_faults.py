@@ -30,7 +30,7 @@ def test_a_driver_that_is_killed_is_started_again_and_resumes(run: RunJob) -> No
         baseline=baseline,
     )
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert [e.code for _, e in judged.history.of(DriverExited)] == [-9, 0]
     started = [(e.attempt, e.epoch) for _, e in judged.history.of(WorkerStarted)]
     assert started == [(0, 0), (1, 1), (2, 1), (3, 2)]
@@ -42,7 +42,7 @@ def test_who_is_lost_as_the_group_shuts_down_costs_nothing(run: RunJob, fault: A
 
     judged = run(ops=(end,), baseline=run().history)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert not list(judged.history.of(FailureDecided))
 
 
@@ -51,14 +51,14 @@ def test_a_driver_that_is_started_again_after_the_end_has_nothing_left_to_do(run
 
     judged = run(ops=(end,), baseline=run().history)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert "(nothing was left to do, 0 new steps)" in judged.verdict.headline
 
 
 def test_a_node_that_stands_still_for_a_moment_is_a_pause(run: RunJob) -> None:
     judged = run(ops=(at(1, 2, freeze_node=FreezeNode(for_s=0.3)),), baseline=run().history)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert not list(judged.history.of(FailureDecided))
 
 
@@ -66,8 +66,8 @@ def test_a_job_without_nodes_waits_for_new_ones(run: RunJob) -> None:
     come = at(1, 1, return_capacity=ReturnCapacity(nodes=1, after_s=0.5))
     judged = run(ops=(come, lose_node(epoch=1, step=2)), baseline=run().history, spares=0)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
-    assert judged.result("attempts") == "valid"
+    assert judged.verdict.status == "pass", judged.verdict.headline
+    assert judged.result("attempts") == "pass"
 
 
 def test_an_elastic_job_grows_when_a_node_comes_back(run: RunJob) -> None:
@@ -84,7 +84,7 @@ def test_an_elastic_job_grows_when_a_node_comes_back(run: RunJob) -> None:
 
     judged = run(**elastic, ops=(lose_node(epoch=1, step=2, rank=1), back), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     sizes = [len(event.workers) for _, event in judged.history.of(WorkerGroupStarted)]
     assert sizes == [2, 1, 2]
 
@@ -96,7 +96,7 @@ def test_nodes_that_are_lost_together_are_one_failure(run: RunJob) -> None:
 
     judged = run(**pair, ops=(both,), baseline=run(**pair).history)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert [e.charged for _, e in judged.history.of(FailureDecided)] == ["failures"]
 
 
@@ -107,5 +107,5 @@ def test_ray_leaves_a_node_that_was_announced_to_go_and_stays(run: RunJob) -> No
 
     judged = run(**pair, ops=(alarm,), baseline=run(**pair).history)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert [e.charged for _, e in judged.history.of(FailureDecided)] == ["preemptions"]

@@ -51,7 +51,7 @@ def test_storage_in_a_bucket_is_looked_at_as_a_folder_is(run: RunJob, s3: S3) ->
     judged = run(storage=storage, ops=(kill(epoch=1, step=2),), baseline=baseline)
 
     history = judged.history
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     after_strike, at_end = of(history, StorageSeen)
     first, *_ = of(history, PartUploaded)
     assert (after_strike.op, at_end.op) == (0, None)
@@ -59,7 +59,7 @@ def test_storage_in_a_bucket_is_looked_at_as_a_folder_is(run: RunJob, s3: S3) ->
     kept = {e.checkpoint for e in of(history, Committed)}
     kept -= {e.checkpoint for e in of(history, CheckpointDeleted)}
     assert {c.name for c in at_end.checkpoints} == kept
-    assert judged.result("checkpoints") == judged.result("leftovers") == "valid"
+    assert judged.result("checkpoints") == judged.result("leftovers") == "pass"
 
 
 def test_where_storage_was_is_said_without_the_keys(run: RunJob, s3: S3) -> None:
@@ -81,7 +81,7 @@ def test_a_half_that_was_committed_is_found_in_the_bucket(run: RunJob, s3: S3) -
 
     judged = run(storage=s3.uri("runs"), ops=(torn,), baseline=baseline)
 
-    assert judged.result("checkpoints") == "invalid"
+    assert judged.result("checkpoints") == "fail"
 
 
 def test_of_an_upload_whose_writer_dies_a_bucket_holds_nothing(run: RunJob, s3: S3) -> None:
@@ -90,7 +90,7 @@ def test_of_an_upload_whose_writer_dies_a_bucket_holds_nothing(run: RunJob, s3: 
 
     judged = run(storage=s3.uri("runs"), ops=(torn,), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     committed = {e.checkpoint for e in of(judged.history, Committed)}
     assert {c.name for c in of(judged.history, StorageSeen)[0].checkpoints} <= committed
     assert not of(judged.history, Leftover)
@@ -103,7 +103,7 @@ def test_an_upload_that_s3_refuses_is_charged_once(run: RunJob, s3: S3) -> None:
         storage=s3.uri("runs"), ops=(in_upload(1, fail_upload=FailUpload()),), baseline=baseline
     )
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert [e.charged for e in of(judged.history, FailureDecided)] == ["failures"]
 
 
@@ -120,5 +120,5 @@ def test_a_bucket_that_cannot_be_looked_at_leaves_the_verdict_unknown(
 
     (failed,) = of(judged.history, ObserverFailed)
     assert "s3://" in failed.where
-    assert judged.verdict.validity == "unknown"
-    assert judged.result("checkpoints") == "unknown"
+    assert judged.verdict.status == "inconclusive"
+    assert judged.result("checkpoints") == "inconclusive"

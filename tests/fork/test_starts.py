@@ -86,7 +86,7 @@ def test_a_driver_that_is_started_again_draws_anew_and_trains_on_other_data(run:
     before, after = drawn(judged.history)
     assert [before] == drawn(baseline)
     assert before != after
-    assert judged.verdict.validity == "invalid"
+    assert judged.verdict.status == "fail"
 
 
 def test_a_script_that_cannot_be_started_again_ends_the_run_with_its_own_error(
@@ -96,7 +96,7 @@ def test_a_script_that_cannot_be_started_again_ends_the_run_with_its_own_error(
 
     assert [event.code for _, event in judged.history.of(DriverExited)] == [-9, 1]
     assert [event.error for _, event in judged.history.of(ScriptRaised)] == ["FileExistsError"]
-    assert judged.result("outcome") == "invalid"
+    assert judged.result("outcome") == "fail"
 
 
 def test_a_script_that_never_comes_to_its_fit_is_told_the_limit(

@@ -41,7 +41,7 @@ def test_an_upload_that_fails_is_charged_once_and_the_commit_before_it_is_resume
 
     judged = run(ops=(refused, full), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert charged(judged) == ["failures", "failures"]
     assert [event.epoch for _, event in judged.history.of(WorkerStarted)] == [0, 1, 2]
     assert judged.history.count(StorageFaulted) == 2
@@ -54,7 +54,7 @@ def test_a_half_that_its_dying_writer_left_is_never_resumed_from(run: RunJob) ->
 
     judged = run(ops=(torn,), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert charged(judged) == ["failures"]
     assert [event.epoch for _, event in judged.history.of(WorkerStarted)] == [0, 1]
 
@@ -64,7 +64,7 @@ def test_uploads_that_fail_in_a_row_are_charged_once_each(run: RunJob) -> None:
 
     judged = run(ops=(in_upload(1, fail_upload=FailUpload(times=2)),), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert charged(judged) == ["failures", "failures"]
 
 
@@ -79,7 +79,7 @@ def test_what_a_job_need_not_notice_costs_nothing(run: RunJob) -> None:
 
     judged = run(epochs=6, ops=ops, baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert charged(judged) == []
     assert {event.op for _, event in judged.history.of(StorageFaulted)} == {0, 1, 2, 3}
 
@@ -90,7 +90,7 @@ def test_every_restart_that_looks_too_early_is_charged(run: RunJob) -> None:
 
     judged = run(ops=(hidden, kill(epoch=2, step=1)), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert charged(judged) == ["failures", "failures"]
 
 
@@ -100,8 +100,8 @@ def test_retention_is_not_turned_away_from_what_nobody_resumed_from(run: RunJob)
 
     judged = run(keep=1, ops=(hidden,), baseline=baseline)
 
-    assert judged.result("outcome") == "valid", judged.verdict.headline
-    assert judged.verdict.validity == "unknown"
+    assert judged.result("outcome") == "pass", judged.verdict.headline
+    assert judged.verdict.status == "inconclusive"
     assert "storage was not used so before the run was over" in judged.verdict.headline
 
 
@@ -111,14 +111,14 @@ def test_a_committed_half_is_found_though_nobody_read_it(run: RunJob) -> None:
     judged = run(ops=(in_upload(1, torn_checkpoint=TornCheckpoint()),), baseline=baseline)
 
     assert judged.history.count(Committed) == 3
-    assert judged.result("checkpoints") == "invalid"
-    assert judged.result("retry-budget") == "valid"
+    assert judged.result("checkpoints") == "fail"
+    assert judged.result("retry-budget") == "pass"
 
 
 def test_ray_hands_out_a_committed_half_until_the_budget_is_gone(run: RunJob) -> None:
     baseline = run().history
     torn = in_upload(1, torn_checkpoint=TornCheckpoint())
-    expect = Expect(verdict="invalid", check="checkpoints", outcome="error")
+    expect = Expect(verdict="fail", check="checkpoints", outcome="error")
 
     judged = run(ops=(torn, kill(epoch=2, step=1)), baseline=baseline, expect=expect)
 

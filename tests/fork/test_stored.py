@@ -35,8 +35,8 @@ def test_a_right_job_is_right_wherever_its_checkpoints_lie(
 
     judged = run(script=JOB, how=how, ops=(kill(epoch=2, step=2),), baseline=baseline.history)
 
-    assert baseline.verdict.validity == "valid", baseline.verdict.headline
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert baseline.verdict.status == "pass", baseline.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     commits = [event.checkpoint for _, event in judged.history.of(Committed)]
     assert len(set(commits)) == 4
     assert all(re.fullmatch(name, str(commit)) for commit in commits)
@@ -60,7 +60,7 @@ def test_a_checkpoint_that_changed_where_the_job_put_it_is_no_longer_whole(run: 
     result = judge(judged.directory.load_plan(), history, None)
 
     (found,) = (r for r in result.results if r.check == "checkpoints")
-    assert found.validity == "invalid"
+    assert found.status == "fail"
     assert "own/epoch_000/checkpoint of epoch 0 was committed, and when the run was over" in (
         found.summary
     )
@@ -77,4 +77,4 @@ def test_a_log_of_rank_0_is_no_training_state_before_the_first_commit_or_after_i
 
     assert judged.history.count(FileLoaded) > 2
     assert not judged.history.count(Repositioned)
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline

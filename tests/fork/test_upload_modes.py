@@ -18,7 +18,7 @@ def test_a_job_that_does_not_upload_in_its_report_is_judged_like_any_other(
 
     judged = run(script=JOB, mode=mode, ops=(kill(epoch=2, step=3),), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     seen = job_profile(baseline)
     assert (seen.saved, seen.uploads) == ((0, 1, 2), ())
     rows = {row.group: row for row in coverage(seen, kill_map(seen, seed=0), seed=0)}

@@ -68,7 +68,7 @@ def test_every_part_of_a_right_job_comes_back_as_the_baseline_had_it(run: RunJob
 
     judged = run(script=script, workers=2, ops=(kill(epoch=2, step=5, rank=1),), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert set(differing(judged.history, baseline)) == {(r, e) for r in (0, 1) for e in (2, 3)}
     assert not any(differing(judged.history, baseline).values())
     steps = {(e.rank, e.epoch, e.step): e.inputs for e in of(baseline, StepDone)}
@@ -250,7 +250,7 @@ def test_three_ranks_sum_alike_after_a_restart_and_a_report_before_training_is_n
 
     judged = run(script=script, workers=3, ops=(kill(epoch=1, step=4, rank=1),), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert [(c.attempt, c.epoch, c.early) for c in of(judged.history, Committed)] == [
         (0, -1, True),
         (0, 0, False),

@@ -14,7 +14,7 @@ def judged(run: RunJob) -> Judged:
 
 
 def test_collectives_context_and_loaders_answer_as_on_ray(judged: Judged) -> None:
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     last = [event.metrics for _, event in judged.history.of(Committed)][-1]
     assert [record["node rank"] for record in last] == [0, 0]
     assert {record["told"] for record in last} == {0}

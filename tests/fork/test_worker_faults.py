@@ -47,7 +47,7 @@ def test_an_exception_at_a_step_is_a_failure_that_ray_names(run: RunJob) -> None
 
     judged = run(ops=(FaultEntry(at=AT, raise_in_worker=RaiseInWorker()),), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert ended(judged) == [("ok", "Ray recorded InjectedError of rank 0")]
     assert decisions(judged) == ["RETRY"]
 
@@ -58,7 +58,7 @@ def test_ranks_raise_together_at_one_step(run: RunJob) -> None:
 
     judged = run(**DIGITS, workers=2, ops=(fault,), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     last = [(e.rank, e.step) for _, e in judged.history.of(StepDone) if e.attempt == 0]
     assert {rank: step for rank, step in last} == {0: 2, 1: 2}  # noqa: C416 - the last one wins
 
@@ -72,7 +72,7 @@ def test_an_exception_can_be_kept_for_a_later_attempt(run: RunJob) -> None:
 
     judged = run(ops=faults, baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert sum(1 for _ in judged.history.of(WorkerGroupStarted)) == 3
 
 
@@ -91,7 +91,7 @@ def test_a_pause_holds_a_worker_up_and_costs_no_retry(run: RunJob) -> None:
 
     judged = run(ops=(FaultEntry(at=AT, pause_worker=PauseWorker(for_s=0.5)),), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
     assert [e.detail[-17:] for _, e in judged.history.of(FaultHealed)] == [
         "goes on after 0.5 s"[-17:]
     ]
@@ -101,8 +101,8 @@ def test_a_pause_holds_a_worker_up_and_costs_no_retry(run: RunJob) -> None:
 def test_a_pause_for_ever_is_healed_and_leaves_no_process(run: RunJob) -> None:
     judged = run(run_s=4.0, ops=(FaultEntry(at=AT, pause_worker=PauseWorker()),))
 
-    assert judged.verdict.validity == "invalid"
-    assert judged.result("terminates") == "invalid"
+    assert judged.verdict.status == "fail"
+    assert judged.result("terminates") == "fail"
     assert sum(1 for _ in judged.history.of(FaultHealed)) == 1
     left = [p for _, e in judged.history.of(WorkerStarted) for p in processes(e.pid)]
     assert not psutil.wait_procs(left, timeout=10)[1]
@@ -114,14 +114,14 @@ def test_a_straggler_comes_out_the_same(run: RunJob) -> None:
 
     judged = run(ops=(fault,), baseline=baseline)
 
-    assert judged.verdict.validity == "valid", judged.verdict.headline
+    assert judged.verdict.status == "pass", judged.verdict.headline
 
 
 def test_a_hang_is_noticed_by_nobody_until_the_limit(run: RunJob) -> None:
     judged = run(run_s=4.0, ops=(FaultEntry(at=AT, hang_worker=HangWorker()),))
 
     assert ended(judged) == [("ok", "rank 0 hangs in Python")]
-    assert judged.result("terminates") == "invalid"
+    assert judged.result("terminates") == "fail"
     assert decisions(judged) == []
 
 
@@ -130,4 +130,4 @@ def test_a_poisoned_step_spends_the_whole_budget(run: RunJob) -> None:
 
     assert decisions(judged) == ["RETRY", "RETRY", "RAISE"]
     assert [status for status, _ in ended(judged)] == ["ok", "ok", "ok"]
-    assert judged.result("retry-budget") == "valid"
+    assert judged.result("retry-budget") == "pass"

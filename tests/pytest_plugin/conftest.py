@@ -25,7 +25,7 @@ FILES = {
     "never.chaos.yaml": f"scenario: never reached\n{TINY}{KILL}".replace("epoch: 1", "epoch: 9"),
     "forgets.chaos.yaml": f"scenario: momentum is lost\n{GUILTY}",
     "known.chaos.yaml": "scenario: momentum is lost, as is known\n"
-    f"{GUILTY}expect: {{verdict: invalid, check: state}}\n",
+    f"{GUILTY}expect: {{verdict: fail, check: state}}\n",
     "fails.chaos.yaml": "scenario: does not start\njob: {script: does_not_import.py, workers: 1}\n",
     "test_first.py": '''
 import chaos
@@ -38,9 +38,9 @@ KILL = kill_worker(rank=0, epoch=1, step=2)
 @chaos.scenario(faults=[KILL])
 def test_survives(result):
     """A worker is killed."""
-    assert result.valid
-    assert not result.invalid
-    assert not result.unknown
+    assert result.passed
+    assert not result.failed
+    assert not result.inconclusive
     assert result.as_expected
     assert result.attempts == 2
     assert result.lost_steps == 2
@@ -52,7 +52,7 @@ def test_survives(result):
     assert result.report.is_file()
     assert result.plan.slug == "test_first-test_survives"
     assert len(result.history) > 12
-    assert repr(result) == "<valid: 2 attempts, 2 steps lost>"
+    assert repr(result) == "<pass: 2 attempts, 2 steps lost>"
 
 @chaos.scenario(faults=[KILL])
 def test_asks_too_much(result, tmp_path):
@@ -64,7 +64,7 @@ def test_is_not_called():
 
 def test_runs_a_file(chaos_run, chaos_cluster):
     result = chaos_run("survives.chaos.yaml")
-    assert result.valid
+    assert result.passed
     assert type(chaos_cluster).__name__ == "ForkBackend"
     with pytest.raises(pytest.fail.Exception, match="lost-work"):
         chaos_run(faults=[KILL], expect={"lost_steps": {"max": 1}})

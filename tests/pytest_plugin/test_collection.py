@@ -125,7 +125,7 @@ def test_every_mistake_in_a_file_is_shown_at_its_line(pytester: pytest.Pytester)
     files = {
         "wrong.chaos.yaml": wrong,
         "marks.chaos.yaml": GOOD.replace("quick", "quikc"),
-        "check.chaos.yaml": f"{GOOD}expect: {{verdict: invalid, check: stat}}\n",
+        "check.chaos.yaml": f"{GOOD}expect: {{verdict: fail, check: stat}}\n",
     }
 
     result = collected(pytester, files, "--strict-markers")
@@ -154,9 +154,9 @@ def test_every_mistake_in_a_file_is_shown_at_its_line(pytester: pytest.Pytester)
         ),
         (
             "script='tiny.py', workers=1, expect={'verdict': 'fine'}",
-            "test_x.py:2: verdict must be one of valid, invalid, unknown, got 'fine'",
+            "test_x.py:2: verdict must be one of pass, fail, inconclusive, got 'fine'",
         ),
-        ("script='tiny.py', workers=1, expect={'verdict': 'invalid', 'check': 'stat'}", "*'stat'*"),
+        ("script='tiny.py', workers=1, expect={'verdict': 'fail', 'check': 'stat'}", "*'stat'*"),
     ],
 )
 def test_a_mistake_in_a_decorator_is_shown_at_its_line(

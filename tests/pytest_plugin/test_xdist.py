@@ -10,7 +10,7 @@ pytest.importorskip("xdist", reason="pip install pytest-xdist")
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(300)]
 
 SURVIVES = f"scenario: a worker is killed\n{TINY}{KILL}"
-ASKS = "def test_asks(chaos_run): assert chaos_run('survives.chaos.yaml').valid\n"
+ASKS = "def test_asks(chaos_run): assert chaos_run('survives.chaos.yaml').passed\n"
 
 
 def test_what_every_process_ran_is_one_suite(tmp_path: Path) -> None:
@@ -21,8 +21,8 @@ def test_what_every_process_ran_is_one_suite(tmp_path: Path) -> None:
 
     assert "1 failed, 1 passed" in done.out
     assert "✓ 1 as expected   ✗ 1 not as expected" in done.out
-    assert "expected valid; it is invalid, first named by lost-work" in done.out
-    assert done.properties("survives.chaos.yaml::seed-0")["verdict"] == "valid"
+    assert "expected pass; got fail, first named by lost-work" in done.out
+    assert done.properties("survives.chaos.yaml::seed-0")["verdict"] == "pass"
 
 
 def test_tests_that_would_start_clusters_side_by_side_say_what_keeps_them_together(

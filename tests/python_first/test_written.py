@@ -43,13 +43,13 @@ def test_it_equals_what_the_file_says(tmp_path: Path) -> None:
 
 def test_records_may_stand_for_mappings(tmp_path: Path) -> None:
     written = scenario_of(
-        {"train_loop": "m:f", "workers": 1, "expect": Expect(verdict="invalid", check="state")},
+        {"train_loop": "m:f", "workers": 1, "expect": Expect(verdict="fail", check="state")},
         name="s",
         path=tmp_path / "test_x.py",
         line=1,
     )
 
-    assert written.expect == Expect(verdict="invalid", check="state")
+    assert written.expect == Expect(verdict="fail", check="state")
 
 
 def test_all_mistakes_are_told_at_the_line_of_the_test(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def reproduced(scripts: list[str], reports: Path) -> None:
     on_ray = chaos("run", *(repro_of(script, reports) for script in scripts), reports=reports)
 
     assert on_ray.code == 0, on_ray.output
-    assert on_ray.output.count("invalid, expected") == len(scripts)
+    assert on_ray.output.count("fail, expected") == len(scripts)
     assert strays() == []
 
 

@@ -34,10 +34,10 @@ def trajectory_of(run: Path) -> str:
 
 
 def test_six_scenarios_end_as_they_should(demo: Ran) -> None:
-    verdicts = {run.parent.name: verdict_of(run)["validity"] for run in demo.runs()}
+    verdicts = {run.parent.name: verdict_of(run)["status"] for run in demo.runs()}
 
     assert demo.code == 0, demo.output
-    assert verdicts == {**dict.fromkeys(VALID, "valid"), "optimizer_state_lost": "invalid"}
+    assert verdicts == {**dict.fromkeys(VALID, "pass"), "optimizer_state_lost": "fail"}
 
 
 def test_the_guilty_job_is_named_by_its_first_divergent_step(demo: Ran) -> None:

@@ -102,7 +102,7 @@ def test_interrupting_leaves_no_process_and_a_run_that_can_be_judged(tmp_path: P
     assert address_that_others_follow() == followed_by_others
     run = next((tmp_path / ".baselines").iterdir())
     verdict = json.loads((run / "verdict.json").read_text())
-    assert verdict["validity"] == "unknown"
+    assert verdict["status"] == "inconclusive"
 
 
 def address_that_others_follow() -> str | None:

@@ -32,7 +32,7 @@ def outcome(run: Path) -> dict[str, Any]:
     trial = Trial(plan, history, directory.load_history("baseline.jsonl"))
     verdict = Verdict.model_validate_json((run / "verdict.json").read_bytes())
     return {
-        "validity": verdict.validity,
+        "status": verdict.status,
         "broken": [result.check for result in verdict.broken],
         "attempts": len(trial.run.attempts),
         "charged": [event.charged for _, event in history.of(FailureDecided)],

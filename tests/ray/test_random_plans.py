@@ -15,5 +15,5 @@ def test_a_right_job_survives_five_random_plans(tmp_path: Path) -> None:
     ran = chaos("run", JOB, "--random", "5", reports=tmp_path)
 
     assert ran.code == 0, ran.output
-    verdicts = [json.loads((run / "verdict.json").read_text())["validity"] for run in ran.runs()]
-    assert verdicts == ["valid"] * 5
+    verdicts = [json.loads((run / "verdict.json").read_text())["status"] for run in ran.runs()]
+    assert verdicts == ["pass"] * 5

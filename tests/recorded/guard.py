@@ -50,10 +50,10 @@ def accepted() -> dict[str, Answer]:
 def _answer(run: Path) -> Answer:
     directory = RunDirectory(run)
     verdict = judge(directory.load_plan(), recorded(directory), directory.load_baseline())
-    invalid = [told.check for told in verdict.results if told.validity == "invalid"]
-    unknown = [told.check for told in verdict.results if told.validity == "unknown"]
+    invalid = [told.check for told in verdict.results if told.status == "fail"]
+    unknown = [told.check for told in verdict.results if told.status == "inconclusive"]
     checks = len(verdict.results)
-    return {"verdict": verdict.validity, "checks": checks, "invalid": invalid, "unknown": unknown}
+    return {"verdict": verdict.status, "checks": checks, "fail": invalid, "inconclusive": unknown}
 
 
 def _keep(folders: Sequence[Path], most: int) -> None:

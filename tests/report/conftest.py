@@ -265,7 +265,7 @@ def unknown_run() -> FinishedRun:
 
 @pytest.fixture(scope="session")
 def expected_invalid_run() -> FinishedRun:
-    expect = Expect(verdict="invalid", check="trajectory")
+    expect = Expect(verdict="fail", check="trajectory")
     return run_of(struck_history(defect=0.09), baseline=clean_history(), expect=expect)
 
 

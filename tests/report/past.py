@@ -2,22 +2,22 @@
 
 from typing import Any
 
-from chaos.model.scenario import Validity
+from chaos.model.scenario import VerdictStatus
 from chaos.model.summary import RunSummary, SuiteSummary
 
 
 def past_run(scenario: str = "killed", standing: Any = "expected", **figures: Any) -> RunSummary:
-    judged: dict[str, Validity] = {
-        "expected": "valid",
-        "unexpected": "invalid",
-        "undecided": "unknown",
+    judged: dict[str, VerdictStatus] = {
+        "expected": "pass",
+        "unexpected": "fail",
+        "undecided": "inconclusive",
     }
     goodput = figures.pop("goodput", None)
     phases = {} if goodput is None else {"productive": goodput, "other": 1 - goodput}
     return RunSummary(
         scenario=scenario,
         file=f"/jobs/{scenario}.chaos.yaml",
-        validity=judged.get(standing),
+        status=judged.get(standing),
         standing=standing,
         headline=f"about {scenario}",
         phases_s=phases,

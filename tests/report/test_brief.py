@@ -19,20 +19,18 @@ def words(run: FinishedRun) -> str:
 
 
 def with_results(run: FinishedRun, headline: str, *results: CheckResult) -> FinishedRun:
-    validity = results[0].validity
-    update = {"results": results, "headline": headline, "validity": validity}
+    status = results[0].status
+    update = {"results": results, "headline": headline, "status": status}
     return replace(run, verdict=run.verdict.model_copy(update=update))
 
 
 def broken(check: str, *messages: str) -> CheckResult:
     found = tuple(Anomaly(message=message, events=(1, 2)) for message in messages)
-    return CheckResult(
-        check=check, validity="invalid", summary=messages[0], evidence=1, anomalies=found
-    )
+    return CheckResult(check=check, status="fail", summary=messages[0], evidence=1, anomalies=found)
 
 
 def undecided(check: str, why: str) -> CheckResult:
-    return CheckResult(check=check, validity="unknown", summary=why, evidence=0)
+    return CheckResult(check=check, status="inconclusive", summary=why, evidence=0)
 
 
 def test_it_begins_with_what_was_expected_and_ends_with_the_way_on(
@@ -40,7 +38,7 @@ def test_it_begins_with_what_was_expected_and_ends_with_the_way_on(
 ) -> None:
     said = lines(guilty_run)
 
-    assert said[0].startswith("expected valid; it is invalid")
+    assert said[0].startswith("expected pass; got fail")
     assert said[-2] == "  report  p/report.html"
     assert said[-1] == f"  replay  chaos replay {guilty_run.directory}"
     assert max(map(len, said)) <= 80
@@ -75,7 +73,7 @@ def test_checks_that_cannot_tell_for_one_reason_are_one_line(unknown_run: Finish
         undecided("cursor", "no restart was seen"),
     )
 
-    expected = "unknown faults-happened: as said above state, cursor: no restart was seen"
+    expected = "inconclusive faults-happened: as said above state, cursor: no restart was seen"
     assert expected in words(run)
 
 
@@ -104,13 +102,11 @@ def test_one_line_names_the_check_and_what_it_found(
 ) -> None:
     surprise = valid_run.verdict.model_copy(update={"as_expected": False})
 
-    assert line_of(valid_run.verdict) == f"valid: {valid_run.verdict.headline}"
-    assert line_of(surprise).startswith("valid, against the scenario's expectation: ")
-    assert (
-        line_of(with_results(guilty_run, "h", broken("state", "m")).verdict) == "invalid, state: m"
-    )
+    assert line_of(valid_run.verdict) == f"pass: {valid_run.verdict.headline}"
+    assert line_of(surprise).startswith("pass, against the scenario's expectation: ")
+    assert line_of(with_results(guilty_run, "h", broken("state", "m")).verdict) == "fail, state: m"
     doubt = with_results(unknown_run, "h", undecided("watched", "nobody looked"))
-    assert line_of(doubt.verdict) == "unknown, watched: nobody looked"
+    assert line_of(doubt.verdict) == "inconclusive, watched: nobody looked"
 
 
 def test_a_run_that_was_broken_off_says_how_far_it_had_come(valid_run: FinishedRun) -> None:

@@ -89,7 +89,7 @@ def test_a_valid_run_says_so_in_word_and_colour(valid_page: str) -> None:
     (banner,) = parsed(valid_page).of_class("banner")
 
     assert "good" in (banner.attrs["class"] or "")
-    assert banner.words.startswith("✓ valid Rank 1 was killed")
+    assert banner.words.startswith("✓ pass Rank 1 was killed")
 
 
 def test_an_invalid_run_names_the_defect_first(guilty_page: str) -> None:
@@ -108,7 +108,7 @@ def test_a_defect_that_the_scenario_expects_is_not_shown_as_a_failure(
 ) -> None:
     (banner,) = parsed(render_run(expected_invalid_run)).of_class("banner")
 
-    assert "invalid, as the scenario expects" in banner.words
+    assert "fail, as the scenario expects" in banner.words
     assert "calm" in (banner.attrs["class"] or "")
 
 
@@ -119,7 +119,7 @@ def test_unknown_never_looks_like_success(unknown_run: FinishedRun, as_expected:
 
     assert "open" in (banner.attrs["class"] or "")
     assert "good" not in (banner.attrs["class"] or "")
-    assert banner.of_class("word")[0].words.startswith("? unknown")
+    assert banner.of_class("word")[0].words.startswith("? inconclusive")
     assert "✓" not in banner.words
 
 

@@ -35,10 +35,10 @@ def test_a_run_says_first_what_it_came_to_and_then_why(guilty_run: FinishedRun) 
     at = [
         text.index(part)
         for part in (
-            "# ❌ invalid",
+            "# ❌ fail",
             "loss differs",
             "## What was done to the job",
-            "## invalid: trajectory",
+            "## fail: trajectory",
             "## Goodput",
             "chaos replay",
         )
@@ -61,7 +61,7 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head(guilty_run: Finished
 
 
 def test_unknown_is_no_green_sign(unknown_run: FinishedRun) -> None:
-    assert run_in_markdown(unknown_run).startswith("# ❔ unknown")
+    assert run_in_markdown(unknown_run).startswith("# ❔ inconclusive")
     assert "✅" not in run_in_markdown(unknown_run)
 
 
@@ -120,7 +120,7 @@ def test_one_annotation_per_failed_scenario_at_its_line(
     places = [Place("v.yaml", 1), Place("s/g,1.yaml", 3), Place("n.yaml", 2)]
     guilty, broken = annotations(rows, places)
 
-    assert guilty.startswith("::error file=s/g%2C1.yaml,line=3,title=invalid%3A worker killed")
+    assert guilty.startswith("::error file=s/g%2C1.yaml,line=3,title=fail%3A worker killed")
     assert "10 %25" in guilty
     assert "%0Achaos replay reports/" in guilty
     assert broken == "::error file=n.yaml,line=2,title=could not run%3A a%3A b::1%0A2"

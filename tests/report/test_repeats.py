@@ -57,7 +57,7 @@ def test_an_expected_run_never_hides_another(
     standings: tuple[Standing, ...], gravest: Standing, flaky: list[SuiteRow]
 ) -> None:
     assert flaky[0].verdict is not None
-    unsure = flaky[0].verdict.model_copy(update={"validity": "unknown", "as_expected": False})
+    unsure = flaky[0].verdict.model_copy(update={"status": "inconclusive", "as_expected": False})
     made = {
         "expected": flaky[0],
         "unexpected": flaky[1],
@@ -82,9 +82,9 @@ def test_a_terminal_of_80_columns_shows_how_many_passed(flaky: list[SuiteRow]) -
 
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert lines[0] == "scenario verdict passed lost steps recovery time"
-    assert lines[1].startswith("killed ✗ invalid 2 of 3 ")
+    assert lines[1].startswith("killed ✗ fail 2 of 3 ")
     assert " 7.0 s " in lines[1]
-    assert lines[2].startswith("another ✓ valid - ")
+    assert lines[2].startswith("another ✓ pass - ")
     assert written(closing_line(flaky)).split("   ") == [
         "✓ 1 as expected",
         "✗ 1 not as expected",
@@ -109,7 +109,7 @@ def test_markdown_and_the_page_show_how_many_passed(flaky: list[SuiteRow]) -> No
     page = render_suite(flaky, title="t", started="s")
 
     assert text.startswith("# chaos: 1 of 2 scenarios as expected, 1 flaky\n")
-    assert "| ❌ killed | invalid | 2 of 3 |" in text
+    assert "| ❌ killed | fail | 2 of 3 |" in text
     assert "### ❌ killed, run 2" in text
     assert "a suite of 2 scenarios" in page
     assert "killed</a>, run 2 (2 of 3 passed)" in page

@@ -28,7 +28,7 @@ def test_a_replay_that_came_out_the_same_is_told_apart_from_one_that_did_not(
     apart = replay.sameness(directory, replace(guilty_run, history=shifted))
     fixed = replay.sameness(directory, valid_run)
 
-    assert same.startswith("replay: same verdict, invalid (")
+    assert same.startswith("replay: same verdict, fail (")
     assert same.endswith(f"same losses at all {steps} steps that both runs have")
     assert "other losses, first in attempt 0 at epoch 0, step 1, rank 0: (9.5,) instead" in apart
-    assert "replay: valid instead of invalid (" in fixed
+    assert "replay: pass instead of fail (" in fixed

@@ -74,9 +74,9 @@ def test_versions_are_found_with_and_without_a_table_of_their_own() -> None:
 def test_words_tell_expectation_from_surprise(
     valid_run: FinishedRun, guilty_run: FinishedRun, expected_invalid_run: FinishedRun
 ) -> None:
-    assert in_words(valid_run.verdict) == "valid"
-    assert in_words(guilty_run.verdict) == "invalid"
-    assert in_words(expected_invalid_run.verdict) == "invalid, as the scenario expects"
+    assert in_words(valid_run.verdict) == "pass"
+    assert in_words(guilty_run.verdict) == "fail"
+    assert in_words(expected_invalid_run.verdict) == "fail, as the scenario expects"
 
 
 def test_lost_steps_are_those_that_a_later_attempt_did_again(valid_run: FinishedRun) -> None:

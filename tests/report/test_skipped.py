@@ -27,7 +27,7 @@ def rows(valid_run: FinishedRun) -> list[SuiteRow]:
 
 @pytest.mark.parametrize(
     ("others", "code"),
-    [([], 2), (["valid"], 0), (["unknown"], 2), (["guilty"], 1), (["not run"], 3)],
+    [([], 2), (["pass"], 0), (["inconclusive"], 2), (["guilty"], 1), (["not run"], 3)],
 )
 def test_the_exit_code_is_that_of_what_ran(
     others: list[str],
@@ -36,7 +36,7 @@ def test_the_exit_code_is_that_of_what_ran(
     unknown_run: FinishedRun,
     guilty_run: FinishedRun,
 ) -> None:
-    known = {"valid": valid_run, "unknown": unknown_run, "guilty": guilty_run}
+    known = {"pass": valid_run, "inconclusive": unknown_run, "guilty": guilty_run}
     beside = [row_of(known[name]) if name in known else NOT_RUN for name in others]
 
     assert exit_code([SKIPPED, *beside]) == code
@@ -94,7 +94,7 @@ def test_errors_and_notices_are_counted_apart() -> None:
 def test_the_summary_for_machines_says_so() -> None:
     kept = summary_of(SKIPPED)
 
-    assert (kept.standing, kept.headline, kept.error, kept.validity) == ("skipped", WHY, None, None)
+    assert (kept.standing, kept.headline, kept.error, kept.status) == ("skipped", WHY, None, None)
 
 
 def test_the_history_of_suites_stands_on_what_ran() -> None:

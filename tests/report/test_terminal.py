@@ -41,7 +41,7 @@ def test_the_table_fits_80_columns_and_keeps_every_word(
 
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert "…" not in text
-    assert "valid, unexpected" in text
+    assert "pass, unexpected" in text
     assert "storage" in column
 
 
@@ -55,7 +55,7 @@ def test_every_standing_has_a_mark_and_a_word_of_its_own(
     rows = [*map(row_of, runs), not_run(scenario="s", file="f", error="e")]
     text = written(verdict_table(rows))
 
-    for words in ("✓ valid", "✗ invalid", "? unknown", "✓ invalid, expected", "! could not run"):
+    for words in ("✓ pass", "✗ fail", "? inconclusive", "✓ fail, expected", "! could not run"):
         assert words in text
 
 
@@ -75,7 +75,7 @@ def test_a_failed_run_is_explained_by_its_events_and_its_report(guilty_run: Fini
     flat = " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
 
     assert "events 143" in flat
-    assert "expected valid; it is invalid, first named by trajectory" in flat
+    assert "expected pass; got fail, first named by trajectory" in flat
     assert f"{guilty_run.directory}/report.html" in flat
     assert f"chaos replay {guilty_run.directory}" in flat
     assert max(len(line) for line in text.splitlines()) <= 80
@@ -108,7 +108,7 @@ def test_the_closing_line_counts_each_standing(
     rows = [row_of(valid_run), row_of(valid_run), row_of(unknown_run)]
 
     assert written(closing_line(rows)).split("  ")[0] == "✓ 2 as expected"
-    assert "? 1 unknown" in written(closing_line(rows))
+    assert "? 1 inconclusive" in written(closing_line(rows))
     assert "not as expected" not in written(closing_line(rows))
 
 
@@ -132,4 +132,4 @@ def test_what_is_open_for_one_reason_is_told_once(unknown_run: FinishedRun) -> N
 
     assert len(set(for_one.values())) < len(for_one)  # this run has such checks
     assert all(check in text for check in for_one)
-    assert text.count("unknown: ") == len(set(for_one.values()))
+    assert text.count("inconclusive: ") == len(set(for_one.values()))

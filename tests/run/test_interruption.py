@@ -57,7 +57,7 @@ def executed(folder: Path, backend: Idle) -> tuple[RunDirectory, list[FinishedRu
 def test_a_run_that_is_broken_off_is_told_and_has_its_report(tmp_path: Path) -> None:
     directory, told = executed(tmp_path, Idle(breaks=True))
 
-    assert [run.verdict.validity for run in told] == ["unknown"]
+    assert [run.verdict.status for run in told] == ["inconclusive"]
     assert (directory.path / "report.html").is_file()
 
 

@@ -189,21 +189,21 @@ RECORDS = {
         f"3: run_s must be a number > 0, got '{'a' * 40}…'",
     ),
     "unknown choice": (
-        f"{JOB}expect: {{verdict: vald}}\n",
-        "3: verdict must be one of valid, invalid, unknown, got 'vald'. Did you mean valid?",
+        f"{JOB}expect: {{verdict: pas}}\n",
+        "3: verdict must be one of pass, fail, inconclusive, got 'pas'. Did you mean pass?",
     ),
     "check without a defect": (
         f"{JOB}expect:\n  attempts: 1\n  check: finishes\n",
         (
-            "5: expect.check goes with `verdict: invalid` or `verdict: unknown`. Add that, or "
+            "5: expect.check goes with `verdict: fail` or `verdict: inconclusive`. Add that, or "
             "leave check out."
         ),
     ),
-    "unknown for any reason": (
-        f"{JOB}expect:\n  attempts: 1\n  verdict: unknown\n",
+    "inconclusive for any reason": (
+        f"{JOB}expect:\n  attempts: 1\n  verdict: inconclusive\n",
         (
-            "5: `verdict: unknown` needs expect.check, the check that cannot tell; without it a "
-            "fault that never happened would be as expected. Add check, such as faults-happened "
+            "5: `verdict: inconclusive` needs expect.check, the check that cannot tell; without it "
+            "a fault that never happened would be as expected. Add check, such as faults-happened "
             "or trajectory."
         ),
     ),

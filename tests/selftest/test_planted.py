@@ -96,7 +96,7 @@ def test_left_alone_it_trains_to_its_end_as_the_catalogue_lays_it_out(
 ) -> None:
     seen = run(exhibit)
 
-    assert seen.verdict.validity == "valid", seen.verdict.headline
+    assert seen.verdict.status == "pass", seen.verdict.headline
     length, course = job_profile(seen.history), exhibit.layout(variant(exhibit))
     for rank in (0, 1):
         assert tuple(length.steps[epoch, rank] for epoch in length.epochs) == course.steps
@@ -108,7 +108,7 @@ def test_a_control_that_is_struck_comes_out_the_same(run: Run, control: Exhibit)
 
     seen = run(control, *ops(control), baseline=baseline)
 
-    assert seen.verdict.validity == "valid", seen.verdict.headline
+    assert seen.verdict.status == "pass", seen.verdict.headline
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda exhibit: exhibit.id)
@@ -119,7 +119,7 @@ def test_a_bug_that_is_struck_where_it_shows_is_found(run: Run, bug: Exhibit) ->
 
     seen = run(bug, *strikes, baseline=baseline)
 
-    assert seen.verdict.validity == "invalid", seen.verdict.headline
+    assert seen.verdict.status == "fail", seen.verdict.headline
 
 
 def test_the_metric_of_early_stopping_worsens_and_recovers_and_then_ends_the_job(run: Run) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from chaos.faults.kill_worker import KillWorker
 from chaos.model.plan import Op
-from chaos.model.scenario import Validity
+from chaos.model.scenario import VerdictStatus
 from chaos.model.trigger import AtStep
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.selftest.catalogue import EXHIBITS, Exhibit
@@ -25,7 +25,7 @@ def exhibit(name: str) -> Exhibit:
 
 def row(
     name: str,
-    validity: Validity,
+    status: VerdictStatus,
     *,
     number: int = 0,
     landed: bool = True,
@@ -41,7 +41,7 @@ def row(
         ops=(OP,),
         landed=landed,
         revealing=landed and not control if revealing is None else revealing,
-        validity=validity,
+        status=status,
         first=first,
         named=named,
         headline="Rank 1 was killed; and so on.",
@@ -50,8 +50,8 @@ def row(
     )
 
 
-CAUGHT = row("Z07", "invalid", first="state", named=True)
-SILENT = row("N01", "valid")
+CAUGHT = row("Z07", "fail", first="state", named=True)
+SILENT = row("N01", "pass")
 
 
 def score(*rows: Judged) -> Score:
@@ -69,7 +69,7 @@ def shown(of: Score) -> str:
 def broken(check: str, message: str = "") -> CheckResult:
     return CheckResult(
         check=check,
-        validity="invalid",
+        status="fail",
         summary="",
         evidence=1,
         anomalies=(Anomaly(message=message),),
@@ -84,7 +84,7 @@ def test_a_bug_caught_and_a_silent_control_are_good() -> None:
 
 
 def test_a_bug_missed_is_bad_and_listed_with_its_replay() -> None:
-    bad = score(CAUGHT, row("Z07", "valid", number=1), SILENT)
+    bad = score(CAUGHT, row("Z07", "pass", number=1), SILENT)
 
     assert bad.exit_code == 1
     assert bad.on_bugs.detected.count == 1
@@ -94,22 +94,22 @@ def test_a_bug_missed_is_bad_and_listed_with_its_replay() -> None:
 
 
 def test_a_bug_that_cannot_be_told_was_missed() -> None:
-    assert score(row("Z07", "unknown")).exit_code == 1
+    assert score(row("Z07", "inconclusive")).exit_code == 1
 
 
 def test_a_strike_that_cannot_show_the_bug_counts_neither_way() -> None:
-    masked = row("Z07", "valid", revealing=False)
+    masked = row("Z07", "pass", revealing=False)
 
     assert score(CAUGHT, masked).exit_code == 0
     assert score(CAUGHT, masked).on_bugs.revealed == 1
 
 
 def test_a_bug_that_no_strike_showed_was_not_tried() -> None:
-    assert score(row("Z07", "valid", revealing=False), SILENT).exit_code == 2
+    assert score(row("Z07", "pass", revealing=False), SILENT).exit_code == 2
 
 
 def test_a_right_job_blamed_is_bad() -> None:
-    bad = score(CAUGHT, row("N01", "invalid", first="leftovers"))
+    bad = score(CAUGHT, row("N01", "fail", first="leftovers"))
 
     assert bad.exit_code == 1
     assert bad.false_alarms.count == 1
@@ -117,7 +117,7 @@ def test_a_right_job_blamed_is_bad() -> None:
 
 
 def test_a_right_job_not_shown_to_be_right_is_not_good() -> None:
-    open_ = score(CAUGHT, SILENT, row("N01", "unknown", landed=False))
+    open_ = score(CAUGHT, SILENT, row("N01", "inconclusive", landed=False))
 
     assert open_.exit_code == 2
     assert open_.false_alarms.total == 1
@@ -125,7 +125,7 @@ def test_a_right_job_not_shown_to_be_right_is_not_good() -> None:
 
 
 def test_a_wrong_name_is_told_and_does_not_fail_the_test() -> None:
-    misnamed = score(row("Z07", "invalid", first="trajectory"), SILENT)
+    misnamed = score(row("Z07", "fail", first="trajectory"), SILENT)
 
     assert misnamed.exit_code == 0
     assert "misnamed trajectory: Z07" in shown(misnamed)
@@ -146,19 +146,19 @@ def test_a_name_is_right_where_check_and_part_are() -> None:
 
 
 def test_what_machines_are_told_is_what_people_are_told() -> None:
-    told = json.loads(score(CAUGHT, SILENT, row("Z07", "valid")).to_json())
+    told = json.loads(score(CAUGHT, SILENT, row("Z07", "pass")).to_json())
 
     assert told["exit_code"] == 1
     assert told["bugs"]["Z07"]["detected"]["count"] == 1
     assert told["bugs"]["Z07"]["detected"]["of"] == 2
     assert told["false_alarms"]["count"] == 0
-    assert [run["validity"] for run in told["runs"]] == ["invalid", "valid", "valid"]
+    assert [run["status"] for run in told["runs"]] == ["fail", "pass", "pass"]
 
 
 rows = st.builds(
     row,
     st.sampled_from([e.id for e in EXHIBITS]),
-    st.sampled_from(["valid", "invalid", "unknown"]),
+    st.sampled_from(["pass", "fail", "inconclusive"]),
     landed=st.booleans(),
     first=st.sampled_from([None, "trajectory", "sample-order"]),
     named=st.booleans(),
@@ -176,7 +176,7 @@ def test_every_score_fits_80_columns_and_green_means_nothing_wrong(of: list[Judg
 
 
 def test_progress_says_what_came_of_the_last_run() -> None:
-    text = line(3, 9, row("Z07", "valid")).plain
+    text = line(3, 9, row("Z07", "pass")).plain
 
     assert text.startswith("selftest  3/9  ✗ Z07: kill_worker")
     assert text.endswith("(missed)")

@@ -65,7 +65,7 @@ def test_rows_come_in_the_order_of_the_cases_whichever_lane_ran_them(tmp_path: P
     assert words(rows) == [("Z07", 1), ("Z07", 2), ("N01", 2), ("Z11", 3)]
     assert [row.number for row in rows] == [0, 1, 2, 3]
     assert [done for done, _ in told] == [1, 2, 3, 4]
-    assert [row.validity for row in rows] == ["invalid", "invalid", "valid", "invalid"]
+    assert [row.status for row in rows] == ["fail", "fail", "pass", "fail"]
 
 
 def test_a_case_is_run_clean_once_and_then_struck(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_missed_bug_stays_and_can_be_judged_and_replayed_by_its_folder(tmp_pat
     again = check_again(Path(row.folder))
     assert again.plan.model_copy(update={"token": None, "digest": None}) == silent.plans[-1]
     assert again.baseline is not None
-    assert again.verdict.validity == "valid"
+    assert again.verdict.status == "pass"
 
 
 def test_a_job_that_is_not_laid_out_as_the_catalogue_says_is_our_mistake(tmp_path: Path) -> None:

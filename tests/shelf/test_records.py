@@ -49,11 +49,11 @@ def test_a_verdict_of_another_history_is_told_as_such_and_judged_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mixed_up: Path
 ) -> None:
     reports = mixed_up.parents[1]
-    assert "unknown: stale" in said(monkeypatch, capsys, "report", "--reports", reports)[1]
+    assert "inconclusive: stale" in said(monkeypatch, capsys, "report", "--reports", reports)[1]
     assert STALE in said(monkeypatch, capsys, "report", mixed_up)[1]
     assert NOT_OF_IT in said(monkeypatch, capsys, "report", mixed_up, "--format", "md")[1]
 
-    assert check_again(mixed_up).verdict.validity == "invalid"
+    assert check_again(mixed_up).verdict.status == "fail"
 
     assert NOT_OF_IT not in said(monkeypatch, capsys, "report", mixed_up, "--format", "md")[1]
 
@@ -79,11 +79,11 @@ def test_a_suites_row_is_unknown_where_its_runs_history_is_another_now(
     suite = reports / stocked.suite.relative_to(stocked.reports)
     guilty = reports / stocked.guilty.relative_to(stocked.reports)
     valid = reports / stocked.valid.relative_to(stocked.reports)
-    before = [run.validity for run in shelf.runs_at(suite)]
+    before = [run.status for run in shelf.runs_at(suite)]
     shutil.copy(valid / "history.jsonl", guilty / "history.jsonl")
 
-    assert before == ["valid", "invalid", None]
-    assert [run.validity for run in shelf.runs_at(suite)] == ["valid", "unknown", None]
+    assert before == ["pass", "fail", None]
+    assert [run.status for run in shelf.runs_at(suite)] == ["pass", "inconclusive", None]
 
 
 def test_another_runs_history_is_no_verdict(stocked: Shelf, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_another_runs_history_is_no_verdict(stocked: Shelf, tmp_path: Path) -> N
 
     verdict = check_again(folder).verdict
 
-    assert verdict.validity == "unknown"
+    assert verdict.status == "inconclusive"
     assert "history.jsonl is of another run than plan.json" in verdict.headline
 
 
@@ -190,8 +190,8 @@ def test_a_disk_that_is_full_at_the_end_costs_no_verdict(
         harness._execute(plan, directory, None)
 
     assert len(told) == 1
-    assert caught.value.run.verdict.validity == "unknown"
-    assert "No space left on device. The verdict is unknown: " in str(caught.value)
+    assert caught.value.run.verdict.status == "inconclusive"
+    assert "No space left on device. The verdict is inconclusive: " in str(caught.value)
 
 
 def test_a_disk_that_is_full_during_the_run_is_no_defect_of_ours(tmp_path: Path) -> None:

@@ -56,10 +56,10 @@ def test_a_run_is_given_in_every_form(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stocked: Shelf
 ) -> None:
     assert code_of(monkeypatch, "report", stocked.guilty, "--format", "md") == 0
-    assert capsys.readouterr().out.startswith("# ❌ invalid: killed badly\n")
+    assert capsys.readouterr().out.startswith("# ❌ fail: killed badly\n")
     assert code_of(monkeypatch, "report", stocked.guilty, "--format", "json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["verdict"]["validity"] == document["summary"]["validity"] == "invalid"
+    assert document["verdict"]["status"] == document["summary"]["status"] == "fail"
     phases = document["goodput"]["phases_s"]
     assert sum(phases.values()) == pytest.approx(document["goodput"]["wall_s"])
     assert code_of(monkeypatch, "report", stocked.guilty, "--format", "html") == 0
@@ -83,7 +83,7 @@ def test_the_form_follows_from_the_file(
     monkeypatch: pytest.MonkeyPatch, stocked: Shelf, tmp_path: Path
 ) -> None:
     assert code_of(monkeypatch, "report", stocked.valid, "-o", tmp_path / "new" / "a.md") == 0
-    assert (tmp_path / "new" / "a.md").read_text().startswith("# ✅ valid: killed\n")
+    assert (tmp_path / "new" / "a.md").read_text().startswith("# ✅ pass: killed\n")
     assert code_of(monkeypatch, "report", stocked.valid, "-o", tmp_path / "a.pdf") == 3
 
 
@@ -94,7 +94,7 @@ def test_a_page_that_is_gone_is_made_again(
     (copy / "report.html").unlink()
 
     assert code_of(monkeypatch, "report", copy) == 0
-    assert "valid" in (copy / "report.html").read_text()
+    assert "pass" in (copy / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_run_without_its_summary_is_compared_by_its_history(
     (old / "verdict.json").unlink()
     known, again = shelf.summary_at(stocked.guilty), shelf.summary_at(old)
 
-    assert (again.validity, again.broken) == ("invalid", "trajectory")
+    assert (again.status, again.broken) == ("fail", "trajectory")
     assert again.phases_s == known.phases_s
     assert again.recovery_s == known.recovery_s
 

@@ -3,7 +3,7 @@
 Ray builds it in the driver, pickles it into the controller, and from there
 into every worker. In the controller it is an observer, in a worker a probe.
 Nothing here may raise: a raising callback would fail the user's run. What
-goes wrong is recorded, and a run that was not fully watched is never `valid`.
+goes wrong is recorded, and a run that was not fully watched never passes.
 """
 
 import os
@@ -46,7 +46,7 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
         try:
             folder = compat.run_folder(train_run_context.run_config)
             self._observer = Observer.start(self._address, folder)
-        except Exception as error:  # noqa: BLE001 - the run goes on; it is judged unknown
+        except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
             _say(f"the observer could not start: {error}")
 
     def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:  # noqa: ANN401
@@ -75,7 +75,7 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
         """Begin to watch this worker."""
         try:
             self._probe = Probe.start(self._address, self._lineage)
-        except Exception as error:  # noqa: BLE001 - the run goes on; it is judged unknown
+        except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
             _say(f"the probe could not start: {error}")
 
     @contextmanager
