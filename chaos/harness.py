@@ -15,10 +15,10 @@ from threading import Lock
 from rich.console import Console
 from rich.text import Text
 
-from chaos.check.judge import NO_OTHERS, judge_trial
+from chaos.check.analysis import RunAnalysis
+from chaos.check.judge import NO_OTHERS, judge_analysis
 from chaos.check.others import Others
 from chaos.check.prediction_band import RUNS_MIN
-from chaos.check.trial import Trial
 from chaos.errors import (
     ClusterError,
     HarnessError,
@@ -239,16 +239,16 @@ def _judged(
     baseline: History | None,
     others: Others,
 ) -> FinishedRun:
-    trial = Trial(plan, history, baseline)
+    analysis = RunAnalysis(plan, history, baseline)
     return FinishedRun(
         plan=plan,
         env=directory.load_env(),
         history=history,
         baseline=baseline,
-        verdict=judge_trial(trial, others),
+        verdict=judge_analysis(analysis, others),
         directory=shown(directory.path),
         duration_s=0.0,
-        judged=trial,
+        judged=analysis,
     )
 
 

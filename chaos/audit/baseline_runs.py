@@ -17,9 +17,9 @@ from chaos.audit.notes import (
     starts_apart,
 )
 from chaos.audit.plans import with_own_workers
+from chaos.check.analysis import RunTables
 from chaos.check.data_warnings import data_warnings
 from chaos.check.prediction_band import RUNS_MIN
-from chaos.check.trial import Course
 from chaos.errors import JobError
 from chaos.job_failure import why_the_job_failed
 from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, WroteOutside
@@ -189,7 +189,7 @@ class CleanRuns:
                 shown,
                 names=[name for run in runs if (name := _own(run, "name"))],
                 paths=[path for run in runs if (path := _own(run, "storage_path"))],
-                habits=data_warnings(Course(seen.first.history).lineage),
+                habits=data_warnings(RunTables(seen.first.history).lineage),
             ),
             *seen.remarks,
             *in_passing(seen.first.history),

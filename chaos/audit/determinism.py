@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from chaos.check.analysis import RunTables
 from chaos.check.attempt import Step
 from chaos.check.compare import Aligned
 from chaos.check.divergence import difference
@@ -10,7 +11,6 @@ from chaos.check.lineage import Lineage
 from chaos.check.numbers import NumberComparison, Sides
 from chaos.check.prediction_band import HIDDEN_MAX
 from chaos.check.tolerance import EXACT, Bands
-from chaos.check.trial import Course
 from chaos.model.history import History
 from chaos.model.scenario import Profile
 from chaos.record import Record
@@ -91,7 +91,7 @@ class Repetition(Record):
 
 def hidden_part(profile: Profile, runs: Sequence[History]) -> float | None:
     """Return how much of a loss a defect can move without leaving the band of clean runs."""
-    courses = [Course(history) for history in runs]
+    courses = [RunTables(history) for history in runs]
     bands = Bands.of(profile, [(course.lineage, course.snapshots) for course in courses])
     usual, _ = bands.hides
     return usual if math.isfinite(usual) else None
@@ -99,13 +99,13 @@ def hidden_part(profile: Profile, runs: Sequence[History]) -> float | None:
 
 def repetition(first: History, second: History) -> Repetition:
     """Compare the losses and metrics of two clean runs."""
-    ours, theirs = Course(second), Course(first)
+    ours, theirs = RunTables(second), RunTables(first)
     reports_apart = _reports_apart(ours.lineage, theirs.lineage)
     if reports_apart is not None:
         return _in_order(ours.lineage, theirs.lineage, reports_apart)
     whole = len(second)  # all of it was recorded before any fault
     sides = Sides.of(ours.attempts, ours.lineage, theirs.lineage, began=whole)
-    comparison = NumberComparison.of(sides, leeway=EXACT, began=whole)
+    comparison = NumberComparison.of(sides, allowance=EXACT, began=whole)
     apart = comparison.control.first
     place = None
     if apart is not None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chaos.check.judge import NO_OTHERS, judge_trial
-from chaos.check.trial import Trial
+from chaos.check.analysis import RunAnalysis
+from chaos.check.judge import NO_OTHERS, judge_analysis
 from chaos.extensions import other_checks
 from chaos.job_failure import refuse_harm
 from chaos.model.history import Entry, History
@@ -89,8 +89,8 @@ class AuditFolder:
         history = read_history(directory.journals)
         directory.save_history(history)
         others = NO_OTHERS if baseline is None else other_checks()  # a clean run: by our own alone
-        trial = Trial(plan, history, baseline)
-        verdict = directory.save_verdict(judge_trial(trial, others))
+        analysis = RunAnalysis(plan, history, baseline)
+        verdict = directory.save_verdict(judge_analysis(analysis, others))
         return FinishedRun(
             plan=plan,
             env=self.env,
@@ -99,7 +99,7 @@ class AuditFolder:
             verdict=verdict,
             directory=shown(directory.path),
             duration_s=seconds,
-            judged=trial,
+            judged=analysis,
         )
 
     def prune(self, directory: RunDirectory, *, keep_logs: bool = False) -> None:

@@ -7,11 +7,11 @@ from pydantic import Field
 
 from chaos.audit.group import Group
 from chaos.audit.place_groups import Strike
+from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence
 from chaos.check.grade import ACCEPTED
 from chaos.check.resumes import is_resumed
 from chaos.check.trajectory import TRAJECTORY
-from chaos.check.trial import Trial
 from chaos.model.diagnosis import Resume, Standing
 from chaos.model.event import FileLoaded, StepDone
 from chaos.model.history import History
@@ -111,7 +111,7 @@ class RunRow(Record):
 def run_row(number: int, strike: Strike, run: FinishedRun) -> RunRow:
     """Return the row of a judged run."""
     row, verdict = row_of(run), run.verdict
-    resumed = {r.attempt.index for r in run.trial.restarts if is_resumed(run.trial, r)}
+    resumed = {r.attempt.index for r in run.analysis.restarts if is_resumed(run.analysis, r)}
     parts, idle = _parts([row for row in verdict.diagnosis if row.attempt in resumed])
     return RunRow(
         number=number,
@@ -122,7 +122,7 @@ def run_row(number: int, strike: Strike, run: FinishedRun) -> RunRow:
         headline=verdict.headline,
         defects=tuple(
             dict.fromkeys(
-                _defect(result, anomaly, run.trial)
+                _defect(result, anomaly, run.analysis)
                 for result in verdict.broken
                 for anomaly in result.anomalies
             )
@@ -133,7 +133,7 @@ def run_row(number: int, strike: Strike, run: FinishedRun) -> RunRow:
         undecided=tuple(result.check for result in verdict.undecided),
         parts=parts,
         idle=idle,
-        landed=sum(seen.landed for seen in run.trial.strikes),
+        landed=sum(seen.landed for seen in run.analysis.injections),
         attempts=row.attempts or 0,
         lost_steps=row.lost_steps,
         seconds=run.duration_s,
@@ -182,9 +182,9 @@ def gist(message: str) -> str:
     return _PLURAL.sub(r"\1", _NUMBER.sub("N", named))
 
 
-def _defect(result: CheckResult, anomaly: Anomaly, trial: Trial) -> Defect:
+def _defect(result: CheckResult, anomaly: Anomaly, analysis: RunAnalysis) -> Defect:
     is_last = result.check == TRAJECTORY
-    words = _where_it_parts(trial) if is_last else gist(anomaly.message)
+    words = _where_it_parts(analysis) if is_last else gist(anomaly.message)
     return Defect(
         check=result.check,
         gist=words,
@@ -193,10 +193,10 @@ def _defect(result: CheckResult, anomaly: Anomaly, trial: Trial) -> Defect:
     )
 
 
-def _where_it_parts(trial: Trial) -> str:
+def _where_it_parts(analysis: RunAnalysis) -> str:
     """Return where numbers leave the baseline's; the numbers themselves differ at every place."""
-    first = divergence(trial)
-    resumed = {restart.epoch for restart in trial.restarts if restart.epoch is not None}
+    first = divergence(analysis)
+    resumed = {restart.epoch for restart in analysis.restarts if restart.epoch is not None}
     if first is None or not resumed:
         return "the numbers differ from the baseline's"
     if first.epoch in resumed:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.divergence import Moment, divergence_place
 from chaos.check.file_contents import EntryPair, FileContents, WrittenFile
 from chaos.check.files import outside_storage
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
-from chaos.check.trial import Course, Trial
 from chaos.check.values import is_below
 from chaos.model.event import FileSaved, SavedPart
 from chaos.model.history import Baseline
@@ -30,7 +30,7 @@ _CLOCKS = re.compile(
     ARTIFACTS,
     asks="Is what the job leaves, file by file and entry by entry, what it would have left?",
 )
-def check_artifacts(trial: Trial) -> CheckResult:
+def check_artifacts(analysis: RunAnalysis) -> CheckResult:
     """Require that the files which surviving work wrote hold the baseline's numbers.
 
     The promise of what is shipped: an average that is kept by hand, a best
@@ -47,28 +47,28 @@ def check_artifacts(trial: Trial) -> CheckResult:
     is named after a clock may differ in a right job, and are only told: it may
     say that it was resumed, and count its starts.
     """
-    if not trial.plan.ops:
+    if not analysis.plan.ops:
         return nothing_due(ARTIFACTS, "no fault was planned, so there is nothing to compare")
-    if trial.reference is None:
-        return inconclusive(ARTIFACTS, f"{trial.no_reference} to compare with")
-    if not trial.leeway.is_exact:
+    if analysis.reference is None:
+        return inconclusive(ARTIFACTS, f"{analysis.no_reference} to compare with")
+    if not analysis.allowance.is_exact:
         return nothing_due(ARTIFACTS, "what the job saves need not be equal to the last bit")
-    return _judged(_Beside.of(trial, trial.reference))
+    return _judged(_Beside.of(analysis, analysis.reference))
 
 
-def notes(trial: Trial) -> tuple[str, ...]:
+def notes(analysis: RunAnalysis) -> tuple[str, ...]:
     """Return notes on the job's files that are no findings, one sentence per file."""
-    outside = sorted(outside_storage(trial.history, trial.run.attempts))
+    outside = sorted(outside_storage(analysis.history, analysis.run.attempts))
     more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
     lies = (
         f"a restart went on from {outside[0]}{more}, outside the run's storage: on a cluster it "
         "must lie on a disk that all nodes share, for a lost node takes its own along"
         for _ in outside[:1]
     )
-    is_due = trial.plan.ops and trial.leeway.is_exact and not trial.is_by_steps
-    if trial.reference is None or not is_due:
+    is_due = analysis.plan.ops and analysis.allowance.is_exact and not analysis.is_by_steps
+    if analysis.reference is None or not is_due:
         return tuple(lies)
-    harmless = [p for p in _Beside.of(trial, trial.reference).apart if _severity(p) is None]
+    harmless = [p for p in _Beside.of(analysis, analysis.reference).apart if _severity(p) is None]
     differ = (
         f"{_named(pairs)} in {name} {_differ(pairs)} from the baseline's after the fault, "
         "which a right job may do"
@@ -81,40 +81,46 @@ def notes(trial: Trial) -> tuple[str, ...]:
 class _Beside:
     """What was compared: all pairs, and the files that are missing."""
 
-    trial: Trial
+    analysis: RunAnalysis
     pairs: Sequence[EntryPair]
     missing: Sequence[WrittenFile]
     was_seen: bool
 
     @classmethod
-    def of(cls, trial: Trial, reference: Course) -> "_Beside":
+    def of(cls, analysis: RunAnalysis, reference: RunTables) -> "_Beside":
         """Compare what was written up to where the run leaves its baseline."""
-        baseline = trial.counterpart
+        baseline = analysis.counterpart
         others = baseline.repeats if isinstance(baseline, Baseline) else ()
-        whole = [course for course in map(Course, others) if course.ending.is_finished]
-        contents = FileContents(trial.run, reference, trial.began, whole, trial.resized)
-        until = min((again.since for again in trial.repeated_steps), default=len(trial.history))
-        parted = _parted(trial)
+        whole = [course for course in map(RunTables, others) if course.ending.is_finished]
+        contents = FileContents(analysis.run, reference, analysis.began, whole, analysis.resized)
+        until = min(
+            (again.since for again in analysis.repeated_steps), default=len(analysis.history)
+        )
+        parted = _parted(analysis)
         pairs = [
             pair
             for pair in contents.pairs()
             if pair.mine.number < until and not _explains(parted, pair.mine)
         ]
         missing: list[WrittenFile] = []
-        if parted is None and until == len(trial.history) and _ran_alike(trial.run, reference):
+        if (
+            parted is None
+            and until == len(analysis.history)
+            and _ran_alike(analysis.run, reference)
+        ):
             pairs += (
                 pair
                 for pair in contents.last()
                 if pair.mine.is_table or _CHOSEN.search(pair.mine.name)
             )
             missing = [kept for kept in contents.missing() if _holds_numbers(kept)]
-        was_seen = bool(pairs) or parted is not None or not _lacks_saves(trial, reference)
-        return cls(trial, pairs, missing, was_seen)
+        was_seen = bool(pairs) or parted is not None or not _lacks_saves(analysis, reference)
+        return cls(analysis, pairs, missing, was_seen)
 
     @property
     def apart(self) -> list[EntryPair]:
         """The pairs that differ, and are not to be ignored."""
-        ignored = self.trial.plan.expect.ignore_metrics
+        ignored = self.analysis.plan.expect.ignore_metrics
         return [p for p in self.pairs if p.differ and not is_below(p.ours.name, ignored)]
 
 
@@ -125,7 +131,7 @@ def _judged(beside: _Beside) -> CheckResult:
         Anomaly(
             message=f"{kept.name} was never written; the baseline's rank {kept.what.rank} leaves "
             f"one at {_where(kept)}",
-            events=(len(beside.trial.history) - 1,),
+            events=(len(beside.analysis.history) - 1,),
         )
         for kept in beside.missing
     ]
@@ -145,16 +151,16 @@ def _judged(beside: _Beside) -> CheckResult:
     )
 
 
-def _parted(trial: Trial) -> Moment | None:
+def _parted(analysis: RunAnalysis) -> Moment | None:
     """Return where the run first leaves its baseline, by however little: rounding included."""
     losses: list[Moment] = [
         (step.epoch, step.step)
-        for aligned in trial.aligned
+        for aligned in analysis.aligned
         if not aligned.has_equal_losses
         for step, due in aligned.pairs()
         if due is None or step.losses != due.losses
     ]
-    where = divergence_place(trial)
+    where = divergence_place(analysis)
     return min([*losses, *([where] if where is not None else [])], default=None)
 
 
@@ -164,19 +170,19 @@ def _explains(parted: Moment | None, kept: WrittenFile) -> bool:
     return parted is not None and (epoch, step + 1) >= parted
 
 
-def _ran_alike(run: Course, reference: Course) -> bool:
+def _ran_alike(run: RunTables, reference: RunTables) -> bool:
     mine, due = ([c.epoch for c in course.lineage.commits] for course in (run, reference))
     return run.ending.is_finished and mine == due
 
 
-def _lacks_saves(trial: Trial, reference: Course) -> bool:
+def _lacks_saves(analysis: RunAnalysis, reference: RunTables) -> bool:
     """Return whether the baseline saved where a restart trained, and no save was seen there."""
-    saves = trial.history.of(FileSaved)
-    if trial.resized or any(number >= trial.began and saved.parts for number, saved in saves):
+    saves = analysis.history.of(FileSaved)
+    if analysis.resized or any(number >= analysis.began and saved.parts for number, saved in saves):
         return False
-    since = [r.attempt.place for r in trial.restarts if r.attempt.steps and r.attempt.place]
+    since = [r.attempt.place for r in analysis.restarts if r.attempt.steps and r.attempt.place]
     due = [(saved.epoch, saved.step) for _, saved in reference.history.of(FileSaved) if saved.parts]
-    return trial.run.ending.is_finished and any(place > at for place in due for at in since)
+    return analysis.run.ending.is_finished and any(place > at for place in due for at in since)
 
 
 def _holds_numbers(kept: WrittenFile) -> bool:

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TypeAlias
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence, divergence_place, left_before
 from chaos.check.file_contents import SavedFiles
 from chaos.check.inputs import InputsApart
 from chaos.check.restarts import Restart
 from chaos.check.state_at_resume import SHIPPED, Row, group_of
 from chaos.check.state_snapshots import counterparts, holds_nothing, is_rng, parts_of, place_of
-from chaos.check.trial import Trial
 from chaos.model.diagnosis import GROUPS
 from chaos.model.event import StateSeen
 
@@ -77,29 +77,29 @@ class Blame:
         return not self.causes or any(cause.explains for cause in self.causes)
 
 
-def blamed(trial: Trial, restart: Restart) -> Blame:
+def blamed(analysis: RunAnalysis, restart: Restart) -> Blame:
     """Return the causes of one resume."""
-    return _all_blamed(trial)[restart.attempt.index]
+    return _all_blamed(analysis)[restart.attempt.index]
 
 
 @lru_cache(maxsize=2)  # of the run that is being judged: many checks ask for it
-def _all_blamed(trial: Trial) -> Mapping[int, Blame]:
-    return {restart.attempt.index: _blamed(trial, restart) for restart in trial.restarts}
+def _all_blamed(analysis: RunAnalysis) -> Mapping[int, Blame]:
+    return {restart.attempt.index: _blamed(analysis, restart) for restart in analysis.restarts}
 
 
-def _blamed(trial: Trial, restart: Restart) -> Blame:
-    mine = [r for r in trial.components if r.attempt == restart.attempt.index and r.is_broken]
-    place, after = restart.attempt.place, aftermath(trial, restart)
+def _blamed(analysis: RunAnalysis, restart: Restart) -> Blame:
+    mine = [r for r in analysis.components if r.attempt == restart.attempt.index and r.is_broken]
+    place, after = restart.attempt.place, aftermath(analysis, restart)
     if not mine:
         return Blame(after)
-    had_left = place is not None and left_before(trial, *place)
+    had_left = place is not None and left_before(analysis, *place)
     solid = [r for r in mine if not is_rng(r.component)]
     solid = [r for r in solid if r.standing != "different" or not had_left]
-    seen = Later(trial, restart)
+    seen = Later(analysis, restart)
     idle = [r for r in solid if seen.shows_nothing_of(r, after)]
     solid = [r for r in solid if r not in idle]
-    near = [r for r in solid if _is_moved_a_little(trial, r)]
-    drawn = _random(trial, restart, after, [r for r in solid if r not in near])
+    near = [r for r in solid if _is_moved_a_little(analysis, r)]
+    drawn = _random(analysis, restart, after, [r for r in solid if r not in near])
     solid = [r for r in solid if r not in near or not _follows_a_first_forward(r, after, drawn)]
     causes = [*_causes(solid, after), *_causes([r for r in drawn if r.copied_from is None], after)]
     causes.sort(key=lambda cause: not cause.explains)
@@ -108,17 +108,17 @@ def _blamed(trial: Trial, restart: Restart) -> Blame:
     return Blame(after, tuple(causes), (*idle, *quiet))
 
 
-def random_rows(trial: Trial, restart: Restart) -> list[Row]:
+def random_rows(analysis: RunAnalysis, restart: Restart) -> list[Row]:
     """Return the generators that did not come back, where numbers are seen to depend on them."""
-    mine = [r for r in trial.components if r.attempt == restart.attempt.index and r.is_broken]
-    solid = [r for r in mine if not is_rng(r.component) and not _is_moved_a_little(trial, r)]
-    return _random(trial, restart, aftermath(trial, restart), solid)
+    mine = [r for r in analysis.components if r.attempt == restart.attempt.index and r.is_broken]
+    solid = [r for r in mine if not is_rng(r.component) and not _is_moved_a_little(analysis, r)]
+    return _random(analysis, restart, aftermath(analysis, restart), solid)
 
 
-def follows_a_first_forward(trial: Trial, restart: Restart, row: Row) -> bool:
+def follows_a_first_forward(analysis: RunAnalysis, restart: Restart, row: Row) -> bool:
     """Return whether buffers differ by what they were given in the first forward call."""
-    after, drawn = aftermath(trial, restart), random_rows(trial, restart)
-    return _is_moved_a_little(trial, row) and _follows_a_first_forward(row, after, drawn)
+    after, drawn = aftermath(analysis, restart), random_rows(analysis, restart)
+    return _is_moved_a_little(analysis, row) and _follows_a_first_forward(row, after, drawn)
 
 
 # -- what followed ---------------------------------------------------------------------------------
@@ -127,9 +127,9 @@ def follows_a_first_forward(trial: Trial, restart: Restart, row: Row) -> bool:
 _LATE = 3  # steps, after which any part of the state can have moved a loss
 
 
-def aftermath(trial: Trial, restart: Restart) -> Aftermath:
+def aftermath(analysis: RunAnalysis, restart: Restart) -> Aftermath:
     """Return the first difference in the work of one attempt."""
-    first, index = divergence(trial), restart.attempt.index
+    first, index = divergence(analysis), restart.attempt.index
     losses, until = None, (math.inf, math.inf)
     if first is not None:
         until = first.place[:2]
@@ -137,13 +137,13 @@ def aftermath(trial: Trial, restart: Restart) -> Aftermath:
         start = restart.attempt.starts.get(first.rank)
         place = restart.attempt.place if start is None else start.place
         is_near = first.step is not None and place is not None and place[0] == first.epoch
-        # Within a leeway, where losses first differ by too much says nothing of what moved them.
+        # Within a tolerance, where losses first differ by too much says nothing of what moved them.
         losses = math.inf
-        if is_near and trial.leeway.is_exact:
+        if is_near and analysis.allowance.is_exact:
             assert first.step is not None
             assert place is not None
             losses = first.step - place[1]
-    feeds = trial.inputs
+    feeds = analysis.inputs
     fed = feeds.apart if feeds is not None and feeds.repeat else ()
     fed = tuple(a for a in fed if a.first.attempt == index)
     start_at = min(((a.epoch, a.first.step) for a in fed), default=None)
@@ -156,7 +156,7 @@ def aftermath(trial: Trial, restart: Restart) -> Aftermath:
 class Later:
     """What an attempt was seen to come to after it was entered."""
 
-    trial: Trial
+    analysis: RunAnalysis
     restart: Restart
 
     def shows_nothing_of(self, row: Row, after: Aftermath) -> bool:
@@ -167,7 +167,7 @@ class Later:
         """
         if after.losses is not None or after.inputs:
             return False
-        if any(trace(self.trial, self.restart, row) for trace in TRACES):
+        if any(trace(self.analysis, self.restart, row) for trace in TRACES):
             return False
         seen = list(self._shipped(row.rank))
         if not all(same for _, _, same in seen):
@@ -184,11 +184,11 @@ class Later:
 
         On all ranks where they are not; that they are must be seen on the rank itself.
         """
-        assert self.trial.reference is not None
-        due_at = self.trial.reference.snapshots.by_place
-        entry = self.trial.run.snapshots.entries
+        assert self.analysis.reference is not None
+        due_at = self.analysis.reference.snapshots.by_place
+        entry = self.analysis.run.snapshots.entries
         index = self.restart.attempt.index
-        for number, seen in self.trial.run.snapshots.all:
+        for number, seen in self.analysis.run.snapshots.all:
             first = entry.get((index, seen.rank))
             if seen.attempt != index or first is None or number <= first[0]:
                 continue
@@ -199,12 +199,12 @@ class Later:
     def _beside(self, seen: StateSeen, due: StateSeen | None) -> Iterator[tuple[str, str, bool]]:
         for ours, part in counterparts(seen, due):
             group = group_of(part.name)
-            if group in SHIPPED and part.name not in self.trial.unstable and ours is not None:
+            if group in SHIPPED and part.name not in self.analysis.unstable and ours is not None:
                 yield part.name, group, ours.digest == part.digest
 
     def _has_equal_losses(self, row: Row) -> bool:
         """Return whether a loss that any part can have changed is the baseline's."""
-        for group in self.trial.aligned:
+        for group in self.analysis.aligned:
             for step, due in group.pairs():
                 late = step.epoch > row.epoch or step.step - row.step >= _LATE
                 mine = step.attempt == row.attempt and step.rank == row.rank and late
@@ -216,19 +216,21 @@ class Later:
 # -- random numbers ---------------------------------------------------------------------------
 
 
-def _random(trial: Trial, restart: Restart, after: Aftermath, solid: Sequence[Row]) -> list[Row]:
+def _random(
+    analysis: RunAnalysis, restart: Restart, after: Aftermath, solid: Sequence[Row]
+) -> list[Row]:
     """Return the generators to blame: numbers part, and nothing else explains it.
 
     A generator that never moves in the baseline is drawn from by nobody.
     Inputs in another order are the sampler's; inputs that the baseline never
     saw were drawn by generators, if every rank with such a generator has them.
     """
-    mine = [r for r in trial.components if r.attempt == restart.attempt.index and r.is_broken]
-    rows = [r for r in mine if is_rng(r.component) and _moves(trial, r)]
+    mine = [r for r in analysis.components if r.attempt == restart.attempt.index and r.is_broken]
+    rows = [r for r in mine if is_rng(r.component) and _moves(analysis, r)]
     if not rows:
         return []
     if after.inputs:
-        feeds = trial.inputs
+        feeds = analysis.inputs
         assert feeds is not None
         anew = {apart.rank for apart in after.inputs if feeds.drawn_anew(apart)}
         is_theirs = len(anew) == len(after.inputs) and {r.rank for r in rows} <= anew
@@ -237,18 +239,18 @@ def _random(trial: Trial, restart: Restart, after: Aftermath, solid: Sequence[Ro
         return []
     if after.losses is not None:
         is_near = _AT_ONCE < after.losses < math.inf
-        return [r for r in rows if not is_near or _moves(trial, r, within_an_epoch=True)]
-    where, place = divergence_place(trial), restart.attempt.place
-    if where is None or place is None or where < place or divergence(trial) is not None:
+        return [r for r in rows if not is_near or _moves(analysis, r, within_an_epoch=True)]
+    where, place = divergence_place(analysis), restart.attempt.place
+    if where is None or place is None or where < place or divergence(analysis) is not None:
         return []
-    later = (r.attempt for r in trial.restarts if r.attempt.index > restart.attempt.index)
+    later = (r.attempt for r in analysis.restarts if r.attempt.index > restart.attempt.index)
     return [] if any(a.place is not None and a.place <= where for a in later) else rows
 
 
-def _moves(trial: Trial, row: Row, *, within_an_epoch: bool = False) -> bool:
+def _moves(analysis: RunAnalysis, row: Row, *, within_an_epoch: bool = False) -> bool:
     """Return whether the baseline draws from a generator; so it does where that was not seen."""
-    assert trial.reference is not None
-    seen = [s for _, s in trial.reference.snapshots.all if s.rank == row.rank]
+    assert analysis.reference is not None
+    seen = [s for _, s in analysis.reference.snapshots.all if s.rank == row.rank]
     digests: dict[int, list[str]] = {}
     for state in seen:
         part = parts_of(state).get(row.component)
@@ -264,7 +266,7 @@ def _follows_a_first_forward(row: Row, after: Aftermath, drawn: Sequence[Row]) -
     return fed or (bool(drawn) and after.losses == _AT_ONCE)
 
 
-def _is_moved_a_little(trial: Trial, row: Row) -> bool:
+def _is_moved_a_little(analysis: RunAnalysis, row: Row) -> bool:
     """Return whether buffers may differ by what they were given alone.
 
     They are looked at after the first forward call, which moves running
@@ -273,7 +275,7 @@ def _is_moved_a_little(trial: Trial, row: Row) -> bool:
     """
     if row.group != "buffers" or row.standing != "different":
         return False
-    fresh = trial.run.snapshots.fresh(row.rank).get(row.component)
+    fresh = analysis.run.snapshots.fresh(row.rank).get(row.component)
     ours, due, new = (None if part is None else part.size for part in (row.ours, row.due, fresh))
     if not isinstance(ours, float) or not isinstance(due, float) or not isinstance(new, float):
         return False
@@ -339,12 +341,12 @@ def _order(row: Row, *, scheduled: bool) -> tuple[int, int, str, int]:
 # -- files --------------------------------------------------------------------------------------
 
 
-def _is_saved_otherwise(trial: Trial, restart: Restart, row: Row) -> bool:
+def _is_saved_otherwise(analysis: RunAnalysis, restart: Restart, row: Row) -> bool:
     """Return whether a schedule that was lost is in a file that a restart may go on from."""
-    if row.group != "schedule" or trial.reference is None:
+    if row.group != "schedule" or analysis.reference is None:
         return False
-    ignore = trial.plan.expect.ignore_metrics
-    files = SavedFiles(trial.run, trial.reference, trial.began, trial.resized, ignore)
+    ignore = analysis.plan.expect.ignore_metrics
+    files = SavedFiles(analysis.run, analysis.reference, analysis.began, analysis.resized, ignore)
     return any(
         other.saved.attempt == restart.attempt.index
         and other.name.rpartition(".")[2] in ("last_epoch", "_step_count")
@@ -353,5 +355,5 @@ def _is_saved_otherwise(trial: Trial, restart: Restart, row: Row) -> bool:
 
 
 # What shows that something follows from a part, beside losses, metrics, inputs and the state.
-Trace: TypeAlias = Callable[[Trial, Restart, Row], bool]
+Trace: TypeAlias = Callable[[RunAnalysis, Restart, Row], bool]
 TRACES: tuple[Trace, ...] = (_is_saved_otherwise,)

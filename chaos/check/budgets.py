@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
 from chaos.check.result import conclude, inconclusive, own_check
 from chaos.check.time_limits import for_recovery
-from chaos.check.trial import Trial
 from chaos.model.event import ControllerState, FailureDecided, FitCalled
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -24,7 +24,7 @@ START_FAILED = "WorkerGroupStartupFailedError"
 
 
 @own_check(RETRY_BUDGET, asks="Did Ray charge every failure to the right retry budget?")
-def check_retry_budget(trial: Trial) -> CheckResult:
+def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
     """Require one charge for each attempt that a fault ended, to the budget of that fault.
 
     The promise of the retry budget. A killed worker or node is a failure, a
@@ -35,13 +35,13 @@ def check_retry_budget(trial: Trial) -> CheckResult:
     kept: no retry beyond it (ray-project/ray#29171), and nothing given up
     below it; inconclusive where the limit in force is not known.
     """
-    made = _Charges(trial)
-    expected = trial.plan.expect.charges
-    anomalies = [*made.by_itself(), *_broken_limits(trial)]
-    doubts = [*_unknown_limits(trial)]
+    made = _Charges(analysis)
+    expected = analysis.plan.expect.charges
+    anomalies = [*made.by_itself(), *_broken_limits(analysis)]
+    doubts = [*_unknown_limits(analysis)]
     if expected is None:
         anomalies += made.misplaced()
-        open_ = [f"what {s.op} came to is not known" for s in trial.strikes if s.is_in_doubt]
+        open_ = [f"what {s.op} came to is not known" for s in analysis.injections if s.is_in_doubt]
         doubts += open_
         if not open_:
             anomalies += [*made.surplus(), *made.missing()]
@@ -49,22 +49,22 @@ def check_retry_budget(trial: Trial) -> CheckResult:
         for budget in SETTINGS:
             anomalies += made.differing(budget, getattr(expected, budget))
             doubts += made.excused(budget, getattr(expected, budget))
-    if not trial.run.ending.is_over:
+    if not analysis.run.ending.is_over:
         doubts.append("the run was not seen to its end")
     counts = {budget: len(made.to(budget)) for budget in (*SETTINGS, "controller")}
     return conclude(
         RETRY_BUDGET,
         anomalies=anomalies,
         doubts=doubts,
-        evidence=len(trial.run.attempts),
+        evidence=len(analysis.run.attempts),
         summary=f"{plural(counts['failures'], 'failure')} and "
         f"{plural(counts['preemptions'], 'preemption')} charged, as due",
         measures={f"charged_{budget}": count for budget, count in counts.items()},
     )
 
 
-def _broken_limits(trial: Trial) -> Iterator[Anomaly]:
-    for charge in charges(trial):
+def _broken_limits(analysis: RunAnalysis) -> Iterator[Anomaly]:
+    for charge in charges(analysis):
         what = f"{plural(charge.spent, charge.event.charged.removesuffix('s'))} charged"
         is_open = charge.limit == UNLIMITED
         limit = f"`{charge.setting}` " + (
@@ -80,8 +80,8 @@ def _broken_limits(trial: Trial) -> Iterator[Anomaly]:
             )
 
 
-def _unknown_limits(trial: Trial) -> Iterator[str]:
-    unknown = {charge.setting for charge in charges(trial) if charge.limit is None}
+def _unknown_limits(analysis: RunAnalysis) -> Iterator[str]:
+    unknown = {charge.setting for charge in charges(analysis) if charge.limit is None}
     for setting in sorted(unknown):
         yield f"the script's own `{setting}` is not known, so neither is whether it was kept"
 
@@ -89,11 +89,11 @@ def _unknown_limits(trial: Trial) -> Iterator[str]:
 class _Charges:
     """The decisions of Ray's controller that cost a retry, laid beside the faults."""
 
-    def __init__(self, trial: Trial) -> None:
-        self.trial = trial
-        decided = trial.history.of(FailureDecided)
+    def __init__(self, analysis: RunAnalysis) -> None:
+        self.analysis = analysis
+        decided = analysis.history.of(FailureDecided)
         self.rows = [(number, event) for number, event in decided if event.decision != "NOOP"]
-        budgets = {a: {s.budget for s in hits} - {None} for a, hits in trial.hits.items()}
+        budgets = {a: {s.budget for s in hits} - {None} for a, hits in analysis.hits.items()}
         self.due = {
             attempt: "preemptions" if "preemptions" in of else "failures"
             for attempt, of in budgets.items()
@@ -108,7 +108,7 @@ class _Charges:
         """Return the failures of Ray's controller that nobody caused."""
         for number, event in self.to("controller"):
             due = self._waits_for_room(event) or self._was_struck_in_its_start(event)
-            if not self.trial.error_was_expected and not due:
+            if not self.analysis.error_was_expected and not due:
                 message = f"Ray's controller itself failed in attempt {event.attempt}"
                 yield Anomaly(message=f"{message}: {event.error}", events=(number,))
 
@@ -119,9 +119,9 @@ class _Charges:
         gone; a start that times out costs none of the two budgets.
         """
         lost_nodes = any(
-            strike.op.fault.nodes_lost and attempt <= event.attempt
-            for attempt, hits in self.trial.hits.items()
-            for strike in hits
+            injection.op.fault.nodes_lost and attempt <= event.attempt
+            for attempt, hits in self.analysis.hits.items()
+            for injection in hits
         )
         return lost_nodes and event.decision == "RETRY" and START_TIMEOUT in event.error
 
@@ -131,7 +131,7 @@ class _Charges:
         To Ray 2.60 a group that cannot be started is a failure of its
         controller's, which costs none of the two budgets.
         """
-        was_hit = event.attempt in self.trial.hits
+        was_hit = event.attempt in self.analysis.hits
         return was_hit and event.decision == "RETRY" and START_FAILED in event.error
 
     def misplaced(self) -> Iterator[Anomaly]:
@@ -152,14 +152,14 @@ class _Charges:
     def _lost_under_notice(self, attempt: int) -> bool:
         """Return whether a node was lost while a notice was in force: to Ray it was preempted."""
         announced = {
-            (strike.invoked[0][1].attempt, strike.invoked[0][1].node_id)
-            for strike in self.trial.strikes
-            if strike.is_preemption and strike.invoked
+            (injection.invoked[0][1].attempt, injection.invoked[0][1].node_id)
+            for injection in self.analysis.injections
+            if injection.is_preemption and injection.invoked
         }
         return any(
-            (attempt, strike.invoked[0][1].node_id) in announced
-            for strike in self.trial.hits.get(attempt, ())
-            if strike.op.fault.nodes_lost and not strike.is_preemption
+            (attempt, injection.invoked[0][1].node_id) in announced
+            for injection in self.analysis.hits.get(attempt, ())
+            if injection.op.fault.nodes_lost and not injection.is_preemption
         )
 
     def surplus(self) -> Iterator[Anomaly]:
@@ -176,11 +176,11 @@ class _Charges:
 
     def missing(self) -> Iterator[Anomaly]:
         """Return the faults that were charged to nothing, once it is too late for it."""
-        if not self.trial.run.ending.is_over:
+        if not self.analysis.run.ending.is_over:
             return
         charged = {event.attempt for _, event in self.rows}
         for attempt in sorted(set(self.due) - charged - self._resized()):
-            events = tuple(n for s in self.trial.hits[attempt] for n in s.events)
+            events = tuple(n for s in self.analysis.hits[attempt] for n in s.events)
             message = f"a fault ended attempt {attempt}, and Ray charged it to no budget"
             yield Anomaly(message=message, events=events)
 
@@ -190,8 +190,10 @@ class _Charges:
         An elastic job's policy may find the room gone before anybody has heard
         that a worker is: it resizes, and that costs no budget (Ray 2.60).
         """
-        resizings = [n for n, e in self.trial.history.of(ControllerState) if e.state == "RESIZING"]
-        pairs = pairwise(self.trial.run.attempts)
+        resizings = [
+            n for n, e in self.analysis.history.of(ControllerState) if e.state == "RESIZING"
+        ]
+        pairs = pairwise(self.analysis.run.attempts)
         return {
             attempt.index
             for attempt, after in pairs
@@ -203,15 +205,15 @@ class _Charges:
     def differing(self, budget: str, due: int) -> Iterator[Anomaly]:
         """Compare one budget's total with what the plan expects."""
         found = self.to(budget)
-        is_short = self.trial.run.ending.is_over and self.trial.excuse is None
+        is_short = self.analysis.run.ending.is_over and self.analysis.excuse is None
         if len(found) > due or (len(found) < due and is_short):
             events = tuple(number for number, _ in found)
             yield Anomaly(message=self._count(budget, due), events=events)
 
     def excused(self, budget: str, due: int) -> Iterator[str]:
         """Return a charge that is missing where the fault is that it was expected for."""
-        if len(self.to(budget)) < due and self.trial.excuse is not None:
-            yield f"{self._count(budget, due)}, but {self.trial.excuse}"
+        if len(self.to(budget)) < due and self.analysis.excuse is not None:
+            yield f"{self._count(budget, due)}, but {self.analysis.excuse}"
 
     def _count(self, budget: str, due: int) -> str:
         count = plural(len(self.to(budget)), "charge")
@@ -234,7 +236,7 @@ ATTEMPTS = "attempts"
     asks="Were there as many attempts as faults call for, each with as many workers as it "
     "may have?",
 )
-def check_attempts(trial: Trial) -> CheckResult:
+def check_attempts(analysis: RunAnalysis) -> CheckResult:
     """Require one attempt more than there are attempts that a fault ended.
 
     Where `fit()` is expected to raise, the last of these has no successor.
@@ -246,23 +248,29 @@ def check_attempts(trial: Trial) -> CheckResult:
     number that it states (a rank that is missing makes every batch smaller,
     pytorch/torchtitan PR #4663).
     """
-    opened = [attempt for attempt in trial.run.attempts if attempt.opened is not None]
+    opened = [attempt for attempt in analysis.run.attempts if attempt.opened is not None]
     if not opened:
         return inconclusive(ATTEMPTS, "no worker group was seen")
-    due = _due_attempts(trial)
+    due = _due_attempts(analysis)
     doubts = []
-    if trial.plan.expect.attempts is None:
-        doubts += [f"what {s.op} came to is not known" for s in trial.strikes if s.is_in_doubt]
-    anomalies = list(_too_many(trial, opened, due)) if len(opened) > due and not doubts else []
-    anomalies += _wrong_sizes(trial, opened)
-    if not trial.run.ending.is_over:
+    if analysis.plan.expect.attempts is None:
+        doubts += [
+            f"what {s.op} came to is not known" for s in analysis.injections if s.is_in_doubt
+        ]
+    anomalies = list(_too_many(analysis, opened, due)) if len(opened) > due and not doubts else []
+    anomalies += _wrong_sizes(analysis, opened)
+    if not analysis.run.ending.is_over:
         doubts.append("the run was not seen to its end")
-    if len(opened) < due and trial.plan.expect.attempts is not None and trial.excuse is not None:
-        doubts.append(f"{_attempts_words(opened, due)}, but {trial.excuse}")
-    if len(opened) == due - 1 and (cut := _cut_short(trial, opened[-1])):
+    if (
+        len(opened) < due
+        and analysis.plan.expect.attempts is not None
+        and analysis.excuse is not None
+    ):
+        doubts.append(f"{_attempts_words(opened, due)}, but {analysis.excuse}")
+    if len(opened) == due - 1 and (cut := _cut_short(analysis, opened[-1])):
         doubts.append(f"{_attempts_words(opened, due)}: {cut}")
     if len(opened) < due and not doubts:
-        anomalies.append(_too_few(trial, opened, due))
+        anomalies.append(_too_few(analysis, opened, due))
     return conclude(
         ATTEMPTS,
         anomalies=anomalies,
@@ -273,20 +281,20 @@ def check_attempts(trial: Trial) -> CheckResult:
     )
 
 
-def _due_attempts(trial: Trial) -> int:
-    if trial.plan.expect.attempts is not None:
-        return trial.plan.expect.attempts
-    return 1 + len(trial.hits) - (trial.error_was_expected and bool(trial.hits))
+def _due_attempts(analysis: RunAnalysis) -> int:
+    if analysis.plan.expect.attempts is not None:
+        return analysis.plan.expect.attempts
+    return 1 + len(analysis.hits) - (analysis.error_was_expected and bool(analysis.hits))
 
 
-def _cut_short(trial: Trial, last: Attempt) -> str:
+def _cut_short(analysis: RunAnalysis, last: Attempt) -> str:
     """Return how the run was ended at its limit while another attempt was still to follow."""
-    deadline, hits = trial.run.ending.deadline, trial.hits.get(last.index, ())
-    harmed = [at for strike in hits if (at := strike.hits[last.index]) is not None]
+    deadline, hits = analysis.run.ending.deadline, analysis.hits.get(last.index, ())
+    harmed = [at for injection in hits if (at := injection.hits[last.index]) is not None]
     if deadline is None or not harmed:
         return ""
-    waited_s = (trial.history.time_ns(deadline[0]) - max(harmed)) / 1e9
-    if waited_s > for_recovery(trial).seconds:
+    waited_s = (analysis.history.time_ns(deadline[0]) - max(harmed)) / 1e9
+    if waited_s > for_recovery(analysis).seconds:
         return ""
     return f"the run was ended at its limit {waited_s:.0f} s after the last fault"
 
@@ -295,10 +303,12 @@ def _attempts_words(opened: list[Attempt], due: int) -> str:
     return f"{plural(len(opened), 'attempt')} instead of {due}"
 
 
-def _too_many(trial: Trial, opened: list[Attempt], due: int) -> Iterator[Anomaly]:
+def _too_many(analysis: RunAnalysis, opened: list[Attempt], due: int) -> Iterator[Anomaly]:
     head = _attempts_words(opened, due)
     found = [
-        (attempt, before) for before, attempt in pairwise(opened) if before.index not in trial.hits
+        (attempt, before)
+        for before, attempt in pairwise(opened)
+        if before.index not in analysis.hits
     ]
     for attempt, before in found:
         assert attempt.opened is not None
@@ -312,8 +322,8 @@ def _too_many(trial: Trial, opened: list[Attempt], due: int) -> Iterator[Anomaly
         yield Anomaly(message=head, events=tuple(a.opened or 0 for a in opened[due:]))
 
 
-def _wrong_sizes(trial: Trial, opened: list[Attempt]) -> Iterator[Anomaly]:
-    least, most = _asked_workers(trial)
+def _wrong_sizes(analysis: RunAnalysis, opened: list[Attempt]) -> Iterator[Anomaly]:
+    least, most = _asked_workers(analysis)
     asked = f"{most} were asked for, and the job does not say that it is elastic"
     if least < most:
         asked = f"from {least} to {most} were asked for"
@@ -324,10 +334,10 @@ def _wrong_sizes(trial: Trial, opened: list[Attempt]) -> Iterator[Anomaly]:
             yield Anomaly(message=message, events=(attempt.opened or 0,))
 
 
-def _asked_workers(trial: Trial) -> tuple[int, int]:
+def _asked_workers(analysis: RunAnalysis) -> tuple[int, int]:
     """Return the fewest and the most workers that `fit()` was called with, or else the plan has."""
-    job = trial.plan.job
-    called = next((event for _, event in trial.history.of(FitCalled)), None)
+    job = analysis.plan.job
+    called = next((event for _, event in analysis.history.of(FitCalled)), None)
     match called.settings.get("num_workers") if called is not None else None:
         case int(count):
             return count, count
@@ -337,12 +347,12 @@ def _asked_workers(trial: Trial) -> tuple[int, int]:
             return job.min_workers or job.workers, job.workers
 
 
-def _too_few(trial: Trial, opened: list[Attempt], due: int) -> Anomaly:
+def _too_few(analysis: RunAnalysis, opened: list[Attempt], due: int) -> Anomaly:
     head = _attempts_words(opened, due)
     indexes = {attempt.index for attempt in opened}
-    for index, hits in sorted(trial.hits.items()):
+    for index, hits in sorted(analysis.hits.items()):
         if index + 1 not in indexes:
-            events = tuple(number for strike in hits for number in strike.events)
+            events = tuple(number for injection in hits for number in injection.events)
             message = f"{head}: a fault ended attempt {index}, and none followed it"
             return Anomaly(message=message, events=events)
     return Anomaly(message=head)
@@ -388,27 +398,27 @@ class Charge:
         return self.limit is not None and not self.is_beyond and self.event.decision == "RAISE"
 
 
-def charges(trial: Trial) -> Iterator[Charge]:
+def charges(analysis: RunAnalysis) -> Iterator[Charge]:
     """Return the charges to the two budgets, in order.
 
     The settings that were in force stand in `fit()`'s call: the script's own,
     or what the plan put in their place. Ray 2.60 counts in its controller's
     memory, so that a driver which is started again counts anew.
     """
-    calls = list(trial.history.of(FitCalled))
+    calls = list(analysis.history.of(FitCalled))
     spent: Counter[str] = Counter()
-    limits = _budget_limits(trial, None)
-    for number, event in trial.history.of(FailureDecided):
+    limits = _budget_limits(analysis, None)
+    for number, event in analysis.history.of(FailureDecided):
         while calls and calls[0][0] < number:
             spent.clear()
-            limits = _budget_limits(trial, calls.pop(0)[1])
+            limits = _budget_limits(analysis, calls.pop(0)[1])
         if event.decision != "NOOP" and event.charged in SETTINGS:
             spent[event.charged] += 1
             yield Charge(number, event, spent[event.charged], limits[event.charged])
 
 
-def _budget_limits(trial: Trial, called: FitCalled | None) -> Mapping[str, int | None]:
-    planned = trial.plan.job.failure
+def _budget_limits(analysis: RunAnalysis, called: FitCalled | None) -> Mapping[str, int | None]:
+    planned = analysis.plan.job.failure
     known = {} if planned is None else planned.model_dump()
     known |= {} if called is None else called.settings
     found = {budget: known.get(setting) for budget, setting in SETTINGS.items()}

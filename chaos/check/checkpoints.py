@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt, Commit
 from chaos.check.file_contents import SavedFiles
 from chaos.check.files import is_own
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.storage import StoredCheckpoints, is_elsewhere, kept_at_the_end, stored_checkpoints
-from chaos.check.trial import Course, Trial
 from chaos.check.values import as_number, flat
 from chaos.model.event import (
     CheckpointDeleted,
@@ -33,7 +33,7 @@ CHECKPOINTS = "checkpoints"
 
 
 @own_check(CHECKPOINTS, asks="Is every committed checkpoint whole, whenever storage was looked at?")
-def check_checkpoints(trial: Trial) -> CheckResult:
+def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
     """Require that storage holds each committed checkpoint, file for file, until Ray removes it.
 
     Looked at after each strike and when the run is over: the promise of
@@ -50,21 +50,23 @@ def check_checkpoints(trial: Trial) -> CheckResult:
     elsewhere (Lightning-AI/pytorch-lightning#12991), if it counts the whole
     training. That a file holds other bytes is told, and proves nothing.
     """
-    seen = list(trial.history.of(StorageSeen))
-    parts = trial.history.count(PartUploaded)
-    looks = list(_looks(stored_checkpoints(trial.run), seen))
-    anomalies = [*_damaged(looks), *_unreadable(trial)]
-    due = _baseline_storage(trial.reference) if trial.reference is not None else (False, False)
+    seen = list(analysis.history.of(StorageSeen))
+    parts = analysis.history.count(PartUploaded)
+    looks = list(_looks(stored_checkpoints(analysis.run), seen))
+    anomalies = [*_damaged(looks), *_unreadable(analysis)]
+    due = (
+        _baseline_storage(analysis.reference) if analysis.reference is not None else (False, False)
+    )
     if not anomalies and due[0] and not seen:
         return inconclusive(CHECKPOINTS, "nobody looked at the storage")
-    if not anomalies and due[1] and not parts and trial.run.lineage.commits:
+    if not anomalies and due[1] and not parts and analysis.run.lineage.commits:
         return inconclusive(CHECKPOINTS, "what was uploaded was not seen")
-    loaded = sum(len(loads) for loads in trial.run.files.loads.values())
+    loaded = sum(len(loads) for loads in analysis.run.files.loads.values())
     looked = len(seen) if looks or parts else 0
     if not anomalies and not looked and not loaded:
         return nothing_due(CHECKPOINTS, "no checkpoint was uploaded, or storage was not watched")
     whole = {look.commit.checkpoint for look in looks if look.doubt is None}
-    beside = _saved_files(trial)
+    beside = _saved_files(analysis)
     doubts = (*(look.doubt for look in looks if look.doubt is not None), *_count_doubts(beside))
     return conclude(
         CHECKPOINTS,
@@ -79,12 +81,14 @@ def check_checkpoints(trial: Trial) -> CheckResult:
     )
 
 
-def _saved_files(trial: Trial) -> SavedFiles | None:
-    if trial.reference is None or not trial.plan.ops or trial.is_by_steps:
+def _saved_files(analysis: RunAnalysis) -> SavedFiles | None:
+    if analysis.reference is None or not analysis.plan.ops or analysis.is_by_steps:
         return None
-    ignore = trial.plan.expect.ignore_metrics
-    until = min((again.since for again in trial.repeated_steps), default=math.inf)
-    return SavedFiles(trial.run, trial.reference, trial.began, trial.resized, ignore, until)
+    ignore = analysis.plan.expect.ignore_metrics
+    until = min((again.since for again in analysis.repeated_steps), default=math.inf)
+    return SavedFiles(
+        analysis.run, analysis.reference, analysis.began, analysis.resized, ignore, until
+    )
 
 
 def _count_doubts(beside: SavedFiles | None) -> Iterator[str]:
@@ -109,7 +113,7 @@ def _other_bytes_note(beside: SavedFiles | None) -> str:
     return f"; {named} hold other bytes than in the baseline, which alone proves nothing"
 
 
-def _baseline_storage(reference: Course) -> tuple[bool, bool]:
+def _baseline_storage(reference: RunTables) -> tuple[bool, bool]:
     """Return whether the baseline's storage was looked at, and whether it saw uploads."""
     looked = reference.history.count(StorageSeen) > 0
     return looked, reference.history.count(PartUploaded) > 0
@@ -160,11 +164,11 @@ def _damaged(looks: list[_Look]) -> Iterator[Anomaly]:
         )
 
 
-def _unreadable(trial: Trial) -> Iterator[Anomaly]:
-    files = trial.run.files
+def _unreadable(analysis: RunAnalysis) -> Iterator[Anomaly]:
+    files = analysis.run.files
     told: set[str] = set()
     for (index, rank), loads in sorted(files.loads.items()):
-        attempt = next((a for a in trial.run.attempts if a.index == index), None)
+        attempt = next((a for a in analysis.run.attempts if a.index == index), None)
         failed = [(n, e) for n, e in loads if e.error is not None]
         if attempt is None or not failed or index == 0 or rank in attempt.first_steps:
             continue
@@ -172,7 +176,7 @@ def _unreadable(trial: Trial) -> Iterator[Anomaly]:
         made_good = any(is_own(later) for n, later in loads if n > number)
         torn = files.torn(load.path, before=number)
         was_saved = any(s.path == load.path and s.number < number for s in files.saves)
-        if made_good or index in trial.hits or not was_saved or load.path in told:
+        if made_good or index in analysis.hits or not was_saved or load.path in told:
             continue
         told.add(load.path)
         why = "" if torn is None else f", whose writing by rank {torn.rank} was cut off"
@@ -190,7 +194,7 @@ RETENTION = "retention"
 
 
 @own_check(RETENTION, asks="Were the right checkpoints kept, and only old ones removed?")
-def check_retention(trial: Trial) -> CheckResult:
+def check_retention(analysis: RunAnalysis) -> CheckResult:
     """Require that the newest commit is never removed before a newer one is there.
 
     The promise of retention. As many are left as `num_to_keep` says (one more
@@ -200,21 +204,21 @@ def check_retention(trial: Trial) -> CheckResult:
     Lightning-AI/pytorch-lightning#11379. Without `num_to_keep` nothing is
     removed.
     """
-    commits = [c for c in stored_checkpoints(trial.run).commits if c.checkpoint is not None]
-    called = next((event for _, event in trial.history.of(FitCalled)), None)
-    gone = list(trial.history.of(CheckpointDeleted))
-    kept = kept_at_the_end(trial.run)
+    commits = [c for c in stored_checkpoints(analysis.run).commits if c.checkpoint is not None]
+    called = next((event for _, event in analysis.history.of(FitCalled)), None)
+    gone = list(analysis.history.of(CheckpointDeleted))
+    kept = kept_at_the_end(analysis.run)
     if not commits:
         return nothing_due(RETENTION, "no checkpoint was committed")
     if kept is None and not gone:
-        looked = trial.reference is not None and kept_at_the_end(trial.reference) is not None
+        looked = analysis.reference is not None and kept_at_the_end(analysis.reference) is not None
         if looked:
             return inconclusive(RETENTION, "what was kept at the end was not seen")
         return nothing_due(RETENTION, "what storage holds was not watched, and nothing was removed")
     settings = {} if called is None else called.settings
-    anomalies = list(_removed_too_early(trial, commits, gone, settings))
+    anomalies = list(_removed_too_early(analysis, commits, gone, settings))
     if kept is not None:
-        anomalies += _left_wrong(trial, commits, kept, settings)
+        anomalies += _left_wrong(analysis, commits, kept, settings)
     left = "" if kept is None else f", {len(kept[1])} left at the end"
     return conclude(
         RETENTION,
@@ -225,14 +229,14 @@ def check_retention(trial: Trial) -> CheckResult:
 
 
 def _removed_too_early(
-    trial: Trial,
+    analysis: RunAnalysis,
     commits: Sequence[Commit],
     gone: Sequence[tuple[int, CheckpointDeleted]],
     settings: dict[str, Any],
 ) -> Iterator[Anomaly]:
     for at, deleted in gone:
         there = [c for c in commits if c.number < at]
-        followed = _is_followed(trial.history, at, is_over=trial.run.ending.is_over)
+        followed = _is_followed(analysis.history, at, is_over=analysis.run.ending.is_over)
         if "num_to_keep" in settings and settings["num_to_keep"] is None:
             yield Anomaly(
                 message=f"{deleted.checkpoint} was removed, although all are to be kept",
@@ -260,7 +264,7 @@ def _is_followed(history: History, at: int, *, is_over: bool) -> bool:
 
 
 def _left_wrong(
-    trial: Trial,
+    analysis: RunAnalysis,
     commits: Sequence[Commit],
     kept: tuple[int, Any],
     settings: dict[str, Any],
@@ -278,7 +282,7 @@ def _left_wrong(
             message=f"{newest.checkpoint} (epoch {newest.epoch}), the newest, was not left",
             events=(newest.number, at),
         )
-    best = _best_commit(commits, score, _score_order(trial, settings))
+    best = _best_commit(commits, score, _score_order(analysis, settings))
     if best is not None and best.checkpoint not in names:
         yield Anomaly(
             message=f"{best.checkpoint} (epoch {best.epoch}), the best by `{score}`, was not left",
@@ -286,8 +290,8 @@ def _left_wrong(
         )
 
 
-def _score_order(trial: Trial, settings: dict[str, Any]) -> str | None:
-    retention = trial.plan.job.checkpoint
+def _score_order(analysis: RunAnalysis, settings: dict[str, Any]) -> str | None:
+    retention = analysis.plan.job.checkpoint
     if retention is not None:
         return retention.checkpoint_score_order
     order: str | None = settings.get("checkpoint_score_order")
@@ -316,7 +320,7 @@ ACK = "ack"
 
 
 @own_check(ACK, asks="Was everything that counted as saved really saved?")
-def check_ack(trial: Trial) -> CheckResult:
+def check_ack(analysis: RunAnalysis) -> CheckResult:
     """Require that what a job went away on, or was given in the end, had been committed.
 
     The promise of acknowledgement after durability. Every report that
@@ -326,18 +330,18 @@ def check_ack(trial: Trial) -> CheckResult:
     return of `report()` alone says nothing: a fault before the controller's
     next poll loses what it reported, and that is not held against the job.
     """
-    returned = trial.run.ending.returned
-    settled = [a for a in trial.run.attempts if _ended_by_itself(trial, a)]
-    reports = {a.index: _returned_reports(trial, a) for a in settled}
+    returned = analysis.run.ending.returned
+    settled = [a for a in analysis.run.attempts if _ended_by_itself(analysis, a)]
+    reports = {a.index: _returned_reports(analysis, a) for a in settled}
     anomalies = [a for attempt in settled for a in _lost_reports(attempt, reports[attempt.index])]
-    anomalies += _returned_uncommitted(trial)
+    anomalies += _returned_uncommitted(analysis)
     doubts = [
         f"reports of attempt {attempt.index} returned, and no commit at all was seen"
         for attempt in settled
         if reports[attempt.index] and not attempt.commits
     ]
     evidence = sum(len(of) for of in reports.values()) + (returned is not None)
-    if not evidence and not anomalies and (trial.error_was_expected or not settled):
+    if not evidence and not anomalies and (analysis.error_was_expected or not settled):
         return nothing_due(ACK, "no attempt ended by itself, so nobody relied on what was saved")
     return conclude(
         ACK,
@@ -349,23 +353,23 @@ def check_ack(trial: Trial) -> CheckResult:
     )
 
 
-def _ended_by_itself(trial: Trial, attempt: Attempt) -> bool:
-    if attempt.index in trial.hits or attempt.decisions:
+def _ended_by_itself(analysis: RunAnalysis, attempt: Attempt) -> bool:
+    if attempt.index in analysis.hits or attempt.decisions:
         return False
-    if attempt is trial.run.attempts[-1] and trial.run.ending.is_finished:
+    if attempt is analysis.run.attempts[-1] and analysis.run.ending.is_finished:
         return True
     ended = {
         e.rank
-        for _, e in trial.history.of(TrainFnEnded)
+        for _, e in analysis.history.of(TrainFnEnded)
         if e.attempt == attempt.index and e.error is None
     }
     return bool(attempt.places) and ended == {place.rank for place in attempt.places}
 
 
-def _returned_reports(trial: Trial, attempt: Attempt) -> Mapping[int, tuple[int, ...]]:
+def _returned_reports(analysis: RunAnalysis, attempt: Attempt) -> Mapping[int, tuple[int, ...]]:
     """Return the epochs whose report returned on every rank, with the events."""
     found: dict[int, dict[int, int]] = {}
-    for number, e in trial.history.of(ReportReturned):
+    for number, e in analysis.history.of(ReportReturned):
         if e.attempt == attempt.index and e.error is None:
             found.setdefault(e.epoch, {})[e.rank] = number
     everybody = set(attempt.starts)
@@ -384,12 +388,12 @@ def _lost_reports(attempt: Attempt, reports: Mapping[int, tuple[int, ...]]) -> I
             )
 
 
-def _returned_uncommitted(trial: Trial) -> Iterator[Anomaly]:
-    if trial.run.ending.returned is None or trial.run.ending.returned[1].checkpoint is None:
+def _returned_uncommitted(analysis: RunAnalysis) -> Iterator[Anomaly]:
+    if analysis.run.ending.returned is None or analysis.run.ending.returned[1].checkpoint is None:
         return
-    number, returned = trial.run.ending.returned
-    names = {c.checkpoint for a in trial.run.attempts for c in (*a.early, *a.commits)}
-    kept = kept_at_the_end(trial.run)
+    number, returned = analysis.run.ending.returned
+    names = {c.checkpoint for a in analysis.run.attempts for c in (*a.early, *a.commits)}
+    kept = kept_at_the_end(analysis.run)
     if names and returned.checkpoint not in names:
         yield Anomaly(
             message=f"fit() returned {returned.checkpoint}, which was never committed",

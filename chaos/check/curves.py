@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Losses, Step
-from chaos.check.trial import Trial
 from chaos.check.values import as_number
 
 
@@ -35,16 +35,16 @@ class Curves:
     baseline: tuple[Point, ...]
 
 
-def curves(trial: Trial, *, rank: int = 0) -> Curves:
+def curves(analysis: RunAnalysis, *, rank: int = 0) -> Curves:
     """Lay the steps of one rank along one axis, in the order in which they were done."""
-    courses = [trial.run] if trial.reference is None else [trial.run, trial.reference]
+    courses = [analysis.run] if analysis.reference is None else [analysis.run, analysis.reference]
     steps = [[s for a in c.attempts for s in a.steps if s.rank == rank] for c in courses]
     origins = _origins([step for of in steps for step in of])
     lines = []
     for course, done in zip(courses, steps, strict=True):
         kept = {s.number for (of, _), on in course.lineage.steps.items() if of == rank for s in on}
         lines.append(tuple(_point(s, origins, lost=s.number not in kept) for s in done))
-    return Curves(run=lines[0], baseline=lines[1] if trial.reference is not None else ())
+    return Curves(run=lines[0], baseline=lines[1] if analysis.reference is not None else ())
 
 
 def _origins(steps: Sequence[Step]) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.blame import blamed
 from chaos.check.divergence import difference, divergence
 from chaos.check.epochs import CURSOR
@@ -14,7 +15,6 @@ from chaos.check.samples import BATCH, SAMPLE_ORDER, SAMPLES
 from chaos.check.state import RANK_RANDOMNESS, REPLICAS, STATE, idle_rows
 from chaos.check.state_at_resume import Row, group_of
 from chaos.check.state_snapshots import is_rng
-from chaos.check.trial import Trial
 from chaos.model.diagnosis import GROUPS, Part, Resume, Standing
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -37,20 +37,22 @@ CAUSES = (
 )
 
 
-def diagnosis(trial: Trial, results: Sequence[CheckResult]) -> tuple[Resume, ...]:
+def diagnosis(analysis: RunAnalysis, results: Sequence[CheckResult]) -> tuple[Resume, ...]:
     """Return one row per restart that started, with the parts of the state as it entered."""
     return tuple(
-        _resume(trial, restart, results) for restart in trial.restarts if restart.attempt.starts
+        _resume(analysis, restart, results)
+        for restart in analysis.restarts
+        if restart.attempt.starts
     )
 
 
-def cause(trial: Trial, results: Sequence[CheckResult]) -> str | None:
+def cause(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str | None:
     """Return the defect of a resume and the first number that differs, None if no check knows."""
     broken = next((r for r in results if r.status == "fail"), None)
     if broken is None or broken.check not in CAUSES:
         return None
     first, *others = broken.anomalies
-    return first.message + _consequence(trial, broken) + _besides(others)
+    return first.message + _consequence(analysis, broken) + _besides(others)
 
 
 def _besides(others: Sequence[Anomaly]) -> str:
@@ -62,10 +64,10 @@ def _besides(others: Sequence[Anomaly]) -> str:
     return f"; besides, {', '.join(named[:NAMED_MAX])}{more} did not come back"
 
 
-def _resume(trial: Trial, restart: Restart, results: Sequence[CheckResult]) -> Resume:
+def _resume(analysis: RunAnalysis, restart: Restart, results: Sequence[CheckResult]) -> Resume:
     attempt = restart.attempt
     epoch, step = attempt.place or (0, 0)
-    parts = tuple(_in_order(_parts(trial, restart)))
+    parts = tuple(_in_order(_parts(analysis, restart)))
     broken = _first_broken(restart, results)
     return Resume(
         attempt=attempt.index,
@@ -73,7 +75,7 @@ def _resume(trial: Trial, restart: Restart, results: Sequence[CheckResult]) -> R
         step=step,
         checkpoint=next(iter(restart.handed.values()), None),
         sound=broken is None,
-        sentence=_sound(parts) if broken is None else _unsound(trial, restart, broken),
+        sentence=_sound(parts) if broken is None else _unsound(analysis, restart, broken),
         parts=parts,
         events=tuple(start.number for start in attempt.starts.values()),
     )
@@ -97,23 +99,27 @@ def _first_broken(
     return None
 
 
-def _unsound(trial: Trial, restart: Restart, broken: tuple[CheckResult, Sequence[Anomaly]]) -> str:
+def _unsound(
+    analysis: RunAnalysis, restart: Restart, broken: tuple[CheckResult, Sequence[Anomaly]]
+) -> str:
     """Return the defect of one resume, with generators that may not matter."""
     result, (first, *others) = broken
     told = {name for anomaly in (first, *others) for name in anomaly.parts}
-    quiet = {row.component for row in blamed(trial, restart).idle if is_rng(row.component)} - told
+    quiet = {
+        row.component for row in blamed(analysis, restart).idle if is_rng(row.component)
+    } - told
     also = f"; {', '.join(sorted(quiet))} did not come back either" if quiet else ""
-    return first.message + _consequence(trial, result) + _besides(others) + also
+    return first.message + _consequence(analysis, result) + _besides(others) + also
 
 
-def _consequence(trial: Trial, broken: CheckResult) -> str:
-    first = divergence(trial)
+def _consequence(analysis: RunAnalysis, broken: CheckResult) -> str:
+    first = divergence(analysis)
     if first is None:
         return ""
     place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
     what = "loss" if first.what == "loss" else f"`{first.what}`"
-    here = [r for r in trial.restarts if r.attempt.index == first.attempt]
-    fits = broken.check != STATE or all(blamed(trial, r).is_explained for r in here)
+    here = [r for r in analysis.restarts if r.attempt.index == first.attempt]
+    fits = broken.check != STATE or all(blamed(analysis, r).is_explained for r in here)
     but = "" if fits else "besides, for a reason that was not seen, "
     return f"; {but}from {place} on the {what} differs: {difference(first)}"
 
@@ -132,15 +138,15 @@ def _sound(parts: Sequence[Part]) -> str:
 # -- the parts ------------------------------------------------------------------------------
 
 
-def _parts(trial: Trial, restart: Restart) -> Iterator[Part]:
-    quiet = set(idle_rows(trial))
-    mine = [row for row in trial.components if row.attempt == restart.attempt.index]
+def _parts(analysis: RunAnalysis, restart: Restart) -> Iterator[Part]:
+    quiet = set(idle_rows(analysis))
+    mine = [row for row in analysis.components if row.attempt == restart.attempt.index]
     for row in mine:
         if not _is_told_by_others(row, mine):
             yield _part(row, matters=row not in quiet)
-    if trial.inputs is not None and trial.inputs.are_watched and trial.inputs.were_watched:
-        yield from _order(restart, trial.inputs)
-    yield from _cursor(trial, restart)
+    if analysis.inputs is not None and analysis.inputs.are_watched and analysis.inputs.were_watched:
+        yield from _order(restart, analysis.inputs)
+    yield from _cursor(analysis, restart)
 
 
 def _is_told_by_others(row: Row, rows: Sequence[Row]) -> bool:
@@ -198,15 +204,15 @@ def _order(restart: Restart, feeds: InputComparison) -> Iterator[Part]:
         )
 
 
-def _cursor(trial: Trial, restart: Restart) -> Iterator[Part]:
-    shifted = trial.input_offsets.get(restart.attempt.index, 0)
+def _cursor(analysis: RunAnalysis, restart: Restart) -> Iterator[Part]:
+    shifted = analysis.input_offsets.get(restart.attempt.index, 0)
     for rank, start in sorted(restart.attempt.starts.items()):
         due = f"epoch {start.epoch}, step {start.step}"
         standing: Standing = "different" if shifted else "restored"
         ours = f"{due} {shifted:+d} steps" if shifted else due
-        if restart.attempt.index in trial.began_anew:
+        if restart.attempt.index in analysis.began_anew:
             standing, ours = "reset", "the beginning"
-        elif trial.reference is None or rank not in restart.attempt.first_steps:
+        elif analysis.reference is None or rank not in restart.attempt.first_steps:
             standing, ours = "not compared", ""
         yield Part(
             group="cursor",

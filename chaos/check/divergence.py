@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.numbers import NumberComparison
 from chaos.check.prediction_band import HIDDEN_MAX
 from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import differing
-from chaos.check.trial import Trial
 from chaos.check.values import NumberPair, Value
 
 _TEXT_MAX = 40
@@ -15,46 +15,46 @@ _TEXT_MAX = 40
 Moment: TypeAlias = tuple[int, float]  # epoch, step; an epoch's report comes after its steps
 
 
-def divergence_place(trial: Trial) -> Moment | None:
+def divergence_place(analysis: RunAnalysis) -> Moment | None:
     """Return the first place whose loss, metric, inputs or model differ; None: there is none."""
-    return min(_places(trial), default=None)
+    return min(_places(analysis), default=None)
 
 
-def _places(trial: Trial) -> Iterator[Moment]:
-    first = divergence(trial)
+def _places(analysis: RunAnalysis) -> Iterator[Moment]:
+    first = divergence(analysis)
     if first is not None:
         yield first.place[:2]
-    if trial.inputs is not None and trial.inputs.repeat:
-        yield from ((apart.epoch, apart.first.step) for apart in trial.inputs.apart)
-    yield from _models(trial)
+    if analysis.inputs is not None and analysis.inputs.repeat:
+        yield from ((apart.epoch, apart.first.step) for apart in analysis.inputs.apart)
+    yield from _models(analysis)
 
 
-def _models(trial: Trial) -> Iterator[Moment]:
-    if trial.reference is None:
+def _models(analysis: RunAnalysis) -> Iterator[Moment]:
+    if analysis.reference is None:
         return
-    due, leeway = trial.reference.snapshots.by_place, trial.leeway
-    for place, seen in trial.run.snapshots.by_place.items():
+    due, allowance = analysis.reference.snapshots.by_place, analysis.allowance
+    for place, seen in analysis.run.snapshots.by_place.items():
         theirs = due.get(place)
         if theirs is None or theirs.components == seen.components:
             continue
-        if seen.attempt in trial.resized:
+        if seen.attempt in analysis.resized:
             continue
-        names = set(differing(seen, theirs, leeway)) - trial.unstable
+        names = set(differing(seen, theirs, allowance)) - analysis.unstable
         if any(group_of(name) == "model" for name in names):
             # A model that entered differently left the baseline before its next step.
             yield seen.epoch, seen.step + (0.5 if seen.moment == "entered" else 0)
 
 
-def left_before(trial: Trial, epoch: int, step: int) -> bool:
+def left_before(analysis: RunAnalysis, epoch: int, step: int) -> bool:
     """Return whether the run had left its baseline before a rank went on after this place."""
-    where = divergence_place(trial)
+    where = divergence_place(analysis)
     return where is not None and where <= (epoch, step)
 
 
-def divergence(trial: Trial) -> NumberPair | None:
+def divergence(analysis: RunAnalysis) -> NumberPair | None:
     """Return where the run first left its baseline, None if it did not or that cannot be told."""
-    comparison = trial.comparison
-    if comparison is None or trial.too_few_for_a_band or no_control(trial, comparison):
+    comparison = analysis.comparison
+    if comparison is None or analysis.too_few_for_a_band or no_control(analysis, comparison):
         return None
     return comparison.first
 
@@ -77,12 +77,12 @@ def _digits(value: Value) -> str:
     return f"{value:.4g}"
 
 
-def no_control(trial: Trial, comparison: NumberComparison) -> str | None:
+def no_control(analysis: RunAnalysis, comparison: NumberComparison) -> str | None:
     """Return why other losses prove nothing: nothing shows that the job repeats itself."""
     control = comparison.control
     remedy = "state `expect.band` or `expect.loss_tolerance`"
-    if not trial.plan.expect.is_exact:
-        remedy = f"`expect.{stated_tolerance(trial)}` is too narrow"
+    if not analysis.plan.expect.is_exact:
+        remedy = f"`expect.{stated_tolerance(analysis)}` is too narrow"
     if control.first is not None:
         at = control.first
         return (
@@ -92,7 +92,7 @@ def no_control(trial: Trial, comparison: NumberComparison) -> str | None:
             "out of date, list what the job reads in `job.inputs` or delete the folder "
             "`.baselines` under reports"
         )
-    bands = trial.leeway.bands
+    bands = analysis.allowance.bands
     if bands is not None and bands.hides[0] > HIDDEN_MAX and comparison.first is not None:
         at = comparison.first
         return (
@@ -108,6 +108,6 @@ def no_control(trial: Trial, comparison: NumberComparison) -> str | None:
     return None
 
 
-def stated_tolerance(trial: Trial) -> str:
+def stated_tolerance(analysis: RunAnalysis) -> str:
     """Return the name of the setting of `expect` that a run is compared by."""
-    return "band" if trial.plan.expect.band is not None else "loss_tolerance"
+    return "band" if analysis.plan.expect.band is not None else "loss_tolerance"

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit, Start
 from chaos.check.restarts import RepeatedSteps, Restart, surplus_steps
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check, without_restart
-from chaos.check.trial import Course, Trial
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -16,7 +16,7 @@ CURSOR = "cursor"
 
 
 @own_check(CURSOR, asks="Did every restart go on at the place that its checkpoint says?")
-def check_cursor(trial: Trial) -> CheckResult:
+def check_cursor(analysis: RunAnalysis) -> CheckResult:
     """Require that training goes on where the checkpoint left it: no step twice, none left out.
 
     The promise of the cursor. The first epoch after a restart has the
@@ -32,28 +32,28 @@ def check_cursor(trial: Trial) -> CheckResult:
     stay in the lineage, and what comes after them has no equal in the
     baseline. An attempt with another number of workers is left out.
     """
-    if not trial.restarts:
-        return without_restart(CURSOR, trial)
-    if trial.reference is None:
-        return inconclusive(CURSOR, f"{trial.no_reference} to count an epoch's steps by")
+    if not analysis.restarts:
+        return without_restart(CURSOR, analysis)
+    if analysis.reference is None:
+        return inconclusive(CURSOR, f"{analysis.no_reference} to count an epoch's steps by")
     anomalies, doubts, counted = [], [], 0
-    alike = [r for r in trial.restarts if r.attempt.index not in trial.resized]
+    alike = [r for r in analysis.restarts if r.attempt.index not in analysis.resized]
     if not alike:
         return nothing_due(
             CURSOR, "after the restart an epoch has another number of workers' steps"
         )
     for restart in alike:
-        anomalies += list(_wrong_first_epochs(restart, trial, trial.reference)) or list(
-            _at_another_place(restart, trial)
+        anomalies += list(_wrong_first_epochs(restart, analysis, analysis.reference)) or list(
+            _at_another_place(restart, analysis)
         )
-        whole = sum(_is_whole(restart, start, trial) for start in _starts(restart))
-        if whole == 0 and restart is trial.restarts[-1] and not trial.error_was_expected:
+        whole = sum(_is_whole(restart, start, analysis) for start in _starts(restart))
+        if whole == 0 and restart is analysis.restarts[-1] and not analysis.error_was_expected:
             doubts.append(f"no rank finished the first epoch of attempt {restart.attempt.index}")
         counted += whole
-    again = trial.repeated_steps
-    if again and (trial.inputs is None or not trial.inputs.are_watched):
+    again = analysis.repeated_steps
+    if again and (analysis.inputs is None or not analysis.inputs.are_watched):
         doubts.append(f"{_made_again(again)}; of which samples they were is not known")
-    if not counted and not anomalies and trial.error_was_expected:
+    if not counted and not anomalies and analysis.error_was_expected:
         return nothing_due(
             CURSOR, "the job stopped, as expected, before it had an epoch whole again"
         )
@@ -76,10 +76,10 @@ def _made_again(made: Sequence[RepeatedSteps]) -> str:
     return f"{plural(sum(most.values()), 'step')} trained a second time"
 
 
-def _at_another_place(restart: Restart, trial: Trial) -> Iterator[Anomaly]:
-    by = trial.input_offsets.get(restart.attempt.index)
+def _at_another_place(restart: Restart, analysis: RunAnalysis) -> Iterator[Anomaly]:
+    by = analysis.input_offsets.get(restart.attempt.index)
     if by is None or -by in {
-        r.steps for r in trial.repeated_steps if r.attempt == restart.attempt.index
+        r.steps for r in analysis.repeated_steps if r.attempt == restart.attempt.index
     }:
         return
     did = "trained again" if by < 0 else "left out"
@@ -95,23 +95,25 @@ def _starts(restart: Restart) -> list[Start]:
     return [start for _, start in sorted(restart.attempt.starts.items())]
 
 
-def _is_whole(restart: Restart, start: Start, trial: Trial) -> bool:
+def _is_whole(restart: Restart, start: Start, analysis: RunAnalysis) -> bool:
     """Return whether the rank made all the steps it was going to make in its first epoch."""
-    is_last = restart is trial.restarts[-1]
-    finished = is_last and trial.run.ending.is_finished
+    is_last = restart is analysis.restarts[-1]
+    finished = is_last and analysis.run.ending.is_finished
     return finished or restart.attempt.ended_epoch(start.rank, start.epoch)
 
 
-def _wrong_first_epochs(restart: Restart, trial: Trial, reference: Course) -> Iterator[Anomaly]:
+def _wrong_first_epochs(
+    restart: Restart, analysis: RunAnalysis, reference: RunTables
+) -> Iterator[Anomaly]:
     for start in _starts(restart):
         rank, epoch = start.rank, start.epoch
         steps = restart.attempt.by_epoch.get((rank, epoch), ())
         due = reference.lineage.count(rank, epoch) - start.step
         more = surplus_steps(restart, start, reference.lineage)
-        if more == 0 or (more < 0 and not _is_whole(restart, start, trial)):
+        if more == 0 or (more < 0 and not _is_whole(restart, start, analysis)):
             continue
         lost = restart.lost_steps.get(rank, 0)
-        is_lax = trial.plan.expect.sampling == "at_least_once"
+        is_lax = analysis.plan.expect.sampling == "at_least_once"
         if is_lax and 0 < more <= lost:
             continue
         did = "repeated" if more > 0 else "skipped"
@@ -130,7 +132,7 @@ EPOCHS = "epochs"
 
 
 @own_check(EPOCHS, asks="Was every epoch trained once, and as long as it should be?")
-def check_epochs(trial: Trial) -> CheckResult:
+def check_epochs(analysis: RunAnalysis) -> CheckResult:
     """Require that the lineage commits epochs 0, 1, 2, … once each, as many as the baseline.
 
     The promise of contiguous steps. Every epoch but the first after a
@@ -143,58 +145,58 @@ def check_epochs(trial: Trial) -> CheckResult:
     one does that stops early by a loss that it does not repeat. Of a job that
     reports by the clock only the number of steps is due, over the whole run.
     """
-    ours = trial.run.lineage
-    anomalies = [*_contiguity(_done_epochs(trial))]
+    ours = analysis.run.lineage
+    anomalies = [*_contiguity(_done_epochs(analysis))]
     doubts = []
-    if trial.reference is not None and trial.is_by_steps:
-        anomalies += _steps_in_all(trial, trial.reference)
-    elif trial.reference is not None:
+    if analysis.reference is not None and analysis.is_by_steps:
+        anomalies += _steps_in_all(analysis, analysis.reference)
+    elif analysis.reference is not None:
         anomalies += [
-            *_wrong_number(trial, trial.reference),
-            *_wrong_lengths(trial, trial.reference),
+            *_wrong_number(analysis, analysis.reference),
+            *_wrong_lengths(analysis, analysis.reference),
         ]
-        anomalies += [*_wrong_epoch_metric(trial, trial.reference)]
-    elif trial.plan.ops:
-        doubts.append(f"{trial.no_reference} to count epochs by")
-    if not trial.run.ending.is_finished and not trial.error_was_expected:
+        anomalies += [*_wrong_epoch_metric(analysis, analysis.reference)]
+    elif analysis.plan.ops:
+        doubts.append(f"{analysis.no_reference} to count epochs by")
+    if not analysis.run.ending.is_finished and not analysis.error_was_expected:
         doubts.append("the job did not finish")
-    if anomalies and (hint := _usual_cause(trial)):
+    if anomalies and (hint := _usual_cause(analysis)):
         first = anomalies[0]
         anomalies[0] = first.model_copy(update={"message": f"{first.message}; {hint}"})
-    summary = _epochs_summary(trial)
-    if not ours.commits and not ours.steps and not doubts and trial.error_was_expected:
+    summary = _epochs_summary(analysis)
+    if not ours.commits and not ours.steps and not doubts and analysis.error_was_expected:
         return nothing_due(EPOCHS, summary)
     evidence = len(ours.commits) + len(ours.steps)
     return conclude(EPOCHS, anomalies=anomalies, doubts=doubts, evidence=evidence, summary=summary)
 
 
-def _epochs_summary(trial: Trial) -> str:
-    done = plural(len(trial.run.lineage.commits), "epoch")
-    if trial.reference is None:
+def _epochs_summary(analysis: RunAnalysis) -> str:
+    done = plural(len(analysis.run.lineage.commits), "epoch")
+    if analysis.reference is None:
         return f"{done}, each once; nothing to compare with"
-    if trial.error_was_expected:
+    if analysis.error_was_expected:
         return f"{done}, each once, until the job ended with the expected error"
-    if trial.epochs_vary:
+    if analysis.epochs_vary:
         return f"{done}, each once; clean runs differ in how many they train"
-    if trial.is_by_steps:
-        steps = plural(trial.run.lineage.steps_done, "step")
+    if analysis.is_by_steps:
+        steps = plural(analysis.run.lineage.steps_done, "step")
         return f"{done}, each once; {steps} in all, as in the baseline"
     return f"{done}, each once, as in the baseline"
 
 
-def _done_epochs(trial: Trial) -> list[tuple[int, int]]:
+def _done_epochs(analysis: RunAnalysis) -> list[tuple[int, int]]:
     """Return the epochs that were done, each with an event.
 
     A job that keeps files of its own goes on after an epoch whose report a
     fault cut off, or kept from beginning: that it was trained is enough.
     """
-    ours = trial.run.lineage
+    ours = analysis.run.lineage
     done = [(commit.epoch, commit.number) for commit in ours.commits]
-    if trial.run.keeps_own_files:
+    if analysis.run.keeps_own_files:
         committed = {epoch for epoch, _ in done}
         trained = {e: steps[-1].number for (_, e), steps in ours.steps.items() if steps}
-        reported = {epoch for a in trial.run.attempts for _, epoch in a.reported}
-        starts = [start for a in trial.run.attempts for start in a.starts.values() if start.path]
+        reported = {epoch for a in analysis.run.attempts for _, epoch in a.reported}
+        starts = [start for a in analysis.run.attempts for start in a.starts.values() if start.path]
         reported |= {start.epoch - 1 for start in starts if start.step == 0}
         done += [i for i in trained.items() if i[0] not in committed and i[0] in reported]
         done.sort()
@@ -215,21 +217,21 @@ def _contiguity(done: list[tuple[int, int]]) -> Iterator[Anomaly]:
         due = max(due, epoch + 1)
 
 
-def _wrong_number(trial: Trial, reference: Course) -> Iterator[Anomaly]:
-    ours, due = _done_epochs(trial), len(reference.lineage.commits)
-    if trial.epochs_vary:
+def _wrong_number(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
+    ours, due = _done_epochs(analysis), len(reference.lineage.commits)
+    if analysis.epochs_vary:
         return
     if len(ours) > due:
         message = f"{plural(len(ours), 'epoch')} were trained, the baseline has {due}"
         yield Anomaly(message=message, events=tuple(number for _, number in ours[due:]))
-    elif len(ours) < due and trial.run.ending.is_finished:
+    elif len(ours) < due and analysis.run.ending.is_finished:
         message = f"the job finished after {plural(len(ours), 'epoch')}, the baseline has {due}"
         yield Anomaly(message=message, events=tuple(number for _, number in ours[-1:]))
 
 
-def _steps_in_all(trial: Trial, reference: Course) -> Iterator[Anomaly]:
-    ours, theirs = trial.run.lineage, reference.lineage
-    for rank in theirs.ranks if trial.run.ending.is_finished and not trial.resized else ():
+def _steps_in_all(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
+    ours, theirs = analysis.run.lineage, reference.lineage
+    for rank in theirs.ranks if analysis.run.ending.is_finished and not analysis.resized else ():
         made, due = (sum(c.count(rank, e) for e in c.epochs.get(rank, ())) for c in (ours, theirs))
         if made != due:
             last = [step.number for step in ours.all_steps() if step.rank == rank][-1:]
@@ -237,8 +239,8 @@ def _steps_in_all(trial: Trial, reference: Course) -> Iterator[Anomaly]:
             yield Anomaly(message=message, events=tuple(last))
 
 
-def _wrong_lengths(trial: Trial, reference: Course) -> Iterator[Anomaly]:
-    ours, theirs = trial.run.lineage, reference.lineage
+def _wrong_lengths(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
+    ours, theirs = analysis.run.lineage, reference.lineage
     committed = {commit.epoch for commit in ours.commits}
     epochs = {c.epoch for c in theirs.commits}
     for rank, epoch in sorted(set(ours.steps) | set(theirs.steps), key=lambda key: key[::-1]):
@@ -246,11 +248,11 @@ def _wrong_lengths(trial: Trial, reference: Course) -> Iterator[Anomaly]:
         # A surplus epoch has its own anomaly, and so has a missing one.
         if surplus == 0 or (rank, epoch) in ours.resumed or epoch in epochs ^ committed:
             continue
-        if trial.epochs_vary and epoch > max(epochs, default=-1):
+        if analysis.epochs_vary and epoch > max(epochs, default=-1):
             continue  # the baseline never came there
-        if any(step.attempt in trial.resized for step in ours.steps.get((0, epoch), ())):
+        if any(step.attempt in analysis.resized for step in ours.steps.get((0, epoch), ())):
             continue  # with another number of workers, an epoch has another number of steps
-        is_whole = epoch in committed or trial.run.ending.is_finished
+        is_whole = epoch in committed or analysis.run.ending.is_finished
         if surplus > 0 or is_whole:
             steps = ours.steps.get((rank, epoch), ())
             yield Anomaly(
@@ -260,12 +262,12 @@ def _wrong_lengths(trial: Trial, reference: Course) -> Iterator[Anomaly]:
             )
 
 
-def _wrong_epoch_metric(trial: Trial, reference: Course) -> Iterator[Anomaly]:
-    key = trial.plan.job.epoch_metric
+def _wrong_epoch_metric(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
+    key = analysis.plan.job.epoch_metric
     if key is None:
         return
     theirs = {commit.epoch: commit for commit in reference.lineage.commits}
-    for mine in trial.run.lineage.commits:
+    for mine in analysis.run.lineage.commits:
         due = _metric_values(theirs[mine.epoch], key) if mine.epoch in theirs else None
         ours = _metric_values(mine, key)
         if due is not None and mine.of_survivors:
@@ -287,9 +289,9 @@ def _metric_words(values: list[object]) -> str:
     return " and ".join(dict.fromkeys("nothing" if v is None else str(v) for v in values))
 
 
-def _usual_cause(trial: Trial) -> str | None:
+def _usual_cause(analysis: RunAnalysis) -> str | None:
     """Return the usual cause, where it was seen: the checkpoint was offered and left alone."""
-    for restart in trial.restarts:
+    for restart in analysis.restarts:
         offered = [c for c in restart.handed.values() if c is not None]
         if offered and restart.attempt.steps and not restart.attempt.asked:
             return f"no rank of attempt {restart.attempt.index} asked for its checkpoint"

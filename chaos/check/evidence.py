@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
+from chaos.check.injections import Injection
 from chaos.check.result import conclude, nothing_due, own_check
-from chaos.check.strikes import Strike
-from chaos.check.trial import Trial
 from chaos.model.event import (
     Committed,
     ControllerState,
@@ -47,75 +47,79 @@ _MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
 
 
 @own_check(FAULTS_HAPPENED, asks="Did what was planned to be done to the job really happen?")
-def check_faults_happened(trial: Trial) -> CheckResult:
+def check_faults_happened(analysis: RunAnalysis) -> CheckResult:
     """Require that every op was invoked once and ended once, as `ok`, while the job trained.
 
     Anything else is inconclusive and no failure: it says nothing about the job, and
     a run in which nothing happened must not be green.
     """
-    if not trial.plan.ops:
+    if not analysis.plan.ops:
         return nothing_due(FAULTS_HAPPENED, "no fault was planned")
-    doubts = [doubt for s in trial.strikes if (doubt := _doubt(s, trial.history))]
-    doubts += [doubt for op in trial.plan.ops if (doubt := _attempts_missing(op, trial.strikes))]
-    landed = [s for s in trial.strikes if s.landed and not s.came_too_late]
-    details = "; ".join(strike.ended[0][1].detail for strike in landed)
+    doubts = [doubt for s in analysis.injections if (doubt := _doubt(s, analysis.history))]
+    doubts += [
+        doubt for op in analysis.plan.ops if (doubt := _attempts_missing(op, analysis.injections))
+    ]
+    landed = [s for s in analysis.injections if s.landed and not s.came_too_late]
+    details = "; ".join(injection.ended[0][1].detail for injection in landed)
     return conclude(FAULTS_HAPPENED, doubts=doubts, evidence=len(landed), summary=details)
 
 
-def nothing_happened(trial: Trial) -> bool:
+def nothing_happened(analysis: RunAnalysis) -> bool:
     """Return whether faults were planned, and none of them is known to have struck training.
 
     What is found then is not their doing, whatever it is. Of several faults
     one is enough: a job that breaks at the first never comes to the second.
     """
-    landed = any(strike.landed and not strike.came_too_late for strike in trial.strikes)
-    return bool(trial.plan.ops) and not landed
+    landed = any(
+        injection.landed and not injection.came_too_late for injection in analysis.injections
+    )
+    return bool(analysis.plan.ops) and not landed
 
 
-def _doubt(strike: Strike, history: History) -> str | None:
-    op = strike.op
+def _doubt(injection: Injection, history: History) -> str | None:
+    op = injection.op
     if op.absent is not None:
         return f"{op}: what it did cannot be judged without its package"
-    if not strike.invoked:
-        gave_up = [event.detail for _, event in strike.ended]
-        return f"{op} never happened: {gave_up[0] if gave_up else _how_far(strike, history)}"
-    if len(strike.invoked) > 1 or len(strike.ended) > 1:
-        times = max(len(strike.invoked), len(strike.ended))
+    if not injection.invoked:
+        gave_up = [event.detail for _, event in injection.ended]
+        return f"{op} never happened: {gave_up[0] if gave_up else _how_far(injection, history)}"
+    if len(injection.invoked) > 1 or len(injection.ended) > 1:
+        times = max(len(injection.invoked), len(injection.ended))
         return f"{op} was recorded {times} times"
-    if not strike.ended:
+    if not injection.ended:
         return f"{op} was begun, and what came of it was not recorded"
-    return _no_harm(strike)
+    return _no_harm(injection)
 
 
-def _attempts_missing(op: Op, strikes: Sequence[Strike]) -> str | None:
+def _attempts_missing(op: Op, injections: Sequence[Injection]) -> str | None:
     """Return a doubt about attempts that an op was meant for and did not strike."""
     if op.fault.only_attempts is None:
         return None
-    struck = {e.attempt for s in strikes if s.op == op for _, e in s.invoked}
+    struck = {e.attempt for s in injections if s.op == op for _, e in s.invoked}
     missing = sorted(set(op.fault.only_attempts) - struck)
     if not struck or not missing:
         return None
     return f"{op} never struck attempt {' and '.join(map(str, missing))}"
 
 
-def _no_harm(strike: Strike) -> str | None:
-    last = strike.ended[0][1]
+def _no_harm(injection: Injection) -> str | None:
+    last = injection.ended[0][1]
     if last.status == "fail":
-        return f"{strike.op} did no harm: {last.detail}"
+        return f"{injection.op} did no harm: {last.detail}"
     if last.status == "info":
-        return f"whether {strike.op} did harm cannot be told: {last.detail}"
-    if strike.is_in_storage and not strike.effects:
-        return f"{strike.op} is said to have landed, and storage recorded nothing of it"
-    if strike.came_too_late:
-        what = "the node went" if strike.is_preemption else "it struck"
-        return f"{strike.op} struck nobody: training was over before {what}"
+        return f"whether {injection.op} did harm cannot be told: {last.detail}"
+    if injection.is_in_storage and not injection.effects:
+        return f"{injection.op} is said to have landed, and storage recorded nothing of it"
+    if injection.came_too_late:
+        what = "the node went" if injection.is_preemption else "it struck"
+        return f"{injection.op} struck nobody: training was over before {what}"
     return None
 
 
-def _how_far(strike: Strike, history: History) -> str:
-    at = strike.op.at
+def _how_far(injection: Injection, history: History) -> str:
+    at = injection.op.at
     who = "the rank" if at.rank is None else f"rank {at.rank}"
-    if strike.gates:
+    if injection.gates:
         return f"{who} was held at its place, and nothing was done to it"
     if isinstance(at, AtMoment):
         return _how_far_in_reports(at, who, history)
@@ -178,7 +182,7 @@ WATCHED = "watched"
 
 
 @own_check(WATCHED, asks="Was the run seen from beginning to end?")
-def check_watched(trial: Trial) -> CheckResult:
+def check_watched(analysis: RunAnalysis) -> CheckResult:
     """Require that nothing a check reads is missing from the history.
 
     Unknown where the run was disturbed, a file of it is another run's or lacks
@@ -188,55 +192,55 @@ def check_watched(trial: Trial) -> CheckResult:
     group was seen, or the run was left before its end. A worker that we
     killed ourselves may leave a last line unfinished.
     """
-    doubts = [*own_failures(trial), *_torn(trial)]
-    for attempt in trial.run.attempts:
+    doubts = [*own_failures(analysis), *_torn(analysis)]
+    for attempt in analysis.run.attempts:
         doubts += [*_unheard(attempt), *_gaps(attempt)]
-    if not any(attempt.opened is not None for attempt in trial.run.attempts):
+    if not any(attempt.opened is not None for attempt in analysis.run.attempts):
         doubts.append("no worker group was seen")
-    ended = trial.run.ending.ended
+    ended = analysis.run.ending.ended
     if ended is None:
         doubts.append("the end of the run was not recorded")
     elif ended[1].interrupted:
         doubts.append("the run was interrupted")
-    sources = {entry.source for entry in trial.history.entries}
-    seen = plural(len(trial.history), "event")
+    sources = {entry.source for entry in analysis.history.entries}
+    seen = plural(len(analysis.history), "event")
     summary = f"{seen} in {plural(len(sources), 'journal')}, none torn or missing"
-    return conclude(WATCHED, doubts=doubts, evidence=len(trial.history), summary=summary)
+    return conclude(WATCHED, doubts=doubts, evidence=len(analysis.history), summary=summary)
 
 
-def own_failures(trial: Trial) -> Iterator[str]:
+def own_failures(analysis: RunAnalysis) -> Iterator[str]:
     """Return our own failures: events that are missing then prove nothing of the job.
 
     So it is with files that do not belong together, or were damaged since.
     """
-    for _, disturbed in trial.history.of(Disturbed):
+    for _, disturbed in analysis.history.of(Disturbed):
         yield disturbed.why
-    yield from mixed_up(trial)
-    for _, failed in trial.history.of(ObserverFailed):
+    yield from mixed_up(analysis)
+    for _, failed in analysis.history.of(ObserverFailed):
         yield f"the observer failed in {failed.where}: {failed.error}"
-    for _, lost in trial.history.of(ProbeFailed):
+    for _, lost in analysis.history.of(ProbeFailed):
         yield f"the probe of rank {lost.rank} failed in {lost.where}: {lost.error}"
-    for _, cut in trial.history.of(JournalCut):
+    for _, cut in analysis.history.of(JournalCut):
         yield (
             f"what {cut.source} wrote last is unknown: node {cut.node_id[:8]} was lost with it "
             "before it had come from there"
         )
 
 
-def _torn(trial: Trial) -> Iterator[str]:
-    struck = {f"worker-{pid}" for pid in _killed_pids(trial)}
-    for source in trial.history.torn:
+def _torn(analysis: RunAnalysis) -> Iterator[str]:
+    struck = {f"worker-{pid}" for pid in _killed_pids(analysis)}
+    for source in analysis.history.torn:
         if source not in struck:
             yield f"the last line of the journal {source} is cut short"
 
 
-def _killed_pids(trial: Trial) -> set[int]:
-    invoked = [event for _, event in trial.history.of(FaultInvoked)]
-    on_nodes = {op.index for op in trial.plan.ops if op.fault.nodes_lost}
-    on_all = {op.index for op in trial.plan.ops if op.fault.takes_others}
+def _killed_pids(analysis: RunAnalysis) -> set[int]:
+    invoked = [event for _, event in analysis.history.of(FaultInvoked)]
+    on_nodes = {op.index for op in analysis.plan.ops if op.fault.nodes_lost}
+    on_all = {op.index for op in analysis.plan.ops if op.fault.takes_others}
     lost_nodes = {e.node_id for e in invoked if e.op in on_nodes}
     groups = {e.attempt for e in invoked if e.op in on_all}
-    places = [(a.index, place) for a in trial.run.attempts for place in a.places]
+    places = [(a.index, place) for a in analysis.run.attempts for place in a.places]
     struck = {p.pid for index, p in places if p.node_id in lost_nodes or index in groups}
     return {e.pid for e in invoked} | struck
 
@@ -266,12 +270,12 @@ def _gaps(attempt: Attempt) -> Iterator[str]:
 # -- files that belong together --------------------------------------------------------------------
 
 
-def mixed_up(trial: Trial) -> Iterator[str]:
+def mixed_up(analysis: RunAnalysis) -> Iterator[str]:
     """Return in words which files are not this run's, or lack something."""
-    plan = trial.plan
-    yield from _of_another_run(plan, trial.history)
-    yield from _holes(HISTORY, trial.history)
-    clean = _clean(trial.baseline)
+    plan = analysis.plan
+    yield from _of_another_run(plan, analysis.history)
+    yield from _holes(HISTORY, analysis.history)
+    clean = _clean(analysis.baseline)
     for number, run in enumerate(clean, start=1):
         name = repeat_name(number)
         yield from _no_baseline_of(plan, number, run)

@@ -10,10 +10,10 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import TypeAlias
 
+from chaos.check.analysis import RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.files import series_of
 from chaos.check.storage import stored_checkpoints
-from chaos.check.trial import Course
 from chaos.check.values import is_below
 from chaos.model.event import FileRenamed, FileSaved, FileWritten, SavedPart
 
@@ -83,10 +83,10 @@ class FileContents:
     `repeats` are other clean runs. Attempts that are `resized` have no counterpart.
     """
 
-    run: Course
-    reference: Course
+    run: RunTables
+    reference: RunTables
     began: int
-    repeats: Sequence[Course] = ()
+    repeats: Sequence[RunTables] = ()
     resized: frozenset[int] = frozenset()
 
     def pairs(self) -> Iterator[EntryPair]:
@@ -170,7 +170,7 @@ class FileContents:
             yield from (((kept.file, name), part) for name, part in _parts(kept).items())
 
 
-def written(course: Course) -> Iterator[WrittenFile]:
+def written(course: RunTables) -> Iterator[WrittenFile]:
     """Return every file that was written, under the name that it got in the end."""
     renames = list(course.history.of(FileRenamed))
     found: list[tuple[int, FileSaved | FileWritten]] = []
@@ -185,7 +185,7 @@ def written(course: Course) -> Iterator[WrittenFile]:
         nths[place] += 1
 
 
-def surviving(course: Course) -> Iterator[WrittenFile]:
+def surviving(course: RunTables) -> Iterator[WrittenFile]:
     """Return the files of work that no later attempt did again."""
     starts = [a for a in course.attempts if a.place is not None]
     for kept in written(course):
@@ -251,8 +251,8 @@ class SavedFiles:
     Counts are compared `until` the first step that may be made again (at least once).
     """
 
-    run: Course
-    reference: Course
+    run: RunTables
+    reference: RunTables
     began: int
     resized: frozenset[int] = frozenset()
     ignore: tuple[str, ...] = ()
@@ -338,7 +338,7 @@ class SavedFiles:
                     yield commit.number, file, commit.epoch, part.files[path] == others[path]
 
 
-def _surviving(course: Course) -> Iterator[tuple[int, FileSaved]]:
+def _surviving(course: RunTables) -> Iterator[tuple[int, FileSaved]]:
     """Return the saves of work that no later attempt did again."""
     starts = [a for a in course.attempts if a.place is not None]
     for number, saved in course.history.of(FileSaved):
@@ -347,11 +347,11 @@ def _surviving(course: Course) -> Iterator[tuple[int, FileSaved]]:
             yield number, saved
 
 
-def _saves_by_place(course: Course) -> _Told:
+def _saves_by_place(course: RunTables) -> _Told:
     return {_key(saved): saved for _, saved in _surviving(course)}
 
 
-def _count_series(course: Course) -> Mapping[tuple[_SavedFile, str], Sequence[int]]:
+def _count_series(course: RunTables) -> Mapping[tuple[_SavedFile, str], Sequence[int]]:
     found: dict[tuple[_SavedFile, str], list[int]] = {}
     for saved in _saves_by_place(course).values():
         for name, value in saved.counts.items():

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 from weakref import WeakKeyDictionary
 
+from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
-from chaos.check.strikes import Strike
-from chaos.check.trial import Course, Trial
+from chaos.check.injections import Injection
 from chaos.model.event import (
     ControllerState,
     DriverExited,
@@ -52,13 +52,13 @@ class Mark:
     is_step: bool = False
 
 
-def marks(course: Course, strikes: Sequence[Strike]) -> Mapping[int, Sequence[Mark]]:
+def marks(course: RunTables, injections: Sequence[Injection]) -> Mapping[int, Sequence[Mark]]:
     """Return every attempt's marks in order of time, by its index."""
     survivors = {step.number for step in course.lineage.all_steps()}
     kept = {(commit.attempt, commit.epoch) for commit in course.lineage.commits}
     last = course.attempts[-1].index if course.attempts else 0
     reader = _Reader(
-        survivors, kept, last, {s.op.index for s in strikes if s.op.fault.stops_progress}
+        survivors, kept, last, {s.op.index for s in injections if s.op.fault.stops_progress}
     )
     entries = course.history.entries
     for number in course.history.numbers_of(*_KINDS):
@@ -221,21 +221,21 @@ class Ledger:
 
 
 # Several parts of a page ask for it, and it takes as long as a few checks.
-_known: WeakKeyDictionary[Trial, Ledger] = WeakKeyDictionary()
+_known: WeakKeyDictionary[RunAnalysis, Ledger] = WeakKeyDictionary()
 
 
-def ledger_of(trial: Trial) -> Ledger:
+def ledger_of(analysis: RunAnalysis) -> Ledger:
     """Return the ledger of the struck run; it is made once."""
-    if trial not in _known:
-        _known[trial] = ledger(trial.run, trial.hits, strikes=trial.strikes)
-    return _known[trial]
+    if analysis not in _known:
+        _known[analysis] = ledger(analysis.run, analysis.hits, injections=analysis.injections)
+    return _known[analysis]
 
 
 def ledger(
-    course: Course,
-    hits: Mapping[int, Sequence[Strike]] | None = None,
+    course: RunTables,
+    hits: Mapping[int, Sequence[Injection]] | None = None,
     *,
-    strikes: Sequence[Strike] = (),
+    injections: Sequence[Injection] = (),
 ) -> Ledger:
     """Charge the time of a run; `hits` are the strikes that ended attempts, by their index.
 
@@ -246,7 +246,7 @@ def ledger(
     if not len(history):
         return Ledger(())
     sweep = _Sweep(*bounds_ns(history))
-    found = marks(course, strikes)
+    found = marks(course, injections)
     rows = course.attempts
     for place, attempt in enumerate(rows):
         following = rows[place + 1] if place + 1 < len(rows) else None
@@ -286,7 +286,7 @@ class _Sweep:
 
 def _charge(
     sweep: _Sweep,
-    course: Course,
+    course: RunTables,
     attempt: Attempt,
     found: Sequence[Mark],
     harm_ns: int | None,
@@ -316,7 +316,7 @@ def _train(sweep: _Sweep, attempt: Attempt, found: Sequence[Mark], *, stop_ns: i
 
 def _end(
     sweep: _Sweep,
-    course: Course,
+    course: RunTables,
     attempt: Attempt,
     *,
     harm_ns: int | None,
@@ -341,7 +341,7 @@ def _end(
     sweep.to("teardown", min(last_ns, opened_ns))
 
 
-def _until_ns(course: Course, following: Attempt | None, end_ns: int) -> int:
+def _until_ns(course: RunTables, following: Attempt | None, end_ns: int) -> int:
     """Return when the next attempt's workers were first heard of, or the end of the run."""
     if following is None:
         return end_ns
@@ -351,8 +351,8 @@ def _until_ns(course: Course, following: Attempt | None, end_ns: int) -> int:
     return min((course.history.time_ns(number) for number in firsts), default=end_ns)
 
 
-def _harm_ns(attempt: Attempt, hits: Sequence[Strike]) -> int | None:
-    found = (strike.hits.get(attempt.index) for strike in hits)
+def _harm_ns(attempt: Attempt, hits: Sequence[Injection]) -> int | None:
+    found = (injection.hits.get(attempt.index) for injection in hits)
     return min((harm_ns for harm_ns in found if harm_ns is not None), default=None)
 
 

@@ -10,6 +10,7 @@ cosmetic           no loss and no part of the state differs, and of metrics
 
 from collections.abc import Sequence
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.blame import blamed, follows_a_first_forward
 from chaos.check.divergence import divergence, left_before
 from chaos.check.metrics import counters
@@ -18,7 +19,6 @@ from chaos.check.samples import SAMPLE_ORDER, SAMPLES
 from chaos.check.state_at_resume import Row
 from chaos.check.state_snapshots import is_rng, parts_of
 from chaos.check.trajectory import TRAJECTORY, states_of
-from chaos.check.trial import Trial
 from chaos.model.scenario import Acceptable
 from chaos.model.severity import Severity
 from chaos.model.verdict import CheckResult
@@ -29,10 +29,10 @@ ACCEPTED = "accepted as "  # how a note begins that tells what is broken and may
 _MEANT: dict[Acceptable, Severity] = {"rng": "not reproducible", "cosmetic": "cosmetic"}
 
 
-def graded(trial: Trial, results: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
+def graded(analysis: RunAnalysis, results: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
     """Return the results with the severity of a trajectory that parts."""
     return tuple(
-        _with(result, _of_trajectory(trial, results))
+        _with(result, _of_trajectory(analysis, results))
         if result.check == TRAJECTORY and result.status == "fail"
         else result
         for result in results
@@ -61,22 +61,22 @@ def _with(result: CheckResult, severity: Severity) -> CheckResult:
     return result.model_copy(update={"anomalies": told})
 
 
-def _of_trajectory(trial: Trial, results: Sequence[CheckResult]) -> Severity:
-    comparison = trial.comparison
+def _of_trajectory(analysis: RunAnalysis, results: Sequence[CheckResult]) -> Severity:
+    comparison = analysis.comparison
     if comparison is None:
         return "wrong result"
-    lasting = states_of(trial)
+    lasting = states_of(analysis)
     is_even = comparison.losses.first is None and (lasting is None or not lasting.apart)
-    if is_even and comparison.metrics.other <= counters(trial):
+    if is_even and comparison.metrics.other <= counters(analysis):
         return "cosmetic"
-    return "not reproducible" if only_random(trial, results) else "wrong result"
+    return "not reproducible" if only_random(analysis, results) else "wrong result"
 
 
-def only_random(trial: Trial, results: Sequence[CheckResult]) -> bool:
+def only_random(analysis: RunAnalysis, results: Sequence[CheckResult]) -> bool:
     """Return whether it is shown that only random streams are others than the baseline's."""
     named = {result.check: result for result in results}
-    first = divergence(trial)
-    if first is None or not trial.leeway.is_exact:
+    first = divergence(analysis)
+    if first is None or not analysis.allowance.is_exact:
         return False
     if any(named[check].status != "pass" for check in _GROUNDS if check in named):
         return False
@@ -87,43 +87,45 @@ def only_random(trial: Trial, results: Sequence[CheckResult]) -> bool:
         is_drawn or (counted.status == "pass" and counted.evidence)
     ):
         return False
-    started = [restart for restart in trial.restarts if restart.attempt.first_steps]
-    if not all(_came_back(trial, restart) for restart in started):
+    started = [restart for restart in analysis.restarts if restart.attempt.first_steps]
+    if not all(_came_back(analysis, restart) for restart in started):
         return False
     return any(
-        _parts_by_chance(trial, restart, order)
+        _parts_by_chance(analysis, restart, order)
         for restart in started
         if restart.attempt.index == first.attempt
     )
 
 
-def _parts_by_chance(trial: Trial, restart: Restart, order: CheckResult) -> bool:
+def _parts_by_chance(analysis: RunAnalysis, restart: Restart, order: CheckResult) -> bool:
     """Return whether what first differs after a resume was drawn: numbers at once, or inputs."""
-    blame = blamed(trial, restart)
+    blame = blamed(analysis, restart)
     drew = blame.causes and all(is_rng(row.component) for row in blame.rows)
     if order.anomalies:
         return bool(blame.after.inputs) and order.severity == "not reproducible"
     return bool(drew) and blame.at_once
 
 
-def _came_back(trial: Trial, restart: Restart) -> bool:
+def _came_back(analysis: RunAnalysis, restart: Restart) -> bool:
     """Return whether a rank's every part but its generators was seen to be what it must be."""
-    rows = [row for row in trial.components if row.attempt == restart.attempt.index]
+    rows = [row for row in analysis.components if row.attempt == restart.attempt.index]
     solid = [row for row in rows if not is_rng(row.component)]
-    models = {row.rank for row in solid if row.group == "model" and _is_right(trial, restart, row)}
+    models = {
+        row.rank for row in solid if row.group == "model" and _is_right(analysis, restart, row)
+    }
     return models >= set(restart.attempt.first_steps) and all(
-        _is_right(trial, restart, row) for row in solid
+        _is_right(analysis, restart, row) for row in solid
     )
 
 
-def _is_right(trial: Trial, restart: Restart, row: Row) -> bool:
-    if row.standing == "restored" or row in blamed(trial, restart).idle:
+def _is_right(analysis: RunAnalysis, restart: Restart, row: Row) -> bool:
+    if row.standing == "restored" or row in blamed(analysis, restart).idle:
         return True
-    if follows_a_first_forward(trial, restart, row):
+    if follows_a_first_forward(analysis, restart, row):
         return True
     # Once numbers have parted, the run goes on from its own: what it had as the epoch was left.
-    left = trial.run.snapshots.left.get((row.rank, row.epoch - 1))
+    left = analysis.run.snapshots.left.get((row.rank, row.epoch - 1))
     own = parts_of(left).get(row.component)
-    is_late = restart.attempt.place is not None and left_before(trial, *restart.attempt.place)
+    is_late = restart.attempt.place is not None and left_before(analysis, *restart.attempt.place)
     is_own = own is not None and row.ours is not None and own.digest == row.ours.digest
     return row.standing == "different" and not row.step and is_late and is_own

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.diagnosis import cause
 from chaos.check.divergence import difference, divergence
+from chaos.check.injections import Injection
 from chaos.check.resumes import in_words, nothing_was_left, untested
-from chaos.check.strikes import Strike
 from chaos.check.trajectory import TRAJECTORY
-from chaos.check.trial import Trial
 from chaos.model.scenario import VerdictStatus
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, AtTime
 from chaos.model.verdict import CheckResult
@@ -29,46 +29,52 @@ _RECOVERY = {
 
 
 def headline(
-    trial: Trial, results: Sequence[CheckResult], status: VerdictStatus, *, accepted: int = 0
+    analysis: RunAnalysis,
+    results: Sequence[CheckResult],
+    status: VerdictStatus,
+    *,
+    accepted: int = 0,
 ) -> str:
     """Return the faults, the outcome of the job, and the evidence, in one sentence.
 
     `accepted`: how many broken promises the scenario accepts.
     """
-    sentence = _sentence(trial, results, status, accepted=accepted)
+    sentence = _sentence(analysis, results, status, accepted=accepted)
     return sentence[:1].upper() + sentence[1:].removesuffix(".") + "."
 
 
 def _sentence(
-    trial: Trial, results: Sequence[CheckResult], status: VerdictStatus, *, accepted: int
+    analysis: RunAnalysis, results: Sequence[CheckResult], status: VerdictStatus, *, accepted: int
 ) -> str:
     if status == "pass":
-        lack = untested(trial)
-        return f"{_deeds(trial)}{_good(trial, accepted=accepted)}" + (f"; {lack}" if lack else "")
+        lack = untested(analysis)
+        return f"{_deeds(analysis)}{_good(analysis, accepted=accepted)}" + (
+            f"; {lack}" if lack else ""
+        )
     if status == "fail":
-        return f"{_deeds(trial)}{_bad(trial, results)}"
+        return f"{_deeds(analysis)}{_bad(analysis, results)}"
     doubts = (result.summary for result in results if result.status == "inconclusive")
     broken = [result.check for result in results if result.status == "fail"]
     besides = f" (broken all the same: {', '.join(broken)})" if broken else ""
     return f"it cannot be told whether the job came out right: {next(doubts)}{besides}"
 
 
-def _deeds(trial: Trial) -> str:
-    landed = [strike for strike in trial.strikes if strike.landed]
+def _deeds(analysis: RunAnalysis) -> str:
+    landed = [injection for injection in analysis.injections if injection.landed]
     if not landed:
         return "nothing was done to the job; "
-    times = Counter(strike.op.index for strike in landed)
-    firsts = {strike.op.index: strike for strike in reversed(landed)}
+    times = Counter(injection.op.index for injection in landed)
+    firsts = {injection.op.index: injection for injection in reversed(landed)}
     deeds = [_deed(firsts[index], times[index]) for index in dict.fromkeys(times)]
     *others, last = deeds
     return f"{', '.join(others)} and {last}; " if others else f"{last}; "
 
 
-def _deed(strike: Strike, times: int) -> str:
-    at, fault = strike.op.at, strike.op.fault
-    if strike.is_in_storage:  # told in storage's own words; where it was armed is left out
-        details = "; ".join(event.detail for _, event in strike.effects[:1])
-        return f"{fault.in_words(strike.rank, '')}: storage {details}"
+def _deed(injection: Injection, times: int) -> str:
+    at, fault = injection.op.at, injection.op.fault
+    if injection.is_in_storage:  # told in storage's own words; where it was armed is left out
+        details = "; ".join(event.detail for _, event in injection.effects[:1])
+        return f"{fault.in_words(injection.rank, '')}: storage {details}"
     if isinstance(at, AtMoment):
         place = _PLACES[at.moment]
     elif isinstance(at, AtStep):
@@ -76,7 +82,7 @@ def _deed(strike: Strike, times: int) -> str:
     else:
         place = _elsewhere(at)
     again = f" in {times} attempts" if times > 1 else ""
-    return f"{fault.in_words(strike.rank, place.format(epoch=at.epoch))}{again}"
+    return f"{fault.in_words(injection.rank, place.format(epoch=at.epoch))}{again}"
 
 
 def _elsewhere(at: AtRecovery | AtStart | AtState | AtTime) -> str:
@@ -91,43 +97,42 @@ def _elsewhere(at: AtRecovery | AtStart | AtState | AtTime) -> str:
             return f"{at.seconds:g} s after the start"
 
 
-def _good(trial: Trial, *, accepted: int) -> str:
-    lineage = trial.run.lineage
+def _good(analysis: RunAnalysis, *, accepted: int) -> str:
+    lineage = analysis.run.lineage
     size = plural(len(lineage.commits), "epoch")
     if lineage.steps_done:  # boosted trees have none
         size = f"{size}, {plural(lineage.steps_done, 'step')}"
-    went_on = _went_on(trial)
-    if trial.error_was_expected:
-        assert trial.run.ending.raised is not None
-        return (
-            f"{went_on}fit() raised {trial.run.ending.raised[1].error}, as expected, after {size}"
-        )
-    if not trial.plan.ops:
+    went_on = _went_on(analysis)
+    if analysis.error_was_expected:
+        raised = analysis.run.ending.raised
+        assert raised is not None
+        return f"{went_on}fit() raised {raised[1].error}, as expected, after {size}"
+    if not analysis.plan.ops:
         return f"{went_on}it finished: {size}"
-    if trial.comparison is not None and trial.comparison.resized:
+    if analysis.comparison is not None and analysis.comparison.resized:
         return f"{went_on}with another number of workers it finished: {size}"
-    return f"{went_on or 'the job '}came out {_equal(trial, accepted=accepted)}: {size}"
+    return f"{went_on or 'the job '}came out {_equal(analysis, accepted=accepted)}: {size}"
 
 
-def _equal(trial: Trial, *, accepted: int) -> str:
+def _equal(analysis: RunAnalysis, *, accepted: int) -> str:
     equal = "bitwise equal to its baseline"
-    if (bands := trial.leeway.bands) is not None:
+    if (bands := analysis.allowance.bands) is not None:
         equal = f"within the band of {bands.runs} clean runs"
-    elif trial.plan.expect.loss_tolerance is not None:
+    elif analysis.plan.expect.loss_tolerance is not None:
         equal = "equal to its baseline within the tolerance it states"
     if accepted:
         equal = "equal to its baseline but for what `expect.accept` allows"
-    if trial.comparison is not None and trial.comparison.steps_apart:
+    if analysis.comparison is not None and analysis.comparison.steps_apart:
         equal = f"{equal}, so far as it could be compared"
     return equal
 
 
-def _went_on(trial: Trial) -> str:
-    restarts = trial.restarts
+def _went_on(analysis: RunAnalysis) -> str:
+    restarts = analysis.restarts
     if not restarts:
         return ""
-    if nothing_was_left(trial):
-        return f"the job was restarted after its end ({in_words(trial)}) and "
+    if nothing_was_left(analysis):
+        return f"the job was restarted after its end ({in_words(analysis)}) and "
     last = restarts[-1]
     start = next(iter(last.handed.values()), None)
     where = "from scratch"
@@ -138,28 +143,28 @@ def _went_on(trial: Trial) -> str:
     return f"the job {'started again' if start is None else 'resumed'} {where} and "
 
 
-def _bad(trial: Trial, results: Sequence[CheckResult]) -> str:
+def _bad(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
     broken = [result for result in results if result.status == "fail"]
     others = [result.check for result in broken[1:]]
     also = f" (also broken: {', '.join(others)})" if others else ""
-    named = cause(trial, results)
+    named = cause(analysis, results)
     if named is not None:
         return f"{named}{also}"
-    first = divergence(trial)
+    first = divergence(analysis)
     if broken[0].check != TRAJECTORY or first is None:
         return f"{broken[0].anomalies[0].message}{also}"
     place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
     what = "loss" if first.what == "loss" else f"`{first.what}`"
     fell = f"from {place} on its {what} differs from the baseline's: {difference(first)}"
-    went = "resumed, but" if trial.restarts else "finished, but"
-    return f"the job {went} {fell}{_right(trial, results)}"
+    went = "resumed, but" if analysis.restarts else "finished, but"
+    return f"the job {went} {fell}{_right(analysis, results)}"
 
 
-def _right(trial: Trial, results: Sequence[CheckResult]) -> str:
+def _right(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str:
     """Return in words the parts that were shown to be right."""
     shown = {result.check for result in results if result.status == "pass" and result.evidence}
     if {"resume-point", "cursor", "epochs"} <= shown:
-        if not trial.sees_steps:
+        if not analysis.sees_steps:
             return "; the checkpoint and the epochs are right"
         return "; the checkpoint, the epochs and the number of steps are right"
     return ""

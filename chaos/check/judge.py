@@ -18,6 +18,7 @@ from chaos.check import (
     state,
     trajectory,
 )
+from chaos.check.analysis import RunAnalysis
 from chaos.check.data_warnings import data_warnings
 from chaos.check.diagnosis import diagnosis
 from chaos.check.evidence import nothing_happened
@@ -28,7 +29,6 @@ from chaos.check.regrid import BY_REPORTS, WHY_NOT
 from chaos.check.result import nothing_due
 from chaos.check.resumes import count_restarts
 from chaos.check.state_snapshots import is_rng
-from chaos.check.trial import Trial
 from chaos.model.diagnosis import Resume
 from chaos.model.event import JournalCut
 from chaos.model.history import History
@@ -42,7 +42,7 @@ class Check(Protocol):
 
     NAME: str
 
-    def check(self, trial: Trial) -> CheckResult:
+    def check(self, analysis: RunAnalysis) -> CheckResult:
         """Judge one run."""
 
 
@@ -92,33 +92,33 @@ def judge(
     plan: Plan, history: History, baseline: History | None = None, others: Others = NO_OTHERS
 ) -> Verdict:
     """Return the verdict on one run; `others`: the checks of other packages."""
-    return judge_trial(Trial(plan, history, baseline), others)
+    return judge_analysis(RunAnalysis(plan, history, baseline), others)
 
 
-def judge_trial(trial: Trial, others: Others = NO_OTHERS) -> Verdict:
+def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict:
     """Return the verdict on one run by its tables, which its pages can use again."""
-    found = graded(trial, tuple(_results(trial, others)))
-    results, accepting = accepted(trial.plan.expect.accept, found)
-    status = _overall(trial, results)
+    found = graded(analysis, tuple(_results(analysis, others)))
+    results, accepting = accepted(analysis.plan.expect.accept, found)
+    status = _overall(analysis, results)
     return Verdict(
         status=status,
-        headline=headline(trial, results, status, accepted=len(accepting)),
-        as_expected=_is_expected(trial, status, results),
-        is_news=_is_news(trial, status, results),
-        expectation=_expectation(trial, status, results),
+        headline=headline(analysis, results, status, accepted=len(accepting)),
+        as_expected=_is_expected(analysis, status, results),
+        is_news=_is_news(analysis, status, results),
+        expectation=_expectation(analysis, status, results),
         results=results,
-        diagnosis=_diagnosed(trial, results),
-        notes=(*accepting, *_idle(trial), *_noted(trial)),
-        restarts=count_restarts(trial),
+        diagnosis=_diagnosed(analysis, results),
+        notes=(*accepting, *_idle(analysis), *_noted(analysis)),
+        restarts=count_restarts(analysis),
     )
 
 
-def _idle(trial: Trial) -> Iterator[str]:
+def _idle(analysis: RunAnalysis) -> Iterator[str]:
     """Return a note on parts that did not come back, and nothing that lasts depends on.
 
     Generators are not among it: most jobs have some that they never draw from.
     """
-    rows = () if trial.reference is None else state.idle_rows(trial)
+    rows = () if analysis.reference is None else state.idle_rows(analysis)
     named = sorted({row.component for row in rows if not is_rng(row.component)})
     if named:
         yield (
@@ -127,19 +127,19 @@ def _idle(trial: Trial) -> Iterator[str]:
         )
 
 
-def _noted(trial: Trial) -> tuple[str, ...]:
+def _noted(analysis: RunAnalysis) -> tuple[str, ...]:
     """Return notes on the data of a clean run, and on the files of this one."""
-    course = trial.reference
-    if course is None and not trial.plan.ops and trial.run.ending.is_finished:
-        course = trial.run
+    course = analysis.reference
+    if course is None and not analysis.plan.ops and analysis.run.ending.is_finished:
+        course = analysis.run
     known = () if course is None else data_warnings(course.lineage)
-    late = trial.run.ending.after_fit
-    return (*known, *artifacts.notes(trial), *([] if late is None else [late]))
+    late = analysis.run.ending.after_fit
+    return (*known, *artifacts.notes(analysis), *([] if late is None else [late]))
 
 
-def _diagnosed(trial: Trial, results: tuple[CheckResult, ...]) -> tuple[Resume, ...]:
+def _diagnosed(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple[Resume, ...]:
     try:
-        return diagnosis(trial, results)
+        return diagnosis(analysis, results)
     except Exception as error:  # noqa: BLE001 (a table that fails must not hide the verdict)
         why = f"the diagnosis itself failed: {type(error).__name__}: {error}"
         blank = Resume(
@@ -148,45 +148,45 @@ def _diagnosed(trial: Trial, results: tuple[CheckResult, ...]) -> tuple[Resume, 
         return (blank,)
 
 
-def _results(trial: Trial, others: Others) -> Iterator[CheckResult]:
+def _results(analysis: RunAnalysis, others: Others) -> Iterator[CheckResult]:
     """Return each check's result; others' come before the one that almost every defect breaks."""
     *specific, last = CHECKS
-    yield from (_judged(check, trial) for check in specific)
+    yield from (_judged(check, analysis) for check in specific)
     for other in others.installed:
-        result = _judged(other.what, trial)
+        result = _judged(other.what, analysis)
         yield result.model_copy(update={"package": other.package})
     yield from others.not_told()
-    yield _judged(last, trial)
+    yield _judged(last, analysis)
 
 
-def _judged(check: Check, trial: Trial) -> CheckResult:
-    if trial.is_by_steps and check.NAME in BY_REPORTS:
+def _judged(check: Check, analysis: RunAnalysis) -> CheckResult:
+    if analysis.is_by_steps and check.NAME in BY_REPORTS:
         return nothing_due(check.NAME, WHY_NOT)
     try:
-        return _beyond_doubt(_well_formed(check.check(trial), check, trial), trial)
+        return _beyond_doubt(_well_formed(check.check(analysis), check, analysis), analysis)
     except Exception as error:  # noqa: BLE001 (a check that fails has shown nothing)
         why = f"the check itself failed: {type(error).__name__}: {error}"
         return CheckResult(check=check.NAME, status="inconclusive", summary=why, evidence=0)
 
 
-def _well_formed(result: object, check: Check, trial: Trial) -> CheckResult:
+def _well_formed(result: object, check: Check, analysis: RunAnalysis) -> CheckResult:
     """Return a result that reports can show, or raise: a check may be another package's."""
     if not isinstance(result, CheckResult) or result.check != check.NAME:
         raise TypeError(f"it gave no CheckResult of its own, but {result!r}")
     if (result.status == "fail") != bool(result.anomalies):
         raise ValueError(f"{result.status} with {len(result.anomalies)} anomalies")
-    if any(not 0 <= n < len(trial.history) for a in result.anomalies for n in a.events):
+    if any(not 0 <= n < len(analysis.history) for a in result.anomalies for n in a.events):
         raise ValueError("an anomaly names an event that the history has not")
     return result
 
 
-def _beyond_doubt(result: CheckResult, trial: Trial) -> CheckResult:
+def _beyond_doubt(result: CheckResult, analysis: RunAnalysis) -> CheckResult:
     """Make a broken promise a doubt where what is not known, or was allowed, may explain it."""
     if result.status != "fail":
         return result
-    cut = next((event for _, event in trial.history.of(JournalCut)), None)
-    made_again = _no_longer_comparable(trial) if result.check in _NEED_EQUAL_STEPS else None
-    absent = next((op for op in trial.plan.ops if op.absent is not None), None)
+    cut = next((event for _, event in analysis.history.of(JournalCut)), None)
+    made_again = _no_longer_comparable(analysis) if result.check in _NEED_EQUAL_STEPS else None
+    absent = next((op for op in analysis.plan.ops if op.absent is not None), None)
     if cut is not None:
         why = f"what {cut.source} wrote last was lost with its node"
     elif absent is not None:
@@ -199,9 +199,9 @@ def _beyond_doubt(result: CheckResult, trial: Trial) -> CheckResult:
     return result.model_copy(update={"status": "inconclusive", "summary": summary})
 
 
-def _no_longer_comparable(trial: Trial) -> tuple[int, str] | None:
+def _no_longer_comparable(analysis: RunAnalysis) -> tuple[int, str] | None:
     """Return the event from which on nothing need equal the baseline's, and why."""
-    made = trial.repeated_steps if trial.plan.expect.is_exact else ()
+    made = analysis.repeated_steps if analysis.plan.expect.is_exact else ()
     if not made:
         return None
     first = min(made, key=lambda repeat: repeat.since)
@@ -216,9 +216,9 @@ def _events(result: CheckResult) -> list[int]:
     return [number for anomaly in result.anomalies for number in anomaly.events]
 
 
-def _overall(trial: Trial, results: tuple[CheckResult, ...]) -> VerdictStatus:
+def _overall(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> VerdictStatus:
     found = {result.status for result in results}
-    if any(evidence.own_failures(trial)) or nothing_happened(trial):
+    if any(evidence.own_failures(analysis)) or nothing_happened(analysis):
         return "inconclusive"
     if "fail" in found:
         return "fail"
@@ -230,9 +230,11 @@ def _first_broken(results: tuple[CheckResult, ...], besides: tuple[str, ...] = (
     return next((check for check in broken if check not in besides), None)
 
 
-def _is_expected(trial: Trial, status: VerdictStatus, results: tuple[CheckResult, ...]) -> bool:
-    expect = trial.plan.expect
-    if _shows_no_defect(trial, status, results):
+def _is_expected(
+    analysis: RunAnalysis, status: VerdictStatus, results: tuple[CheckResult, ...]
+) -> bool:
+    expect = analysis.plan.expect
+    if _shows_no_defect(analysis, status, results):
         return True
     named = expect.check is None or expect.check == _first_broken(results, expect.besides)
     if expect.verdict == "inconclusive":
@@ -242,26 +244,30 @@ def _is_expected(trial: Trial, status: VerdictStatus, results: tuple[CheckResult
     return status == expect.verdict and named and shown
 
 
-def _shows_no_defect(trial: Trial, status: VerdictStatus, results: tuple[CheckResult, ...]) -> bool:
+def _shows_no_defect(
+    analysis: RunAnalysis, status: VerdictStatus, results: tuple[CheckResult, ...]
+) -> bool:
     """Return whether a defect of Ray's own did not show.
 
     All is well, or but for other known defects; or `fit()` returned, where
     the defect was to make it raise.
     """
-    expect = trial.plan.expect
+    expect = analysis.plan.expect
     if expect.until != "fixed" or status == "inconclusive":
         return False
-    if expect.outcome == "error" and trial.run.ending.returned is not None:
+    if expect.outcome == "error" and analysis.run.ending.returned is not None:
         return True
     return _first_broken(results, expect.besides) is None
 
 
-def _is_news(trial: Trial, status: VerdictStatus, results: tuple[CheckResult, ...]) -> bool:
+def _is_news(
+    analysis: RunAnalysis, status: VerdictStatus, results: tuple[CheckResult, ...]
+) -> bool:
     """Return whether a defect of Ray's own did not show, although all was done to show it.
 
     On the embedded backend it is none: most of Ray is not there.
     """
-    return trial.plan.backend == "ray" and _shows_no_defect(trial, status, results)
+    return analysis.plan.backend == "ray" and _shows_no_defect(analysis, status, results)
 
 
 def _without_grounds(results: tuple[CheckResult, ...]) -> CheckResult | None:
@@ -269,17 +275,19 @@ def _without_grounds(results: tuple[CheckResult, ...]) -> CheckResult | None:
     return next((r for r in results if r.check in grounds and r.status != "pass"), None)
 
 
-def _expectation(trial: Trial, status: VerdictStatus, results: tuple[CheckResult, ...]) -> str:
-    expect = trial.plan.expect
+def _expectation(
+    analysis: RunAnalysis, status: VerdictStatus, results: tuple[CheckResult, ...]
+) -> str:
+    expect = analysis.plan.expect
     how = "first named" if expect.verdict == "fail" else "told"
     due = expect.verdict + (f", {how} by {expect.check}" if expect.check else "")
-    if _shows_no_defect(trial, status, results):
+    if _shows_no_defect(analysis, status, results):
         seen = f" (seen in Ray {', '.join(expect.seen_in)})" if expect.seen_in else ""
-        is_news = _is_news(trial, status, results)
+        is_news = _is_news(analysis, status, results)
         news = "fixed?" if is_news else "only a cluster can show the defect"
         found = "it passes" if status == "pass" else "it did not show"
         return f"expected {due}{seen}; {found}: {news}"
-    if _is_expected(trial, status, results):
+    if _is_expected(analysis, status, results):
         return f"{due}, as expected"
     first = _first_broken(results)
     told = f"expected {due}; got {status}" + (f", first named by {first}" if first else "")

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
+from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit
 from chaos.check.divergence import divergence_place
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
 from chaos.check.storage import kept_at_the_end
-from chaos.check.trial import Course, Trial
 from chaos.check.values import Value, flat, is_below
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -25,7 +25,7 @@ _Series: TypeAlias = Mapping[_Key, Mapping[int, int]]  # its value in each epoch
 
 
 @own_check(METRICS, asks="Do the job's own counters count on after a resume?")
-def check_metrics(trial: Trial) -> CheckResult:
+def check_metrics(analysis: RunAnalysis) -> CheckResult:
     """Require that every reported counter goes on as in the baseline: no reset, gap or repetition.
 
     The promise of the metric series: a logger's step that begins at 0 again
@@ -35,38 +35,42 @@ def check_metrics(trial: Trial) -> CheckResult:
     the fault. It is what is logged that is wrong, and not the model: cosmetic.
     Other metrics are `trajectory`'s to compare.
     """
-    if not trial.plan.ops:
+    if not analysis.plan.ops:
         return nothing_due(METRICS, "no fault was planned, so there is nothing to compare")
-    if trial.reference is None:
-        return inconclusive(METRICS, f"{trial.no_reference} to know the job's counters by")
-    due = _due_counters(trial, trial.reference)
+    if analysis.reference is None:
+        return inconclusive(METRICS, f"{analysis.no_reference} to know the job's counters by")
+    due = _due_counters(analysis, analysis.reference)
     if not due:
         return nothing_due(METRICS, "no counter was reported before the fault")
-    if not trial.run.lineage.commits and trial.error_was_expected:
+    if not analysis.run.lineage.commits and analysis.error_was_expected:
         return nothing_due(METRICS, "the job ended with the expected error before its first report")
-    ours = _whole_numbers(trial.run.lineage.commits)
+    ours = _whole_numbers(analysis.run.lineage.commits)
     names = sorted({name for _, name in due})
     return conclude(
         METRICS,
-        anomalies=list(_wrong_counters(trial.run.lineage.commits, ours, due)),
+        anomalies=list(_wrong_counters(analysis.run.lineage.commits, ours, due)),
         evidence=sum(len(ours.get(key, {})) for key in due),
         summary=f"{', '.join(f'`{name}`' for name in names)} counted on over "
-        f"{plural(len(trial.restarts), 'restart')}",
+        f"{plural(len(analysis.restarts), 'restart')}",
         measures={"counters": ", ".join(names)},
     )
 
 
-def counters(trial: Trial) -> frozenset[str]:
+def counters(analysis: RunAnalysis) -> frozenset[str]:
     """Return the metrics that count training."""
-    is_known = trial.reference is not None and not trial.is_by_steps
-    due = _due_counters(trial, trial.reference) if is_known and trial.reference is not None else {}
+    is_known = analysis.reference is not None and not analysis.is_by_steps
+    due = (
+        _due_counters(analysis, analysis.reference)
+        if is_known and analysis.reference is not None
+        else {}
+    )
     return frozenset(name for _, name in due)
 
 
-def _due_counters(trial: Trial, reference: Course) -> _Series:
-    due = _counters(reference.lineage.commits, trial.plan.expect.ignore_metrics)
+def _due_counters(analysis: RunAnalysis, reference: RunTables) -> _Series:
+    due = _counters(reference.lineage.commits, analysis.plan.expect.ignore_metrics)
     before = _whole_numbers(
-        c for a in trial.run.attempts for c in a.commits if c.number < trial.began
+        c for a in analysis.run.attempts for c in a.commits if c.number < analysis.began
     )
     return {key: series for key, series in due.items() if _agrees(before.get(key, {}), series)}
 
@@ -140,7 +144,7 @@ _Report: TypeAlias = Mapping[tuple[int, str], Value]
 
 
 @own_check(SELECTION, asks="Was the same model chosen, and training stopped by the same rule?")
-def check_selection(trial: Trial) -> CheckResult:
+def check_selection(analysis: RunAnalysis) -> CheckResult:
     """Require the baseline's best value, patience and stop, and its choice of checkpoints.
 
     The promise of the callbacks' state: patience that is counted anew never
@@ -150,21 +154,21 @@ def check_selection(trial: Trial) -> CheckResult:
     such a name, and by the checkpoints kept at the end. Where losses or other
     metrics had parted before, the choice follows from them.
     """
-    if not trial.plan.ops:
+    if not analysis.plan.ops:
         return nothing_due(SELECTION, "no fault was planned, so there is nothing to compare")
-    if trial.reference is None:
-        return inconclusive(SELECTION, f"{trial.no_reference} to compare with")
+    if analysis.reference is None:
+        return inconclusive(SELECTION, f"{analysis.no_reference} to compare with")
     compared = [
         (commit, theirs, name)
-        for commit, theirs in _side_by_side(trial, trial.reference)
-        for name in _choosing_names(theirs, trial.plan.expect.ignore_metrics)
+        for commit, theirs in _side_by_side(analysis, analysis.reference)
+        for name in _choosing_names(theirs, analysis.plan.expect.ignore_metrics)
     ]
-    kept = _kept_alike(trial, trial.reference)
+    kept = _kept_alike(analysis, analysis.reference)
     if not compared and kept is None:
         return nothing_due(
             SELECTION, "the job reports no best value and no patience, and keeps all"
         )
-    anomalies = list(_other_choice(trial, compared))
+    anomalies = list(_other_choice(analysis, compared))
     if not anomalies and isinstance(kept, Anomaly):
         anomalies = [kept]
     return conclude(
@@ -176,9 +180,9 @@ def check_selection(trial: Trial) -> CheckResult:
     )
 
 
-def _side_by_side(trial: Trial, reference: Course) -> Iterator[tuple[Commit, Commit]]:
+def _side_by_side(analysis: RunAnalysis, reference: RunTables) -> Iterator[tuple[Commit, Commit]]:
     due = {commit.epoch: commit for commit in reference.lineage.commits}
-    for commit in trial.run.lineage.commits:
+    for commit in analysis.run.lineage.commits:
         if commit.epoch in due and not commit.of_survivors:
             yield commit, due[commit.epoch]
 
@@ -198,16 +202,20 @@ def _choosing_names(commit: Commit, ignore: tuple[str, ...]) -> Iterator[tuple[i
 
 
 def _other_choice(
-    trial: Trial, compared: list[tuple[Commit, Commit, tuple[int, str]]]
+    analysis: RunAnalysis, compared: list[tuple[Commit, Commit, tuple[int, str]]]
 ) -> Iterator[Anomaly]:
-    before = [(m, due, name) for m, due, name in compared if m.number < trial.began]
+    before = [(m, due, name) for m, due, name in compared if m.number < analysis.began]
     proven = {name for *_, name in before} - {
         n for m, due, n in before if _choice_differs(m, due, n)
     }
     for mine, due, name in compared:
-        if name not in proven or mine.number < trial.began or not _choice_differs(mine, due, name):
+        if (
+            name not in proven
+            or mine.number < analysis.began
+            or not _choice_differs(mine, due, name)
+        ):
             continue
-        if _numbers_parted_before(trial, mine, due):
+        if _numbers_parted_before(analysis, mine, due):
             return
         ours, theirs = _report_values(mine).get(name), _report_values(due)[name]
         yield Anomaly(
@@ -222,32 +230,32 @@ def _choice_differs(mine: Commit, due: Commit, name: tuple[int, str]) -> bool:
     return _report_values(mine).get(name) != _report_values(due)[name]
 
 
-def _numbers_parted_before(trial: Trial, mine: Commit, due: Commit) -> bool:
+def _numbers_parted_before(analysis: RunAnalysis, mine: Commit, due: Commit) -> bool:
     """Return whether a loss, inputs or another metric explains the difference."""
-    where = divergence_place(trial)
+    where = divergence_place(analysis)
     if where is not None and where < (mine.epoch, float("inf")):
         return True
     ours, theirs = _report_values(mine), _report_values(due)
     others = {key for key in theirs if not _NAMES.search(key[1])}
-    comparison = trial.comparison
+    comparison = analysis.comparison
     loose = () if comparison is None else (*comparison.not_compared, *comparison.ignored)
     return any(ours.get(key) != theirs[key] for key in others if not is_below(key[1], loose))
 
 
-def _kept_alike(trial: Trial, reference: Course) -> Anomaly | bool | None:
+def _kept_alike(analysis: RunAnalysis, reference: RunTables) -> Anomaly | bool | None:
     """Compare the epochs whose checkpoints are left; None where nothing can be said.
 
     A job that saves more than its baseline, as at a notice, keeps others than it.
     """
-    ours, theirs = kept_at_the_end(trial.run), kept_at_the_end(reference)
-    same_epochs = [c.epoch for c in trial.run.lineage.commits] == [
+    ours, theirs = kept_at_the_end(analysis.run), kept_at_the_end(reference)
+    same_epochs = [c.epoch for c in analysis.run.lineage.commits] == [
         c.epoch for c in reference.lineage.commits
     ]
-    if ours is None or theirs is None or not same_epochs or divergence_place(trial) is not None:
+    if ours is None or theirs is None or not same_epochs or divergence_place(analysis) is not None:
         return None
-    if _saved_epochs(trial.run) > _saved_epochs(reference):
+    if _saved_epochs(analysis.run) > _saved_epochs(reference):
         return None
-    mine, due = _of_epochs(trial.run, ours[1]), _of_epochs(reference, theirs[1])
+    mine, due = _of_epochs(analysis.run, ours[1]), _of_epochs(reference, theirs[1])
     if mine == due:
         return True
     return Anomaly(
@@ -256,11 +264,11 @@ def _kept_alike(trial: Trial, reference: Course) -> Anomaly | bool | None:
     )
 
 
-def _of_epochs(course: Course, kept: Mapping[str, int]) -> list[int]:
+def _of_epochs(course: RunTables, kept: Mapping[str, int]) -> list[int]:
     """Return the epochs whose checkpoints were kept; one from before training is of none."""
     early = {commit.checkpoint for attempt in course.attempts for commit in attempt.early}
     return sorted(epoch for name, epoch in kept.items() if name not in early)
 
 
-def _saved_epochs(course: Course) -> set[int]:
+def _saved_epochs(course: RunTables) -> set[int]:
     return {commit.epoch for commit in course.lineage.commits if commit.checkpoint is not None}

@@ -7,7 +7,7 @@ from typing import Self
 from chaos.check.attempt import Attempt, Losses, Step
 from chaos.check.compare import Aligned, Tally, before, compare, surviving
 from chaos.check.lineage import Lineage
-from chaos.check.tolerance import Leeway
+from chaos.check.tolerance import Allowance
 from chaos.check.values import NumberPair, is_below, loss_pairs, metric_pairs
 
 
@@ -60,7 +60,7 @@ class NumberComparison:
         cls,
         sides: Sides,
         *,
-        leeway: Leeway,
+        allowance: Allowance,
         ignore: tuple[str, ...] = (),
         began: int,
         resized: frozenset[int] = frozenset(),
@@ -78,11 +78,11 @@ class NumberComparison:
         reported = list(metric_pairs(commits, epochs))
         named = {pair.what for pair in reported}
         ignored = {name for name in named if is_below(name, ignore)}
-        noisy = {name for name in named - ignored if leeway.is_too_noisy(name)}
+        noisy = {name for name in named - ignored if allowance.is_too_noisy(name)}
         metrics = compare(
             (pair for pair in reported if pair.what not in ignored),
-            leeway.allows,
-            control=Tally.of(metric_pairs(saved, epochs), leeway.allows),
+            allowance.allows,
+            control=Tally.of(metric_pairs(saved, epochs), allowance.allows),
         )
         left_out = {*ignored, *noisy, *metrics.unstable, *metrics.unproven}
         told = [pair for pair in reported if pair.what not in left_out]
@@ -90,9 +90,9 @@ class NumberComparison:
         owed = losses.attempts | {pair.attempt for pair in reported}
         heard = losses.heard | {pair.attempt for pair in told}
         return cls(
-            control=_Losses.of(sides.before).tally(leeway),
-            losses=losses.tally(leeway),
-            metrics=Tally.of(told, leeway.allows),
+            control=_Losses.of(sides.before).tally(allowance),
+            losses=losses.tally(allowance),
+            metrics=Tally.of(told, allowance.allows),
             not_compared=tuple(sorted({*noisy, *map(str, metrics.unstable)})),
             unproven=tuple(sorted(map(str, metrics.unproven))),
             ignored=tuple(sorted(ignored)),
@@ -146,8 +146,8 @@ class _Losses:
         else:
             self._differ(step, due)
 
-    def tally(self, leeway: Leeway) -> Tally[NumberPair]:
-        return Tally.of(self.pairs, leeway.allows, at_a_glance=self.equal)
+    def tally(self, allowance: Allowance) -> Tally[NumberPair]:
+        return Tally.of(self.pairs, allowance.allows, at_a_glance=self.equal)
 
     def _differ(self, step: Step, due: Losses) -> None:
         before = len(self.pairs)

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator, Mapping
 
+from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Commit
 from chaos.check.result import conclude, own_check
 from chaos.check.resumes import in_words, nothing_was_left
-from chaos.check.trial import Course, Trial
 from chaos.model.event import Committed, FailureDecided, FitRaised, StepDone
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import gist
@@ -21,7 +21,7 @@ _Found = tuple[list[Anomaly], list[str]]
 
 
 @own_check(OUTCOME, asks="Did the run end the way it should?")
-def check_outcome(trial: Trial) -> CheckResult:
+def check_outcome(analysis: RunAnalysis) -> CheckResult:
     """Require that `fit()` returns, or that it raises as expected.
 
     The promise of honest completion of the training; what the script does with
@@ -36,25 +36,25 @@ def check_outcome(trial: Trial) -> CheckResult:
     says nothing. How often Ray names the rank that was struck, and not a
     survivor, is told as a figure.
     """
-    anomalies, doubts = _judged_ending(trial)
-    ending = trial.run.ending
+    anomalies, doubts = _judged_ending(analysis)
+    ending = analysis.run.ending
     words = (ending.returned, ending.raised, ending.script_raised, ending.exited, ending.deadline)
     raised = ending.raised
     said = f"fit() raised {raised[1].error}, as expected" if raised else "the job finished"
-    if nothing_was_left(trial):
-        said = f"restarted after the end: {in_words(trial)}"
+    if nothing_was_left(analysis):
+        said = f"restarted after the end: {in_words(analysis)}"
     return conclude(
         OUTCOME,
         anomalies=anomalies,
         doubts=doubts,
         evidence=sum(word is not None for word in words),
         summary=said,
-        measures={"root_cause_named": _root_causes(trial)},
+        measures={"root_cause_named": _root_causes(analysis)},
     )
 
 
-def _judged_ending(trial: Trial) -> _Found:
-    ending = trial.run.ending
+def _judged_ending(analysis: RunAnalysis) -> _Found:
+    ending = analysis.run.ending
     if ending.deadline is not None:
         return [], ["the run was ended by us, at its limit"]
     if ending.ended is not None and ending.ended[1].interrupted:
@@ -63,13 +63,13 @@ def _judged_ending(trial: Trial) -> _Found:
         number, raised = ending.script_raised
         message = f"the script failed outside fit(): {raised.error}: {gist(raised.message)}"
         return [Anomaly(message=message, events=(number,))], []
-    if trial.plan.expect.outcome == "error":
-        return _failed(trial)
-    return _finished(trial)
+    if analysis.plan.expect.outcome == "error":
+        return _failed(analysis)
+    return _finished(analysis)
 
 
-def _finished(trial: Trial) -> _Found:
-    ending = trial.run.ending
+def _finished(analysis: RunAnalysis) -> _Found:
+    ending = analysis.run.ending
     if ending.raised is not None:
         number, raised = ending.raised
         message = f"fit() raised {raised.error}: {gist(raised.message)}"
@@ -78,24 +78,24 @@ def _finished(trial: Trial) -> _Found:
         number, exited = ending.exited
         message = f"the script ended with code {exited.code} before fit() returned"
         return [Anomaly(message=message, events=(number,))], []
-    if ending.returned is not None and not _has_trained(trial):
+    if ending.returned is not None and not _has_trained(analysis):
         message = "fit() returned, and not one step was trained"
         return [Anomaly(message=message, events=(ending.returned[0],))], []
     if ending.exited is None:
         return [], ["the end of the script was not seen"]
-    last = trial.run.attempts[-1:]
+    last = analysis.run.attempts[-1:]
     if last and last[0].early and not last[0].commits:
         return [], []  # nothing was left to train: what it returned is of a report before training
-    return [*_foreign_result(trial), *_foreign_checkpoint(trial)], []
+    return [*_foreign_result(analysis), *_foreign_checkpoint(analysis)], []
 
 
-def _foreign_result(trial: Trial) -> Iterator[Anomaly]:
+def _foreign_result(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Find a result that is not of the last report, though the baseline's is."""
-    if trial.reference is None or not _is_of_last_report(trial.reference):
+    if analysis.reference is None or not _is_of_last_report(analysis.reference):
         return
-    if not _is_of_last_report(trial.run) and trial.run.ending.returned is not None:
-        number, returned = trial.run.ending.returned
-        last = trial.run.lineage.commits[-1] if trial.run.lineage.commits else None
+    if not _is_of_last_report(analysis.run) and analysis.run.ending.returned is not None:
+        number, returned = analysis.run.ending.returned
+        last = analysis.run.lineage.commits[-1] if analysis.run.lineage.commits else None
         told = (
             "no report was committed" if last is None else f"the last report, of epoch {last.epoch}"
         )
@@ -105,13 +105,13 @@ def _foreign_result(trial: Trial) -> Iterator[Anomaly]:
         )
 
 
-def _foreign_checkpoint(trial: Trial) -> Iterator[Anomaly]:
+def _foreign_checkpoint(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Find a checkpoint that is not the newest, though the baseline's is; or none at all."""
-    reference, returned = trial.reference, trial.run.ending.returned
+    reference, returned = analysis.reference, analysis.run.ending.returned
     if reference is None or reference.ending.returned is None or returned is None:
         return
     number, result = returned
-    newest = _newest(trial.run)
+    newest = _newest(analysis.run)
     if result.checkpoint is None and reference.ending.returned[1].checkpoint is not None:
         message = "fit() returned no checkpoint, and the baseline's did"
         yield Anomaly(message=message, events=(number,))
@@ -127,17 +127,17 @@ def _foreign_checkpoint(trial: Trial) -> Iterator[Anomaly]:
         )
 
 
-def _newest(course: Course) -> Commit | None:
+def _newest(course: RunTables) -> Commit | None:
     saved = (c for c in reversed(course.lineage.commits) if c.checkpoint is not None)
     return next(saved, None)
 
 
-def _returned_newest(course: Course) -> bool:
+def _returned_newest(course: RunTables) -> bool:
     returned, newest = course.ending.returned, _newest(course)
     return bool(returned and newest and returned[1].checkpoint == newest.checkpoint)
 
 
-def _is_of_last_report(course: Course) -> bool:
+def _is_of_last_report(course: RunTables) -> bool:
     returned, commits = course.ending.returned, course.lineage.commits
     if returned is None or not returned[1].metrics or not commits or not commits[-1].metrics:
         return False
@@ -146,28 +146,28 @@ def _is_of_last_report(course: Course) -> bool:
     return bool(shared) and all(ours[key] == last[key] for key in shared)
 
 
-def _root_causes(trial: Trial) -> str | None:
+def _root_causes(analysis: RunAnalysis) -> str | None:
     """Count the faults for which Ray names the rank that was struck."""
-    decided = {a.index: a.decisions[0].event.errors for a in trial.run.attempts if a.decisions}
-    struck = [(a, s.rank) for a, hits in trial.hits.items() for s in hits if a in decided]
+    decided = {a.index: a.decisions[0].event.errors for a in analysis.run.attempts if a.decisions}
+    struck = [(a, s.rank) for a, hits in analysis.hits.items() for s in hits if a in decided]
     named = sum(rank in decided[attempt] for attempt, rank in struck)
     return f"{named} of {len(struck)}" if struck else None
 
 
-def _has_trained(trial: Trial) -> bool:
+def _has_trained(analysis: RunAnalysis) -> bool:
     """Look for a step or a commit: a boosted tree is trained without one optimizer step."""
-    return trial.history.count(StepDone) + trial.history.count(Committed) > 0
+    return analysis.history.count(StepDone) + analysis.history.count(Committed) > 0
 
 
-def _failed(trial: Trial) -> _Found:
-    ending = trial.run.ending
+def _failed(analysis: RunAnalysis) -> _Found:
+    ending = analysis.run.ending
     if ending.returned is not None:
         message = "fit() returned, and was expected to raise"
-        if trial.excuse is not None:
-            return [], [f"{message}, but {trial.excuse}"]
+        if analysis.excuse is not None:
+            return [], [f"{message}, but {analysis.excuse}"]
         return [Anomaly(message=message, events=(ending.returned[0],))], []
     if ending.raised is not None:
-        foreign = foreign_cause(trial)
+        foreign = foreign_cause(analysis)
         return [], [] if foreign is None else [foreign]
     if ending.exited is not None:
         message = f"the script ended with code {ending.exited[1].code} before fit() raised"
@@ -191,7 +191,7 @@ _CONSEQUENCES = re.compile(
 )
 
 
-def foreign_cause(trial: Trial) -> str | None:
+def foreign_cause(analysis: RunAnalysis) -> str | None:
     """Return a doubt where the error that ended the run fits nothing that was done to it.
 
     It fits where it is a struck rank's, or one that the others are left with.
@@ -200,18 +200,18 @@ def foreign_cause(trial: Trial) -> str | None:
     into words of its own, and an error of its own may come in between. What
     storage has spoilt may come out as any error.
     """
-    raised, strikes = trial.run.ending.raised, [s for s in trial.strikes if s.invoked]
-    if raised is None or not strikes or any(strike.is_in_storage for strike in strikes):
+    raised, injections = analysis.run.ending.raised, [s for s in analysis.injections if s.invoked]
+    if raised is None or not injections or any(injection.is_in_storage for injection in injections):
         return None
-    decided = [e for _, e in trial.history.of(FailureDecided) if e.decision == "RAISE"]
+    decided = [e for _, e in analysis.history.of(FailureDecided) if e.decision == "RAISE"]
     causes = _errors_by_rank(raised[1], decided[-1] if decided else None)
     attempt = decided[-1].attempt if decided else None
-    struck = {s.rank for s in strikes if attempt in s.hits}
+    struck = {s.rank for s in injections if attempt in s.hits}
     if any(rank in struck or _CONSEQUENCES.search(text) for rank, text in causes.items()):
         return None
     rank, text = next(iter(causes.items()))
     who = "" if rank is None else f"rank {rank} had "
-    faults = " and ".join(dict.fromkeys(str(strike.op) for strike in strikes))
+    faults = " and ".join(dict.fromkeys(str(injection.op) for injection in injections))
     return (
         f"fit() raised {raised[1].error}: {who}{text.strip()[:200]}; whether that came of "
         f"{faults} is not known"

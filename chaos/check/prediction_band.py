@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
-from chaos.model.leeway import Tolerance
+from chaos.model.bounds import Tolerance
 from chaos.model.scenario import Profile
 
 RUNS_MIN = 5

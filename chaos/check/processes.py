@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
 from chaos.check.files import series_of
+from chaos.check.injections import EARLY_NS, Injection
 from chaos.check.result import conclude, inconclusive, nothing_due, own_check
-from chaos.check.strikes import EARLY_NS, Strike
 from chaos.check.time_limits import pauses
-from chaos.check.trial import Trial
 from chaos.model.event import (
     BystanderSeen,
     Committed,
@@ -42,7 +42,7 @@ GRACE_NS = 1_000_000_000
 
 
 @own_check(SINGLE_WRITER, asks="Does an attempt stop for good before the next one trains?")
-def check_single_writer(trial: Trial) -> CheckResult:
+def check_single_writer(analysis: RunAnalysis) -> CheckResult:
     """Require that nothing of an earlier attempt trains, reports or saves beside a later one.
 
     The promise of fencing: a worker that was only frozen, or cut off, comes
@@ -52,28 +52,30 @@ def check_single_writer(trial: Trial) -> CheckResult:
     of an earlier one: the next one may be reading what it writes. And one
     process for each rank of an attempt.
     """
-    if not trial.run.attempts:
+    if not analysis.run.attempts:
         return inconclusive(SINGLE_WRITER, "no attempt was seen")
-    anomalies = [*_stragglers(trial), *_twins(trial)]
-    if not anomalies and len(trial.run.attempts) == 1:
+    anomalies = [*_stragglers(analysis), *_twins(analysis)]
+    if not anomalies and len(analysis.run.attempts) == 1:
         return nothing_due(
             SINGLE_WRITER, "there was one attempt, and one process for each of its ranks"
         )
     return conclude(
         SINGLE_WRITER,
         anomalies=anomalies,
-        evidence=len(trial.run.attempts),
-        summary=f"each of {plural(len(trial.run.attempts), 'attempt')} was silent once the next "
+        evidence=len(analysis.run.attempts),
+        summary=f"each of {plural(len(analysis.run.attempts), 'attempt')} was silent once the next "
         "was there",
     )
 
 
-def _stragglers(trial: Trial) -> Iterator[Anomaly]:
+def _stragglers(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Find the last sign of each attempt, and lay it beside the beginning of the next."""
-    history = trial.history
-    for earlier in trial.run.attempts:
-        began = [n for a in trial.run.attempts if a.index > earlier.index for n in _beginnings(a)]
-        last = _last_sign(trial, earlier)
+    history = analysis.history
+    for earlier in analysis.run.attempts:
+        began = [
+            n for a in analysis.run.attempts if a.index > earlier.index for n in _beginnings(a)
+        ]
+        last = _last_sign(analysis, earlier)
         if not began or last is None:
             continue
         number, what = last
@@ -93,21 +95,21 @@ def _beginnings(attempt: Attempt) -> list[int]:
     return [min(signs)] if signs else [step.number for step in attempt.steps[:1]]
 
 
-def _last_sign(trial: Trial, attempt: Attempt) -> tuple[int, str] | None:
+def _last_sign(analysis: RunAnalysis, attempt: Attempt) -> tuple[int, str] | None:
     signs = [(step.number, f"a step of rank {step.rank}") for step in attempt.steps[-1:]]
     signs += [(commit.number, "a commit") for commit in attempt.commits[-1:]]
     reports = [
-        (n, e.rank) for n, e in trial.history.of(ReportReturned) if e.attempt == attempt.index
+        (n, e.rank) for n, e in analysis.history.of(ReportReturned) if e.attempt == attempt.index
     ]
-    files = [(s.number, s.rank) for s in trial.run.files.saves if s.attempt == attempt.index]
+    files = [(s.number, s.rank) for s in analysis.run.files.saves if s.attempt == attempt.index]
     signs += [(number, f"a report of rank {rank}") for number, rank in reports[-1:]]
     signs += [(number, f"a file of rank {rank}") for number, rank in files[-1:]]
     return max(signs, default=None)
 
 
-def _twins(trial: Trial) -> Iterator[Anomaly]:
+def _twins(analysis: RunAnalysis) -> Iterator[Anomaly]:
     seen: dict[tuple[int, int], tuple[int, int]] = {}
-    for number, started in trial.history.of(WorkerStarted):
+    for number, started in analysis.history.of(WorkerStarted):
         before, pid = seen.setdefault((started.attempt, started.rank), (number, started.pid))
         if pid != started.pid:
             yield Anomaly(
@@ -124,7 +126,7 @@ BYSTANDERS = "bystanders"
 
 
 @own_check(BYSTANDERS, asks="Did the other trials of the experiment notice?")
-def check_bystanders(trial: Trial) -> CheckResult:
+def check_bystanders(analysis: RunAnalysis) -> CheckResult:
     """Require that no trial of an experiment notices what is done to another.
 
     The promise of isolation in Ray Tune: each trial beside the one that is
@@ -134,17 +136,17 @@ def check_bystanders(trial: Trial) -> CheckResult:
     struck has shown nothing, and none may be missing of those that Ray Tune
     says it made.
     """
-    if trial.plan.job.trial is None:
+    if analysis.plan.job.trial is None:
         return nothing_due(BYSTANDERS, "the job is no experiment of several trials")
     # Where no fault was planned it is the baseline itself: each trial is its own measure.
-    reference = trial.reference if trial.plan.ops else trial.run
+    reference = analysis.reference if analysis.plan.ops else analysis.run
     if reference is None:
-        return inconclusive(BYSTANDERS, trial.no_reference)
-    alone, seen = _by_trial(reference.history), _by_trial(trial.history)
+        return inconclusive(BYSTANDERS, analysis.no_reference)
+    alone, seen = _by_trial(reference.history), _by_trial(analysis.history)
     made = [event.trials for _, event in reference.history.of(ExperimentEnded)]
     if made == [1] and not alone and not seen:
         return nothing_due(BYSTANDERS, "the experiment has no other trial")
-    exact = trial.plan.expect.is_exact
+    exact = analysis.plan.expect.is_exact
     anomalies = [
         Anomaly(message=f"trial {n}, which nothing was done to, {what}", events=(number,))
         for n, (number, event) in sorted(seen.items())
@@ -156,7 +158,7 @@ def check_bystanders(trial: Trial) -> CheckResult:
         doubts=[
             *_uncounted(made, trials=len(alone) + 1),
             *_bystander_doubts(alone, seen),
-            *_elsewhen(trial.history, seen),
+            *_elsewhen(analysis.history, seen),
         ],
         evidence=sum(event.steps for _, event in seen.values()),
         summary=f"{plural(len(seen), 'other trial')} undisturbed, "
@@ -228,7 +230,7 @@ _GONE_FOR_GOOD = {
 
 
 @own_check(LEFTOVERS, asks="Did the run clean up after itself?")
-def check_leftovers(trial: Trial) -> CheckResult:
+def check_leftovers(analysis: RunAnalysis) -> CheckResult:
     """Require that no process, placement group or actor of the run outlives it.
 
     The promise that nothing leaks. A process is the run's own by descent, or
@@ -242,11 +244,11 @@ def check_leftovers(trial: Trial) -> CheckResult:
     A run that we ended ourselves, hung or
     interrupted, had no chance to clean up.
     """
-    ended = trial.run.ending
+    ended = analysis.run.ending
     if ended.deadline is not None or (ended.ended is not None and ended.ended[1].interrupted):
         return inconclusive(LEFTOVERS, "the run was ended by us, before it could clean up")
-    left = list(trial.history.of(Leftover))
-    searched = [search for _, search in trial.history.of(LeftoversSearched)]
+    left = list(analysis.history.of(Leftover))
+    searched = [search for _, search in analysis.history.of(LeftoversSearched)]
     anomalies = [
         Anomaly(message=f"{_GONE_FOR_GOOD[what.kind]} outlived the run: {what.what}", events=(n,))
         for n, what in left
@@ -254,10 +256,11 @@ def check_leftovers(trial: Trial) -> CheckResult:
     ]
     directories = [(n, what) for n, what in left if what.kind == "checkpoint_directory"]
     landed = sum(
-        max(len(strike.hits), strike.landed or strike.is_in_doubt) for strike in trial.strikes
+        max(len(injection.hits), injection.landed or injection.is_in_doubt)
+        for injection in analysis.injections
     )
     # By the clock, one report may wait for the controller's poll while the next is uploaded.
-    late = sum(strike.landed and not strike.is_exact for strike in trial.strikes)
+    late = sum(injection.landed and not injection.is_exact for injection in analysis.injections)
     if len(directories) > landed + late:
         anomalies.append(
             Anomaly(
@@ -304,7 +307,7 @@ class _NoticeWindow:
 
 
 @own_check(DRAIN, asks="Was the announcement of a loss made use of?")
-def check_drain(trial: Trial) -> CheckResult:
+def check_drain(analysis: RunAnalysis) -> CheckResult:
     """Require that a node which is announced to go gets no new work, and that training goes on.
 
     The promise of the drain. No attempt opened between notice and deadline
@@ -319,14 +322,14 @@ def check_drain(trial: Trial) -> CheckResult:
     those that the baseline of a job without Ray's checkpoints saves. A job
     that takes no notice loses what its cadence says, which `lost-work` counts.
     """
-    if not any(op.fault.is_announced for op in trial.plan.ops):
+    if not any(op.fault.is_announced for op in analysis.plan.ops):
         return nothing_due(DRAIN, "no loss was announced")
-    windows = list(_windows(trial))
-    if not trial.run.ending.is_over:
+    windows = list(_windows(analysis))
+    if not analysis.run.ending.is_over:
         return inconclusive(DRAIN, "the run was not seen to its end")
     if not windows:
         return inconclusive(DRAIN, "no notice was seen")
-    anomalies = [a for window in windows for a in _drain_anomalies(trial, window)]
+    anomalies = [a for window in windows for a in _drain_anomalies(analysis, window)]
     return conclude(
         DRAIN,
         anomalies=anomalies,
@@ -335,27 +338,29 @@ def check_drain(trial: Trial) -> CheckResult:
     )
 
 
-def _windows(trial: Trial) -> Iterator[_NoticeWindow]:
-    strikes: dict[int, Strike] = {strike.op.index: strike for strike in trial.strikes}
-    for number, notice in trial.history.of(NoticeGiven):
-        strike = strikes[notice.op]
-        if strike.invoked:
-            since_ns = trial.history.time_ns(number)
-            attempt = strike.invoked[0][1].attempt
-            until_ns = min(notice.deadline_ns, strike.harm_ns or notice.deadline_ns)
+def _windows(analysis: RunAnalysis) -> Iterator[_NoticeWindow]:
+    injections: dict[int, Injection] = {
+        injection.op.index: injection for injection in analysis.injections
+    }
+    for number, notice in analysis.history.of(NoticeGiven):
+        injection = injections[notice.op]
+        if injection.invoked:
+            since_ns = analysis.history.time_ns(number)
+            attempt = injection.invoked[0][1].attempt
+            until_ns = min(notice.deadline_ns, injection.harm_ns or notice.deadline_ns)
             yield _NoticeWindow(number, notice, since_ns, until_ns, attempt)
 
 
-def _drain_anomalies(trial: Trial, window: _NoticeWindow) -> Iterator[Anomaly]:
-    yield from _new_work(trial, window)
-    yield from _stood_still(trial, window)
-    if trial.plan.expect.jit_checkpoint:
-        yield from _not_saved(trial, window)
+def _drain_anomalies(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
+    yield from _new_work(analysis, window)
+    yield from _stood_still(analysis, window)
+    if analysis.plan.expect.jit_checkpoint:
+        yield from _not_saved(analysis, window)
 
 
-def _new_work(trial: Trial, window: _NoticeWindow) -> Iterator[Anomaly]:
-    for number, opened in trial.history.of(WorkerGroupStarted):
-        if not window.since_ns < trial.history.time_ns(number) < window.until_ns:
+def _new_work(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
+    for number, opened in analysis.history.of(WorkerGroupStarted):
+        if not window.since_ns < analysis.history.time_ns(number) < window.until_ns:
             continue
         for place in opened.workers:
             if place.node_id == window.notice.node_id:
@@ -367,23 +372,24 @@ def _new_work(trial: Trial, window: _NoticeWindow) -> Iterator[Anomaly]:
                 return
 
 
-def _stood_still(trial: Trial, window: _NoticeWindow) -> Iterator[Anomaly]:
+def _stood_still(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
     """Find a standstill up to the deadline that is far longer than any of the baseline's."""
-    attempt = next((a for a in trial.run.attempts if a.index == window.attempt), None)
-    if attempt is None or trial.reference is None or not attempt.steps:
+    attempt = next((a for a in analysis.run.attempts if a.index == window.attempt), None)
+    if attempt is None or analysis.reference is None or not attempt.steps:
         return
     moved_on = any(
-        a.index > window.attempt and _is_before(trial, a.opened, window) for a in trial.run.attempts
+        a.index > window.attempt and _is_before(analysis, a.opened, window)
+        for a in analysis.run.attempts
     )
-    over = trial.run.ending.returned
-    if moved_on or _is_before(trial, None if over is None else over[0], window):
+    over = analysis.run.ending.returned
+    if moved_on or _is_before(analysis, None if over is None else over[0], window):
         return
     signs = (StepDone, ReportBegun, Committed, FileSaved)
-    times = [trial.history.time_ns(n) for n in trial.history.numbers_of(*signs)]
+    times = [analysis.history.time_ns(n) for n in analysis.history.numbers_of(*signs)]
     last_ns = max((t for t in times if t <= window.until_ns), default=window.since_ns)
     idle_ns = window.until_ns - EARLY_NS - max(last_ns, window.since_ns)
-    decided = any(_is_before(trial, d.number, window) for d in attempt.decisions)
-    if not decided and idle_ns > 2 * EARLY_NS + _SLACK * _longest_pause_ns(trial):
+    decided = any(_is_before(analysis, d.number, window) for d in attempt.decisions)
+    if not decided and idle_ns > 2 * EARLY_NS + _SLACK * _longest_pause_ns(analysis):
         yield Anomaly(
             message=f"training stood still for the last {(idle_ns + EARLY_NS) / 1e9:.1f} s before "
             "the deadline of the notice: ranks wait for each other",
@@ -391,41 +397,41 @@ def _stood_still(trial: Trial, window: _NoticeWindow) -> Iterator[Anomaly]:
         )
 
 
-def _is_before(trial: Trial, number: int | None, window: _NoticeWindow) -> bool:
-    return number is not None and trial.history.time_ns(number) < window.until_ns
+def _is_before(analysis: RunAnalysis, number: int | None, window: _NoticeWindow) -> bool:
+    return number is not None and analysis.history.time_ns(number) < window.until_ns
 
 
-def _longest_pause_ns(trial: Trial) -> int:
-    assert trial.reference is not None
-    found = pauses(trial.reference.history, trial.reference.attempts, over_ns=0)
+def _longest_pause_ns(analysis: RunAnalysis) -> int:
+    assert analysis.reference is not None
+    found = pauses(analysis.reference.history, analysis.reference.attempts, over_ns=0)
     return max((pause.ns for pause in found if pause.where != "at the end"), default=0)
 
 
-def _not_saved(trial: Trial, window: _NoticeWindow) -> Iterator[Anomaly]:
-    if trial.reference is None:
+def _not_saved(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
+    if analysis.reference is None:
         return
-    if window.until_ns - window.since_ns < 2 * _SLACK * _longest_pause_ns(trial):
+    if window.until_ns - window.since_ns < 2 * _SLACK * _longest_pause_ns(analysis):
         return
     began = {
         e.epoch
-        for n, e in trial.history.of(ReportBegun)
+        for n, e in analysis.history.of(ReportBegun)
         if e.attempt == window.attempt and n > window.number
     }
     in_time = [
         n
-        for n, e in trial.history.of(Committed)
+        for n, e in analysis.history.of(Committed)
         if e.attempt == window.attempt and e.checkpoint is not None and e.epoch in began
     ]
-    kept = _kinds_of_checkpoints(trial, window.attempt)
+    kept = _kinds_of_checkpoints(analysis, window.attempt)
     in_time += [
         n
-        for n, e in trial.history.of(FileSaved)
+        for n, e in analysis.history.of(FileSaved)
         if e.attempt == window.attempt and series_of(e.path) in kept
     ]
-    over = trial.run.ending.returned
-    finished = over is not None and _is_before(trial, over[0], window)
+    over = analysis.run.ending.returned
+    finished = over is not None and _is_before(analysis, over[0], window)
     if not finished and not any(
-        n > window.number and _is_before(trial, n, window) for n in in_time
+        n > window.number and _is_before(analysis, n, window) for n in in_time
     ):
         seconds = (window.until_ns - window.since_ns) / 1e9
         yield Anomaly(
@@ -435,14 +441,14 @@ def _not_saved(trial: Trial, window: _NoticeWindow) -> Iterator[Anomaly]:
         )
 
 
-def _kinds_of_checkpoints(trial: Trial, attempt: int) -> set[str]:
+def _kinds_of_checkpoints(analysis: RunAnalysis, attempt: int) -> set[str]:
     """Return the series of the files of its own that the job resumes from.
 
     What is read out of a checkpoint of Ray's is none: that must be committed.
     """
-    files, reference = trial.run.files, trial.reference
-    names = set(trial.run.committed)
-    uploaded = {d for _, e in trial.history.of(PartUploaded) for d in e.files.values()}
+    files, reference = analysis.run.files, analysis.reference
+    names = set(analysis.run.committed)
+    uploaded = {d for _, e in analysis.history.of(PartUploaded) for d in e.files.values()}
     read = [
         load
         for load in files.read_since(attempt)

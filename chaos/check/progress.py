@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from chaos.check.analysis import NO_STEPS, RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.restarts import Restart
 from chaos.check.result import (
@@ -14,7 +15,6 @@ from chaos.check.result import (
     without_restart,
 )
 from chaos.check.time_limits import Pause, StallLimit, TimeLimit, for_recovery, last_sign, pauses
-from chaos.check.trial import NO_STEPS, Course, Trial
 from chaos.model.event import GateReached, GateReleased, UploadEnded
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -26,7 +26,7 @@ RECOVERY = "recovery"
 
 
 @own_check(RECOVERY, asks="Was the job training again soon enough?")
-def check_recovery(trial: Trial) -> CheckResult:
+def check_recovery(analysis: RunAnalysis) -> CheckResult:
     """Require a first step within `expect.recovery_s.max` of each fault.
 
     The promise of quick detection. A worker or node that dies counts from
@@ -38,22 +38,22 @@ def check_recovery(trial: Trial) -> CheckResult:
     counts a silent node as dead after about 60 s, and a group that does not
     come up costs 60 s a time.
     """
-    if not trial.restarts:
-        return without_restart(RECOVERY, trial)
-    if not trial.sees_steps and trial.why_no_step_was_due is not None:
-        return nothing_due(RECOVERY, trial.why_no_step_was_due)
-    timed = [r for r in trial.restarts if r.phases.fault_ns is not None]
-    allowed = for_recovery(trial)
+    if not analysis.restarts:
+        return without_restart(RECOVERY, analysis)
+    if not analysis.sees_steps and analysis.why_no_step_was_due is not None:
+        return nothing_due(RECOVERY, analysis.why_no_step_was_due)
+    timed = [r for r in analysis.restarts if r.phases.fault_ns is not None]
+    allowed = for_recovery(analysis)
     late = [a for r in timed if (a := _late_recovery(r, allowed))]
-    is_known = trial.reference is not None or trial.plan.expect.recovery_s is not None
+    is_known = analysis.reference is not None or analysis.plan.expect.recovery_s is not None
     anomalies = late if is_known else []
-    if not anomalies and timed and not timed[-1].attempt.steps and trial.run.ending.is_finished:
+    if not anomalies and timed and not timed[-1].attempt.steps and analysis.run.ending.is_finished:
         timed = timed[:-1]  # resumed after its last step: training was over
         if not timed:
             return conclude(RECOVERY, evidence=1, summary="the restart had no step left to make")
     doubts = [f"attempt {r.attempt.index} made no step" for r in timed[-1:] if not r.attempt.steps]
     if late and not is_known:
-        doubts.append(f"{late[0].message}; {trial.no_reference} to say how long the job starts")
+        doubts.append(f"{late[0].message}; {analysis.no_reference} to say how long the job starts")
     took = [r for r in timed if r.phases.total_s is not None]
     slowest = max(took, key=lambda r: r.phases.total_s or 0.0, default=None)
     return conclude(
@@ -76,7 +76,7 @@ def _late_recovery(restart: Restart, allowed: TimeLimit) -> Anomaly | None:
         f"fault; {allowed} (most of it: {name.removesuffix('_s')}, "
         f"{seconds or 0:.1f} s)",
         events=(
-            *(number for strike in restart.strikes for number in strike.events[-1:]),
+            *(number for injection in restart.injections for number in injection.events[-1:]),
             restart.attempt.steps[0].number,
         ),
     )
@@ -105,7 +105,7 @@ LOST_WORK = "lost-work"
 
 
 @own_check(LOST_WORK, asks="Did a restart throw away too much finished work?")
-def check_lost_work(trial: Trial) -> CheckResult:
+def check_lost_work(analysis: RunAnalysis) -> CheckResult:
     """Require that no restart throws away more steps than `expect.lost_steps.max`, on any rank.
 
     The promise of bounded loss. Left out, the bound is the baseline's
@@ -118,19 +118,19 @@ def check_lost_work(trial: Trial) -> CheckResult:
     A job that saves by the clock makes another number of steps from one save to
     the next in every run, which bounds nothing.
     """
-    if not trial.restarts:
-        return without_restart(LOST_WORK, trial)
-    if not trial.sees_steps:
-        if trial.plan.expect.lost_steps is not None:
+    if not analysis.restarts:
+        return without_restart(LOST_WORK, analysis)
+    if not analysis.sees_steps:
+        if analysis.plan.expect.lost_steps is not None:
             return inconclusive(LOST_WORK, f"`expect.lost_steps` is given, and {NO_STEPS}")
         return nothing_due(LOST_WORK, NO_STEPS)
-    if trial.plan.expect.lost_steps is None and trial.is_by_steps:
+    if analysis.plan.expect.lost_steps is None and analysis.is_by_steps:
         return nothing_due(LOST_WORK, "the job saves by the clock, which bounds no number of steps")
-    if trial.plan.expect.lost_steps is None and trial.reference is None:
-        why = f"{trial.no_reference} to say how much is too much, nor does `expect.lost_steps`"
+    if analysis.plan.expect.lost_steps is None and analysis.reference is None:
+        why = f"{analysis.no_reference} to say how much is too much, nor does `expect.lost_steps`"
         return inconclusive(LOST_WORK, why)
-    started = [restart for restart in trial.restarts if restart.attempt.starts]
-    anomalies = [anomaly for restart in started for anomaly in _too_much_lost(restart, trial)]
+    started = [restart for restart in analysis.restarts if restart.attempt.starts]
+    anomalies = [anomaly for restart in started for anomaly in _too_much_lost(restart, analysis)]
     most = max((_lost_most(restart) for restart in started), default=0)
     return conclude(
         LOST_WORK,
@@ -146,9 +146,9 @@ def _lost_most(restart: Restart) -> int:
     return max(restart.lost_steps.values(), default=0)
 
 
-def _too_much_lost(restart: Restart, trial: Trial) -> Iterator[Anomaly]:
+def _too_much_lost(restart: Restart, analysis: RunAnalysis) -> Iterator[Anomaly]:
     for rank, lost in sorted(restart.lost_steps.items()):
-        bound = _lost_bound(restart, trial, rank)
+        bound = _lost_bound(restart, analysis, rank)
         if lost > bound and lost == _lost_most(restart):
             yield Anomaly(
                 message=f"attempt {restart.attempt.index} threw away "
@@ -160,7 +160,7 @@ def _too_much_lost(restart: Restart, trial: Trial) -> Iterator[Anomaly]:
             return
 
 
-def _way_between_saves(reference: Course) -> int:
+def _way_between_saves(reference: RunTables) -> int:
     """Return the most steps that any rank makes from one save to the next."""
     if not reference.keeps_own_files:
         return reference.lineage.longest_way_between_commits()
@@ -170,7 +170,7 @@ def _way_between_saves(reference: Course) -> int:
     )
 
 
-def _longest_way(reference: Course, rank: int, saved: set[tuple[int, int]]) -> int:
+def _longest_way(reference: RunTables, rank: int, saved: set[tuple[int, int]]) -> int:
     way = longest = 0
     for epoch in reference.lineage.epochs[rank]:
         # A save at the head of an epoch, before any step of it, ends the way too.
@@ -182,23 +182,23 @@ def _longest_way(reference: Course, rank: int, saved: set[tuple[int, int]]) -> i
     return longest
 
 
-def _lost_bound(restart: Restart, trial: Trial, rank: int) -> float:
-    if trial.plan.expect.lost_steps is not None:
-        return trial.plan.expect.lost_steps.max
-    assert trial.reference is not None
-    way = _way_between_saves(trial.reference)
-    ended, due = restart.ended, max((a.size for a in trial.reference.attempts), default=0)
+def _lost_bound(restart: Restart, analysis: RunAnalysis, rank: int) -> float:
+    if analysis.plan.expect.lost_steps is not None:
+        return analysis.plan.expect.lost_steps.max
+    assert analysis.reference is not None
+    way = _way_between_saves(analysis.reference)
+    ended, due = restart.ended, max((a.size for a in analysis.reference.attempts), default=0)
     if ended is not None and 0 < ended.size < due:  # fewer workers make more steps of an epoch
         way = -(-way * due // ended.size)
     # Where no rank was held at its place, the report before may not have been committed yet; nor
     # has one that this rank had made, and trained on, while another rank still uploads its part.
-    is_by_the_clock = any(not s.is_exact for s in restart.strikes)
+    is_by_the_clock = any(not s.is_exact for s in restart.injections)
     return way * max(
-        2 if is_by_the_clock else 1, 1 + _uncommitted_uploads(restart, trial.run, rank)
+        2 if is_by_the_clock else 1, 1 + _uncommitted_uploads(restart, analysis.run, rank)
     )
 
 
-def _uncommitted_uploads(restart: Restart, run: Course, rank: int) -> int:
+def _uncommitted_uploads(restart: Restart, run: RunTables, rank: int) -> int:
     """Return how many checkpoints of what was thrown away a rank had uploaded its part of.
 
     And trained on: the reports of which they were a part were never committed.
@@ -228,7 +228,7 @@ CIRCLES_MIN = 3
 
 
 @own_check(PROGRESS, asks="Did the job stand still while nobody held it?")
-def check_progress(trial: Trial) -> CheckResult:
+def check_progress(analysis: RunAnalysis) -> CheckResult:
     """Require that no attempt stands still for longer than a whole recovery may take.
 
     The promise of no silent stall, within an attempt, from its first step on
@@ -246,13 +246,13 @@ def check_progress(trial: Trial) -> CheckResult:
     it retries for ever what fails each time at the same place, with nothing
     committed since (ray-project/ray#29553).
     """
-    patience = StallLimit.of(trial)
-    long = _long_pauses(trial, patience) if trial.plan.ops else []
-    steps = sum(len(attempt.steps) for attempt in trial.run.attempts)
-    anomalies = [a for pause in long for a in _stalls(trial, patience, pause)]
-    anomalies += [*_hung_at_the_end(trial, patience), *_in_circles(trial)]
-    doubts = [doubt for pause in long for doubt in _stall_doubts(trial, patience, pause)]
-    ended_by_itself = trial.run.ending.is_finished or trial.error_was_expected
+    patience = StallLimit.of(analysis)
+    long = _long_pauses(analysis, patience) if analysis.plan.ops else []
+    steps = sum(len(attempt.steps) for attempt in analysis.run.attempts)
+    anomalies = [a for pause in long for a in _stalls(analysis, patience, pause)]
+    anomalies += [*_hung_at_the_end(analysis, patience), *_in_circles(analysis)]
+    doubts = [doubt for pause in long for doubt in _stall_doubts(analysis, patience, pause)]
+    ended_by_itself = analysis.run.ending.is_finished or analysis.error_was_expected
     if not steps and not anomalies and ended_by_itself:
         return nothing_due(PROGRESS, "no step was watched, and the job ended by itself")
     return conclude(
@@ -260,33 +260,34 @@ def check_progress(trial: Trial) -> CheckResult:
         anomalies=anomalies,
         doubts=doubts,
         evidence=steps,
-        summary=f"{plural(steps, 'step')}, {_stall_summary(trial, patience, long)}",
+        summary=f"{plural(steps, 'step')}, {_stall_summary(analysis, patience, long)}",
     )
 
 
-def _long_pauses(trial: Trial, patience: StallLimit) -> list[Pause]:
+def _long_pauses(analysis: RunAnalysis, patience: StallLimit) -> list[Pause]:
     over_ns = int(patience.stated_s * 1e9)
-    return list(pauses(trial.history, trial.run.attempts, over_ns=over_ns))
+    return list(pauses(analysis.history, analysis.run.attempts, over_ns=over_ns))
 
 
-def _stalls(trial: Trial, patience: StallLimit, pause: Pause) -> Iterator[Anomaly]:
-    if trial.reference is None or pause.seconds <= _most_seconds(patience, pause):
+def _stalls(analysis: RunAnalysis, patience: StallLimit, pause: Pause) -> Iterator[Anomaly]:
+    if analysis.reference is None or pause.seconds <= _most_seconds(patience, pause):
         return
     yield Anomaly(
-        message=f"{_pause_words(trial, pause)}; {patience.with_(pause)}",
+        message=f"{_pause_words(analysis, pause)}; {patience.with_(pause)}",
         events=(pause.since, pause.until),
     )
 
 
-def _stall_doubts(trial: Trial, patience: StallLimit, pause: Pause) -> Iterator[str]:
+def _stall_doubts(analysis: RunAnalysis, patience: StallLimit, pause: Pause) -> Iterator[str]:
     if pause.seconds <= patience.with_(pause).seconds:
         return
-    if trial.reference is None:
-        yield f"{_pause_words(trial, pause)}; {trial.no_reference} to say whether it always does so"
+    if analysis.reference is None:
+        seen = _pause_words(analysis, pause)
+        yield f"{seen}; {analysis.no_reference} to say whether it always does so"
     elif pause.seconds <= _most_seconds(patience, pause):
         longest_s = max(patience.own_s.values())
         yield (
-            f"{_pause_words(trial, pause)}, {pause.where}; the baseline stands still for "
+            f"{_pause_words(analysis, pause)}, {pause.where}; the baseline stands still for "
             f"{longest_s:.0f} s as well, but elsewhere"
         )
 
@@ -295,14 +296,14 @@ def _most_seconds(patience: StallLimit, pause: Pause) -> float:
     return max(patience.with_(pause).seconds, patience.at_most(pause.attempt).seconds)
 
 
-def _pause_words(trial: Trial, pause: Pause) -> str:
-    what = last_sign(trial.history, pause.since + 1)
+def _pause_words(analysis: RunAnalysis, pause: Pause) -> str:
+    what = last_sign(analysis.history, pause.since + 1)
     after = f" after {what[1]}" if what else ""
     return f"nothing was done for {pause.seconds:.0f} s{after}"
 
 
-def _stall_summary(trial: Trial, patience: StallLimit, long: list[Pause]) -> str:
-    if not trial.plan.ops:
+def _stall_summary(analysis: RunAnalysis, patience: StallLimit, long: list[Pause]) -> str:
+    if not analysis.plan.ops:
         return "with nothing done to the job; how long it stands still is its own"
     if not long:
         return f"and never {patience.stated_s:g} s without a sign of life"
@@ -310,14 +311,14 @@ def _stall_summary(trial: Trial, patience: StallLimit, long: list[Pause]) -> str
     return f"and {longest.seconds:.0f} s without a sign of life at most; {patience.with_(longest)}"
 
 
-def _hung_at_the_end(trial: Trial, patience: StallLimit) -> Iterator[Anomaly]:
-    ended = trial.run.ending.deadline
-    if ended is None or held_by_us(trial) is not None:
+def _hung_at_the_end(analysis: RunAnalysis, patience: StallLimit) -> Iterator[Anomaly]:
+    ended = analysis.run.ending.deadline
+    if ended is None or held_by_us(analysis) is not None:
         return
-    last = last_sign(trial.history, ended[0])
-    since_ns = trial.history[0].time_ns if last is None else trial.history.time_ns(last[0])
-    idle_s = (trial.history.time_ns(ended[0]) - since_ns) / 1e9
-    attempt = trial.run.attempts[-1].index if trial.run.attempts else 0
+    last = last_sign(analysis.history, ended[0])
+    since_ns = analysis.history[0].time_ns if last is None else analysis.history.time_ns(last[0])
+    idle_s = (analysis.history.time_ns(ended[0]) - since_ns) / 1e9
+    attempt = analysis.run.attempts[-1].index if analysis.run.attempts else 0
     if idle_s > patience.at_most(attempt).seconds:
         what = "no progress was seen" if last is None else f"the last progress was {last[1]}"
         yield Anomaly(
@@ -326,13 +327,13 @@ def _hung_at_the_end(trial: Trial, patience: StallLimit) -> Iterator[Anomaly]:
         )
 
 
-def _in_circles(trial: Trial) -> Iterator[Anomaly]:
+def _in_circles(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Find attempts that failed one after the other, up to the limit, and committed nothing."""
-    if trial.run.ending.deadline is None:
+    if analysis.run.ending.deadline is None:
         return
     vain: list[Attempt] = []
-    for attempt in reversed(trial.run.attempts):
-        is_last = attempt is trial.run.attempts[-1]
+    for attempt in reversed(analysis.run.attempts):
+        is_last = attempt is analysis.run.attempts[-1]
         if attempt.commits or not (attempt.decisions or is_last):
             break
         vain.insert(0, attempt)
@@ -342,7 +343,7 @@ def _in_circles(trial: Trial) -> Iterator[Anomaly]:
     last = failed[-1].decisions[-1]
     yield Anomaly(
         message=f"it goes in circles: attempts {failed[0].index} to {failed[-1].index} each failed "
-        f"and committed nothing, up to the limit of {trial.run.ending.deadline[1].limit_s:g} s; "
+        f"and committed nothing, up to the limit of {analysis.run.ending.deadline[1].limit_s:g} s; "
         f"the last one of {last.event.error}",
         events=(*(attempt.decisions[-1].number for attempt in failed),),
     )
@@ -358,7 +359,7 @@ STILL = 0.1  # of the limit: whoever got on with something so lately is not hung
 
 
 @own_check(TERMINATES, asks="Did the run come to an end by itself?")
-def check_terminates(trial: Trial) -> CheckResult:
+def check_terminates(analysis: RunAnalysis) -> CheckResult:
     """Require that the run is over before `limits.run_s` has passed.
 
     The promise that it terminates: a run at its limit is hung, or retries for
@@ -367,14 +368,14 @@ def check_terminates(trial: Trial) -> CheckResult:
     where a rank was still held by us, and where it was still training and
     clean runs differ in how many epochs they train.
     """
-    ending = trial.run.ending
+    ending = analysis.run.ending
     if ending.deadline is not None:
-        held = held_by_us(trial)
+        held = held_by_us(analysis)
         limit_s = ending.deadline[1].limit_s
         if held is not None:
             why = f"the limit of {limit_s:g} s passed while rank {held} was held by us"
             return inconclusive(TERMINATES, why)
-        if trial.epochs_vary and _idle_s(trial, ending.deadline[0]) < limit_s * STILL:
+        if analysis.epochs_vary and _idle_s(analysis, ending.deadline[0]) < limit_s * STILL:
             return inconclusive(
                 TERMINATES,
                 f"it was still training at its limit of {limit_s:g} s, and clean runs differ in "
@@ -382,7 +383,7 @@ def check_terminates(trial: Trial) -> CheckResult:
             )
         return conclude(
             TERMINATES,
-            anomalies=[_not_over(trial, ending.deadline[0], limit_s)],
+            anomalies=[_not_over(analysis, ending.deadline[0], limit_s)],
             evidence=1,
             summary="",
         )
@@ -395,30 +396,30 @@ def check_terminates(trial: Trial) -> CheckResult:
     )
 
 
-def held_by_us(trial: Trial) -> int | None:
+def held_by_us(analysis: RunAnalysis) -> int | None:
     """Return the rank that was still held at its place when the run ended, None if none was."""
-    held = {gate.op: gate for _, gate in trial.history.of(GateReached)}
-    for _, released in trial.history.of(GateReleased):
+    held = {gate.op: gate for _, gate in analysis.history.of(GateReached)}
+    for _, released in analysis.history.of(GateReleased):
         held.pop(released.op, None)
-    for strike in trial.strikes:
-        if strike.op.index in held and not strike.ended:
-            return strike.rank
+    for injection in analysis.injections:
+        if injection.op.index in held and not injection.ended:
+            return injection.rank
     return None
 
 
-def _idle_s(trial: Trial, number: int) -> float:
+def _idle_s(analysis: RunAnalysis, number: int) -> float:
     """Return how long before an event the last progress was; without any, for ever."""
-    last = last_sign(trial.history, number)
+    last = last_sign(analysis.history, number)
     if last is None:
         return math.inf
-    return (trial.history.time_ns(number) - trial.history.time_ns(last[0])) / 1e9
+    return (analysis.history.time_ns(number) - analysis.history.time_ns(last[0])) / 1e9
 
 
-def _not_over(trial: Trial, number: int, limit_s: float) -> Anomaly:
-    last = last_sign(trial.history, number)
+def _not_over(analysis: RunAnalysis, number: int, limit_s: float) -> Anomaly:
+    last = last_sign(analysis.history, number)
     if last is None:
         return Anomaly(message=f"hung: no progress was seen in {limit_s:g} s", events=(number,))
-    idle_s = _idle_s(trial, number)
+    idle_s = _idle_s(analysis, number)
     return Anomaly(
         message=f"not over at its limit of {limit_s:g} s: the last progress was {last[1]}, "
         f"{idle_s:.0f} s before",

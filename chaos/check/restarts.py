@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.check.attempt import Attempt, Commit, Decision, Start
+from chaos.check.injections import Injection
 from chaos.check.lineage import Lineage
-from chaos.check.strikes import Strike
 from chaos.model.history import History
 
 
@@ -60,7 +60,7 @@ class Restart:
 
     attempt: Attempt
     ended: Attempt | None
-    strikes: tuple[Strike, ...]
+    injections: tuple[Injection, ...]
     decision: Decision | None
     newest: Commit | None
     lost_steps: Mapping[int, int]
@@ -81,7 +81,7 @@ def restarts(
     history: History,
     attempts: Sequence[Attempt],
     lineage: Lineage,
-    strikes: Sequence[Strike],
+    injections: Sequence[Injection],
 ) -> tuple[Restart, ...]:
     """Return one row for every attempt but the first, in order."""
     found = []
@@ -90,12 +90,12 @@ def restarts(
     for attempt in attempts:
         if attempt.index > 0:
             since = before.index if before else 0
-            hits = tuple(s for s in strikes if _ended_one(s, since, attempt.index))
+            hits = tuple(s for s in injections if _ended_one(s, since, attempt.index))
             decision = before.decisions[-1] if before and before.decisions else None
             row = Restart(
                 attempt=attempt,
                 ended=before,
-                strikes=hits,
+                injections=hits,
                 decision=decision,
                 newest=_newest(saved, attempt.opened),
                 lost_steps=lineage.lost.get(attempt.index, {}),
@@ -141,11 +141,11 @@ def repeated_steps(restarts: Iterable[Restart], reference: Lineage) -> Iterator[
                 yield RepeatedSteps(restart.attempt.index, rank, start.epoch, more, since)
 
 
-def _ended_one(strike: Strike, since: int, until: int) -> bool:
-    return any(since <= hit < until for hit in strike.hits)
+def _ended_one(injection: Injection, since: int, until: int) -> bool:
+    return any(since <= hit < until for hit in injection.hits)
 
 
-def _harm_ns(hits: Sequence[Strike], since: int, until: int) -> int | None:
+def _harm_ns(hits: Sequence[Injection], since: int, until: int) -> int | None:
     """Return when the first harm was done to the attempts from `since` on."""
     done = (ns for s in hits for hit, ns in s.hits.items() if since <= hit < until)
     return min((ns for ns in done if ns is not None), default=None)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.inputs import InputComparison
-from chaos.check.trial import Trial
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -17,13 +17,15 @@ class OwnCheck:
 
     NAME: str
     asks: str
-    check: Callable[[Trial], CheckResult]
+    check: Callable[[RunAnalysis], CheckResult]
 
     def __post_init__(self) -> None:
         self.__doc__ = self.asks
 
 
-def own_check(name: str, *, asks: str) -> Callable[[Callable[[Trial], CheckResult]], OwnCheck]:
+def own_check(
+    name: str, *, asks: str
+) -> Callable[[Callable[[RunAnalysis], CheckResult]], OwnCheck]:
     """Make a check of a function: its name, and the question that it answers."""
     return lambda check: OwnCheck(name, asks, check)
 
@@ -69,22 +71,24 @@ def inconclusive(check: str, why: str) -> CheckResult:
     return CheckResult(check=check, status="inconclusive", summary=why, evidence=0)
 
 
-def without_restart(check: str, trial: Trial) -> CheckResult:
+def without_restart(check: str, analysis: RunAnalysis) -> CheckResult:
     """Judge a check of restarts where there was none."""
-    if trial.why_nothing_restarted is not None:
-        return nothing_due(check, trial.why_nothing_restarted)
+    if analysis.why_nothing_restarted is not None:
+        return nothing_due(check, analysis.why_nothing_restarted)
     return inconclusive(check, "no restart was seen")
 
 
-def blind(check: str, trial: Trial, what: str, *, ours: bool, theirs: bool) -> CheckResult | None:
+def blind(
+    check: str, analysis: RunAnalysis, what: str, *, ours: bool, theirs: bool
+) -> CheckResult | None:
     """Judge a check whose evidence was not recorded; None if it was, in the run and the baseline.
 
     What a job has not, or was told not to be watched for, is missing in the
     baseline too, and nothing is due. What only the run lacks was not seen.
     """
-    if trial.reference is None:
-        if trial.plan.ops:
-            return inconclusive(check, f"{trial.no_reference} to compare with")
+    if analysis.reference is None:
+        if analysis.plan.ops:
+            return inconclusive(check, f"{analysis.no_reference} to compare with")
         return nothing_due(check, "no fault was planned, so there is nothing to compare")
     if not ours and not theirs:
         return nothing_due(check, f"the job has no {what}, or it was not watched")
@@ -95,22 +99,22 @@ def blind(check: str, trial: Trial, what: str, *, ours: bool, theirs: bool) -> C
     return None
 
 
-def watched_feeds(check: str, trial: Trial) -> InputComparison | CheckResult:
+def watched_feeds(check: str, analysis: RunAnalysis) -> InputComparison | CheckResult:
     """Return the inputs to judge by, or the judgement of a check where there are none."""
-    feeds = trial.inputs
+    feeds = analysis.inputs
     ours, theirs = feeds is not None and feeds.are_watched, feeds is not None and feeds.were_watched
-    if not trial.plan.ops:
+    if not analysis.plan.ops:
         return nothing_due(check, "no fault was planned, so there is nothing to compare")
-    unseen = blind(check, trial, "inputs", ours=ours, theirs=theirs)
+    unseen = blind(check, analysis, "inputs", ours=ours, theirs=theirs)
     if unseen is not None:
         return unseen
     assert feeds is not None
     return feeds
 
 
-def of_another_size(trial: Trial) -> str:
+def of_another_size(analysis: RunAnalysis) -> str:
     """Return how many steps have no counterpart in the baseline, to end a summary."""
-    count = 0 if trial.comparison is None else trial.comparison.resized
+    count = 0 if analysis.comparison is None else analysis.comparison.resized
     steps = plural(count, "step")
     return f"; {steps} with another number of workers have no counterpart there" if count else ""
 

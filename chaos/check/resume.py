@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Commit, Start
 from chaos.check.files import Save, is_own, place_of
 from chaos.check.restarts import Restart
@@ -9,7 +10,6 @@ from chaos.check.result import conclude, own_check, without_restart
 from chaos.check.state_at_resume import group_of
 from chaos.check.state_snapshots import parts_of
 from chaos.check.state_snapshots import place_of as seen_at
-from chaos.check.trial import Trial
 from chaos.model.event import CheckpointRead, FileLoaded
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -23,7 +23,7 @@ START_DECISION = "start-decision"
 @own_check(
     START_DECISION, asks="Did every attempt that began anew have a reason that somebody was told?"
 )
-def check_start_decision(trial: Trial) -> CheckResult:
+def check_start_decision(analysis: RunAnalysis) -> CheckResult:
     """Require that no rank trains from scratch because reading its checkpoint failed.
 
     The promise of an explicit start: a load that fails ends the attempt, or
@@ -35,30 +35,32 @@ def check_start_decision(trial: Trial) -> CheckResult:
     is read besides the checkpoint may be missing. Where nothing was saved yet
     there is nothing to fall back to.
     """
-    if not trial.restarts:
-        return without_restart(START_DECISION, trial)
-    anomalies = [a for restart in trial.restarts for a in _taken_for_a_first_run(trial, restart)]
-    started = sum(len(restart.attempt.starts) for restart in trial.restarts)
-    silent = [r.attempt.index for r in trial.restarts if not r.attempt.starts]
+    if not analysis.restarts:
+        return without_restart(START_DECISION, analysis)
+    anomalies = [
+        a for restart in analysis.restarts for a in _taken_for_a_first_run(analysis, restart)
+    ]
+    started = sum(len(restart.attempt.starts) for restart in analysis.restarts)
+    silent = [r.attempt.index for r in analysis.restarts if not r.attempt.starts]
     return conclude(
         START_DECISION,
         anomalies=anomalies,
         doubts=[f"how attempt {index} started was not seen" for index in silent],
         evidence=started,
-        summary=f"{plural(len(trial.restarts), 'restart')}; no failed load was taken for a "
+        summary=f"{plural(len(analysis.restarts), 'restart')}; no failed load was taken for a "
         "first run",
     )
 
 
-def _taken_for_a_first_run(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
+def _taken_for_a_first_run(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     attempt = restart.attempt
     for rank, start in sorted(attempt.starts.items()):
-        failed = _last_failure(trial, attempt.index, rank)
+        failed = _last_failure(analysis, attempt.index, rank)
         if failed is None or rank not in attempt.first_steps:
             continue
-        if not _was_saved(trial, restart, before=start.number):
+        if not _was_saved(analysis, restart, before=start.number):
             continue
-        if not _is_from_scratch(trial, attempt.index, start):
+        if not _is_from_scratch(analysis, attempt.index, start):
             continue
         number, load = failed
         yield Anomaly(
@@ -68,46 +70,46 @@ def _taken_for_a_first_run(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
         )
 
 
-def _was_saved(trial: Trial, restart: Restart, *, before: int) -> bool:
+def _was_saved(analysis: RunAnalysis, restart: Restart, *, before: int) -> bool:
     """Return whether there was something to go on from: a commit, or training in files of its own.
 
     Whatever else a job writes down that gives Ray its checkpoints is no training.
     """
     if restart.newest is not None:
         return True
-    reference = trial.reference
+    reference = analysis.reference
     ray_keeps = reference is not None and any(c.checkpoint for c in reference.lineage.commits)
-    if ray_keeps or not trial.run.keeps_own_files:
+    if ray_keeps or not analysis.run.keeps_own_files:
         return False
-    return any(save.place > (0, 0) for save in trial.run.files.published(before=before))
+    return any(save.place > (0, 0) for save in analysis.run.files.published(before=before))
 
 
-def _is_from_scratch(trial: Trial, attempt: int, start: Start) -> bool:
+def _is_from_scratch(analysis: RunAnalysis, attempt: int, start: Start) -> bool:
     """Return whether a rank went on from nothing, for all that is known of it.
 
     A job that keeps files of its own and found no place in them begins where
     a first run does: its state is right there, and does not tell it.
     """
-    if attempt in trial.began_anew or (start.checkpoint is None and start.place == (0, 0)):
+    if attempt in analysis.began_anew or (start.checkpoint is None and start.place == (0, 0)):
         return True
-    if any(index == attempt for index, _ in trial.run.snapshots.entries):
-        return start.checkpoint is None and _is_reset(trial, attempt, start.rank)
-    return trial.run.files.newest_loaded(attempt, start.rank) is None
+    if any(index == attempt for index, _ in analysis.run.snapshots.entries):
+        return start.checkpoint is None and _is_reset(analysis, attempt, start.rank)
+    return analysis.run.files.newest_loaded(attempt, start.rank) is None
 
 
-def _is_reset(trial: Trial, attempt: int, rank: int) -> bool:
+def _is_reset(analysis: RunAnalysis, attempt: int, rank: int) -> bool:
     models = [
         row
-        for row in trial.components
+        for row in analysis.components
         if (row.attempt, row.rank, row.group) == (attempt, rank, "model")
     ]
     return bool(models) and all(row.standing == "reset" for row in models)
 
 
-def _last_failure(trial: Trial, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
+def _last_failure(analysis: RunAnalysis, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
     """Return the load that raised and that no later one made good."""
     failed = None
-    for number, load in trial.run.files.loads.get((attempt, rank), ()):
+    for number, load in analysis.run.files.loads.get((attempt, rank), ()):
         if load.error is not None:
             failed = number, load
         elif is_own(load):
@@ -124,7 +126,7 @@ COMMITTED_ONLY = "committed-only"
 @own_check(
     COMMITTED_ONLY, asks="Did every restart go on from something that was whole and recorded?"
 )
-def check_committed_only(trial: Trial) -> CheckResult:
+def check_committed_only(analysis: RunAnalysis) -> CheckResult:
     """Require that what an attempt is handed, or asks for, was committed before it began.
 
     And that no rank goes on from a file of its own whose writing was never
@@ -133,24 +135,24 @@ def check_committed_only(trial: Trial) -> CheckResult:
     half a file (Lightning-AI/pytorch-lightning#688). A file that cannot be
     read at all is `checkpoints`' to judge.
     """
-    if not trial.restarts:
-        return without_restart(COMMITTED_ONLY, trial)
+    if not analysis.restarts:
+        return without_restart(COMMITTED_ONLY, analysis)
     anomalies = [
         anomaly
-        for restart in trial.restarts
+        for restart in analysis.restarts
         for anomaly in (
-            *_handed_uncommitted(restart, trial.run.committed),
-            *_read_uncommitted(trial, restart),
+            *_handed_uncommitted(restart, analysis.run.committed),
+            *_read_uncommitted(analysis, restart),
         )
     ]
-    anomalies += [a for restart in trial.restarts for a in _resumed_from_torn(trial, restart)]
-    unheard = [r.attempt.index for r in trial.restarts if not r.handed]
+    anomalies += [a for restart in analysis.restarts for a in _resumed_from_torn(analysis, restart)]
+    unheard = [r.attempt.index for r in analysis.restarts if not r.handed]
     return conclude(
         COMMITTED_ONLY,
         anomalies=anomalies,
         doubts=[f"no rank of attempt {index} said what it was handed" for index in unheard],
-        evidence=sum(len(restart.handed) for restart in trial.restarts),
-        summary=f"{plural(len(trial.restarts), 'restart')} from what was committed, or anew",
+        evidence=sum(len(restart.handed) for restart in analysis.restarts),
+        summary=f"{plural(len(analysis.restarts), 'restart')} from what was committed, or anew",
     )
 
 
@@ -172,13 +174,13 @@ def _is_known(checkpoint: str | None, restart: Restart, commits: Mapping[str, Co
     return commit is not None and commit.attempt < restart.attempt.index
 
 
-def _read_uncommitted(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
+def _read_uncommitted(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     handed = set(restart.handed.values())
-    for number, read in trial.history.of(CheckpointRead):
-        first = restart.attempt.first_steps.get(read.rank, len(trial.history))
+    for number, read in analysis.history.of(CheckpointRead):
+        first = restart.attempt.first_steps.get(read.rank, len(analysis.history))
         if read.attempt != restart.attempt.index or number > first or read.checkpoint in handed:
             continue
-        if not _is_known(read.checkpoint, restart, trial.run.committed):
+        if not _is_known(read.checkpoint, restart, analysis.run.committed):
             yield Anomaly(
                 message=f"rank {read.rank} of attempt {read.attempt} was given {read.checkpoint}, "
                 "which was never committed",
@@ -186,8 +188,8 @@ def _read_uncommitted(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
             )
 
 
-def _resumed_from_torn(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
-    files, index = trial.run.files, restart.attempt.index
+def _resumed_from_torn(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
+    files, index = analysis.run.files, restart.attempt.index
     for rank in sorted(restart.attempt.first_steps):
         for number, load in files.loads.get((index, rank), ()):
             torn = files.torn(load.path, before=number)
@@ -206,7 +208,7 @@ AGREEMENT = "agreement"
 
 
 @own_check(AGREEMENT, asks="Did all ranks of an attempt go on from one and the same place?")
-def check_agreement(trial: Trial) -> CheckResult:
+def check_agreement(analysis: RunAnalysis) -> CheckResult:
     """Require that all ranks of a new attempt agree on checkpoint, epoch and step.
 
     Also on the age of the files of one kind that several of them read, and on
@@ -219,25 +221,25 @@ def check_agreement(trial: Trial) -> CheckResult:
     (facebookresearch/detectron2#1732), two streams that each pick their own
     newest (pytorch/torchtitan PR #4686).
     """
-    if not trial.restarts:
-        return without_restart(AGREEMENT, trial)
+    if not analysis.restarts:
+        return without_restart(AGREEMENT, analysis)
     anomalies = [
         anomaly
-        for restart in trial.restarts
+        for restart in analysis.restarts
         for anomaly in (
             _different_starts(restart)
-            or _different_files(trial, restart)
-            or _different_models(trial, restart),
+            or _different_files(analysis, restart)
+            or _different_models(analysis, restart),
         )
         if anomaly is not None
     ]
-    unheard = [r.attempt.index for r in trial.restarts if not r.attempt.starts]
+    unheard = [r.attempt.index for r in analysis.restarts if not r.attempt.starts]
     return conclude(
         AGREEMENT,
         anomalies=anomalies,
         doubts=[f"no rank of attempt {index} said how it started" for index in unheard],
-        evidence=sum(len(restart.attempt.starts) for restart in trial.restarts),
-        summary=f"all ranks went on from one place in {plural(len(trial.restarts), 'restart')}",
+        evidence=sum(len(restart.attempt.starts) for restart in analysis.restarts),
+        summary=f"all ranks went on from one place in {plural(len(analysis.restarts), 'restart')}",
     )
 
 
@@ -255,15 +257,15 @@ def _different_starts(restart: Restart) -> Anomaly | None:
     return None
 
 
-def _different_files(trial: Trial, restart: Restart) -> Anomaly | None:
+def _different_files(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
     index = restart.attempt.index
     by_series: dict[str, dict[int, tuple[int, FileLoaded]]] = {}
     for rank in sorted(restart.attempt.starts):
-        for series, found in trial.run.files.newest_of_series(index, rank).items():
+        for series, found in analysis.run.files.newest_of_series(index, rank).items():
             by_series.setdefault(series, {})[rank] = found
     for newest in by_series.values():
         ages = {rank: place_of(load) for rank, (_, load) in newest.items()}
-        if len(set(ages.values())) <= 1 or _is_no_matter(trial, restart, ranks=set(newest)):
+        if len(set(ages.values())) <= 1 or _is_no_matter(analysis, restart, ranks=set(newest)):
             continue
         told = {
             rank: f"{newest[rank][1].path} of epoch {epoch}, step {step}"
@@ -277,31 +279,31 @@ def _different_files(trial: Trial, restart: Restart) -> Anomaly | None:
     return None
 
 
-def _is_no_matter(trial: Trial, restart: Restart, *, ranks: set[int]) -> bool:
+def _is_no_matter(analysis: RunAnalysis, restart: Restart, *, ranks: set[int]) -> bool:
     """Return whether what ranks read cannot matter.
 
     A fault ended the attempt before anybody trained; or these ranks were seen
     to go on with the model, and everybody with all the state that was due.
     """
     attempt = restart.attempt
-    if attempt.index in trial.hits and not attempt.first_steps:
+    if attempt.index in analysis.hits and not attempt.first_steps:
         return True
-    rows = [row for row in trial.components if row.attempt == attempt.index]
+    rows = [row for row in analysis.components if row.attempt == attempt.index]
     models = {row.rank for row in rows if row.group == "model" and row.standing == "restored"}
     return models >= ranks and not any(row.is_broken for row in rows)
 
 
-def _different_models(trial: Trial, restart: Restart) -> Anomaly | None:
-    entries = trial.run.snapshots.entries
+def _different_models(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
+    entries = analysis.run.snapshots.entries
     mine = [
         (n, s) for (index, _), (n, s) in sorted(entries.items()) if index == restart.attempt.index
     ]
-    if trial.reference is None or len({(s.epoch, s.step) for _, s in mine}) != 1:
+    if analysis.reference is None or len({(s.epoch, s.step) for _, s in mine}) != 1:
         return None
-    theirs = trial.reference.snapshots.by_place
+    theirs = analysis.reference.snapshots.by_place
     due = [theirs.get(seen_at(seen)) for _, seen in mine]
     for name in sorted(parts_of(mine[0][1])):
-        if group_of(name) != "model" or name in trial.unstable:
+        if group_of(name) != "model" or name in analysis.unstable:
             continue
         digests = {s.rank: parts_of(s)[name].digest for _, s in mine if name in parts_of(s)}
         agreed = {parts_of(seen)[name].digest for seen in due if name in parts_of(seen)}
@@ -330,7 +332,7 @@ RESUME_POINT = "resume-point"
 
 
 @own_check(RESUME_POINT, asks="Did every restart begin from the newest committed checkpoint?")
-def check_resume_point(trial: Trial) -> CheckResult:
+def check_resume_point(analysis: RunAnalysis) -> CheckResult:
     """Require that a new attempt goes on from the checkpoint that was committed last.
 
     The promise of the resume point. None only where nothing was committed.
@@ -341,27 +343,27 @@ def check_resume_point(trial: Trial) -> CheckResult:
     of its own goes on from the newest save of its kind that every rank had
     finished (latest by name: allenai/open-instruct#542).
     """
-    if not trial.restarts:
-        return without_restart(RESUME_POINT, trial)
+    if not analysis.restarts:
+        return without_restart(RESUME_POINT, analysis)
     anomalies = []
-    for restart in trial.restarts:
+    for restart in analysis.restarts:
         if len(set(restart.handed.values())) > 1:
             continue  # which of them would be right is `agreement`'s to say
-        found = list(_handed_older(restart, trial.run.committed)) or list(
-            _left_alone(trial, restart)
+        found = list(_handed_older(restart, analysis.run.committed)) or list(
+            _left_alone(analysis, restart)
         )
-        anomalies += found or list(_own_files(trial, restart))
+        anomalies += found or list(_own_files(analysis, restart))
     doubts = [
         f"no rank of attempt {restart.attempt.index} said which checkpoint it was handed"
-        for restart in trial.restarts
+        for restart in analysis.restarts
         if not restart.handed
     ]
     return conclude(
         RESUME_POINT,
         anomalies=anomalies,
         doubts=doubts,
-        evidence=sum(len(restart.handed) for restart in trial.restarts),
-        summary=f"{plural(len(trial.restarts), 'restart')} from the newest commit, on every rank",
+        evidence=sum(len(restart.handed) for restart in analysis.restarts),
+        summary=f"{plural(len(analysis.restarts), 'restart')} from the newest commit on every rank",
     )
 
 
@@ -381,12 +383,12 @@ def _handed_older(restart: Restart, commits: Mapping[str, Commit]) -> Iterator[A
     yield Anomaly(message=message, events=(*(s.number for s in wrong), restart.newest.number))
 
 
-def _left_alone(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
+def _left_alone(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     """Find an attempt that was handed a checkpoint, and trained as if there were none."""
-    attempt, files = restart.attempt, trial.run.files
+    attempt, files = restart.attempt, analysis.run.files
     handed = next((c for c in restart.handed.values() if c is not None), None)
     read = any(files.newest_loaded(attempt.index, rank) for rank in attempt.starts)
-    if handed is None or read or attempt.index not in trial.began_anew:
+    if handed is None or read or attempt.index not in analysis.began_anew:
         return
     why = "and loaded nothing from it" if attempt.asked else "and no rank asked for it"
     yield Anomaly(
@@ -395,11 +397,11 @@ def _left_alone(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
     )
 
 
-def _own_files(trial: Trial, restart: Restart) -> Iterator[Anomaly]:
-    attempt, files = restart.attempt, trial.run.files
-    reference = trial.reference
+def _own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
+    attempt, files = restart.attempt, analysis.run.files
+    reference = analysis.reference
     ray_keeps = reference is not None and any(c.checkpoint for c in reference.lineage.commits)
-    if not trial.run.keeps_own_files or ray_keeps or not attempt.first_steps:
+    if not analysis.run.keeps_own_files or ray_keeps or not attempt.first_steps:
         return
     since = min(start.number for start in attempt.starts.values()) if attempt.starts else 0
     saves = list(files.published(before=since))

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import multimode
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Step
 from chaos.check.compare import Aligned
 from chaos.check.inputs import InputComparison
 from chaos.check.lineage import Lineage
-from chaos.check.trial import Trial
 from chaos.model.verdict import Anomaly
 from chaos.words import plural
 
@@ -42,13 +42,13 @@ class EpochSamples:
 class SampleLedger:
     """The samples of a run's epochs, held against the baseline's."""
 
-    trial: Trial
+    analysis: RunAnalysis
     feeds: InputComparison
 
     def of(self, epoch: int) -> EpochSamples:
         """Return the account of a finished epoch."""
         attempts = frozenset(s.attempt for steps in self._ours(epoch) for s in steps)
-        if attempts & self.trial.resized:
+        if attempts & self.analysis.resized:
             return self._of_other_size(epoch, attempts)
         groups = self._aligned.get(epoch, ())
         is_due = all(s.inputs is not None for steps in self._theirs(epoch) for s in steps)
@@ -80,7 +80,7 @@ class SampleLedger:
         as one batch of all ranks may be missing or come twice: it is filled up, or dropped.
         """
         found, feeds = EpochSamples(epoch, attempts, is_resized=True), self.feeds
-        sizes = {a.size for a in self.trial.run.attempts if a.index in attempts}
+        sizes = {a.size for a in self.analysis.run.attempts if a.index in attempts}
         if len(sizes) > 1:
             return _left(found, f"{_workers(sizes)} trained it")
         ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
@@ -110,9 +110,9 @@ class SampleLedger:
 
     def _forgiven(self, epoch: int) -> int:
         """Return how many samples may repeat: those of discarded steps, if stated."""
-        if self.trial.plan.expect.sampling != "at_least_once":
+        if self.analysis.plan.expect.sampling != "at_least_once":
             return 0
-        here = (r for r in self.trial.restarts if r.epoch == epoch)
+        here = (r for r in self.analysis.restarts if r.epoch == epoch)
         lost = sum(steps for r in here for steps in r.lost_steps.values())
         return lost * self.feeds.batch
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Step
 from chaos.check.blame import blamed
 from chaos.check.compare import Aligned
@@ -22,7 +23,6 @@ from chaos.check.result import (
 )
 from chaos.check.sample_ledger import NOT_KNOWN, EpochSamples, SampleLedger
 from chaos.check.state_snapshots import is_rng
-from chaos.check.trial import Course, Trial
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks
@@ -34,7 +34,7 @@ BATCH = "batch"
 
 
 @own_check(BATCH, asks="Did every optimizer step see as much as the baseline's?")
-def check_batch(trial: Trial) -> CheckResult:
+def check_batch(analysis: RunAnalysis) -> CheckResult:
     """Require the baseline's samples, summed over ranks, and its micro-batches in each step.
 
     The promise of the effective batch: gradients that were being accumulated
@@ -46,19 +46,19 @@ def check_batch(trial: Trial) -> CheckResult:
     rank is counted in neither. Unknown where the size of no batch of a resumed
     attempt was seen, though the baseline's were.
     """
-    if not trial.plan.ops:
+    if not analysis.plan.ops:
         return nothing_due(BATCH, "no fault was planned, so there is nothing to compare")
-    if trial.reference is None:
-        return inconclusive(BATCH, f"{trial.no_reference} to compare with")
-    idle = _why_no_batch_is_due(trial, trial.reference)
+    if analysis.reference is None:
+        return inconclusive(BATCH, f"{analysis.no_reference} to compare with")
+    idle = _why_no_batch_is_due(analysis, analysis.reference)
     if idle is not None:
         return nothing_due(BATCH, idle)
-    seen = _batch_sizes(trial)
-    varies = any(step.number < trial.began for step in seen.apart)
-    ours, theirs = trial.run.lineage, trial.reference.lineage
+    seen = _batch_sizes(analysis)
+    varies = any(step.number < analysis.began for step in seen.apart)
+    ours, theirs = analysis.run.lineage, analysis.reference.lineage
     summary = (
         f"{plural(seen.compared, 'step')} over batches as large as the baseline's"
-        f"{of_another_size(trial)}"
+        f"{of_another_size(analysis)}"
     )
     if varies:
         summary = "batches vary from run to run, before any fault as well"
@@ -75,14 +75,14 @@ def check_batch(trial: Trial) -> CheckResult:
     )
 
 
-def _why_no_batch_is_due(trial: Trial, reference: Course) -> str | None:
+def _why_no_batch_is_due(analysis: RunAnalysis, reference: RunTables) -> str | None:
     if not reference.lineage.steps:
         return "the job makes no optimizer step that could be watched"
     if not any(map(_is_told, reference.lineage.all_steps())):
         return "the baseline tells no samples and no losses of a step"
-    if trial.error_was_expected and not trial.run.lineage.steps:
+    if analysis.error_was_expected and not analysis.run.lineage.steps:
         return "the job ended with the expected error before its first step"
-    if not trial.aligned and trial.resized:
+    if not analysis.aligned and analysis.resized:
         return "every step that survived was made with another number of workers"
     return None
 
@@ -123,13 +123,13 @@ class _BatchSizes:
             self.known |= attempts
 
 
-def _batch_sizes(trial: Trial) -> _BatchSizes:
-    seen = _BatchSizes(min(trial.input_offsets, default=math.inf))
-    for group in trial.aligned_before:
+def _batch_sizes(analysis: RunAnalysis) -> _BatchSizes:
+    seen = _BatchSizes(min(analysis.input_offsets, default=math.inf))
+    for group in analysis.aligned_before:
         if not (group.has_equal_losses and group.has_equal_inputs):
             seen.add(group, survived=False)
-    again = {(made.rank, made.epoch) for made in trial.repeated_steps}
-    for group in trial.aligned:
+    again = {(made.rank, made.epoch) for made in analysis.repeated_steps}
+    for group in analysis.aligned:
         if group.key in again:
             continue
         if group.has_equal_losses and group.has_equal_inputs:
@@ -223,7 +223,7 @@ SAMPLE_ORDER = "sample-order"
 
 
 @own_check(SAMPLE_ORDER, asks="Was every epoch trained in the baseline's order?")
-def check_sample_order(trial: Trial) -> CheckResult:
+def check_sample_order(analysis: RunAnalysis) -> CheckResult:
     """Require that each rank is given the baseline's inputs, step for step.
 
     The promise of the epoch's order. An epoch in the order of another one is
@@ -237,28 +237,28 @@ def check_sample_order(trial: Trial) -> CheckResult:
     where nothing was seen of what a resumed attempt was given, though the
     baseline's inputs were.
     """
-    feeds = watched_feeds(SAMPLE_ORDER, trial)
+    feeds = watched_feeds(SAMPLE_ORDER, analysis)
     if isinstance(feeds, CheckResult):
         return feeds
     if feeds.ours.ranks != feeds.theirs.ranks:
         return nothing_due(
             SAMPLE_ORDER, "other ranks than in the baseline; orders are not compared"
         )
-    if not trial.aligned and trial.resized:
+    if not analysis.aligned and analysis.resized:
         return nothing_due(
             SAMPLE_ORDER, "every step that survived was made with another number of workers"
         )
     why = unrepeatable(feeds)
-    if why is not None and not trial.plan.expect.is_exact:
+    if why is not None and not analysis.plan.expect.is_exact:
         return nothing_due(SAMPLE_ORDER, f"{why}; `expect` says that it need not repeat")
-    again = {(made.rank, made.epoch) for made in trial.repeated_steps}
+    again = {(made.rank, made.epoch) for made in analysis.repeated_steps}
     return conclude(
         SAMPLE_ORDER,
-        anomalies=[] if why else list(_order_anomalies(trial, feeds, again)),
+        anomalies=[] if why else list(_order_anomalies(analysis, feeds, again)),
         doubts=[why] if why else unseen_inputs(feeds.silent),
         evidence=feeds.compared,
         summary=f"{plural(feeds.compared, 'step')} were given the baseline's inputs, in its order"
-        f"{of_another_size(trial)}",
+        f"{of_another_size(analysis)}",
         measures={"inputs_compared": feeds.compared, "control_inputs": feeds.control.compared},
     )
 
@@ -273,10 +273,10 @@ def unrepeatable(feeds: InputComparison) -> str | None:
 
 
 def _order_anomalies(
-    trial: Trial, feeds: InputComparison, again: set[tuple[int, int]]
+    analysis: RunAnalysis, feeds: InputComparison, again: set[tuple[int, int]]
 ) -> Iterator[Anomaly]:
-    told = SampleLedger(trial, feeds)
-    first = divergence(trial)
+    told = SampleLedger(analysis, feeds)
+    first = divergence(analysis)
     until = (-1, 0.0) if first is None else first.place[:2]
     by_epoch: defaultdict[int, list[InputsApart]] = defaultdict(list)
     for apart in feeds.apart:
@@ -287,7 +287,7 @@ def _order_anomalies(
         words = (
             _order_words(feeds, epoch, parted)
             if feeds.has_epochs
-            else _elsewhere_words(trial, feeds, parted)
+            else _elsewhere_words(analysis, feeds, parted)
         )
         start = min(apart.first.step for apart in parted)
         if words is None and (epoch, start) <= until and told.of(epoch).open is not None:
@@ -301,12 +301,12 @@ def _order_anomalies(
                 message=f"{words} ({ranks([apart.rank for apart in parted])})",
                 events=tuple(apart.first.number for apart in parted),
                 parts=("inputs",),
-                severity=_order_severity(trial, feeds, epoch, parted),
+                severity=_order_severity(analysis, feeds, epoch, parted),
             )
 
 
 def _order_severity(
-    trial: Trial, feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]
+    analysis: RunAnalysis, feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]
 ) -> Severity:
     """Return whether only the order is another, or what generators draw: each sample comes once.
 
@@ -316,8 +316,8 @@ def _order_severity(
     ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
     if ours is not None and ours == due:
         return "not reproducible"
-    blame = {restart.attempt.index: blamed(trial, restart) for restart in trial.restarts}
-    heads = {r.attempt.index for r in trial.restarts if (r.attempt.place or (0, 1))[1] == 0}
+    blame = {restart.attempt.index: blamed(analysis, restart) for restart in analysis.restarts}
+    heads = {r.attempt.index for r in analysis.restarts if (r.attempt.place or (0, 1))[1] == 0}
     is_drawn = all(
         apart.first.attempt in heads
         and feeds.drawn_anew(apart)
@@ -329,12 +329,12 @@ def _order_severity(
 
 
 def _elsewhere_words(
-    trial: Trial, feeds: InputComparison, parted: Sequence[InputsApart]
+    analysis: RunAnalysis, feeds: InputComparison, parted: Sequence[InputsApart]
 ) -> str | None:
     """Return whose inputs these are where a job has no epochs: those of another place."""
     first = min(parted, key=lambda apart: apart.first.step)
     rest = [step for step in first.steps if step.step >= first.first.step]
-    at = None if trial.input_offsets else feeds.found_at(rest)
+    at = None if analysis.input_offsets else feeds.found_at(rest)
     by = 0 if at is None else at - feeds.due_at(rest[0])
     if not by:
         return None  # steps too many or too few are told elsewhere
@@ -369,7 +369,7 @@ SAMPLES = "samples"
 
 
 @own_check(SAMPLES, asks="Was every sample of every epoch trained, and once?")
-def check_samples(trial: Trial) -> CheckResult:
+def check_samples(analysis: RunAnalysis) -> CheckResult:
     """Require each finished epoch's samples to be the baseline's, as a multiset over all ranks.
 
     The promise of sample accounting: a cursor that counts from the last
@@ -385,19 +385,19 @@ def check_samples(trial: Trial) -> CheckResult:
     that a resumed attempt finished. Where some step of every epoch has no inputs in
     the baseline either (a generator's, that is trained through a critic), none is due.
     """
-    feeds = watched_feeds(SAMPLES, trial)
+    feeds = watched_feeds(SAMPLES, analysis)
     if isinstance(feeds, CheckResult):
         return feeds
-    finished = list(_finished_epochs(trial, feeds))
-    why = None if _repeat_as_a_whole(trial, feeds, finished) else unrepeatable(feeds)
-    if why is not None and not trial.plan.expect.is_exact:
+    finished = list(_finished_epochs(analysis, feeds))
+    why = None if _repeat_as_a_whole(analysis, feeds, finished) else unrepeatable(feeds)
+    if why is not None and not analysis.plan.expect.is_exact:
         return nothing_due(SAMPLES, f"{why}; `expect` says that it need not repeat")
-    if not finished and (trial.error_was_expected or not trial.run.lineage.commits):
+    if not finished and (analysis.error_was_expected or not analysis.run.lineage.commits):
         return nothing_due(SAMPLES, "no epoch was finished")
-    told = SampleLedger(trial, feeds)
+    told = SampleLedger(analysis, feeds)
     accounts = [told.of(epoch) for epoch in finished]
     judged = [each for each in accounts if each.open is None]
-    doubts = [why] if why else list(_samples_doubts(trial, accounts))
+    doubts = [why] if why else list(_samples_doubts(analysis, accounts))
     is_open = all(each.is_resized or not each.is_due for each in accounts)
     if accounts and not judged and not doubts and is_open:
         return nothing_due(SAMPLES, "; ".join(_left_open(accounts)))
@@ -406,7 +406,9 @@ def check_samples(trial: Trial) -> CheckResult:
         anomalies=[] if why else [each.anomaly for each in judged if each.anomaly],
         doubts=doubts,
         evidence=len(judged),
-        summary="; ".join([_samples_summary(judged, is_lax=_is_lax(trial)), *_left_open(accounts)]),
+        summary="; ".join(
+            [_samples_summary(judged, is_lax=_is_lax(analysis)), *_left_open(accounts)]
+        ),
     )
 
 
@@ -430,33 +432,33 @@ def _left_open(accounts: Sequence[EpochSamples]) -> Iterator[str]:
         yield f"{one} not judged: {why}"
 
 
-def _samples_doubts(trial: Trial, accounts: Sequence[EpochSamples]) -> Iterator[str]:
+def _samples_doubts(analysis: RunAnalysis, accounts: Sequence[EpochSamples]) -> Iterator[str]:
     """Return doubts that leave more open than one epoch: of all that an attempt finished."""
     yield from _left_open([each for each in accounts if each.is_doubt])
     for index in sorted({index for each in accounts for index in each.attempts if index > 0}):
         mine = [each for each in accounts if index in each.attempts]
         owed = [each for each in mine if each.is_due and not each.is_resized]
         # Where numbers need not repeat, samples that are augmented need not either.
-        owed = [e for e in owed if trial.plan.expect.is_exact or e.open != NOT_KNOWN]
+        owed = [e for e in owed if analysis.plan.expect.is_exact or e.open != NOT_KNOWN]
         if owed and all(each.open is not None for each in mine):
             yield f"of attempt {index}, {'; '.join(_left_open(owed))}"
 
 
-def _is_lax(trial: Trial) -> bool:
-    return trial.plan.expect.sampling == "at_least_once"
+def _is_lax(analysis: RunAnalysis) -> bool:
+    return analysis.plan.expect.sampling == "at_least_once"
 
 
-def _finished_epochs(trial: Trial, feeds: InputComparison) -> Iterator[int]:
+def _finished_epochs(analysis: RunAnalysis, feeds: InputComparison) -> Iterator[int]:
     ended = {commit.epoch for commit in feeds.ours.commits}
     ended &= {commit.epoch for commit in feeds.theirs.commits}
-    if trial.run.ending.is_finished:
+    if analysis.run.ending.is_finished:
         ended |= {epoch for _, epoch in feeds.ours.steps} & {e for _, e in feeds.theirs.steps}
     yield from sorted(ended & {epoch for _, epoch in feeds.theirs.steps})
 
 
-def _repeat_as_a_whole(trial: Trial, feeds: InputComparison, finished: list[int]) -> bool:
+def _repeat_as_a_whole(analysis: RunAnalysis, feeds: InputComparison, finished: list[int]) -> bool:
     """Return whether whole epochs before the fault had the baseline's samples in any order."""
-    before = {c.epoch for c in feeds.ours.commits if c.number < trial.began}
+    before = {c.epoch for c in feeds.ours.commits if c.number < analysis.began}
     pairs = [
         (feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch))
         for epoch in finished

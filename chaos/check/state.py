@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.blame import blamed, random_rows
 from chaos.check.fix_hints import sentence
 from chaos.check.result import blind, conclude, nothing_due, own_check, without_restart
 from chaos.check.state_at_resume import Row, group_of
 from chaos.check.state_snapshots import holds_nothing, is_rng
-from chaos.check.trial import Trial
 from chaos.model.event import StateSeen
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks
@@ -20,7 +20,7 @@ STATE = "state"
 
 
 @own_check(STATE, asks="Did every part of the job's state come back at each resume?")
-def check_state(trial: Trial) -> CheckResult:
+def check_state(analysis: RunAnalysis) -> CheckResult:
     """Require that a rank enters a resumed attempt with the baseline's state at that place.
 
     The promise of the state's round trip, part by part: model, optimizer
@@ -31,54 +31,54 @@ def check_state(trial: Trial) -> CheckResult:
     those first that can have moved the first number that differs (see
     `blame`). A part that differs from the baseline before any fault is
     compared with the run's own at the commit, or not at all; so is, within a
-    leeway, what the run itself had saved. A part without which the model is
+    tolerance, what the run itself had saved. A part without which the model is
     the baseline's all the same, to the last bit, is told and not broken; a
     generator is broken only where numbers depend on it: nothing else explains
     that they differ (huggingface/transformers PR #11582). What differs because
     the run had left its baseline before the resume is a consequence.
     """
-    if not trial.restarts:
-        return without_restart(STATE, trial)
-    theirs = trial.reference is not None and bool(trial.reference.snapshots.names)
-    unseen = blind(STATE, trial, "state", ours=bool(trial.run.snapshots.names), theirs=theirs)
+    if not analysis.restarts:
+        return without_restart(STATE, analysis)
+    theirs = analysis.reference is not None and bool(analysis.reference.snapshots.names)
+    unseen = blind(STATE, analysis, "state", ours=bool(analysis.run.snapshots.names), theirs=theirs)
     if unseen is not None:
         return unseen
-    if trial.why_no_step_was_due is not None:
-        return nothing_due(STATE, trial.why_no_step_was_due)
-    compared = [row for row in trial.components if row.standing != "not compared"]
-    guilty = {row.component for row in broken_rows(trial)}
-    quiet = sorted({row.component for row in idle_rows(trial)} - guilty)
+    if analysis.why_no_step_was_due is not None:
+        return nothing_due(STATE, analysis.why_no_step_was_due)
+    compared = [row for row in analysis.components if row.standing != "not compared"]
+    guilty = {row.component for row in broken_rows(analysis)}
+    quiet = sorted({row.component for row in idle_rows(analysis)} - guilty)
     note = f"; {', '.join(quiet)} did not come back, and nothing was seen to depend on it"
     return conclude(
         STATE,
-        anomalies=list(_state_anomalies(trial)),
-        doubts=list(_state_doubts(trial)),
+        anomalies=list(_state_anomalies(analysis)),
+        doubts=list(_state_doubts(analysis)),
         evidence=len(compared),
         summary=f"{plural(len({r.component for r in compared}), 'part')} of the state came back "
-        f"at {plural(len(trial.restarts), 'resume')}{note if quiet else ''}",
+        f"at {plural(len(analysis.restarts), 'resume')}{note if quiet else ''}",
         measures={
             "components_compared": len(compared),
-            "components_broken": len(broken_rows(trial)),
+            "components_broken": len(broken_rows(analysis)),
             "components_without_consequence": ", ".join(quiet) or None,
-            "components_not_repeatable": ", ".join(sorted(trial.unstable)) or None,
+            "components_not_repeatable": ", ".join(sorted(analysis.unstable)) or None,
         },
     )
 
 
-def broken_rows(trial: Trial) -> tuple[Row, ...]:
+def broken_rows(analysis: RunAnalysis) -> tuple[Row, ...]:
     """Return the rows that the job is to blame for, the likely cause of each resume first."""
-    return tuple(row for restart in trial.restarts for row in blamed(trial, restart).rows)
+    return tuple(row for restart in analysis.restarts for row in blamed(analysis, restart).rows)
 
 
-def idle_rows(trial: Trial) -> tuple[Row, ...]:
+def idle_rows(analysis: RunAnalysis) -> tuple[Row, ...]:
     """Return the rows that did not come back, and nothing that was seen depends on them."""
-    return tuple(row for restart in trial.restarts for row in blamed(trial, restart).idle)
+    return tuple(row for restart in analysis.restarts for row in blamed(analysis, restart).idle)
 
 
-def _state_anomalies(trial: Trial) -> Iterator[Anomaly]:
+def _state_anomalies(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Return one anomaly per cause; only random streams make no wrong result, but another one."""
-    for restart in trial.restarts:
-        blame = blamed(trial, restart)
+    for restart in analysis.restarts:
+        blame = blamed(analysis, restart)
         for cause in blame.causes:
             is_random = blame.at_once and all(is_rng(row.component) for row in cause.rows)
             yield Anomaly(
@@ -89,18 +89,18 @@ def _state_anomalies(trial: Trial) -> Iterator[Anomaly]:
             )
 
 
-def _state_doubts(trial: Trial) -> Iterator[str]:
-    rounded = sorted({row.component for row in trial.components if row.rounded})
+def _state_doubts(analysis: RunAnalysis) -> Iterator[str]:
+    rounded = sorted({row.component for row in analysis.components if row.rounded})
     if rounded:
         yield (
             f"{', '.join(rounded)} came back near to what the run had saved, and not the same to "
             "the last bit: saved in fewer bits than it is trained in, or of another moment"
         )
-    heard = {(row.attempt, row.rank) for row in trial.components}
-    for restart in trial.restarts:
+    heard = {(row.attempt, row.rank) for row in analysis.components}
+    for restart in analysis.restarts:
         attempt = restart.attempt
         unheard = [r for r in attempt.first_steps if (attempt.index, r) not in heard]
-        entered = [r for r in unheard if (attempt.index, r) in trial.run.snapshots.entries]
+        entered = [r for r in unheard if (attempt.index, r) in analysis.run.snapshots.entries]
         if unheard and not entered:
             yield f"how rank {unheard[0]} entered attempt {attempt.index} was not seen"
 
@@ -112,7 +112,7 @@ RANK_RANDOMNESS = "rank-randomness"
 
 
 @own_check(RANK_RANDOMNESS, asks="Do ranks still draw random numbers of their own?")
-def check_rank_randomness(trial: Trial) -> CheckResult:
+def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
     """Require that no rank goes on with another rank's generator, if they differ in the baseline.
 
     The promise that ranks' randomness is distinct: a generator that only
@@ -120,23 +120,23 @@ def check_rank_randomness(trial: Trial) -> CheckResult:
     (NVIDIA/Megatron-LM PR #6858). Broken only where the numbers part after
     the resume: a job that draws nothing from it loses nothing.
     """
-    if not trial.restarts:
-        return without_restart(RANK_RANDOMNESS, trial)
-    ours = any(is_rng(name) for name in trial.run.snapshots.names)
-    theirs = trial.reference is not None and any(
-        is_rng(name) for name in trial.reference.snapshots.names
+    if not analysis.restarts:
+        return without_restart(RANK_RANDOMNESS, analysis)
+    ours = any(is_rng(name) for name in analysis.run.snapshots.names)
+    theirs = analysis.reference is not None and any(
+        is_rng(name) for name in analysis.reference.snapshots.names
     )
-    unseen = blind(RANK_RANDOMNESS, trial, "generators", ours=ours, theirs=theirs)
+    unseen = blind(RANK_RANDOMNESS, analysis, "generators", ours=ours, theirs=theirs)
     if unseen is not None:
         return unseen
-    compared = [row for row in trial.components if is_rng(row.component)]
-    if trial.why_no_step_was_due is not None or not compared:
+    compared = [row for row in analysis.components if is_rng(row.component)]
+    if analysis.why_no_step_was_due is not None or not compared:
         return nothing_due(
-            RANK_RANDOMNESS, trial.why_no_step_was_due or "no generator could be compared"
+            RANK_RANDOMNESS, analysis.why_no_step_was_due or "no generator could be compared"
         )
     guilty: dict[tuple[int, str, int], list[Row]] = {}
-    for restart in trial.restarts:
-        for row in random_rows(trial, restart):
+    for restart in analysis.restarts:
+        for row in random_rows(analysis, restart):
             if row.copied_from is not None:
                 key = (row.attempt, row.component, row.copied_from)
                 guilty.setdefault(key, []).append(row)
@@ -152,7 +152,7 @@ def check_rank_randomness(trial: Trial) -> CheckResult:
         RANK_RANDOMNESS,
         anomalies=anomalies,
         evidence=len(compared),
-        summary=f"{plural(len(trial.restarts), 'resume')}; no rank draws another's random numbers",
+        summary=f"{plural(len(analysis.restarts), 'resume')}; ranks draw their own random numbers",
     )
 
 
@@ -168,7 +168,7 @@ _Seen: TypeAlias = tuple[int, StateSeen]
 
 
 @own_check(REPLICAS, asks="Are the copies of the model on all ranks still equal?")
-def check_replicas(trial: Trial) -> CheckResult:
+def check_replicas(analysis: RunAnalysis) -> CheckResult:
     """Require equal models and optimizers on all ranks at equal places.
 
     The promise of replica equality (pytorch/torchtitan PR #4598: a rank joins
@@ -176,17 +176,21 @@ def check_replicas(trial: Trial) -> CheckResult:
     part that is not equal on all ranks in the baseline, such as a shard, or
     before the fault, is no replica.
     """
-    theirs = trial.reference is not None and bool(trial.reference.snapshots.names)
-    unseen = blind(REPLICAS, trial, "state", ours=bool(trial.run.snapshots.names), theirs=theirs)
+    theirs = analysis.reference is not None and bool(analysis.reference.snapshots.names)
+    unseen = blind(
+        REPLICAS, analysis, "state", ours=bool(analysis.run.snapshots.names), theirs=theirs
+    )
     if unseen is not None:
         return unseen
-    assert trial.reference is not None
-    due = trial.reference.snapshots.all
+    assert analysis.reference is not None
+    due = analysis.reference.snapshots.all
     copied = _copied_names(due) - set(_unequal_parts(due))
-    copied -= set(_unequal_parts((n, s) for n, s in trial.run.snapshots.all if n < trial.began))
-    if len(trial.reference.lineage.ranks) < 2 or not copied:  # noqa: PLR2004
+    copied -= set(
+        _unequal_parts((n, s) for n, s in analysis.run.snapshots.all if n < analysis.began)
+    )
+    if len(analysis.reference.lineage.ranks) < 2 or not copied:  # noqa: PLR2004
         return nothing_due(REPLICAS, "no part of the state is held by several ranks alike")
-    parted = _unequal_parts(trial.run.snapshots.all, only=copied)
+    parted = _unequal_parts(analysis.run.snapshots.all, only=copied)
     anomalies = [
         Anomaly(
             message=f"from {_place_words(place)} on, {name} is not the same on all ranks "
@@ -198,27 +202,27 @@ def check_replicas(trial: Trial) -> CheckResult:
     return conclude(
         REPLICAS,
         anomalies=anomalies[:1],
-        evidence=len(trial.run.snapshots.all),
+        evidence=len(analysis.run.snapshots.all),
         summary=f"{plural(len(copied), 'part')} equal on all ranks wherever they were seen",
     )
 
 
-def _copied_names(sightings: Iterable[_Seen]) -> set[str]:
+def _copied_names(snapshots: Iterable[_Seen]) -> set[str]:
     return {
         part.name
-        for _, seen in sightings
+        for _, seen in snapshots
         for part in seen.components
         if group_of(part.name) in _COPIED
     }
 
 
 def _unequal_parts(
-    sightings: Iterable[_Seen], *, only: set[str] | None = None
+    snapshots: Iterable[_Seen], *, only: set[str] | None = None
 ) -> dict[str, tuple[_Place, tuple[int, ...]]]:
     """Return the parts that are not equal on all ranks somewhere: the first such place each."""
     first: dict[_Place, _Seen] = {}
     found: dict[str, tuple[_Place, tuple[int, ...]]] = {}
-    for number, seen in sightings:
+    for number, seen in snapshots:
         place = (seen.attempt, seen.epoch, seen.step, seen.moment)
         there = first.setdefault(place, (number, seen))
         if there[1].components == seen.components:

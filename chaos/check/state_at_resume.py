@@ -5,7 +5,7 @@ attempt: the baseline was there too. What differs from the baseline before the
 first fault already does not repeat here. For that the run's own state at the
 commit stands in, if it is of a kind that nothing touches between the two. It
 does so for tensors wherever numbers need not repeat to the last bit: loading
-what was saved needs no determinism, and a norm within the leeway may be that
+what was saved needs no determinism, and a norm within the tolerance may be that
 of another state.
 """
 
@@ -31,7 +31,7 @@ from chaos.check.state_snapshots import (
     parts_of,
     place_of,
 )
-from chaos.check.tolerance import EXACT, Leeway
+from chaos.check.tolerance import EXACT, Allowance
 from chaos.model.diagnosis import GROUPS, Standing
 from chaos.model.event import Component, StateSeen
 
@@ -99,7 +99,7 @@ def severity(row: Row) -> tuple[int, int, str, int]:
 
 
 def unstable(
-    run: StateSnapshots, reference: StateSnapshots, *, began: int, leeway: Leeway
+    run: StateSnapshots, reference: StateSnapshots, *, began: int, allowance: Allowance
 ) -> frozenset[str]:
     """Return the components that differ from the baseline's before the first fault already."""
     found: set[str] = set()
@@ -108,7 +108,7 @@ def unstable(
             break
         due = reference.by_place.get(place_of(seen))
         if due is not None and due.components != seen.components:
-            found.update(differing(seen, due, leeway))
+            found.update(differing(seen, due, allowance))
     return frozenset(found)
 
 
@@ -124,7 +124,7 @@ class Beside:
     run: StateSnapshots
     reference: StateSnapshots
     unstable: frozenset[str]
-    leeway: Leeway
+    allowance: Allowance
     resized: frozenset[int] = frozenset()
     descended: frozenset[int] = frozenset()
 
@@ -156,7 +156,7 @@ class Beside:
                 yield self._by_own(Row(*at, name, "restored", mine, mine_before, of_own=True))
             else:
                 fresh = self.run.fresh(seen.rank).get(name)
-                standing = _standing(mine, baseline, fresh, self.leeway, place_of(due))
+                standing = _standing(mine, baseline, fresh, self.allowance, place_of(due))
                 row = Row(*at, name, standing, mine, baseline)
                 yield replace(row, copied_from=self._owner(row)) if row.is_broken else row
 
@@ -167,7 +167,7 @@ class Beside:
         if is_pending(mine) or is_pending(due):
             return True
         # Ranks of another number of workers see other batches, and draw as many numbers.
-        if is_rng(due.name) and (not self.leeway.is_exact or seen.attempt in self.resized):
+        if is_rng(due.name) and (not self.allowance.is_exact or seen.attempt in self.resized):
             return True
         return not is_own and (due.name in self.unstable or seen.attempt in self.descended)
 
@@ -177,12 +177,12 @@ class Beside:
         return self._is_due_exactly(seen.attempt, own)
 
     def _is_due_exactly(self, attempt: int, own: Component) -> bool:
-        """Return whether a part is due to the last bit although numbers may lie in a leeway.
+        """Return whether a part is due to the last bit although numbers may lie in a tolerance.
 
         Tensors are, on as many workers as saved them: of others each may hold another share.
         """
         is_tensor = isinstance(own.size, float) and group_of(own.name) in _TENSORS
-        return is_tensor and not self.leeway.is_exact and attempt not in self.resized
+        return is_tensor and not self.allowance.is_exact and attempt not in self.resized
 
     def _by_own(self, row: Row) -> Row:
         """Judge a part by what the run itself had."""
@@ -191,7 +191,7 @@ class Beside:
         fresh = self.run.fresh(row.rank).get(row.component)
         if not self._is_due_exactly(row.attempt, own):
             place = (row.rank, row.epoch, row.step, "entered")
-            return replace(row, standing=_standing(ours, own, fresh, self.leeway, place))
+            return replace(row, standing=_standing(ours, own, fresh, self.allowance, place))
         standing = _standing(ours, own, fresh, EXACT)
         if standing == "different" and _is_near(ours, own) and not self._was_seen_before(row):
             return replace(row, standing="not compared", rounded=True)
@@ -256,14 +256,14 @@ def _standing(
     ours: Component | None,
     due: Component,
     fresh: Component | None,
-    leeway: Allowed,
+    allowance: Allowed,
     place: Place | None = None,
 ) -> Standing:
-    if agree(ours, due, leeway, place):
+    if agree(ours, due, allowance, place):
         return "restored"
     if ours is None or holds_nothing(ours):
         return "not restored"
-    if ours.size == 0.0 or (fresh is not None and agree(ours, fresh, leeway)):
+    if ours.size == 0.0 or (fresh is not None and agree(ours, fresh, allowance)):
         return "reset"
     return "different"
 

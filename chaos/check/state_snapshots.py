@@ -27,7 +27,7 @@ _NUMBERED = re.compile(r"(model\.rest|model\.buffers|model|optimizer|schedule)(\
 
 
 class Allowed(Protocol):
-    """What must be known of a plan's leeway to compare states."""
+    """What must be known of a plan's tolerance to compare states."""
 
     @property
     def is_exact(self) -> bool:
@@ -181,22 +181,22 @@ def counterparts(
 
 
 def agree(
-    ours: Component | None, due: Component | None, leeway: Allowed, place: Place | None = None
+    ours: Component | None, due: Component | None, allowance: Allowed, place: Place | None = None
 ) -> bool:
-    """Return whether a component is the baseline's: to the last bit, or in size within a leeway."""
+    """Return whether a component is the baseline's: to the last bit, or in size nearly."""
     if holds_nothing(ours) or holds_nothing(due):
         return holds_nothing(ours) and holds_nothing(due)
     assert ours is not None
     assert due is not None
     if ours.digest == due.digest:
         return True
-    if leeway.is_exact or not isinstance(ours.size, float) or not isinstance(due.size, float):
-        return not leeway.is_exact and ours.size == due.size
-    return leeway.allows_size(due.name, place, ours.size, due.size)
+    if allowance.is_exact or not isinstance(ours.size, float) or not isinstance(due.size, float):
+        return not allowance.is_exact and ours.size == due.size
+    return allowance.allows_size(due.name, place, ours.size, due.size)
 
 
-def differing(ours: StateSeen, due: StateSeen, leeway: Allowed) -> Iterator[str]:
+def differing(ours: StateSeen, due: StateSeen, allowance: Allowed) -> Iterator[str]:
     """Return the components of the baseline's state that are not the same in ours."""
     for mine, part in counterparts(ours, due):
-        if not agree(mine, part, leeway, place_of(due)):
+        if not agree(mine, part, allowance, place_of(due)):
             yield part.name

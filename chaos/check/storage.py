@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from chaos.check.analysis import RunTables
 from chaos.check.attempt import Commit
-from chaos.check.trial import Course
 from chaos.model.event import CheckpointDeleted, PartUploaded, StorageSeen
 from chaos.model.history import History
 
@@ -82,7 +82,7 @@ class StoredCheckpoints:
         return bool(parts) and not any(part.files for part in parts)
 
 
-def stored_checkpoints(course: Course) -> StoredCheckpoints:
+def stored_checkpoints(course: RunTables) -> StoredCheckpoints:
     """Return the checkpoints of a course."""
     every = (c for a in course.attempts for c in (*a.early, *a.commits))
     commits = sorted(every, key=lambda c: c.number)
@@ -111,7 +111,7 @@ def is_elsewhere(checkpoint: str) -> bool:
     return checkpoint.startswith("../")
 
 
-def kept_at_the_end(course: Course) -> tuple[int, Mapping[str, int]] | None:
+def kept_at_the_end(course: RunTables) -> tuple[int, Mapping[str, int]] | None:
     """Return the committed checkpoints that were left, with their epochs.
 
     None: nobody looked, or not at all the places where they may lie.

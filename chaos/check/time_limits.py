@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
+from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
-from chaos.check.trial import Course, Trial
 from chaos.model.event import (
     AnyEvent,
     Committed,
@@ -175,12 +175,12 @@ class TimeLimit:
         return f"{self.seconds:.0f} s are allowed, twice the {self.own_s:.0f} s of the baseline"
 
 
-def for_recovery(trial: Trial) -> TimeLimit:
+def for_recovery(analysis: RunAnalysis) -> TimeLimit:
     """Return how long a recovery may take: a bound that the scenario states is kept as it is.
 
     Without one, a job that takes long to start, its baseline too, may do so again.
     """
-    stated, reference = trial.plan.expect.recovery_s, trial.reference
+    stated, reference = analysis.plan.expect.recovery_s, analysis.reference
     if stated is not None:
         return TimeLimit(stated.max)
     own_s = None if reference is None else start_s(reference.history, reference.attempts)
@@ -196,14 +196,14 @@ class StallLimit:
     sizes: Mapping[int, float]
 
     @classmethod
-    def of(cls, trial: Trial) -> "StallLimit":
+    def of(cls, analysis: RunAnalysis) -> "StallLimit":
         """Learn it from the plan and the baseline."""
-        stated = trial.plan.expect.recovery_s
+        stated = analysis.plan.expect.recovery_s
         recovery_s = RECOVERY_S if stated is None else stated.max
         return cls(
-            stated_s=max(recovery_s, trial.plan.limits.gate_s),
-            own_s={} if trial.reference is None else _longest(trial.reference),
-            sizes=_sizes(trial),
+            stated_s=max(recovery_s, analysis.plan.limits.gate_s),
+            own_s={} if analysis.reference is None else _longest(analysis.reference),
+            sizes=_sizes(analysis),
         )
 
     def with_(self, pause: Pause) -> TimeLimit:
@@ -223,13 +223,17 @@ class StallLimit:
         return self.sizes.get(attempt, 1.0)
 
 
-def _longest(reference: Course) -> Mapping[Where, float]:
+def _longest(reference: RunTables) -> Mapping[Where, float]:
     found: dict[Where, float] = {}
     for pause in pauses(reference.history, reference.attempts, over_ns=0):
         found[pause.where] = max(found.get(pause.where, 0.0), pause.seconds)
     return found
 
 
-def _sizes(trial: Trial) -> Mapping[int, float]:
-    due = trial.reference.attempts[0].size if trial.reference and trial.reference.attempts else 0
-    return {a.index: max(1.0, due / a.size) for a in trial.run.attempts if a.size}
+def _sizes(analysis: RunAnalysis) -> Mapping[int, float]:
+    due = (
+        analysis.reference.attempts[0].size
+        if analysis.reference and analysis.reference.attempts
+        else 0
+    )
+    return {a.index: max(1.0, due / a.size) for a in analysis.run.attempts if a.size}

@@ -12,7 +12,7 @@ from chaos.check.lineage import Lineage
 from chaos.check.prediction_band import PROFILES, Compared, Interval, Key, learn
 from chaos.check.state_snapshots import MOMENTS, Place, StateSnapshots
 from chaos.check.values import NumberPair, as_number, flat
-from chaos.model.leeway import Tolerance
+from chaos.model.bounds import Tolerance
 from chaos.model.scenario import Profile
 
 NOISY_PART = 0.25
@@ -42,7 +42,7 @@ class Bands:
         lineages = [lineage for lineage, _ in runs]
         losses = _common([_losses(lineage) for lineage in lineages])
         metrics = _common([_metrics(lineage.commits) for lineage in lineages])
-        sizes = _common([_sizes(sightings) for _, sightings in runs])
+        sizes = _common([_sizes(snapshots) for _, snapshots in runs])
         kinds = (losses, metrics, sizes)
         compared = Compared.of(series for kind in kinds for series in kind.values())
         of_losses, of_metrics, of_sizes = (_learnt(kind, compared) for kind in kinds)
@@ -77,23 +77,23 @@ class Bands:
 
 
 @dataclass(frozen=True)
-class Leeway:
+class Allowance:
     """What the plan allows. `firsts`: the event numbers of the first steps after a resume."""
 
-    tolerance: Tolerance | None = None
+    stated: Tolerance | None = None
     bands: Bands | None = None
     firsts: frozenset[int] = frozenset()
 
     @property
     def is_exact(self) -> bool:
         """Whether everything must be equal to the last bit."""
-        return self.tolerance is None and self.bands is None
+        return self.stated is None and self.bands is None
 
     def allows(self, pair: NumberPair) -> bool:
         """Return whether a value of the run is as near to the baseline's as it must be."""
         ours = as_number(pair.ours)
         if self.bands is None or ours is None or pair.agrees(None):
-            return pair.agrees(self.tolerance)
+            return pair.agrees(self.stated)
         if pair.step is None:
             return self._within(self.bands.metrics, (pair.epoch, pair.what, pair.rank), ours)
         band = self.bands.losses.get((pair.rank, pair.epoch, pair.step, pair.index))
@@ -105,7 +105,7 @@ class Leeway:
         """Return whether a part of the state is as large as it must be; no `place`: at any."""
         if self.bands is not None and place is not None:
             return self._within(self.bands.sizes, (*place, name), ours)
-        by = self.tolerance or self._relative()
+        by = self.stated or self._relative()
         return abs(ours - due) <= by.absolute + by.relative * abs(due)
 
     def _within(self, bands: Mapping[Key, Interval], key: Key, ours: float) -> bool:
@@ -120,7 +120,7 @@ class Leeway:
         return self.bands is not None and metric in self.bands.noisy
 
 
-EXACT = Leeway()
+EXACT = Allowance()
 
 
 def _learnt(kind: Mapping[str, Found], compared: Compared) -> dict[Key, Interval]:
@@ -152,8 +152,8 @@ def _metrics(commits: Iterable[Commit]) -> Iterator[tuple[str, tuple[float, ...]
                     yield name, (commit.epoch,), (commit.epoch, name, rank), value
 
 
-def _sizes(sightings: StateSnapshots) -> Iterator[tuple[str, tuple[float, ...], Key, float]]:
-    for place, seen in sightings.by_place.items():
+def _sizes(snapshots: StateSnapshots) -> Iterator[tuple[str, tuple[float, ...], Key, float]]:
+    for place, seen in snapshots.by_place.items():
         _, epoch, step, moment = place
         for part in seen.components:
             if isinstance(part.size, float):

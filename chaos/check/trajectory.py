@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.divergence import difference, no_control, stated_tolerance
 from chaos.check.fix_hints import value
 from chaos.check.numbers import NumberComparison, widest
@@ -19,7 +20,6 @@ from chaos.check.state_comparison import StateComparison, compare_states, surviv
 from chaos.check.state_snapshots import (
     Place,
 )
-from chaos.check.trial import Course, Trial
 from chaos.check.values import NumberPair
 from chaos.model.history import Baseline
 from chaos.model.verdict import Anomaly, CheckResult
@@ -32,7 +32,7 @@ TRAJECTORY = "trajectory"
     TRAJECTORY,
     asks="Did training come out the same, number by number and part by part of the state?",
 )
-def check_trajectory(trial: Trial) -> CheckResult:
+def check_trajectory(analysis: RunAnalysis) -> CheckResult:
     """Require that every surviving loss, metric and part of the state equals the baseline's.
 
     The promise of the trajectory. To the last bit, or within
@@ -51,19 +51,19 @@ def check_trajectory(trial: Trial) -> CheckResult:
     to the last bit is asked for; another part that differs beneath a model
     that does not is told in the summary.
     """
-    if not trial.plan.ops:
+    if not analysis.plan.ops:
         return nothing_due(TRAJECTORY, "no fault was planned, so there is nothing to compare")
-    comparison = trial.comparison
+    comparison = analysis.comparison
     if comparison is None:
-        return inconclusive(TRAJECTORY, f"{trial.no_reference} to compare with")
+        return inconclusive(TRAJECTORY, f"{analysis.no_reference} to compare with")
     if comparison.resized and comparison.losses.compared + comparison.metrics.compared == 0:
         steps = plural(comparison.resized, "surviving step")
         what = "was made" if comparison.resized == 1 else "were made"
         return nothing_due(TRAJECTORY, f"{steps} {what} with another number of workers")
-    control = trial.too_few_for_a_band or no_control(trial, comparison)
-    doubts = [control] if control else [*_silences(comparison), *_unproven(trial, comparison)]
+    control = analysis.too_few_for_a_band or no_control(analysis, comparison)
+    doubts = [control] if control else [*_silences(comparison), *_unproven(analysis, comparison)]
     first = None if control else comparison.first
-    states = None if control else states_of(trial)
+    states = None if control else states_of(analysis)
     anomalies = (
         [Anomaly(message=_message(first, comparison), events=(first.number,))] if first else []
     )
@@ -75,26 +75,26 @@ def check_trajectory(trial: Trial) -> CheckResult:
         anomalies=anomalies,
         doubts=doubts,
         evidence=comparison.losses.compared + comparison.metrics.compared,
-        summary=_summary(trial, comparison, states),
-        measures={**_measures(comparison), **_of_states(states), **_hidden(trial, comparison)},
+        summary=_summary(analysis, comparison, states),
+        measures={**_measures(comparison), **_of_states(states), **_hidden(analysis, comparison)},
     )
 
 
-def states_of(trial: Trial) -> StateComparison | None:
+def states_of(analysis: RunAnalysis) -> StateComparison | None:
     """Compare the state that was seen in surviving work; None where that is not to be equal."""
-    if trial.reference is None or not trial.leeway.is_exact:
+    if analysis.reference is None or not analysis.allowance.is_exact:
         return None
-    baseline, seen = trial.counterpart, trial.run.snapshots
+    baseline, seen = analysis.counterpart, analysis.run.snapshots
     repeats = baseline.repeats if isinstance(baseline, Baseline) else ()
-    others = (Course(history, trial.reference).snapshots for history in repeats)
+    others = (RunTables(history, analysis.reference).snapshots for history in repeats)
     return compare_states(
-        surviving_snapshots(seen, trial.run.attempts, without=trial.resized),
-        trial.reference.snapshots,
+        surviving_snapshots(seen, analysis.run.attempts, without=analysis.resized),
+        analysis.reference.snapshots,
         clean=[
-            *(state for number, state in seen.all if number < trial.began),
+            *(state for number, state in seen.all if number < analysis.began),
             *(state for other in others for _, state in other.all),
         ],
-        unstable=trial.unstable,
+        unstable=analysis.unstable,
     )
 
 
@@ -139,11 +139,11 @@ def _silences(comparison: NumberComparison) -> Iterator[str]:
         yield f"nothing that attempt {attempt} did could be compared with the baseline's"
 
 
-def _unproven(trial: Trial, comparison: NumberComparison) -> Iterator[str]:
+def _unproven(analysis: RunAnalysis, comparison: NumberComparison) -> Iterator[str]:
     if not comparison.unproven:
         return
     named = ", ".join(f"`{name}`" for name in comparison.unproven)
-    what = "restart" if trial.restarts else "fault"
+    what = "restart" if analysis.restarts else "fault"
     is_one = len(comparison.unproven) == 1
     differ, repeat = ("differs", "it repeats itself") if is_one else ("differ", "they repeat")
     yield (
@@ -165,22 +165,24 @@ def _message(first: NumberPair, comparison: NumberComparison) -> str:
     )
 
 
-def _summary(trial: Trial, comparison: NumberComparison, states: StateComparison | None) -> str:
+def _summary(
+    analysis: RunAnalysis, comparison: NumberComparison, states: StateComparison | None
+) -> str:
     how = "to the last bit"
-    if not trial.plan.expect.is_exact:
-        how = f"within expect.{stated_tolerance(trial)}"
+    if not analysis.plan.expect.is_exact:
+        how = f"within expect.{stated_tolerance(analysis)}"
     losses = plural(comparison.losses.compared, "loss", "losses")
     metrics = plural(comparison.metrics.compared, "metric value")
     apart = comparison.steps_apart
     but = f"; {plural(apart, 'step')} could not be compared" if apart else ""
-    but += of_another_size(trial)
-    if (bands := trial.leeway.bands) is not None:
+    but += of_another_size(analysis)
+    if (bands := analysis.allowance.bands) is not None:
         usual, most = bands.hides
         but += (
             f"; a defect that moves a loss by less than {usual:.2g} of it "
             f"(at most {most:.2g}) would not be seen"
         )
-        if hidden := _hidden_of(trial, comparison):
+        if hidden := _hidden_of(analysis, comparison):
             but += f", nor one that moves {', '.join(hidden)}"
     if states is not None and states.apart:
         named = ", ".join(sorted({apart.due.name for apart in states.apart}))
@@ -188,7 +190,7 @@ def _summary(trial: Trial, comparison: NumberComparison, states: StateComparison
     what = f"{losses} and {metrics}"
     if states is not None and states.compared:
         what = f"{losses}, {metrics} and {plural(states.compared, 'part')} of the state"
-    elif states is None and trial.run.snapshots.names:
+    elif states is None and analysis.run.snapshots.names:
         but += "; the state, which need not be the same there, is compared at resumes alone"
     return f"{what} equal the baseline's {how}{but}"
 
@@ -199,9 +201,9 @@ def _of_states(states: StateComparison | None) -> Measures:
     return {"parts_compared": states.compared, "parts_differing": len(states.apart)}
 
 
-def _hidden(trial: Trial, comparison: NumberComparison) -> Measures:
+def _hidden(analysis: RunAnalysis, comparison: NumberComparison) -> Measures:
     """Return in words how large a defect the band would hide, as a part of a loss."""
-    bands = trial.leeway.bands
+    bands = analysis.allowance.bands
     if bands is None:
         return {}
     usual, most = bands.hides
@@ -209,13 +211,13 @@ def _hidden(trial: Trial, comparison: NumberComparison) -> Measures:
         "band_runs": bands.runs,
         "hidden_relative_median": _finite(usual),
         "hidden_relative_max": _finite(most),
-        "hidden_of_metrics": ", ".join(_hidden_of(trial, comparison)) or None,
+        "hidden_of_metrics": ", ".join(_hidden_of(analysis, comparison)) or None,
     }
 
 
-def _hidden_of(trial: Trial, comparison: NumberComparison) -> list[str]:
+def _hidden_of(analysis: RunAnalysis, comparison: NumberComparison) -> list[str]:
     """Return in words by how much each compared metric can be off within the band."""
-    bands = trial.leeway.bands
+    bands = analysis.allowance.bands
     left_out = {*comparison.not_compared, *comparison.unproven, *comparison.ignored}
     hides = {} if bands is None else bands.hides_of
     return [f"`{name}` by {part:.2g}" for name, part in hides.items() if name not in left_out]

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import TypeAlias
 
 from chaos.check.attempt import Commit, Losses, Step
-from chaos.model.leeway import Tolerance
+from chaos.model.bounds import Tolerance
 
 Value: TypeAlias = float | str | bool | None
 

@@ -29,7 +29,7 @@ from chaos.cli.documents import Document, Form, Format, Output, plain
 from chaos.cli.options import REPORTS, Jobs, Reports, Seed, Words, seconds
 from chaos.errors import UsageError
 from chaos.harness import Harness
-from chaos.model.leeway import Tolerance
+from chaos.model.bounds import Tolerance
 from chaos.model.masked import masked_words
 from chaos.model.plan import Confined, Plan
 from chaos.model.verdict import Verdict

@@ -95,7 +95,7 @@ def _clean(
     with open_backend("fork", console) as backend:
         harness = Harness(reports, console, Path.cwd(), backend, SystemClock())
         run = harness.run_plan(plan_without_faults(subject, words, "fork"))
-    attempts = run.trial.run.attempts
+    attempts = run.analysis.run.attempts
     seen = job_profile(run.history)
     return with_own_workers(run.plan, seen), (
         seen,

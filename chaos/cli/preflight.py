@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.check.trial import Trial
+from chaos.check.analysis import RunAnalysis
 from chaos.cli.documents import Document, Format, Output, plain
 from chaos.cli.options import REPORTS, Reports, Seed, Words, hours
 from chaos.errors import UsageError
@@ -30,7 +30,7 @@ from chaos.preflight.load import (
     with_costs_of,
 )
 from chaos.preflight.market import MARKETS
-from chaos.preflight.measured import trials_in
+from chaos.preflight.measured import analyses_in
 from chaos.preflight.page import render_answer
 from chaos.preflight.question import Question, changed
 from chaos.preflight.render import render_summary, show_answer
@@ -230,12 +230,12 @@ def preflight(  # noqa: PLR0913 - one parameter per option
     choice = MarketChoice(market, trace, replay, advisor)
     count = validation_runs or VALIDATION_RUNS[backend]
     settings = RunSettings(reports, console, backend, count, scale=scale, seed=seed, losses=losses)
-    trials = _calibrated(settings, job, arguments or ()) if calibrate or validate else ()
-    question, notes = _question(job, choice, costs, trials)
+    analyses = _calibrated(settings, job, arguments or ()) if calibrate or validate else ()
+    question, notes = _question(job, choice, costs, analyses)
     question = changed(question, _goals(deadline, max_cost, goodput) | assigned(values or ()))
     effort = Effort(runs=simulations, seed=seed, jobs=os.cpu_count() or 1)
     found = _answer(question, effort, ignore or (), notes)
-    held = _held(recorded, settings if validate else None, trials, found.question)
+    held = _held(recorded, settings if validate else None, analyses, found.question)
     _tell(replace(found, validation=held), reports, console, document)
     raise typer.Exit(found.exit_code)
 
@@ -278,7 +278,7 @@ def _refuse_idle(is_replay: bool, alone: tuple[float | None, ...] | None) -> Non
         raise UsageError(problem, "Add --validate, or leave them out.")
 
 
-def _calibrated(settings: RunSettings, job: Path, words: Sequence[str]) -> tuple[Trial, ...]:
+def _calibrated(settings: RunSettings, job: Path, words: Sequence[str]) -> tuple[RunAnalysis, ...]:
     if job.name.endswith(SUFFIX):
         raise UsageError(
             "a question cannot be run",
@@ -316,17 +316,17 @@ def _in_json(found: Answer) -> str:
 
 
 def _question(
-    subject: Path, choice: MarketChoice, costs: Path | None, trials: Sequence[Trial]
+    subject: Path, choice: MarketChoice, costs: Path | None, analyses: Sequence[RunAnalysis]
 ) -> tuple[Question, tuple[str, ...]]:
     market, notes = chosen_market(choice) if choice.is_given else (None, ())
-    source = f"{len(trials)} struck runs of {subject}"
+    source = f"{len(analyses)} struck runs of {subject}"
     if subject.name.endswith(SUFFIX):
         own = None if market is None else market.model_dump(mode="json")
         question = load_question(subject, market=own)
         if costs is not None:
-            question = with_costs_of(question, trials_in(costs), source=str(costs))
+            question = with_costs_of(question, analyses_in(costs), source=str(costs))
         return question, notes
-    if not trials:
+    if not analyses:
         if not subject.exists():
             raise UsageError(
                 "there is no such file or folder", "Check the path.", place=str(subject)
@@ -338,29 +338,29 @@ def _question(
                 "Add --calibrate to measure it here, or --costs with the folder of a run.",
                 place=str(subject),
             )
-        trials, source = trials_in(folder), str(folder)
+        analyses, source = analyses_in(folder), str(folder)
     if market is None:
         market, notes = chosen_market(choice)
         notes = (*notes, f"no market was given: {market.name} is taken")
-    return question_of_runs(trials, source=source, market=market), notes
+    return question_of_runs(analyses, source=source, market=market), notes
 
 
 def _held(
     recorded: Path | None,
     settings: RunSettings | None,
-    trials: Sequence[Trial],
+    analyses: Sequence[RunAnalysis],
     asked: Question,
 ) -> tuple[Validation, ...]:
     """Hold the model against runs that were recorded, and against those that are now made."""
     before = () if recorded is None else (_recorded(recorded, asked),)
-    return before if settings is None else (*before, validate_forecast(settings, trials, asked))
+    return before if settings is None else (*before, validate_forecast(settings, analyses, asked))
 
 
 def _recorded(folder: Path, question: Question) -> Validation:
     """Compare with the job that was recorded there, whatever the question makes of it."""
-    trials = trials_in(folder)
-    own = question_of_runs(trials, source=str(folder), market=question.market)
-    return validated(own, trials)
+    analyses = analyses_in(folder)
+    own = question_of_runs(analyses, source=str(folder), market=question.market)
+    return validated(own, analyses)
 
 
 def assigned(words: list[str] | tuple[()]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Literal, Self, TypeAlias
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from chaos.model.arguments import Arguments
+from chaos.model.bounds import Bound, Charges, Tolerance
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.leeway import Bound, Charges, Tolerance
 from chaos.model.watch import Watch
 from chaos.record import Record
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from chaos.audit.job_profile import JobProfile, job_profile
 from chaos.audit.plans import base_plan, with_own_workers
 from chaos.backends.open import open_backend
-from chaos.check.trial import Trial
+from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.model.event import FaultEnded, FitReturned
@@ -76,8 +76,8 @@ def calibration_runs(
     subject: Path,
     words: Sequence[str],
     *,
-    known: Sequence[Trial] = (),
-) -> Generator[Trial]:
+    known: Sequence[RunAnalysis] = (),
+) -> Generator[RunAnalysis]:
     """Run a script or a scenario clean and struck; yields the struck runs, each with its baseline.
 
     They lose what `losses` says, without notice, and with a spare node at hand; those in `known`
@@ -92,7 +92,7 @@ def calibration_runs(
         kind = "kill_worker" if settings.losses == "kills" else "kill_node"
         for at in struck_places(job_profile(clean), count=STRUCK[backend], seed=settings.seed):
             ops = (Op.model_validate({"index": 0, "at": at, kind: {}}),)
-            made = next((trial for trial in known if trial.plan.ops == ops), None)
+            made = next((analysis for analysis in known if analysis.plan.ops == ops), None)
             yield made or _trial(harness.run_plan(_with_loss(plan, ops[0])))
 
 
@@ -131,8 +131,8 @@ def _with_loss(plan: Plan, op: Op) -> Plan:
     return plan.model_copy(update={"ops": (op,), "job": job})
 
 
-def _trial(run: FinishedRun) -> Trial:
-    return Trial(run.plan, run.history, run.baseline)
+def _trial(run: FinishedRun) -> RunAnalysis:
+    return RunAnalysis(run.plan, run.history, run.baseline)
 
 
 # -- validation ---------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class ValidationCase:
 
 
 def validate_forecast(
-    settings: RunSettings, calibrated: Sequence[Trial], asked: Question
+    settings: RunSettings, calibrated: Sequence[RunAnalysis], asked: Question
 ) -> Validation:
     """Run the job `runs` times on the compressed market, and compare with the forecast.
 
@@ -176,7 +176,7 @@ def validate_forecast(
 
 
 def validation_case(
-    settings: RunSettings, calibrated: Sequence[Trial], asked: Question
+    settings: RunSettings, calibrated: Sequence[RunAnalysis], asked: Question
 ) -> ValidationCase:
     """Return what is asked of the model, and of the runs."""
     market = asked.market
@@ -223,12 +223,12 @@ def make_runs(
 
 
 def compare_with_runs(
-    settings: RunSettings, calibrated: Sequence[Trial], case: ValidationCase, folder: Path
+    settings: RunSettings, calibrated: Sequence[RunAnalysis], case: ValidationCase, folder: Path
 ) -> Validation:
     """Compare the runs of a folder with what the model foretells of them."""
-    trials = [run for n in range(settings.runs) if (run := _recorded(folder, n)) is not None]
+    analyses = [run for n in range(settings.runs) if (run := _recorded(folder, n)) is not None]
     steps = case.question.job.steps
-    found: list[RunFigures | None] = [run_figures(trial, steps=steps) for trial in trials]
+    found: list[RunFigures | None] = [run_figures(analysis, steps=steps) for analysis in analyses]
     finished = [course for course in found if course is not None]
     if not finished:
         raise UsageError(
@@ -240,13 +240,13 @@ def compare_with_runs(
         )
         for costs in _recosted(case.question, calibrated)
     ]
-    struck = sum(_losses_before_end(trial) for trial in trials)
-    lost = len(trials) - len(finished)
+    struck = sum(_losses_before_end(analysis) for analysis in analyses)
+    lost = len(analyses) - len(finished)
     what = (
         f"{len(finished)} runs on {settings.backend}, struck {struck} times by {case.market.name}"
         f"{_told(settings.losses, case.market)}; costs from {len(calibrated)} other runs"
     )
-    notes = (f"{lost} of {len(trials)} runs did not finish and are left out",) if lost else ()
+    notes = (f"{lost} of {len(analyses)} runs did not finish and are left out",) if lost else ()
     rows = compared_figures(asked, finished, seed=settings.seed, spares_starts=case.spares_starts)
     return Validation(what, rows, notes)
 
@@ -259,7 +259,7 @@ def _told(losses: Losses, market: Market) -> str:
     return ""
 
 
-def _recosted(question: Question, calibrated: Sequence[Trial]) -> Iterator[dict[str, object]]:
+def _recosted(question: Question, calibrated: Sequence[RunAnalysis]) -> Iterator[dict[str, object]]:
     """Return the costs from runs drawn again and again from those there are."""
     draws = random.Random(0)  # noqa: S311
     for _ in range(COSTS_DRAWN):
@@ -269,11 +269,11 @@ def _recosted(question: Question, calibrated: Sequence[Trial]) -> Iterator[dict[
         yield costs.model_dump(mode="json")
 
 
-def _losses_before_end(trial: Trial) -> int:
+def _losses_before_end(analysis: RunAnalysis) -> int:
     """Count the losses that came about before the job's end."""
-    over = next((number for number, _ in trial.history.of(FitReturned)), len(trial.history))
-    ended = (e for n, e in trial.history.of(FaultEnded) if e.status == "ok" and n < over)
-    return sum(trial.plan.ops[event.op].fault.nodes_added <= 0 for event in ended)
+    over = next((number for number, _ in analysis.history.of(FitReturned)), len(analysis.history))
+    ended = (e for n, e in analysis.history.of(FaultEnded) if e.status == "ok" and n < over)
+    return sum(analysis.plan.ops[event.op].fault.nodes_added <= 0 for event in ended)
 
 
 def _plan(settings: RunSettings, plan: Plan, case: ValidationCase, number: int) -> Plan:
@@ -306,10 +306,10 @@ def _run(plan: Plan, backend: Backend, folder: Path, number: int) -> None:
         directory.save_history(read_history(directory.journals))
 
 
-def _recorded(folder: Path, number: int) -> Trial | None:
+def _recorded(folder: Path, number: int) -> RunAnalysis | None:
     """Return a run that was made before, None where it was not, or was broken off."""
     found = sorted(folder.glob(f"{number:03}-*/{HISTORY}"))
     if not found:
         return None
     directory = RunDirectory(found[-1].parent)
-    return Trial(directory.load_plan(), directory.load_history())
+    return RunAnalysis(directory.load_plan(), directory.load_history())

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from chaos.check.trial import Trial
+from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
 from chaos.preflight.fit import fit, replayed
 from chaos.preflight.market import MARKETS, Exponential, Market, Notice, preset
@@ -192,9 +192,9 @@ def _advised(words: str, notice: Notice) -> tuple[Market, tuple[str, ...]]:
     return market, (note, "replacement within 6 min and 120 s of notice are assumed")
 
 
-def question_of_runs(trials: Sequence[Trial], *, source: str, market: Market) -> Question:
+def question_of_runs(analyses: Sequence[RunAnalysis], *, source: str, market: Market) -> Question:
     """Return the question that runs pose: one worker per node, as long as the clean run."""
-    seen: Measured = measured(trials, source=f"measured in {source}")
+    seen: Measured = measured(analyses, source=f"measured in {source}")
     return Question(
         preflight=f"the job of {source}",
         job=JobShape(
@@ -209,9 +209,9 @@ def question_of_runs(trials: Sequence[Trial], *, source: str, market: Market) ->
     )
 
 
-def with_costs_of(question: Question, trials: Sequence[Trial], *, source: str) -> Question:
+def with_costs_of(question: Question, analyses: Sequence[RunAnalysis], *, source: str) -> Question:
     """Return a question with its costs taken from recorded runs; its price stays."""
-    seen = measured(trials, source=f"measured in {source}")
+    seen = measured(analyses, source=f"measured in {source}")
     costs = seen.costs.model_dump(mode="json")
     if question.costs is not None:
         own = question.costs

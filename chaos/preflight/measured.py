@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
 from chaos.check.restarts import Restart
-from chaos.check.trial import Trial
 from chaos.errors import UsageError
 from chaos.model.event import Committed, ControllerState, FitCalled, ReportReturned
 from chaos.model.history import BASELINE, HISTORY, History
@@ -29,17 +29,21 @@ class Measured:
     settings: dict[str, Any]
 
 
-def measured(trials: Sequence[Trial], *, source: str) -> Measured:
+def measured(analyses: Sequence[RunAnalysis], *, source: str) -> Measured:
     """Return costs, length and settings of a job from a clean run and at least one struck run.
 
     Raises `UsageError` where a figure that matters was never seen.
     """
-    clean = next((trial.reference for trial in trials if trial.reference is not None), None)
+    clean = next(
+        (analysis.reference for analysis in analyses if analysis.reference is not None), None
+    )
     if clean is None or not clean.attempts:
         raise UsageError("no clean run is recorded, so a step cannot be timed", _HOW, place=source)
     first = clean.attempts[0]
     seen = [(clean.history, first)]
-    seen += [(trial.history, attempt) for trial in trials for attempt in trial.run.attempts]
+    seen += [
+        (analysis.history, attempt) for analysis in analyses for attempt in analysis.run.attempts
+    ]
     of_step_s = step_s(seen)
     saves = [commit for commit in first.commits if commit.checkpoint is not None]
     steps = max(sum(1 for s in first.steps if s.rank == rank) for rank in _ranks(first))
@@ -52,7 +56,7 @@ def measured(trials: Sequence[Trial], *, source: str) -> Measured:
                 "step_s": of_step_s,
                 "save_s": _save_s(seen, of_step_s),
                 "upload_s": _upload_s(clean.history),
-                **_restart(trials, of_step_s, source=source),
+                **_restart(analyses, of_step_s, source=source),
             },
             source,
         ),
@@ -122,9 +126,9 @@ def _upload_s(history: History) -> float:
     return fmean(behind) if behind else 0.0
 
 
-def _restart(trials: Sequence[Trial], of_step_s: float, *, source: str) -> dict[str, float]:
-    rows = [(trial, restart) for trial in trials for restart in trial.restarts]
-    found = [parts for trial, restart in rows if (parts := _parts(trial, restart, of_step_s))]
+def _restart(analyses: Sequence[RunAnalysis], of_step_s: float, *, source: str) -> dict[str, float]:
+    rows = [(analysis, restart) for analysis in analyses for restart in analysis.restarts]
+    found = [parts for analysis, restart in rows if (parts := _parts(analysis, restart, of_step_s))]
     if not found:
         raise UsageError(
             "no restart is recorded, so what one costs is not known", _HOW, place=source
@@ -132,13 +136,13 @@ def _restart(trials: Sequence[Trial], of_step_s: float, *, source: str) -> dict[
     return {name: fmean(part[name] for part in found) for name in found[0]}
 
 
-def _parts(trial: Trial, restart: Restart, of_step_s: float) -> dict[str, float] | None:
+def _parts(analysis: RunAnalysis, restart: Restart, of_step_s: float) -> dict[str, float] | None:
     seconds, phases = restart.phases.seconds, restart.phases
     detect, group = seconds["detect_s"], seconds["group_s"]
     start, first = seconds["start_s"], seconds["first_step_s"]
     if detect is None or group is None or start is None or first is None:
         return None
-    teardown = _teardown_s(trial.history, phases.decided_ns, phases.group_ns)
+    teardown = _teardown_s(analysis.history, phases.decided_ns, phases.group_ns)
     return {
         "detect_s": detect,
         "teardown_s": min(teardown, group),
@@ -209,7 +213,7 @@ def _from_environment(environment: dict[str, str]) -> Iterator[tuple[str, Any]]:
 RUNS_MAX = 40  # of an audit: means of that many restarts are steady
 
 
-def trials_in(folder: Path) -> tuple[Trial, ...]:
+def analyses_in(folder: Path) -> tuple[RunAnalysis, ...]:
     """Return the runs of a folder; raises `UsageError` where it holds none."""
     if (folder / HISTORY).is_file():
         return (_trial(RunDirectory(folder), RunDirectory(folder)),)
@@ -223,7 +227,7 @@ def trials_in(folder: Path) -> tuple[Trial, ...]:
     return tuple(_trial(RunDirectory(path), RunDirectory(folder)) for path in runs[:RUNS_MAX])
 
 
-def _trial(directory: RunDirectory, beside: RunDirectory) -> Trial:
+def _trial(directory: RunDirectory, beside: RunDirectory) -> RunAnalysis:
     has_baseline = (beside.path / BASELINE).is_file()
     baseline = beside.load_history(BASELINE) if has_baseline else None
-    return Trial(directory.load_plan(), directory.load_history(), baseline)
+    return RunAnalysis(directory.load_plan(), directory.load_history(), baseline)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.attempt import Attempt
-from chaos.check.trial import Trial
 from chaos.errors import UsageError
 from chaos.model.event import ControllerState, FailureDecided, FitCalled
 from chaos.model.history import History
@@ -107,21 +107,21 @@ class RunFigures:
     goodput: float
 
 
-def run_figures(trial: Trial, *, steps: int) -> RunFigures | None:
+def run_figures(analysis: RunAnalysis, *, steps: int) -> RunFigures | None:
     """Measure a run of a job of so many steps; None where it did not finish.
 
     Its time begins when Ray's controller first looks for places for workers: how long the
     controller itself takes to start is no part of a forecast. Its goodput counts a step as long
     as its own steps were.
     """
-    began, attempts = _began(trial.history), trial.run.attempts
+    began, attempts = _began(analysis.history), analysis.run.attempts
     ended = [commit.number for attempt in attempts for commit in attempt.commits]
-    if began is None or not ended or not trial.run.ending.is_finished:
+    if began is None or not ended or not analysis.run.ending.is_finished:
         return None
-    finish_s = (trial.history.time_ns(max(ended)) - trial.history.time_ns(began)) / 1e9
-    lost = sum(max(restart.lost_steps.values(), default=0) for restart in trial.restarts)
-    own_step_s = step_s([(trial.history, attempt) for attempt in attempts])
-    failures = sum(_is_loss(event) for _, event in trial.history.of(FailureDecided))
+    finish_s = (analysis.history.time_ns(max(ended)) - analysis.history.time_ns(began)) / 1e9
+    lost = sum(max(restart.lost_steps.values(), default=0) for restart in analysis.restarts)
+    own_step_s = step_s([(analysis.history, attempt) for attempt in attempts])
+    failures = sum(_is_loss(event) for _, event in analysis.history.of(FailureDecided))
     return RunFigures(1 + failures, lost, finish_s, steps * own_step_s / finish_s)
 
 
@@ -143,14 +143,14 @@ _LUCK = np.array([packed_luck(0.0, 1.0, 0.0, 1.0)], dtype=np.uint64)  # hit, and
 _FOR_EVER_S = 1e12
 
 
-def validated(question: Question, trials: Sequence[Trial]) -> Validation:
+def validated(question: Question, analyses: Sequence[RunAnalysis]) -> Validation:
     """Compare predicted and measured attempts, lost steps, finish times and goodput.
 
     `question` holds the costs and the length of the job that was recorded.
     Runs count that were struck without notice and came to their end; raises
     `UsageError` where there is none.
     """
-    pairs = [pair for trial in trials if (pair := _pair(question, trial)) is not None]
+    pairs = [pair for analysis in analyses if (pair := _pair(question, analysis)) is not None]
     if not pairs:
         raise UsageError("no recorded run was struck without notice and finished")
     rows = tuple(
@@ -169,18 +169,18 @@ def _row(name: str, unit: str, pairs: Sequence[tuple[float, float]]) -> FigureCo
     return FigureComparison(name, unit, len(pairs), Estimate(value, low, high), measured)
 
 
-def _pair(question: Question, trial: Trial) -> tuple[RunFigures, RunFigures] | None:
-    attempts, restarts, costs = trial.run.attempts, trial.restarts, question.costs
+def _pair(question: Question, analysis: RunAnalysis) -> tuple[RunFigures, RunFigures] | None:
+    attempts, restarts, costs = analysis.run.attempts, analysis.restarts, question.costs
     assert costs is not None
     ended = [commit.number for attempt in attempts for commit in attempt.commits]
-    is_whole = trial.run.ending.is_finished and restarts and ended and attempts[0].steps
-    if not is_whole or any(strike.is_preemption for strike in trial.strikes):
+    is_whole = analysis.run.ending.is_finished and restarts and ended and attempts[0].steps
+    if not is_whole or any(injection.is_preemption for injection in analysis.injections):
         return None
     # The model's clock begins before the first start; the record's is laid onto it at step 1.
-    first_s = trial.history.time_ns(attempts[0].steps[0].number) / 1e9
+    first_s = analysis.history.time_ns(attempts[0].steps[0].number) / 1e9
     zero_s = first_s - costs.begin_s - costs.step_s
     lost = sum(max(restart.lost_steps.values(), default=0) for restart in restarts)
-    finish_s = trial.history.time_ns(max(ended)) / 1e9 - zero_s
+    finish_s = analysis.history.time_ns(max(ended)) / 1e9 - zero_s
     measured = RunFigures(len(attempts), lost, finish_s, question.work_s / finish_s)
     return predicted(question, [_steps_done(attempt) for attempt in attempts[:-1]]), measured
 

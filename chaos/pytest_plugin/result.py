@@ -75,7 +75,7 @@ class Result:
     @property
     def attempts(self) -> int:
         """Worker groups in all; 1 where nothing restarted."""
-        return len(self.run.trial.run.attempts)
+        return len(self.run.analysis.run.attempts)
 
     @property
     def lost_steps(self) -> int:
@@ -96,7 +96,7 @@ class Result:
     @property
     def losses(self) -> dict[int, tuple[float | str, ...]]:
         """Every rank's losses in the surviving lineage, in order ("nan" and "inf" as text)."""
-        lineage = self.run.trial.run.lineage
+        lineage = self.run.analysis.run.lineage
         return {
             rank: tuple(
                 loss

@@ -6,8 +6,8 @@ from typing import Any
 
 import altair as alt
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.goodput import MEANINGS, PHASES, Ledger, Phase, ledger, ledger_of
-from chaos.check.trial import Trial
 from chaos.report import chart as ch
 from chaos.report.page import SHORT_NS
 
@@ -54,12 +54,12 @@ class Goodput:
     is_short: bool = False
 
 
-def goodput(trial: Trial) -> Goodput | None:
+def goodput(analysis: RunAnalysis) -> Goodput | None:
     """Return where the time of a run went; None where no time was recorded."""
-    found = ledger_of(trial)
+    found = ledger_of(analysis)
     if not found.wall_ns:
         return None
-    clean = ledger(trial.reference) if trial.reference else None
+    clean = ledger(analysis.reference) if analysis.reference else None
     shown = found.attempts[:ATTEMPTS_SHOWN]
     return Goodput(
         sentence=sentence(found, clean),

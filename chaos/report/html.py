@@ -34,9 +34,9 @@ _env = Environment(
 
 def render_run(run: FinishedRun) -> str:
     """Return the page of one run: the verdict first, then what it rests on."""
-    in_time = timeline(run.trial)
-    loss = loss_charts(run.trial)
-    spent = goodput(run.trial)
+    in_time = timeline(run.analysis)
+    loss = loss_charts(run.analysis)
+    spent = goodput(run.analysis)
     ops = page.op_rows(run)
     checks = page.check_rows(run.history, run.verdict)
     charts = [*loss, *([in_time] if in_time else []), *([spent.chart] if spent else [])]

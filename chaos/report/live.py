@@ -34,7 +34,7 @@ from chaos.report.sentence import sentence
 
 
 @dataclass(frozen=True)
-class Strike:
+class LiveFault:
     """One fault as it is seen so far; `status` is None until it has ended."""
 
     op: int
@@ -52,7 +52,7 @@ class Progress:
     attempt: int | None = None
     state: str = "starting"
     places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    strikes: tuple[Strike, ...] = ()
+    faults: tuple[LiveFault, ...] = ()
     commits: int = 0
     ended: str | None = None
 
@@ -67,9 +67,9 @@ class Progress:
         return max(self.places.values(), default=None)
 
     @property
-    def last_strike(self) -> Strike | None:
+    def last_fault(self) -> LiveFault | None:
         """The fault that struck last."""
-        return self.strikes[-1] if self.strikes else None
+        return self.faults[-1] if self.faults else None
 
 
 def advance(progress: Progress, entry: Entry) -> Progress:
@@ -84,7 +84,7 @@ def advance(progress: Progress, entry: Entry) -> Progress:
         case Committed():
             return replace(moved, commits=moved.commits + 1)
         case FaultInvoked() | NoticeGiven() | FaultEnded() as event:
-            return replace(moved, strikes=_struck(moved.strikes, event))
+            return replace(moved, faults=_struck(moved.faults, event))
         case FitReturned() | FitRaised() | ScriptRaised() | DeadlinePassed() | RunEnded() as event:
             return replace(moved, ended=moved.ended or sentence(event))
         case _:
@@ -126,14 +126,14 @@ def _trained(progress: Progress, event: WorkerGroupStarted | WorkerStarted | Ste
 
 
 def _struck(
-    strikes: tuple[Strike, ...], event: FaultInvoked | NoticeGiven | FaultEnded
-) -> tuple[Strike, ...]:
+    faults: tuple[LiveFault, ...], event: FaultInvoked | NoticeGiven | FaultEnded
+) -> tuple[LiveFault, ...]:
     if isinstance(event, FaultInvoked):
-        return (*strikes, Strike(event.op, f"{event.fault} on rank {event.rank}"))
+        return (*faults, LiveFault(event.op, f"{event.fault} on rank {event.rank}"))
     if isinstance(event, NoticeGiven):
-        return tuple(replace(s, detail="notice given") if s.op == event.op else s for s in strikes)
-    known = any(strike.op == event.op for strike in strikes)
-    rows = strikes if known else (*strikes, Strike(event.op, f"op {event.op}"))
+        return tuple(replace(s, detail="notice given") if s.op == event.op else s for s in faults)
+    known = any(fault.op == event.op for fault in faults)
+    rows = faults if known else (*faults, LiveFault(event.op, f"op {event.op}"))
     return tuple(
         replace(s, status=event.status, detail=event.detail) if s.op == event.op else s
         for s in rows
@@ -263,7 +263,7 @@ def panel(
     lines: list[RenderableType] = [head, state]
     if progress.place is not None:
         lines.append(_bar(progress.place, total_epochs, steps_per_epoch))
-    lines += [_strike(strike) for strike in progress.strikes]
+    lines += [_fault(fault) for fault in progress.faults]
     return Group(*lines)
 
 
@@ -283,7 +283,7 @@ def _bar(
     return row
 
 
-def _strike(strike: Strike) -> Text:
-    word, style = _LAMPS.get(strike.status or "", ("… under way", "yellow"))
-    line = Text.assemble(f"  op {strike.op}: {strike.what}  ", (word, style))
-    return line.append(f"  {strike.detail}") if strike.detail else line
+def _fault(fault: LiveFault) -> Text:
+    word, style = _LAMPS.get(fault.status or "", ("… under way", "yellow"))
+    line = Text.assemble(f"  op {fault.op}: {fault.what}  ", (word, style))
+    return line.append(f"  {fault.detail}") if fault.detail else line

@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import altair as alt
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.curves import Point, curves
 from chaos.check.divergence import difference, divergence
-from chaos.check.trial import Trial
 from chaos.check.values import NumberPair
 from chaos.model.trigger import AtMoment, Trigger
 from chaos.report import chart as ch
@@ -63,15 +63,15 @@ class Track:
         return [sorted(strand, key=lambda spot: spot.position) for strand in found.values()]
 
 
-def track(trial: Trial, ranks: Sequence[int]) -> Track:
+def track(analysis: RunAnalysis, ranks: Sequence[int]) -> Track:
     """Lay the steps of these ranks along one axis."""
-    spots = [spot for rank in ranks for spot in _spots_of(trial, rank)]
+    spots = [spot for rank in ranks for spot in _spots_of(analysis, rank)]
     before = {spot.epoch: spot.position - spot.step for spot in spots}
     return Track(tuple(spots), before, max((spot.position for spot in spots), default=0))
 
 
-def _spots_of(trial: Trial, rank: int) -> list[Spot]:
-    drawn = curves(trial, rank=rank)
+def _spots_of(analysis: RunAnalysis, rank: int) -> list[Spot]:
+    drawn = curves(analysis, rank=rank)
     kept = [point for point in drawn.baseline if not point.lost]
     survived = [point for point in drawn.run if not point.lost]
     lost = [point for point in drawn.run if point.lost]
@@ -86,10 +86,10 @@ def _as_spots(points: Iterable[Point], series: Series, rank: int) -> list[Spot]:
     return [Spot(series, p.attempt, rank, p.epoch, p.step, p.position, p.loss) for p in points]
 
 
-def lost_bands(trial: Trial, line: Track) -> alt.LayerChart | None:
+def lost_bands(analysis: RunAnalysis, line: Track) -> alt.LayerChart | None:
     """Shade the steps that each restart threw away."""
     rows = []
-    for restart in trial.restarts:
+    for restart in analysis.restarts:
         lost = max(restart.lost_steps.values(), default=0)
         if lost and restart.epoch is not None:
             since = line.at(restart.epoch, 0)
@@ -104,17 +104,17 @@ def lost_bands(trial: Trial, line: Track) -> alt.LayerChart | None:
     return alt.layer(band, name)
 
 
-def fault_marks(trial: Trial, line: Track) -> alt.LayerChart | None:
+def fault_marks(analysis: RunAnalysis, line: Track) -> alt.LayerChart | None:
     """Mark the place of every fault that began."""
-    begun = [strike for strike in trial.strikes if strike.invoked]
+    begun = [injection for injection in analysis.injections if injection.invoked]
     layers = []
-    for nth, strike in enumerate(begun):
-        place = line.at_trigger(strike.op.at)
+    for nth, injection in enumerate(begun):
+        place = line.at_trigger(injection.op.at)
         row = {
             "place": place,
-            "name": f"✕ {strike.op.kind.replace('_', ' ')}, rank {strike.rank}",
-            "fault": str(strike.op),
-            "status": strike.ended[-1][1].status if strike.ended else "not ended",
+            "name": f"✕ {injection.op.kind.replace('_', ' ')}, rank {injection.rank}",
+            "fault": str(injection.op),
+            "status": injection.ended[-1][1].status if injection.ended else "not ended",
         }
         rule = alt.Chart(alt.Data(values=[row])).mark_rule(color=ch.FAULT, strokeWidth=1.5)
         tooltip = [alt.Tooltip("fault:N"), alt.Tooltip("status:N")]
@@ -175,40 +175,42 @@ _KEYS = (
 )
 
 
-def loss_charts(trial: Trial) -> tuple[ch.Chart, ...]:
+def loss_charts(analysis: RunAnalysis) -> tuple[ch.Chart, ...]:
     """Return the chart of the whole training, and a close-up where the run left the baseline.
 
     None where no step has a loss: of trees and of Keras's batches only reported metrics are seen.
     """
-    apart = divergence(trial)
-    ranks = _ranks(trial, apart)
-    line = track(trial, ranks)
+    apart = divergence(analysis)
+    ranks = _ranks(analysis, apart)
+    line = track(analysis, ranks)
     if all(spot.loss is None for spot in line.spots):
         return ()
-    charts = [_whole(trial, line, ranks, apart)]
+    charts = [_whole(analysis, line, ranks, apart)]
     if apart is not None and apart.step is not None:
         charts.append(_close_up(line, apart, line.at(apart.epoch, apart.step)))
     return tuple(charts)
 
 
-def _ranks(trial: Trial, apart: NumberPair | None) -> list[int]:
+def _ranks(analysis: RunAnalysis, apart: NumberPair | None) -> list[int]:
     """Choose the ranks to draw: who diverged, who was struck, then the lowest."""
     first = [] if apart is None else [apart.rank]
-    struck = [strike.rank for strike in trial.strikes if strike.rank is not None]
-    known = sorted({step.rank for attempt in trial.run.attempts for step in attempt.steps})
+    struck = [injection.rank for injection in analysis.injections if injection.rank is not None]
+    known = sorted({step.rank for attempt in analysis.run.attempts for step in attempt.steps})
     wanted = [rank for rank in (*first, *struck, *known) if rank in known]
     return list(dict.fromkeys(wanted))[:RANKS_SHOWN]
 
 
-def _whole(trial: Trial, line: Track, ranks: list[int], apart: NumberPair | None) -> ch.Chart:
-    marked = {line.at_trigger(op.at) for op in trial.plan.ops}
+def _whole(
+    analysis: RunAnalysis, line: Track, ranks: list[int], apart: NumberPair | None
+) -> ch.Chart:
+    marked = {line.at_trigger(op.at) for op in analysis.plan.ops}
     if apart is not None and apart.step is not None:
         first = line.at(apart.epoch, apart.step)
         marked |= {first - 1, first}
     layers = [
-        lost_bands(trial, line),
+        lost_bands(analysis, line),
         *_lines(_x_of_epochs(line), of_chosen_rank=True),
-        fault_marks(trial, line),
+        fault_marks(analysis, line),
         divergence_rule(line, apart, below_faults=True),
     ]
     chart = alt.layer(*[layer for layer in layers if layer is not None]).properties(height=300)
@@ -229,7 +231,7 @@ def _whole(trial: Trial, line: Track, ranks: list[int], apart: NumberPair | None
         title="Loss",
         label=(
             f"Line chart of the training loss of rank {ranks[0]} over {line.steps} steps: "
-            f"baseline and this run. {_in_words(trial, apart)}"
+            f"baseline and this run. {_in_words(analysis, apart)}"
         ),
         caption=(
             "The pale wide line is the baseline, the thin one this run; where they agree, one "
@@ -364,10 +366,10 @@ def _rows(spots: Iterable[Spot]) -> ch.Rows:
     ]
 
 
-def _in_words(trial: Trial, apart: NumberPair | None) -> str:
-    faults = [str(strike.op) for strike in trial.strikes if strike.invoked]
+def _in_words(analysis: RunAnalysis, apart: NumberPair | None) -> str:
+    faults = [str(injection.op) for injection in analysis.injections if injection.invoked]
     told = f"Faults: {'; '.join(faults) or 'none'}."
-    if trial.reference is None:
+    if analysis.reference is None:
         return f"{told} There is no baseline to compare with."
     if apart is None:
         return f"{told} No divergence from the baseline was found."

@@ -162,10 +162,10 @@ def _part(part: PartRow) -> tuple[str, ...]:
 
 
 def _goodput(run: FinishedRun) -> list[str]:
-    found = ledger_of(run.trial)
+    found = ledger_of(run.analysis)
     if not found.wall_ns:
         return []
-    clean = ledger(run.trial.reference) if run.trial.reference else None
+    clean = ledger(run.analysis.reference) if run.analysis.reference else None
     rows = goodput_rows(found, clean, ())
     cells = [(row.phase, row.seconds, row.share, row.baseline or "-", row.meaning) for row in rows]
     head = ("phase", "this run", "share", "baseline", "what it is")

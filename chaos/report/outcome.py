@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.goodput import ledger_of
-from chaos.check.trial import Trial
 from chaos.errors import ChaosError, UnmetNeedError
 from chaos.model.history import History
 from chaos.model.plan import Plan
@@ -31,17 +31,17 @@ class FinishedRun:
     verdict: Verdict
     directory: str
     duration_s: float
-    judged: Trial | None = field(default=None, repr=False, compare=False)
+    judged: RunAnalysis | None = field(default=None, repr=False, compare=False)
 
     @cached_property
-    def trial(self) -> Trial:
+    def analysis(self) -> RunAnalysis:
         """The tables that checks and pages are made of: built once, where they were for judging."""
         known, mine = self.judged, (self.plan, self.history, self.baseline)
         if known is not None and all(
             a is b for a, b in zip((known.plan, known.history, known.baseline), mine, strict=True)
         ):
             return known
-        return Trial(*mine)
+        return RunAnalysis(*mine)
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,9 @@ def no_resume(verdict: Verdict) -> str:
 def row_of(run: FinishedRun) -> SuiteRow:
     """Return the row of a finished run."""
     lost: Counter[int] = Counter()
-    for restart in run.trial.restarts:
+    for restart in run.analysis.restarts:
         lost.update(restart.lost_steps)
-    waits = [restart.phases.total_s for restart in run.trial.restarts]
+    waits = [restart.phases.total_s for restart in run.analysis.restarts]
     return SuiteRow(
         scenario=run.plan.scenario,
         file=run.plan.file,
@@ -191,13 +191,13 @@ def row_of(run: FinishedRun) -> SuiteRow:
         verdict=run.verdict,
         error=None,
         duration_s=run.duration_s,
-        attempts=len(run.trial.run.attempts),
-        lost_steps=max(lost.values(), default=0) if run.trial.sees_steps else None,
+        attempts=len(run.analysis.run.attempts),
+        lost_steps=max(lost.values(), default=0) if run.analysis.sees_steps else None,
         recovery_s=max((wait for wait in waits if wait is not None), default=None),
         seed=run.plan.seed,
         backend=run.plan.backend,
         versions=versions(run.env),
-        phases_s={str(phase): s for phase, s in ledger_of(run.trial).seconds().items()},
+        phases_s={str(phase): s for phase, s in ledger_of(run.analysis).seconds().items()},
     )
 
 

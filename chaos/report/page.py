@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.goodput import Ledger, Phase, ledger_of
+from chaos.check.injections import Injection
 from chaos.check.restarts import Restart
-from chaos.check.strikes import Strike
-from chaos.check.trial import Trial
 from chaos.model.event import FitCalled, WatchCost, WorkersPrestarted, WorkerStarted
 from chaos.model.history import History
 from chaos.model.masked import masked
@@ -164,8 +164,8 @@ def tone(verdict: Verdict) -> Tone:
 def facts(run: FinishedRun) -> tuple[Fact, ...]:
     """Return the figures people ask for first."""
     row = row_of(run)
-    landed = sum(strike.landed for strike in run.trial.strikes)
-    spent, severity = ledger_of(run.trial), run.verdict.severity
+    landed = sum(injection.landed for injection in run.analysis.injections)
+    spent, severity = ledger_of(run.analysis), run.verdict.severity
     share = spent.goodput if spent.wall_ns >= SHORT_NS else None
     return (
         Fact("faults landed", f"{landed} of {len(run.plan.ops)}"),
@@ -199,13 +199,13 @@ def watch_cost(history: History) -> str | None:
 
 def op_rows(run: FinishedRun) -> tuple[OpRow, ...]:
     """Return one row per op of the plan, whatever became of it."""
-    return tuple(_op_row(strike, run.history) for strike in run.trial.strikes)
+    return tuple(_op_row(injection, run.history) for injection in run.analysis.injections)
 
 
 def restart_rows(run: FinishedRun) -> tuple[RestartRow, ...]:
     """Return one row per restart."""
-    spent = ledger_of(run.trial)
-    return tuple(_restart_row(restart, spent, run.trial) for restart in run.trial.restarts)
+    spent = ledger_of(run.analysis)
+    return tuple(_restart_row(restart, spent, run.analysis) for restart in run.analysis.restarts)
 
 
 def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
@@ -224,34 +224,34 @@ def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
     )
 
 
-def _op_row(strike: Strike, history: History) -> OpRow:
+def _op_row(injection: Injection, history: History) -> OpRow:
     victim, at, took = "not struck", "", ""
-    if strike.invoked:
-        number, struck = strike.invoked[0]
+    if injection.invoked:
+        number, struck = injection.invoked[0]
         victim = f"rank {struck.rank} · pid {struck.pid} · node {struck.node_id[:8]}"
         began_ns = history.time_ns(number)
         at = _seconds((began_ns - history.time_ns(0)) / 1e9)
-        if strike.ended_ns is not None:
-            took = _seconds((strike.ended_ns - began_ns) / 1e9)
+        if injection.ended_ns is not None:
+            took = _seconds((injection.ended_ns - began_ns) / 1e9)
     status, detail = "did not begin", "training never came to this place"
-    if strike.ended:
-        status, detail = strike.ended[-1][1].status, strike.ended[-1][1].detail
-    elif strike.invoked:
+    if injection.ended:
+        status, detail = injection.ended[-1][1].status, injection.ended[-1][1].detail
+    elif injection.invoked:
         status, detail = "not ended", "nothing was recorded of what it came to"
     return OpRow(
-        index=strike.op.index,
-        place=str(strike.op.at),
-        fault=str(strike.op.fault),
+        index=injection.op.index,
+        place=str(injection.op.at),
+        fault=str(injection.op.fault),
         victim=victim,
         status=status,
         detail=detail,
         at=at,
         took=took,
-        events=strike.events,
+        events=injection.events,
     )
 
 
-def _restart_row(restart: Restart, spent: Ledger, trial: Trial) -> RestartRow:
+def _restart_row(restart: Restart, spent: Ledger, analysis: RunAnalysis) -> RestartRow:
     ended = spent.seconds(attempt=restart.ended.index) if restart.ended else {}
     begun = spent.seconds(attempt=restart.attempt.index)
     handed = sorted({checkpoint or "no checkpoint" for checkpoint in restart.handed.values()})
@@ -260,7 +260,7 @@ def _restart_row(restart: Restart, spent: Ledger, trial: Trial) -> RestartRow:
     return RestartRow(
         attempt=restart.attempt.index,
         start=(" and ".join(handed) or "not seen") + epoch,
-        lost=plural(lost, "step") if trial.sees_steps else "-",
+        lost=plural(lost, "step") if analysis.sees_steps else "-",
         seconds=(
             *(_seconds(ended.get(phase)) for phase in ENDED_IN),
             *(_seconds(begun[phase]) for phase in BEGUN_WITH),

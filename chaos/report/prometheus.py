@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.restarts import Restart
-from chaos.check.trial import Trial
 from chaos.model.event import AnyEvent, FaultEnded, RunEnded, StepDone
 from chaos.model.history import Entry, merge
 from chaos.model.plan import Plan
@@ -79,7 +79,7 @@ class Figures:
         telling = [entry for entry in entries if self._tells(entry.what)]
         if not telling:
             return ()
-        found = points(Trial(self.plan, merge([self._entries])))
+        found = points(RunAnalysis(self.plan, merge([self._entries])))
         fresh = tuple(point for point in found if (point.metric.name, point.of) not in self._given)
         self._given |= {(point.metric.name, point.of) for point in fresh}
         return fresh
@@ -94,41 +94,41 @@ class Figures:
         return is_first
 
 
-def points(trial: Trial) -> tuple[Point, ...]:
+def points(analysis: RunAnalysis) -> tuple[Point, ...]:
     """Return what can be told of a run so far: every strike that is over, every settled restart."""
-    settled = (restart for restart in trial.restarts if _is_settled(restart, trial))
-    return (*_faults(trial), *(point for restart in settled for point in _of(restart, trial)))
+    settled = (restart for restart in analysis.restarts if _is_settled(restart, analysis))
+    return (*_faults(analysis), *(point for restart in settled for point in _of(restart, analysis)))
 
 
-def _faults(trial: Trial) -> Iterator[Point]:
+def _faults(analysis: RunAnalysis) -> Iterator[Point]:
     turns: dict[int, int] = {}
-    for strike in trial.strikes:
-        for _, ended in strike.ended:
+    for injection in analysis.injections:
+        for _, ended in injection.ended:
             turn = turns[ended.op] = turns.get(ended.op, -1) + 1
             tags = {
-                "fault": strike.op.kind,
-                "scenario": trial.plan.scenario,
+                "fault": injection.op.kind,
+                "scenario": analysis.plan.scenario,
                 "status": ended.status,
             }
             yield Point(FAULTS, 1, tags, ("op", ended.op, turn))
 
 
-def _is_settled(restart: Restart, trial: Trial) -> bool:
+def _is_settled(restart: Restart, analysis: RunAnalysis) -> bool:
     """Return whether nothing that is yet to come can change a restart's figures."""
-    if trial.run.ending.is_over or restart.attempt is not trial.run.attempts[-1]:
+    if analysis.run.ending.is_over or restart.attempt is not analysis.run.attempts[-1]:
         return True
     due = {place.rank for place in restart.attempt.places}
     under_way = any(
-        strike.invoked[0][1].attempt < restart.attempt.index
-        for strike in trial.strikes
-        if strike.invoked and not strike.ended
+        injection.invoked[0][1].attempt < restart.attempt.index
+        for injection in analysis.injections
+        if injection.invoked and not injection.ended
     )
     return bool(due) and due <= restart.attempt.first_steps.keys() and not under_way
 
 
-def _of(restart: Restart, trial: Trial) -> Iterator[Point]:
-    kinds = sorted({strike.op.kind for strike in restart.strikes})
-    tags = {"fault": "+".join(kinds) or NO_FAULT, "scenario": trial.plan.scenario}
+def _of(restart: Restart, analysis: RunAnalysis) -> Iterator[Point]:
+    kinds = sorted({injection.op.kind for injection in restart.injections})
+    tags = {"fault": "+".join(kinds) or NO_FAULT, "scenario": analysis.plan.scenario}
     of = ("attempt", restart.attempt.index, 0)
     if restart.attempt.steps:
         yield Point(RECOVERIES, 1, tags, of)

@@ -47,7 +47,7 @@ def suite_of(rows: Sequence[SuiteRow], *, started: str, folder: str) -> SuiteSum
 
 def run_in_json(run: FinishedRun) -> str:
     """Return one run: its figures, verdict, faults, and its time by attempt and phase."""
-    spent = ledger_of(run.trial)
+    spent = ledger_of(run.analysis)
     return _as_json(
         {
             "summary": summary_of(row_of(run)).model_dump(mode="json"),

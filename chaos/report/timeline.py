@@ -7,9 +7,9 @@ from typing import Any
 
 import altair as alt
 
+from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Attempt
 from chaos.check.goodput import Phase, ledger_of
-from chaos.check.trial import Course, Trial
 from chaos.model.history import History
 from chaos.report import chart as ch
 from chaos.report.goodput import COLORS
@@ -41,7 +41,7 @@ class Life:
         return tuple(step for step in self.steps if step.is_lost)
 
 
-def lives(course: Course) -> tuple[Life, ...]:
+def lives(course: RunTables) -> tuple[Life, ...]:
     """Return every worker's life, by attempt and rank."""
     survivors = {step.number for steps in course.lineage.steps.values() for step in steps}
     seen = _seen(course.history)
@@ -118,18 +118,18 @@ class Swimlane:
     hidden: int
 
 
-def swimlane(trial: Trial) -> Swimlane:
+def swimlane(analysis: RunAnalysis) -> Swimlane:
     """Lay a run out on its lanes."""
-    all_lives = lives(trial.run)
-    ranks = _ranks(trial, all_lives)
+    all_lives = lives(analysis.run)
+    ranks = _ranks(analysis, all_lives)
     shown = [life for life in all_lives if life.rank in ranks]
-    clock = _Clock(trial.history[0].time_ns if len(trial.history) else 0)
-    bars = [*_epoch_bars(shown, clock), *_lost_bars(shown, clock), *_phase_bars(trial, clock)]
+    clock = _Clock(analysis.history[0].time_ns if len(analysis.history) else 0)
+    bars = [*_epoch_bars(shown, clock), *_lost_bars(shown, clock), *_phase_bars(analysis, clock)]
     marks = [
         *_step_marks(shown, clock),
-        *_attempt_marks(trial, clock),
-        *_commit_marks(trial, clock),
-        *_fault_marks(trial, clock, ranks),
+        *_attempt_marks(analysis, clock),
+        *_commit_marks(analysis, clock),
+        *_fault_marks(analysis, clock, ranks),
     ]
     return Swimlane(
         lanes=(CONTROLLER, *(_lane(rank) for rank in sorted(ranks))),
@@ -151,8 +151,8 @@ def _lane(rank: int | None) -> str:
     return f"rank {rank}"
 
 
-def _ranks(trial: Trial, rows: Sequence[Life]) -> set[int]:
-    struck = [strike.rank for strike in trial.strikes if strike.rank is not None]
+def _ranks(analysis: RunAnalysis, rows: Sequence[Life]) -> set[int]:
+    struck = [injection.rank for injection in analysis.injections if injection.rank is not None]
     known = sorted({life.rank for life in rows})
     return set([rank for rank in dict.fromkeys((*struck, *known)) if rank in known][:LANES])
 
@@ -205,9 +205,9 @@ def _lost_bars(rows: Sequence[Life], clock: _Clock) -> Iterator[Bar]:
             )
 
 
-def _phase_bars(trial: Trial, clock: _Clock) -> Iterator[Bar]:
+def _phase_bars(analysis: RunAnalysis, clock: _Clock) -> Iterator[Bar]:
     """Return what the controller's time went to while nobody trained."""
-    for span in ledger_of(trial).spans:
+    for span in ledger_of(analysis).spans:
         if span.phase in RECOVERY:
             what = f"{span.phase}, {span.ns / 1e9:.2f} s, of attempt {span.attempt}"
             yield Bar(CONTROLLER, span.phase, clock.s(span.since_ns), clock.s(span.until_ns), what)
@@ -226,33 +226,33 @@ def _step_marks(rows: Sequence[Life], clock: _Clock) -> Iterator[Mark]:
             )
 
 
-def _attempt_marks(trial: Trial, clock: _Clock) -> Iterator[Mark]:
-    for attempt in trial.run.attempts:
+def _attempt_marks(analysis: RunAnalysis, clock: _Clock) -> Iterator[Mark]:
+    for attempt in analysis.run.attempts:
         if attempt.opened is not None:
-            at_s = clock.s(trial.history.time_ns(attempt.opened))
+            at_s = clock.s(analysis.history.time_ns(attempt.opened))
             yield Mark(CONTROLLER, "attempt", at_s, f"attempt {attempt.index}")
 
 
-def _commit_marks(trial: Trial, clock: _Clock) -> Iterator[Mark]:
-    for attempt in trial.run.attempts:
+def _commit_marks(analysis: RunAnalysis, clock: _Clock) -> Iterator[Mark]:
+    for attempt in analysis.run.attempts:
         for commit in attempt.commits:
             yield Mark(
                 lane=CONTROLLER,
                 kind="commit",
-                at_s=clock.s(trial.history.time_ns(commit.number)),
+                at_s=clock.s(analysis.history.time_ns(commit.number)),
                 what=f"epoch {commit.epoch} committed: {commit.checkpoint or 'no checkpoint'}",
             )
 
 
-def _fault_marks(trial: Trial, clock: _Clock, ranks: set[int]) -> Iterator[Mark]:
-    for strike in trial.strikes:
-        for number, invoked in strike.invoked:
-            status = strike.ended[-1][1].status if strike.ended else "not ended"
+def _fault_marks(analysis: RunAnalysis, clock: _Clock, ranks: set[int]) -> Iterator[Mark]:
+    for injection in analysis.injections:
+        for number, invoked in injection.invoked:
+            status = injection.ended[-1][1].status if injection.ended else "not ended"
             yield Mark(
                 lane=_lane(invoked.rank) if invoked.rank in ranks else CONTROLLER,
                 kind="fault",
-                at_s=clock.s(trial.history.time_ns(number)),
-                what=f"{strike.op} ({status})",
+                at_s=clock.s(analysis.history.time_ns(number)),
+                what=f"{injection.op} ({status})",
             )
 
 
@@ -266,16 +266,16 @@ _PALETTE = {**_EPOCHS, **_LOST, **_PHASES}
 _CROSS = "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0Z"
 
 
-def timeline(trial: Trial) -> ch.Chart | None:
+def timeline(analysis: RunAnalysis) -> ch.Chart | None:
     """Draw what every rank did when; None where no worker was ever seen."""
-    rows = swimlane(trial)
+    rows = swimlane(analysis)
     if not rows.bars:
         return None
     return ch.drawn(
         "timeline",
         _drawing(rows),
         title="Timeline",
-        label=_in_words(trial, rows),
+        label=_in_words(analysis, rows),
         caption=_caption(rows),
         keys=_keys(rows),
     )
@@ -407,10 +407,10 @@ def _caption(rows: Swimlane) -> str:
     )
 
 
-def _in_words(trial: Trial, rows: Swimlane) -> str:
+def _in_words(analysis: RunAnalysis, rows: Swimlane) -> str:
     faults = [f"{m.what} at {m.at_s:.1f} s" for m in rows.marks if m.kind == "fault"]
     phases = [bar.what for bar in rows.bars if bar.kind in _PHASES]
     return (
-        f"Timeline of {len(rows.lanes) - 1} ranks over {len(trial.run.attempts)} attempts. "
+        f"Timeline of {len(rows.lanes) - 1} ranks over {len(analysis.run.attempts)} attempts. "
         f"Faults: {'; '.join(faults) or 'none'}. Starts: {'; '.join(phases) or 'none'}."
     )

@@ -77,7 +77,7 @@ class Judged(Record):
 def judged(number: int, case: Case, ops: tuple[Op, ...], run: FinishedRun) -> Judged:
     """Return the row of a run that was judged."""
     exhibit, broken = case.exhibit, run.verdict.broken
-    struck = [strike.op for strike in run.trial.strikes if strike.landed]
+    struck = [injection.op for injection in run.analysis.injections if injection.landed]
     return Judged(
         number=number,
         exhibit=exhibit.id,
@@ -146,7 +146,7 @@ class Trials:
         first, case = item
         clean = self._clean(backend, case, first)
         for number, ops in enumerate(case.runs, first):
-            row = self._strike(backend, case, (number, ops), clean)
+            row = self._injection(backend, case, (number, ops), clean)
             with self._one_at_a_time:
                 self.rows.append(row)
                 if self.show is not None:
@@ -166,7 +166,9 @@ class Trials:
         self.folder.prune(directory)
         return run.history
 
-    def _strike(self, backend: Backend, case: Case, job: tuple[int, Ops], clean: History) -> Judged:
+    def _injection(
+        self, backend: Backend, case: Case, job: tuple[int, Ops], clean: History
+    ) -> Judged:
         number, ops = job
         directory, run = self._execute(backend, self._plan(case, ops), clean, ("runs", number))
         row = judged(number, case, ops, run)

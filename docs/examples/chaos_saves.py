@@ -1,7 +1,7 @@
 """Does every epoch end with a checkpoint?"""
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.result import conclude
-from chaos.check.trial import Trial
 from chaos.model.event import Committed
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
@@ -9,13 +9,13 @@ from chaos.words import plural
 NAME = "every-epoch-saved"
 
 
-def check(trial: Trial) -> CheckResult:
+def check(analysis: RunAnalysis) -> CheckResult:
     """Require that every report that Ray committed carried a checkpoint.
 
     A report without one is an epoch that a restart trains again. Unknown where
     no commit was seen.
     """
-    commits = list(trial.history.of(Committed))
+    commits = list(analysis.history.of(Committed))
     anomalies = [
         Anomaly(
             message=f"epoch {commit.epoch} was committed without a checkpoint", events=(number,)

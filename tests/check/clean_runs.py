@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chaos.check.prediction_band import Compared, Series, learn
-from chaos.model.leeway import Tolerance
+from chaos.model.bounds import Tolerance
 
 STEPS, RANKS = 60, 2
 LEVEL, PART = 1.0, 0.01  # a loss, and the part of it that noise moves
@@ -45,21 +45,21 @@ NOISES: Mapping[str, Callable[[np.random.Generator, Shape], Losses]] = {
 
 
 def rate(
-    noise: str, *, clean: int, trials: int, seed: int = 1, leeway: Tolerance | None = None
+    noise: str, *, clean: int, trials: int, seed: int = 1, allowance: Tolerance | None = None
 ) -> int:
     """Return how many of so many further clean runs leave the band of `clean` runs."""
     draws = np.random.default_rng(seed)
     shape = (clean + 1, STEPS, RANKS)
     runs = (LEVEL * (1 + PART * NOISES[noise](draws, shape)) for _ in range(trials))
-    return sum(leaves(each, leeway or Tolerance()) for each in runs)
+    return sum(leaves(each, allowance or Tolerance()) for each in runs)
 
 
-def leaves(losses: Losses, leeway: Tolerance) -> bool:
+def leaves(losses: Losses, allowance: Tolerance) -> bool:
     """Return whether the last run leaves the band of the others somewhere."""
     series = _series(losses[:-1])
     bands = learn(series, Compared.of([series]))
     return any(
-        not band.widened(leeway).holds(float(losses[-1][key])) for key, band in bands.items()
+        not band.widened(allowance).holds(float(losses[-1][key])) for key, band in bands.items()
     )
 
 
@@ -131,9 +131,9 @@ def _course(
     return losses
 
 
-def found(defect: str, *, clean: int, trials: int, noise: float, leeway: Tolerance) -> int:
+def found(defect: str, *, clean: int, trials: int, noise: float, allowance: Tolerance) -> int:
     """Return in how many of so many trainings a defect shows against the band of clean ones."""
     runs = (
         trained(defect, runs=clean + 1, seed=seed, noise=noise) for seed in range(1, trials + 1)
     )
-    return sum(leaves(each, leeway) for each in runs)
+    return sum(leaves(each, allowance) for each in runs)

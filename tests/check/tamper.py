@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import judge
-from chaos.check.trial import Trial
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 from chaos.model.verdict import CheckResult, Verdict
@@ -143,7 +143,7 @@ def result_on(
     return next(result for result in verdict.results if result.check == check)
 
 
-def trial_of(story: Story, history: History | None = None, **expect: Any) -> Trial:
+def analysis_of(story: Story, history: History | None = None, **expect: Any) -> RunAnalysis:
     """Return the trial of a story."""
     seen = story.history() if history is None else history
-    return Trial(story.plan(**expect), seen, story.baseline())
+    return RunAnalysis(story.plan(**expect), seen, story.baseline())

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import judge
-from chaos.check.trial import Trial
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.model import event as ev
@@ -75,7 +75,7 @@ def test_a_charge_for_it_that_ends_in_a_restart_is_due_once() -> None:
     at = AtTime(seconds=1, rank=1)
     plan = story.plan().model_copy(update={"ops": plan_of(at).ops})
 
-    assert Trial(plan, story.history(), story.baseline()).hits.keys() == {0}
+    assert RunAnalysis(plan, story.history(), story.baseline()).hits.keys() == {0}
 
 
 def test_a_loss_while_training_went_on_must_be_charged_for() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from chaos.check.judge import judge
+from chaos.model.bounds import Tolerance
 from chaos.model.event import FileSaved
-from chaos.model.leeway import Tolerance
 from chaos.model.verdict import CheckResult
 from tests.check.shorthand import plan_of, told_in
 from tests.check.tamper import changed

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from chaos.check.judge import judge
 from chaos.check.prediction_band import PROFILES, Compared, Interval, Series, learn, student
 from chaos.model import event as ev
+from chaos.model.bounds import Tolerance
 from chaos.model.history import Baseline, History
-from chaos.model.leeway import Tolerance
 from chaos.model.verdict import CheckResult, Verdict
 from tests.check.clean_runs import DEFECTS, NOISES, found, rate
 from tests.check.shorthand import plan_of, told_in
@@ -248,7 +248,7 @@ def test_one_clean_run_in_a_hundred_leaves_a_band_whatever_the_noise(noise: str)
 @pytest.mark.parametrize("noise", [0.01, 0.03])
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_shows_where_runs_drift_apart(defect: str, noise: float) -> None:
-    seen = found(defect, clean=5, trials=30, noise=noise, leeway=PROFILES["standard"][1])
+    seen = found(defect, clean=5, trials=30, noise=noise, allowance=PROFILES["standard"][1])
 
     assert seen <= 1 if defect == "none" else seen >= 27
 

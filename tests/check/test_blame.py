@@ -12,7 +12,7 @@ from chaos.model.history import History
 from chaos.model.verdict import Verdict
 from tests.check.parts import KILLED, TWICE, fresh, lost, part
 from tests.check.story import Story, Strike
-from tests.check.tamper import changed, restored_wrong, result_on, shifted, trial_of, verdict_on
+from tests.check.tamper import analysis_of, changed, restored_wrong, result_on, shifted, verdict_on
 from tests.check.watching import digest
 
 
@@ -93,8 +93,8 @@ def test_what_an_optimizer_forgot_is_one_cause() -> None:
         return changed(history, ev.StateSeen, components=parts)
 
     history = restored_wrong(two(lost("optimizer.momentum_buffer")), "optimizer.step", None)
-    trial = trial_of(KILLED)
-    verdict = type(trial)(trial.plan, history, two(KILLED.baseline()))
+    analysis = analysis_of(KILLED)
+    verdict = type(analysis)(analysis.plan, history, two(KILLED.baseline()))
 
     (cause,) = blamed(verdict, verdict.restarts[0]).causes
     assert {row.component for row in cause.rows} == {"optimizer.momentum_buffer", "optimizer.step"}
@@ -152,10 +152,10 @@ def test_where_nothing_that_lasts_was_looked_at_what_was_lost_is_a_finding() -> 
         silent = changed(history, ev.StepDone, losses=None)
         return changed(silent, ev.StateSeen, components=parts)
 
-    trial = trial_of(KILLED, no_model(wrong("optimizer.momentum_buffer")))
-    trial = type(trial)(trial.plan, trial.history, no_model(KILLED.baseline()))
+    analysis = analysis_of(KILLED, no_model(wrong("optimizer.momentum_buffer")))
+    analysis = type(analysis)(analysis.plan, analysis.history, no_model(KILLED.baseline()))
 
-    assert [c.rows[0].component for c in blamed(trial, trial.restarts[0]).causes] == [
+    assert [c.rows[0].component for c in blamed(analysis, analysis.restarts[0]).causes] == [
         "optimizer.momentum_buffer"
     ]
 

@@ -6,8 +6,8 @@ import pytest
 
 from chaos.check.judge import judge
 from chaos.model import event as ev
+from chaos.model.bounds import Charges
 from chaos.model.history import Entry, History
-from chaos.model.leeway import Charges
 from chaos.model.scenario import FailureBudget
 from chaos.model.verdict import CheckResult
 from tests.check.shorthand import plan_of, told_in

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.processes import check_bystanders
-from chaos.check.trial import Trial
 from chaos.model.event import BystanderSeen, ExperimentEnded, FaultInvoked
 from chaos.model.history import History
 from chaos.model.verdict import CheckResult
@@ -33,7 +33,7 @@ def judged(
     plan = plan.model_copy(update={"job": plan.job.model_copy(update={"trial": trial})})
     tune = () if made is None else (ExperimentEnded(trials=made),)
     reference = told(STRUCK.baseline(), *tune, *alone) if baseline is None else baseline
-    return check_bystanders.check(Trial(plan, told(STRUCK.history(), *seen), reference))
+    return check_bystanders.check(RunAnalysis(plan, told(STRUCK.history(), *seen), reference))
 
 
 def test_a_trial_that_ran_as_in_the_baseline_did_not_notice() -> None:
@@ -110,8 +110,8 @@ def test_in_the_baseline_each_trial_is_its_own_measure() -> None:
     tune = ExperimentEnded(trials=2)
     right, wrong = (told(STRUCK.baseline(), tune, seen) for seen in (beside(), beside(attempts=2)))
 
-    assert check_bystanders.check(Trial(plan, right)).status == "pass"
-    assert check_bystanders.check(Trial(plan, wrong)).status == "fail"
+    assert check_bystanders.check(RunAnalysis(plan, right)).status == "pass"
+    assert check_bystanders.check(RunAnalysis(plan, wrong)).status == "fail"
 
 
 def test_nothing_is_due_of_a_job_that_is_no_experiment_or_has_one_trial() -> None:

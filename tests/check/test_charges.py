@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from chaos.model import event as ev
-from chaos.model.leeway import Charges
+from chaos.model.bounds import Charges
 from tests.check.story import Story, Strike
 from tests.check.tamper import changed, result_on, told, without
 

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.budgets import check_attempts
-from chaos.check.trial import Trial
 from chaos.model import event as ev
-from chaos.model.leeway import Charges
+from chaos.model.bounds import Charges
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
 from tests.check.tamper import (
+    analysis_of,
     changed,
     result_on,
     told,
-    trial_of,
     verdict_on,
     without,
 )
@@ -124,7 +124,7 @@ def test_a_node_that_nobody_uses_any_more_costs_nothing_when_it_is_lost() -> Non
 
     history = changed(history, ev.FailureDecided, lambda e: e.attempt == 0, charged="failures")
 
-    assert trial_of(story, history).strikes[0].hit is None
+    assert analysis_of(story, history).injections[0].hit is None
 
 
 def test_a_failure_that_nobody_caused_is_named() -> None:
@@ -222,7 +222,9 @@ def test_an_attempt_that_does_not_follow_is_named() -> None:
 
 def test_a_run_that_is_ended_within_a_recovery_does_not_show_what_was_to_follow() -> None:
     soon, late = ("g s s r c s x +9 H", "g s s r c s x +130 H")
-    cut, hung = (check_attempts.check(Trial(plan_of(line), told_in(line))) for line in (soon, late))
+    cut, hung = (
+        check_attempts.check(RunAnalysis(plan_of(line), told_in(line))) for line in (soon, late)
+    )
 
     assert cut.status == "inconclusive"
     assert "the run was ended at its limit 9 s after the last fault" in cut.summary

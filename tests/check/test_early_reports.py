@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from chaos.check.analysis import RunTables
 from chaos.check.attempt import attempts
 from chaos.check.restarts import restarts
-from chaos.check.trial import Course
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 
@@ -60,7 +60,7 @@ def test_epochs_are_what_was_trained(line: str, epochs: list[int], due: int | No
 
 
 def test_its_checkpoint_may_be_gone_on_from() -> None:
-    course = Course(told("g0 e s g0 s c"))
+    course = RunTables(told("g0 e s g0 s c"))
 
     [restart] = restarts(course.history, course.attempts, course.lineage, ())
 

@@ -9,7 +9,7 @@ from chaos.model.history import History
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep, Moment, Stage
 from tests.check.story import Story, Strike
-from tests.check.tamper import changed, result_on, told, trial_of, verdict_on, without
+from tests.check.tamper import analysis_of, changed, result_on, told, verdict_on, without
 
 KILLED = Story((Strike(2, 3, 1),))
 PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
@@ -129,7 +129,7 @@ def test_a_node_that_the_job_has_left_is_lost_as_planned() -> None:
     history = changed(PREEMPTED.history(), ev.FaultInvoked, node_id="node-elsewhere")
     history = changed(history, ev.FailureDecided, charged="failures")
 
-    assert trial_of(PREEMPTED, history).strikes[0].hit is None
+    assert analysis_of(PREEMPTED, history).injections[0].hit is None
     assert result_on("faults-happened", PREEMPTED, history).status == "pass"
 
 

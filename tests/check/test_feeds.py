@@ -2,8 +2,8 @@
 
 from chaos.check.judge import judge
 from chaos.model import event as ev
+from chaos.model.bounds import Tolerance
 from chaos.model.history import History
-from chaos.model.leeway import Tolerance
 from chaos.model.verdict import Verdict
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike

@@ -2,14 +2,14 @@
 
 import pytest
 
+from chaos.check.analysis import RunTables
 from chaos.check.judge import judge
-from chaos.check.trial import Course
 from chaos.model import event as ev
 from chaos.model.scenario import Retention
 from chaos.model.verdict import Verdict
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike
-from tests.check.tamper import changed, result_on, rows, told, trial_of, verdict_on, without
+from tests.check.tamper import analysis_of, changed, result_on, rows, told, verdict_on, without
 
 OWN = Story((Strike(2, 3, 1),), files=True)
 KEPT = Story((Strike(2, 3, 1),), keep=1)
@@ -21,11 +21,11 @@ def verdict(run: str, baseline: str = BASELINE) -> Verdict:
 
 
 def test_a_rank_that_finds_its_place_in_a_file_goes_on_there() -> None:
-    trial = trial_of(OWN)
-    (restart,) = trial.restarts
+    analysis = analysis_of(OWN)
+    (restart,) = analysis.restarts
 
     assert restart.attempt.place == (2, 0)
-    assert [c.epoch for c in trial.run.lineage.commits] == [0, 1, 2, 3]
+    assert [c.epoch for c in analysis.run.lineage.commits] == [0, 1, 2, 3]
     assert restart.lost_steps == {0: 3, 1: 3}
     assert verdict_on(OWN).status == "pass"
 
@@ -34,11 +34,11 @@ def test_a_rank_may_go_on_within_an_epoch() -> None:
     history = changed(OWN.history(), ev.Repositioned, step=2)
     history = without(history, ev.StepDone, lambda e: (e.attempt, e.epoch) == (1, 2) and e.step < 3)
 
-    trial = trial_of(OWN, history)
+    analysis = analysis_of(OWN, history)
 
-    assert trial.restarts[0].lost_steps == {0: 1, 1: 1}
-    assert {s.attempt for s in trial.run.lineage.steps[0, 2]} == {0, 1}
-    assert trial.run.lineage.count(0, 2) == 6
+    assert analysis.restarts[0].lost_steps == {0: 1, 1: 1}
+    assert {s.attempt for s in analysis.run.lineage.steps[0, 2]} == {0, 1}
+    assert analysis.run.lineage.count(0, 2) == 6
     for check in ("cursor", "watched", "epochs", "samples", "sample-order", "trajectory"):
         assert result_on(check, OWN, history).status == "pass", check
 
@@ -104,7 +104,7 @@ def test_a_read_that_failed_is_found_after_others_that_are_no_matter(run: str) -
 def test_a_file_is_there_when_its_writing_is_over() -> None:
     history = told_in("g s w:f s r c- .")
 
-    assert [save.number for save in Course(history).files.saves] == rows(history, ev.FileSaved)
+    assert [save.number for save in RunTables(history).files.saves] == rows(history, ev.FileSaved)
 
 
 def test_a_job_that_falls_back_to_an_older_file_is_right() -> None:
@@ -134,14 +134,14 @@ def test_what_a_job_may_lose_follows_from_its_own_saves() -> None:
 
 
 def test_a_file_from_elsewhere_is_not_the_runs_own() -> None:
-    files = Course(told_in("g s w:f_1 s r c- s x g l:pretrained s s r c- .")).files
+    files = RunTables(told_in("g s w:f_1 s r c- s x g l:pretrained s s r c- .")).files
 
     assert files.loads[1, 0]
     assert files.newest_loaded(1, 0) is None
 
 
 def test_of_two_files_of_one_moment_the_one_that_was_read_is_told_by_its_digest() -> None:
-    files = Course(told_in("g s w:model w:optimizer s r c- s x g l:model s s r c- .")).files
+    files = RunTables(told_in("g s w:model w:optimizer s r c- s x g l:model s s r c- .")).files
     ((_, load),) = files.loads[1, 0]
 
     origin = files.origin(load)

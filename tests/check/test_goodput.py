@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.goodput import MEANINGS, PHASES, Ledger, bounds_ns, ledger, ledger_of
-from chaos.check.trial import Course, Trial
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.pause_worker import PauseWorker
 from chaos.model import event as ev
@@ -97,7 +97,7 @@ def charged(found: Ledger, attempt: int | None = None) -> dict[str, float]:
 
 
 def test_every_second_of_a_struck_run_is_charged_to_what_it_was_spent_on() -> None:
-    found = ledger_of(Trial(plan_of(kill_worker=KillWorker()), told(KILLED)))
+    found = ledger_of(RunAnalysis(plan_of(kill_worker=KillWorker()), told(KILLED)))
 
     assert charged(found, 0) == {
         "other": 3.25,  # 3 s until it was scheduled, 0.25 s held by chaos
@@ -122,9 +122,9 @@ def test_every_second_of_a_struck_run_is_charged_to_what_it_was_spent_on() -> No
 
 
 def test_the_phases_of_a_recovery_are_the_recovery() -> None:
-    trial = Trial(plan_of(kill_worker=KillWorker()), told(KILLED))
-    found = ledger_of(trial)
-    (restart,) = trial.restarts
+    analysis = RunAnalysis(plan_of(kill_worker=KillWorker()), told(KILLED))
+    found = ledger_of(analysis)
+    (restart,) = analysis.restarts
     spent = [
         *(found.seconds(attempt=0)[phase] for phase in ("detect", "teardown")),
         *(found.seconds(attempt=1)[phase] for phase in ("schedule", "start", "restore")),
@@ -136,7 +136,7 @@ def test_the_phases_of_a_recovery_are_the_recovery() -> None:
 def test_what_chaos_needs_before_and_after_the_job_is_not_charged_to_it() -> None:
     opened = ev.JournalOpened(role="driver", host="box", pid=1, wall_ns=0)
     rows = [*KILLED, (2.0, opened), (27.0, ev.DriverExited(code=0))]
-    found = ledger_of(Trial(plan_of(kill_worker=KillWorker()), told(rows)))
+    found = ledger_of(RunAnalysis(plan_of(kill_worker=KillWorker()), told(rows)))
 
     assert found.wall_ns == 25_000_000_000
     assert charged(found)["other"] == 3.25 - 2.0 + 2.5 - 1.0
@@ -151,7 +151,7 @@ def test_while_a_worker_is_paused_nothing_is_productive() -> None:
         (15.0, ev.FaultHealed(op=0, detail="continued")),
         (16.0, done(0, 0, 2)),
     ]
-    found = ledger_of(Trial(plan_of(pause_worker=PauseWorker(for_s=5.0)), told(rows)))
+    found = ledger_of(RunAnalysis(plan_of(pause_worker=PauseWorker(for_s=5.0)), told(rows)))
 
     assert charged(found)["other"] == 3.0 + 5.0
     assert charged(found)["productive"] == 1.0
@@ -160,12 +160,12 @@ def test_while_a_worker_is_paused_nothing_is_productive() -> None:
 def test_a_job_without_steps_is_charged_by_its_reports() -> None:
     rows = [*BEFORE, *report(12.0, 0, 0), *report(14.5, 0, 1)]
 
-    assert charged(ledger(Course(told(rows))))["productive"] == 5.0
+    assert charged(ledger(RunTables(told(rows))))["productive"] == 5.0
 
 
 def test_a_run_of_nothing_has_no_goodput() -> None:
-    assert ledger(Course(History([]))).goodput is None
-    assert ledger(Course(told([(1.0, ev.RunEnded())]))).goodput is None
+    assert ledger(RunTables(History([]))).goodput is None
+    assert ledger(RunTables(told([(1.0, ev.RunEnded())]))).goodput is None
 
 
 def test_every_phase_is_explained() -> None:
@@ -173,7 +173,7 @@ def test_every_phase_is_explained() -> None:
 
 
 @st.composite
-def parts_of_runs(draw: st.DrawFn) -> Trial:
+def parts_of_runs(draw: st.DrawFn) -> RunAnalysis:
     """Return a struck run of which any events may be missing, at times that may be anything."""
     kind: Any = draw(st.sampled_from(["kill_worker", "kill_node", "preempt_node"]))
     strike = Strike(draw(st.integers(0, 2)), draw(st.integers(1, 3)), 0, kind=kind)
@@ -199,14 +199,14 @@ def parts_of_runs(draw: st.DrawFn) -> Trial:
     gone = draw(st.sets(st.integers(0, len(whole) - 1), max_size=draw(st.integers(0, len(whole)))))
     kept = [entry for number, entry in enumerate(whole) if number not in gone]
     entries = sorted([*kept, *states], key=lambda entry: entry.time_ns)
-    return Trial(story.plan(), History(entries))
+    return RunAnalysis(story.plan(), History(entries))
 
 
 @settings(max_examples=300)
 @given(parts_of_runs())
-def test_the_phases_add_up_to_the_wall_time_whatever_is_missing(trial: Trial) -> None:
-    found = ledger_of(trial)
-    history = trial.history
+def test_the_phases_add_up_to_the_wall_time_whatever_is_missing(analysis: RunAnalysis) -> None:
+    found = ledger_of(analysis)
+    history = analysis.history
     begin_ns, end_ns = bounds_ns(history) if len(history) else (0, 0)
     wall_ns = end_ns - begin_ns
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from chaos.check.analysis import RunTables
 from chaos.check.data_warnings import data_warnings
 from chaos.check.judge import judge
-from chaos.check.trial import Course
 from tests.check.shorthand import plan_of, told_in
 
 ORDERED = "g s:ab/cd s:ef/gh r c s:ab/cd s:ef/gh r c ."
@@ -13,7 +13,7 @@ DOUBLE = "g s:ab/ab s:cd/cd r c s:ba/ba s:dc/dc r c ."
 
 def noted(line: str) -> list[str]:
     """Return the notes on a clean run, by what they begin with."""
-    return [note.split(",")[0] for note in data_warnings(Course(told_in(line)).lineage)]
+    return [note.split(",")[0] for note in data_warnings(RunTables(told_in(line)).lineage)]
 
 
 ONE_ORDER = "every epoch is trained in one and the same order"

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.epochs import check_cursor
 from chaos.check.judge import CHECKS, judge
 from chaos.check.trajectory import TRAJECTORY
-from chaos.check.trial import Trial
 from chaos.faults.slow_worker import SlowWorker
 from chaos.model import event as ev
 from chaos.model.history import History
@@ -130,7 +130,7 @@ def test_a_fault_that_never_landed_is_never_green() -> None:
 
 
 def test_a_check_that_fails_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: Trial) -> None:
+    def fail(_: RunAnalysis) -> None:
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr(check_cursor, "check", fail)

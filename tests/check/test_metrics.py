@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence
 from chaos.check.judge import judge
-from chaos.check.trial import Trial
 from chaos.check.values import flat
 from chaos.model import event as ev
 from chaos.model.history import History
@@ -242,7 +242,7 @@ def test_boosted_trees_are_compared_by_their_metrics() -> None:
 
     assert judge(KILLED.plan(), history, baseline).results[-1].status == "pass"
     assert "`accuracy` differs" in judge(KILLED.plan(), worse, baseline).results[-1].summary
-    assert divergence(Trial(KILLED.plan(), worse, baseline)) is not None
+    assert divergence(RunAnalysis(KILLED.plan(), worse, baseline)) is not None
     assert verdict_on(KILLED, history).status == "fail"
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import judge
-from chaos.check.trial import Trial
 from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.kill_driver import KillDriver
 from chaos.faults.preempt_node import PreemptNode
@@ -86,8 +86,8 @@ def test_a_false_alarm_that_ray_believed_is_a_preemption() -> None:
 
     assert verdict.status == "pass", verdict.headline
     assert "given notice at epoch 1, step 2 and stayed" in verdict.headline
-    assert Trial(plan, story.history()).strikes[0].hit == 0
-    assert Trial(plan, as_failure).strikes[0].hit is None
+    assert RunAnalysis(plan, story.history()).injections[0].hit == 0
+    assert RunAnalysis(plan, as_failure).injections[0].hit is None
 
 
 def test_a_group_that_a_kill_ended_just_before_the_deadline_was_not_preempted() -> None:
@@ -98,7 +98,7 @@ def test_a_group_that_a_kill_ended_just_before_the_deadline_was_not_preempted() 
     soon = decided.time_ns + 50_000_000
     history = History([_due(entry, soon) for entry in story.history()])
 
-    struck = Trial(story.plan(), told(history, _LOST)).strikes
+    struck = RunAnalysis(story.plan(), told(history, _LOST)).injections
 
     assert [strike.hit for strike in struck][1] == 0
     assert struck[0].hit != 0

@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import CHECKS, judge
 from chaos.check.others import Others
 from chaos.check.result import conclude
-from chaos.check.trial import Trial
 from chaos.faults.base import Fault
 from chaos.model.event import FaultEnded, WorkerGroupStarted
 from chaos.model.history import History
@@ -25,7 +25,7 @@ STORY = Story(strikes=(Strike(epoch=1, step=2),))
 def other(says: Any) -> Others:
     """Return one check of another package; `says`: its result, or what it raises."""
 
-    def check(_: Trial) -> CheckResult:
+    def check(_: RunAnalysis) -> CheckResult:
         if isinstance(says, Exception):
             raise says
         result: CheckResult = says

@@ -7,8 +7,8 @@ import pytest
 
 from chaos.check.judge import judge
 from chaos.model import event as ev
+from chaos.model.bounds import Tolerance
 from chaos.model.history import Baseline, History
-from chaos.model.leeway import Tolerance
 from chaos.model.verdict import CheckResult, Verdict
 from tests.check.parts import KILLED
 from tests.check.tamper import changed, restored_wrong
@@ -36,7 +36,7 @@ def drawn_anew(history: History, seed: int) -> History:
 
 
 RUN = drawn_anew(KILLED.history(), 4)
-LEEWAYS: list[dict[str, Any]] = [{"band": "standard"}, {"loss_tolerance": WIDE}]
+ALLOWANCES: list[dict[str, Any]] = [{"band": "standard"}, {"loss_tolerance": WIDE}]
 
 
 def judged(history: History, **expect: Any) -> Verdict:
@@ -63,15 +63,15 @@ def at(epoch: int) -> ev.Component:
 OWN = SIZE * (1 + 4 / 1e4)
 
 
-@pytest.mark.parametrize("leeway", LEEWAYS)
-def test_what_was_saved_is_right_whatever_the_baseline_has(leeway: dict[str, Any]) -> None:
-    assert judged(RUN, **leeway).status == "pass"
-    assert state(RUN, **leeway).measures["components_compared"] == 10
+@pytest.mark.parametrize("allowance", ALLOWANCES)
+def test_what_was_saved_is_right_whatever_the_baseline_has(allowance: dict[str, Any]) -> None:
+    assert judged(RUN, **allowance).status == "pass"
+    assert state(RUN, **allowance).measures["components_compared"] == 10
 
 
-@pytest.mark.parametrize("leeway", LEEWAYS)
-def test_another_state_of_the_same_norm_is_found(leeway: dict[str, Any]) -> None:
-    result = state(loaded("swapped", at(1).size), **leeway)  # type: ignore[arg-type]
+@pytest.mark.parametrize("allowance", ALLOWANCES)
+def test_another_state_of_the_same_norm_is_found(allowance: dict[str, Any]) -> None:
+    result = state(loaded("swapped", at(1).size), **allowance)  # type: ignore[arg-type]
 
     assert result.status == "fail"
     assert f"{MOMENTUM} is not what it was after the resume at epoch 2" in result.summary
@@ -97,16 +97,16 @@ def test_a_norm_within_the_tolerance_and_too_far_for_rounding_is_found() -> None
     assert "norm 1.715 at the commit, norm 1.732 here" in result.summary
 
 
-@pytest.mark.parametrize("leeway", LEEWAYS)
-def test_what_may_have_been_rounded_in_its_file_is_in_doubt(leeway: dict[str, Any]) -> None:
-    result = state(loaded("rounded", OWN * 1.001), **leeway)
+@pytest.mark.parametrize("allowance", ALLOWANCES)
+def test_what_may_have_been_rounded_in_its_file_is_in_doubt(allowance: dict[str, Any]) -> None:
+    result = state(loaded("rounded", OWN * 1.001), **allowance)
 
     assert result.status == "inconclusive"
     assert f"{MOMENTUM} came back near to what the run had saved" in result.summary
 
 
-@pytest.mark.parametrize("leeway", LEEWAYS)
-def test_what_is_gone_is_found(leeway: dict[str, Any]) -> None:
+@pytest.mark.parametrize("allowance", ALLOWANCES)
+def test_what_is_gone_is_found(allowance: dict[str, Any]) -> None:
     history = restored_wrong(RUN, MOMENTUM, None, moment="entered")
 
-    assert f"{MOMENTUM} is not restored" in state(history, **leeway).summary
+    assert f"{MOMENTUM} is not restored" in state(history, **allowance).summary

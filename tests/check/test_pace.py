@@ -6,8 +6,8 @@ import pytest
 
 from chaos.check.judge import judge
 from chaos.model import event as ev
+from chaos.model.bounds import Bound
 from chaos.model.history import History
-from chaos.model.leeway import Bound
 from chaos.model.verdict import CheckResult
 from tests.check.shorthand import plan_of, told_in
 from tests.check.story import Story, Strike

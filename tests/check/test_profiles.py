@@ -6,23 +6,23 @@ import pytest
 
 from chaos.check.judge import judge
 from chaos.check.prediction_band import Interval, Key
-from chaos.check.tolerance import Bands, Leeway
+from chaos.check.tolerance import Allowance, Bands
 from chaos.check.values import NumberPair
+from chaos.model.bounds import Tolerance
 from chaos.model.history import Baseline
-from chaos.model.leeway import Tolerance
 from chaos.model.scenario import Profile
 from tests.check.parts import KILLED, fresh, lost, part
 
 FIRST, LATER = 7, 8  # the numbers of two steps: the first after a resume, and another
 
 
-def leeway(profile: Profile) -> Leeway:
+def allowance(profile: Profile) -> Allowance:
     """Learn from runs that all had 2.0 here: what is left is the profile's own."""
     number = Interval(2.0, 0.0)
     losses: dict[Key, Interval] = {(0, 1, step, 0): number for step in (FIRST, LATER)}
     metrics: dict[Key, Interval] = {(1, "accuracy", 0): number}
     sizes: dict[Key, Interval] = {(0, 1, FIRST, "entered", "model"): number}
-    return Leeway(
+    return Allowance(
         bands=Bands(profile, 5, losses=losses, metrics=metrics, sizes=sizes),
         firsts=frozenset({FIRST}),
     )
@@ -44,7 +44,7 @@ def test_a_profile_allows_less_at_the_first_step_after_a_resume(
 ) -> None:
     def allows(off: float) -> bool:
         pair = NumberPair(1, step, 0, "loss", 2.0 + off, 2.0, step, 1)
-        return leeway(profile).allows(pair)
+        return allowance(profile).allows(pair)
 
     for side in (1, -1):
         assert allows(side * slack * 0.99)
@@ -61,9 +61,9 @@ def test_metrics_and_sizes_have_no_scale_and_get_a_part_of_themselves(
         pair = NumberPair(1, None, 0, "accuracy", 2.0 + off, 2.0, LATER, 1)
         place = (0, 1, FIRST, "entered")
         return (
-            leeway(profile).allows(pair),
-            leeway(profile).allows_size("model", place, 2.0 + off, 2.0),
-            leeway(profile).allows_size("model", None, 2.0 + off, 2.0),
+            allowance(profile).allows(pair),
+            allowance(profile).allows_size("model", place, 2.0 + off, 2.0),
+            allowance(profile).allows_size("model", None, 2.0 + off, 2.0),
         )
 
     assert allows(2 * part * 0.99) == (True, True, True)
@@ -73,9 +73,9 @@ def test_metrics_and_sizes_have_no_scale_and_get_a_part_of_themselves(
 def test_a_number_that_no_clean_run_had_lies_in_no_band() -> None:
     pair = NumberPair(9, FIRST, 0, "loss", 2.0, 2.1, FIRST, 1)
 
-    assert not leeway("relaxed").allows(pair)
-    assert leeway("relaxed").allows(replace(pair, ours=2.1))
-    assert not leeway("relaxed").allows_size("model", (0, 9, 0, "entered"), 2.0, 2.1)
+    assert not allowance("relaxed").allows(pair)
+    assert allowance("relaxed").allows(replace(pair, ours=2.1))
+    assert not allowance("relaxed").allows_size("model", (0, 9, 0, "entered"), 2.0, 2.1)
 
 
 def test_within_a_band_a_part_that_is_as_at_the_beginning_is_reset() -> None:
@@ -88,6 +88,6 @@ def test_within_a_band_a_part_that_is_as_at_the_beginning_is_reset() -> None:
 
 
 def test_only_without_any_leeway_must_all_be_equal_to_the_last_bit() -> None:
-    assert Leeway().is_exact
-    assert not leeway("strict").is_exact
-    assert not Leeway(Tolerance()).is_exact
+    assert Allowance().is_exact
+    assert not allowance("strict").is_exact
+    assert not Allowance(Tolerance()).is_exact

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from chaos.check.judge import CHECKS, judge
 from chaos.model import event as ev
+from chaos.model.bounds import Bound
 from chaos.model.history import History
-from chaos.model.leeway import Bound
 from tests.check.mutate import NoPlaceError
 from tests.check.mutations import BROKEN, MUTATIONS
 from tests.check.story import Story, Strike

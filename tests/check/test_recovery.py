@@ -6,10 +6,10 @@ import pytest
 
 from chaos.check.judge import judge
 from chaos.model import event as ev
-from chaos.model.leeway import Bound
+from chaos.model.bounds import Bound
 from chaos.model.verdict import Verdict
 from tests.check.story import Story, Strike
-from tests.check.tamper import changed, later, result_on, rows, trial_of, without
+from tests.check.tamper import analysis_of, changed, later, result_on, rows, without
 
 KILLED = Story((Strike(2, 3, 1),))
 PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
@@ -43,7 +43,7 @@ def test_the_time_until_ray_sees_a_lost_node_is_part_of_the_recovery() -> None:
 def test_a_preemption_counts_from_its_deadline_and_not_from_its_notice() -> None:
     (notice,) = rows(PREEMPTED.history(), ev.FaultInvoked)
     (due_ns,) = [e.deadline_ns for _, e in PREEMPTED.history().of(ev.NoticeGiven)]
-    (restart,) = trial_of(PREEMPTED).restarts
+    (restart,) = analysis_of(PREEMPTED).restarts
 
     assert PREEMPTED.history().time_ns(notice) < due_ns == restart.phases.fault_ns
 
@@ -53,7 +53,7 @@ def test_a_group_that_ray_ends_before_the_deadline_took_no_time_to_detect() -> N
     due_ns = PREEMPTED.history().time_ns(decided) + 10_000_000
     history = changed(PREEMPTED.history(), ev.NoticeGiven, deadline_ns=due_ns)
 
-    (restart,) = trial_of(PREEMPTED, history).restarts
+    (restart,) = analysis_of(PREEMPTED, history).restarts
 
     assert restart.phases.seconds["detect_s"] == 0.0
 

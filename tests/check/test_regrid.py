@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaos.check.analysis import RunTables
 from chaos.check.judge import judge
 from chaos.check.lineage import Lineage
 from chaos.check.regrid import Grid, relaid
-from chaos.check.trial import Course
 from chaos.model import event as ev
 from chaos.model.history import Baseline, History
 from chaos.model.verdict import CheckResult, Verdict
@@ -30,7 +30,7 @@ def cut(total: int, marks: list[int]) -> list[int]:
 
 
 def lineage_of(history: History) -> Lineage:
-    return Course(history).lineage
+    return RunTables(history).lineage
 
 
 def judged(history: History, baseline: History, story: Story = STORY) -> Verdict:
@@ -58,7 +58,7 @@ def test_every_step_comes_to_stand_where_the_run_made_it(one: list[int], other: 
     assert {k: [s.losses for s in v] for k, v in laid.steps.items()} == {
         k: [s.losses for s in v] for k, v in due.steps.items()
     }
-    ours, theirs = (Course(h).snapshots.by_place for h in (run, relaid(baseline, run)))
+    ours, theirs = (RunTables(h).snapshots.by_place for h in (run, relaid(baseline, run)))
     entered = {place: seen for place, seen in ours.items() if place[3] == "entered"}
     assert all(theirs[place].components == seen.components for place, seen in entered.items())
 

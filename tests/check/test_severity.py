@@ -6,8 +6,8 @@ import pytest
 
 from chaos.check.judge import judge
 from chaos.model import event as ev
+from chaos.model.bounds import Tolerance
 from chaos.model.history import History
-from chaos.model.leeway import Tolerance
 from chaos.model.severity import Severity, worst
 from chaos.model.verdict import Verdict
 from tests.check.parts import KILLED

@@ -6,8 +6,8 @@ from chaos.check.fix_hints import values
 from chaos.check.judge import judge
 from chaos.check.state_at_resume import Row
 from chaos.model import event as ev
+from chaos.model.bounds import Tolerance
 from chaos.model.history import History
-from chaos.model.leeway import Tolerance
 from chaos.model.verdict import CheckResult
 from tests.check.parts import KILLED, TWICE, fresh, lost, part
 from tests.check.story import Story, Strike

@@ -11,8 +11,8 @@ import pytest
 
 from chaos.check.judge import judge
 from chaos.model import event as ev
+from chaos.model.bounds import Tolerance
 from chaos.model.history import Baseline, History
-from chaos.model.leeway import Tolerance
 from chaos.model.verdict import CheckResult
 from tests.check.parts import KILLED, TWICE
 from tests.check.story import Story, Strike

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 import pytest
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.judge import judge
-from chaos.check.trial import Trial
 from chaos.faults.fail_upload import FailUpload
 from chaos.model import event as ev
 from chaos.model.history import History
@@ -51,7 +51,7 @@ def calm(*events: ev.AnyEvent) -> History:
 
 
 def hits(history: History) -> dict[int, int]:
-    found = Trial(plan_of(), history, STORY.baseline()).hits
+    found = RunAnalysis(plan_of(), history, STORY.baseline()).hits
     return {attempt: len(strikes) for attempt, strikes in found.items()}
 
 
@@ -109,11 +109,11 @@ def test_one_op_may_end_several_attempts_and_each_is_charged() -> None:
     twice = told(twice, did("killed", attempt=1), before=ev.RunEnded)
     history = History([*twice, *entries[at[1] :]])
     history = told_before_first(history, did("killed"))
-    trial = Trial(plan_of(Story((Strike(1, 3, 1),))), history, story.baseline())
+    analysis = RunAnalysis(plan_of(Story((Strike(1, 3, 1),))), history, story.baseline())
 
-    assert sorted(trial.hits) == [0, 1]
-    assert [len(restart.strikes) for restart in trial.restarts] == [1, 1]
-    harms = [restart.phases.fault_ns for restart in trial.restarts]
+    assert sorted(analysis.hits) == [0, 1]
+    assert [len(restart.injections) for restart in analysis.restarts] == [1, 1]
+    harms = [restart.phases.fault_ns for restart in analysis.restarts]
     assert None not in harms
     assert harms[0] != harms[1]
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from chaos.check.trial import Trial
+from chaos.check.analysis import RunAnalysis
 from chaos.model import event as ev
 from tests.check.story import Story, Strike
-from tests.check.tamper import changed, trial_of, without
+from tests.check.tamper import analysis_of, changed, without
 
 KILLED = Story((Strike(2, 3, 1),))
 TWICE = Story((Strike(1, 3, 1), Strike(3, 2, 0)))
 
 
 def test_an_attempt_keeps_the_steps_that_carry_its_index() -> None:
-    first, second = trial_of(KILLED).run.attempts
+    first, second = analysis_of(KILLED).run.attempts
 
     assert [len(first.by_epoch[1, epoch]) for epoch in range(3)] == [6, 6, 3]
     assert (second.epoch, sorted(second.starts)) == (2, [0, 1])
@@ -23,11 +23,11 @@ def test_an_attempt_of_which_only_a_decision_was_seen_is_no_attempt() -> None:
     history = without(without(KILLED.history(), ev.WorkerGroupStarted), ev.StepDone)
     only_decision = without(without(history, ev.WorkerStarted), ev.Committed)
 
-    assert trial_of(KILLED, only_decision).run.attempts == ()
+    assert analysis_of(KILLED, only_decision).run.attempts == ()
 
 
 def test_the_lineage_keeps_what_the_last_attempt_did_again() -> None:
-    lineage = trial_of(KILLED).run.lineage
+    lineage = analysis_of(KILLED).run.lineage
 
     assert {lineage.count(rank, epoch) for rank in (0, 1) for epoch in range(4)} == {6}
     assert [commit.epoch for commit in lineage.commits] == [0, 1, 2, 3]
@@ -40,7 +40,7 @@ def test_a_restart_further_back_takes_the_place_of_an_earlier_one() -> None:
     story = Story((Strike(2, 1), Strike(3, 1)))
     history = changed(story.history(), ev.WorkerStarted, lambda e: e.attempt == 2, epoch=1)
 
-    lineage = trial_of(story, history).run.lineage
+    lineage = analysis_of(story, history).run.lineage
 
     assert lineage.resumed == {(0, 1), (1, 1)}
 
@@ -48,12 +48,12 @@ def test_a_restart_further_back_takes_the_place_of_an_earlier_one() -> None:
 def test_a_rank_that_did_not_speak_follows_the_others() -> None:
     history = without(KILLED.history(), ev.WorkerStarted, lambda e: (e.attempt, e.rank) == (1, 1))
 
-    assert trial_of(KILLED, history).run.lineage.count(1, 2) == 6
+    assert analysis_of(KILLED, history).run.lineage.count(1, 2) == 6
 
 
 def test_the_way_between_commits_counts_to_the_next_checkpoint() -> None:
     def longest(story: Story) -> int:
-        return trial_of(story).run.lineage.longest_way_between_commits()
+        return analysis_of(story).run.lineage.longest_way_between_commits()
 
     assert longest(Story()) == 6
     assert longest(Story(every=2)) == 12
@@ -62,9 +62,9 @@ def test_the_way_between_commits_counts_to_the_next_checkpoint() -> None:
 
 
 def test_a_restart_knows_its_fault_its_decision_and_the_newest_commit() -> None:
-    first, second = trial_of(TWICE).restarts
+    first, second = analysis_of(TWICE).restarts
 
-    assert [strike.op.index for strike in first.strikes] == [0]
+    assert [strike.op.index for strike in first.injections] == [0]
     assert first.decision is not None
     assert first.decision.event.attempt == 0
     assert first.newest is not None
@@ -78,7 +78,7 @@ def test_a_commit_that_came_after_the_next_group_is_not_the_newest_it_could_know
     story = Story((Strike(2, 3, 1),))
     history = changed(story.history(), ev.Committed, lambda e: e.epoch == 2, attempt=0)
 
-    newest = trial_of(story, history).restarts[0].newest
+    newest = analysis_of(story, history).restarts[0].newest
 
     assert newest is not None
     assert newest.epoch == 1
@@ -88,7 +88,7 @@ def test_a_phase_that_was_not_seen_counts_to_the_next() -> None:
     history = without(KILLED.history(), ev.FailureDecided)
     history = without(history, ev.WorkerGroupStarted, lambda e: e.attempt == 1)
 
-    phases = trial_of(KILLED, history).restarts[0].phases
+    phases = analysis_of(KILLED, history).restarts[0].phases
 
     assert (phases.seconds["detect_s"], phases.seconds["group_s"]) == (None, None)
     assert phases.seconds["start_s"] == pytest.approx(0.984)
@@ -96,7 +96,7 @@ def test_a_phase_that_was_not_seen_counts_to_the_next() -> None:
 
 def test_the_phases_of_a_recovery_add_up_to_it() -> None:
     for kind in ("kill_worker", "kill_node"):
-        (restart,) = trial_of(Story((Strike(2, 3, 1, kind=kind),))).restarts
+        (restart,) = analysis_of(Story((Strike(2, 3, 1, kind=kind),))).restarts
         seconds = [s for s in restart.phases.seconds.values() if s is not None]
 
         assert sum(seconds) == pytest.approx(restart.phases.total_s)
@@ -107,7 +107,7 @@ def test_the_first_attempt_may_be_missing() -> None:
     for kind in (ev.WorkerStarted, ev.StepDone, ev.Committed):
         history = without(history, kind, lambda e: e.attempt == 0)
 
-    (restart,) = trial_of(KILLED, history).restarts
+    (restart,) = analysis_of(KILLED, history).restarts
 
     assert restart.ended is None
     assert restart.newest is None
@@ -116,7 +116,7 @@ def test_the_first_attempt_may_be_missing() -> None:
 def test_a_strike_by_the_clock_hits_the_attempt_that_still_uses_the_node() -> None:
     story = Story((Strike(1, 2, 1, kind="preempt_node"),))
 
-    (strike,) = trial_of(story).strikes
+    (strike,) = analysis_of(story).injections
 
     assert (strike.hit, strike.landed, strike.is_preemption) == (0, True, True)
 
@@ -127,9 +127,9 @@ def test_a_node_without_workers_is_lost_in_vain() -> None:
     moved = changed(history, ev.FaultInvoked, node_id="node-elsewhere")
     before = changed(history, ev.NoticeGiven, deadline_ns=0)
 
-    assert trial_of(story, history).strikes[0].hit == 0
-    assert trial_of(story, moved).strikes[0].hit is None
-    assert trial_of(story, before).strikes[0].hit is None
+    assert analysis_of(story, history).injections[0].hit == 0
+    assert analysis_of(story, moved).injections[0].hit is None
+    assert analysis_of(story, before).injections[0].hit is None
 
 
 def test_ray_may_end_a_preempted_group_a_moment_before_our_deadline() -> None:
@@ -141,7 +141,7 @@ def test_ray_may_end_a_preempted_group_a_moment_before_our_deadline() -> None:
         due_ns = int(decided_ns + late_s * 1e9)
         history = changed(story.history(), ev.NoticeGiven, deadline_ns=due_ns)
         history = changed(history, ev.FailureDecided, charged=charged)
-        return trial_of(story, history).strikes[0].hit
+        return analysis_of(story, history).injections[0].hit
 
     assert hit(0.01, "failures") == 0
     assert hit(60, "preemptions") == 0
@@ -149,14 +149,14 @@ def test_ray_may_end_a_preempted_group_a_moment_before_our_deadline() -> None:
 
 
 def test_a_strike_that_was_not_seen_has_the_rank_it_was_meant_for() -> None:
-    (strike,) = trial_of(KILLED, Story().history()).strikes
+    (strike,) = analysis_of(KILLED, Story().history()).injections
 
     assert (strike.rank, strike.landed, strike.events) == (1, False, ())
 
 
 def test_tables_are_made_once() -> None:
-    trial = trial_of(KILLED)
+    analysis = analysis_of(KILLED)
 
-    assert trial.restarts is trial.restarts
-    assert trial.run.lineage is trial.run.lineage
-    assert Trial(trial.plan, trial.history).reference is None
+    assert analysis.restarts is analysis.restarts
+    assert analysis.run.lineage is analysis.run.lineage
+    assert RunAnalysis(analysis.plan, analysis.history).reference is None

@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
+from chaos.check.analysis import RunAnalysis
 from chaos.check.curves import curves
 from chaos.check.divergence import divergence
 from chaos.check.judge import judge
-from chaos.check.trial import Trial
 from chaos.check.values import NumberPair, as_number
 from chaos.faults.slow_worker import SlowWorker
 from chaos.model import event as ev
+from chaos.model.bounds import Tolerance
 from chaos.model.history import History
-from chaos.model.leeway import Tolerance
 from chaos.model.plan import Op
 from chaos.model.trigger import AtStep
 from tests.check.story import Story, Strike, loss
-from tests.check.tamper import changed, result_on, trial_of, verdict_on, without
+from tests.check.tamper import analysis_of, changed, result_on, verdict_on, without
 
 KILLED = Story((Strike(2, 3, 1),))
 TINY = math.ulp(loss(1, 2, 4))
@@ -40,7 +40,7 @@ def test_an_equal_run_is_equal_to_the_last_bit() -> None:
     assert result.summary == (
         "48 losses, 16 metric values and 80 parts of the state equal the baseline's to the last bit"
     )
-    assert divergence(trial_of(KILLED)) is None
+    assert divergence(analysis_of(KILLED)) is None
 
 
 def test_losses_that_were_resolved_later_are_joined() -> None:
@@ -51,7 +51,7 @@ def test_one_bit_of_one_loss_after_the_restart_is_found() -> None:
     history = differs_at(KILLED.history(), 1, 1, 2, 4)
 
     result = result_on("trajectory", KILLED, history)
-    first = divergence(trial_of(KILLED, history))
+    first = divergence(analysis_of(KILLED, history))
 
     assert result.status == "fail"
     assert "from epoch 2, step 4 on (rank 1) the loss differs" in result.summary
@@ -76,7 +76,7 @@ def test_the_first_of_many_differences_is_named() -> None:
     history = differs_at(history, 1, 1, 2, 5)
     history = differs_at(history, 1, 0, 3, 1)
 
-    first = divergence(trial_of(KILLED, history))
+    first = divergence(analysis_of(KILLED, history))
 
     assert first is not None
     assert first.place == (2, 5, 1)
@@ -109,7 +109,7 @@ def test_a_job_that_does_not_repeat_itself_cannot_be_judged(
     assert "does not repeat itself here" in result.summary
     assert remedy in result.summary
     assert "in `job.inputs` or delete the folder `.baselines` under reports" in result.summary
-    assert divergence(trial_of(KILLED, history, **expect)) is None
+    assert divergence(analysis_of(KILLED, history, **expect)) is None
 
 
 def test_lost_work_before_the_fault_is_part_of_the_control() -> None:
@@ -183,10 +183,10 @@ def test_a_step_without_any_loss_on_either_side_is_not_compared() -> None:
         where = lambda e: (e.epoch, e.step) == (3, 2)  # noqa: E731 (one word of a line)
         return changed(history, ev.StepDone, where, losses=())
 
-    trial = Trial(KILLED.plan(), nothing(KILLED.history()), nothing(KILLED.baseline()))
+    analysis = RunAnalysis(KILLED.plan(), nothing(KILLED.history()), nothing(KILLED.baseline()))
 
-    assert trial.comparison is not None
-    assert (trial.comparison.steps_apart, trial.comparison.losses.compared) == (2, 46)
+    assert analysis.comparison is not None
+    assert (analysis.comparison.steps_apart, analysis.comparison.losses.compared) == (2, 46)
 
 
 def test_what_is_right_is_said_only_where_it_was_shown() -> None:
@@ -202,7 +202,7 @@ def test_what_is_right_is_said_only_where_it_was_shown() -> None:
 
 def test_without_a_baseline_there_is_no_trajectory() -> None:
     assert result_on("trajectory", KILLED, alone=True).status == "inconclusive"
-    assert divergence(Trial(KILLED.plan(), KILLED.history())) is None
+    assert divergence(RunAnalysis(KILLED.plan(), KILLED.history())) is None
 
 
 NAN, INF = math.nan, math.inf
@@ -243,7 +243,7 @@ def test_a_relative_difference_needs_something_to_be_relative_to() -> None:
 
 
 def test_curves_share_an_axis_and_keep_the_lost_work() -> None:
-    drawn = curves(trial_of(KILLED))
+    drawn = curves(analysis_of(KILLED))
 
     assert [point.position for point in drawn.baseline] == list(range(1, 25))
     assert [point.position for point in drawn.run if point.lost] == [13, 14, 15]
@@ -252,10 +252,10 @@ def test_curves_share_an_axis_and_keep_the_lost_work() -> None:
 
 
 def test_curves_can_be_drawn_without_a_baseline_and_without_losses() -> None:
-    trial = trial_of(KILLED, changed(KILLED.history(), ev.StepDone, losses=("nan", 1.0)))
-    alone = Trial(trial.plan, changed(trial.history, ev.StepDone, losses=None))
+    analysis = analysis_of(KILLED, changed(KILLED.history(), ev.StepDone, losses=("nan", 1.0)))
+    alone = RunAnalysis(analysis.plan, changed(analysis.history, ev.StepDone, losses=None))
 
-    assert curves(trial).run[0].loss is None
+    assert curves(analysis).run[0].loss is None
     assert curves(alone, rank=1).run[0].loss is None
     assert curves(alone).baseline == ()
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from chaos.check.analysis import RunAnalysis
+from chaos.check.injections import Injection
 from chaos.check.judge import judge
-from chaos.check.strikes import Strike
-from chaos.check.trial import Trial
 from chaos.faults.hang_worker import HangWorker
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.pause_worker import PauseWorker
@@ -55,8 +55,8 @@ def result(check: str, verdict: Verdict) -> CheckResult:
     return next(r for r in verdict.results if r.check == check)
 
 
-def strikes_in(plan: Plan, history: History) -> tuple[Strike, ...]:
-    return Trial(plan, history).strikes
+def strikes_in(plan: Plan, history: History) -> tuple[Injection, ...]:
+    return RunAnalysis(plan, history).injections
 
 
 @pytest.mark.parametrize("kind", SPARED)

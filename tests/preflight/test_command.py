@@ -18,7 +18,7 @@ from chaos.preflight.measured import measured
 from chaos.report.live import MovingLine
 from chaos.run.clock import SystemClock
 from tests.check.story import Story, Strike
-from tests.check.tamper import trial_of, without
+from tests.check.tamper import analysis_of, without
 
 QUESTION = """\
 preflight: a model on eight nodes
@@ -132,31 +132,31 @@ KILLED = Story((Strike(2, 3, 1),))
 
 
 def test_costs_are_read_from_a_struck_run_and_its_baseline() -> None:
-    trial = trial_of(KILLED)
-    found = measured([trial], source="a story")
-    phases = trial.restarts[0].phases.seconds
+    analysis = analysis_of(KILLED)
+    found = measured([analysis], source="a story")
+    phases = analysis.restarts[0].phases.seconds
 
     assert found.costs.detect_s == phases["detect_s"]
     group_s = found.costs.teardown_s + found.costs.schedule_s
     assert group_s == pytest.approx(phases["group_s"])
     assert found.costs.start_s == phases["start_s"]
     assert found.workers == 2
-    assert found.steps == trial.reference.lineage.steps[0, 0].__len__() * 4  # type: ignore[union-attr]
+    assert found.steps == analysis.reference.lineage.steps[0, 0].__len__() * 4  # type: ignore[union-attr]
     assert found.costs.source == "a story"
 
 
 def test_a_run_without_a_restart_or_a_clean_run_measures_nothing() -> None:
-    clean = trial_of(Story(()))
+    clean = analysis_of(Story(()))
     with pytest.raises(UsageError, match="no restart"):
         measured([clean], source="a story")
 
-    bare = trial_of(KILLED, without(KILLED.history(), ev.RunEnded))
+    bare = analysis_of(KILLED, without(KILLED.history(), ev.RunEnded))
     with pytest.raises(UsageError, match="no clean run"):
         measured([type(bare)(bare.plan, bare.history, None)], source="a story")
 
 
 def test_recorded_runs_pose_a_question_of_their_own() -> None:
-    question = question_of_runs([trial_of(KILLED)], source="a story", market=preset("hot-4h"))
+    question = question_of_runs([analysis_of(KILLED)], source="a story", market=preset("hot-4h"))
 
     assert question.job.nodes == 2
     assert question.job.checkpoint_every_steps <= question.job.steps

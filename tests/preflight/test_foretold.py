@@ -42,7 +42,7 @@ from chaos.preflight.validation import (
     run_figures,
 )
 from tests.check.story import Story, Strike
-from tests.check.tamper import trial_of
+from tests.check.tamper import analysis_of
 from tests.preflight.questions import memoryless
 
 HALF_GONE = Replay(at_s=(0.0, 3600.0), up=(1.0, 0.5), span_s=7200.0)
@@ -234,9 +234,9 @@ def test_wrong_costs_are_told_by_the_comparison() -> None:
 
 def test_a_recorded_run_is_measured_from_fit_on() -> None:
     story = Story((Strike(2, 3, 1),))
-    assert run_figures(trial_of(story), steps=20) is None  # no `fit()` was seen
+    assert run_figures(analysis_of(story), steps=20) is None  # no `fit()` was seen
 
-    course = run_figures(trial_of(story, History([*FIT, *story.history()])), steps=20)
+    course = run_figures(analysis_of(story, History([*FIT, *story.history()])), steps=20)
 
     assert course is not None
     assert (course.attempts, course.lost_steps) == (2, 3)
@@ -254,7 +254,7 @@ def test_a_start_that_found_no_room_is_no_attempt_and_one_that_was_struck_is() -
     story = Story((Strike(2, 3, 1),))
     history = History([*FIT, *story.history(), *entries(*decided)])
 
-    course = run_figures(trial_of(story, history), steps=20)
+    course = run_figures(analysis_of(story, history), steps=20)
 
     assert course is not None
     assert course.attempts == 3
@@ -268,8 +268,8 @@ def test_a_run_is_measured_from_where_places_are_first_looked_for() -> None:
     found = Entry(time_ns=began_ns, source="controller", seq=0, what=scheduling)
     rows = sorted([*whole, found], key=lambda entry: entry.time_ns)
 
-    from_fit = run_figures(trial_of(story, whole), steps=20)
-    course = run_figures(trial_of(story, History(rows)), steps=20)
+    from_fit = run_figures(analysis_of(story, whole), steps=20)
+    course = run_figures(analysis_of(story, History(rows)), steps=20)
 
     assert from_fit is not None
     assert course is not None

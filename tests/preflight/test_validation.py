@@ -9,7 +9,7 @@ from chaos.preflight.market import preset
 from chaos.preflight.question import changed
 from chaos.preflight.validation import FigureComparison, predicted, validated
 from tests.check.story import Story, Strike
-from tests.check.tamper import trial_of
+from tests.check.tamper import analysis_of
 from tests.preflight.questions import memoryless
 
 KILLED = Story((Strike(2, 3, 1),))
@@ -17,7 +17,7 @@ PREEMPTED = Story((Strike(1, 2, 1, kind="preempt_node"),))
 
 
 def compared(*stories: Story) -> dict[str, FigureComparison]:
-    trials = [trial_of(story) for story in stories]
+    trials = [analysis_of(story) for story in stories]
     question = question_of_runs(trials, source="a story", market=preset("hot-4h"))
     return {row.figure: row for row in validated(question, trials).rows}
 
@@ -31,20 +31,20 @@ def test_a_model_story_is_predicted() -> None:
 
 
 def test_costs_that_are_wrong_show() -> None:
-    trial = trial_of(KILLED)
-    question = question_of_runs([trial], source="a story", market=preset("hot-4h"))
+    analysis = analysis_of(KILLED)
+    question = question_of_runs([analysis], source="a story", market=preset("hot-4h"))
     slow = changed(question, {"costs.detect_s": 100.0})
 
-    (finish,) = [row for row in validated(slow, [trial]).rows if row.figure == "finish"]
+    (finish,) = [row for row in validated(slow, [analysis]).rows if row.figure == "finish"]
 
     assert finish.difference > 1
 
 
 def test_announced_losses_and_clean_runs_are_not_compared() -> None:
-    question = question_of_runs([trial_of(KILLED)], source="s", market=preset("hot-4h"))
+    question = question_of_runs([analysis_of(KILLED)], source="s", market=preset("hot-4h"))
 
     with pytest.raises(UsageError, match="no recorded run"):
-        validated(question, [trial_of(PREEMPTED), trial_of(Story(()))])
+        validated(question, [analysis_of(PREEMPTED), analysis_of(Story(()))])
 
 
 def test_two_strikes_are_two_restarts_and_what_they_threw_away() -> None:

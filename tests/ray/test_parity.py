@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from chaos.check.trial import Trial
+from chaos.check.analysis import RunAnalysis
 from chaos.model.event import Committed, FailureDecided
 from chaos.model.verdict import Verdict
 from chaos.run.directory import RunDirectory
@@ -29,17 +29,17 @@ def outcome(run: Path) -> dict[str, Any]:
     """Return what a run came to, apart from times, pids and names."""
     directory = RunDirectory(run)
     plan, history = directory.load_plan(), directory.load_history()
-    trial = Trial(plan, history, directory.load_history("baseline.jsonl"))
+    analysis = RunAnalysis(plan, history, directory.load_history("baseline.jsonl"))
     verdict = Verdict.model_validate_json((run / "verdict.json").read_bytes())
     return {
         "status": verdict.status,
         "broken": [result.check for result in verdict.broken],
-        "attempts": len(trial.run.attempts),
+        "attempts": len(analysis.run.attempts),
         "charged": [event.charged for _, event in history.of(FailureDecided)],
-        "resumed": [restart.epoch for restart in trial.restarts],
+        "resumed": [restart.epoch for restart in analysis.restarts],
         "losses": {
             place: [(step.step, step.losses) for step in steps]
-            for place, steps in trial.run.lineage.steps.items()
+            for place, steps in analysis.run.lineage.steps.items()
         },
         "last metrics": [e.metrics for _, e in history.of(Committed)][-1],
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from chaos.backends.ray import compat
-from chaos.check.trial import Trial
+from chaos.check.analysis import RunAnalysis
 from chaos.model.event import Leftover, WorkersPrestarted
 from chaos.model.history import History
 from chaos.run.directory import RunDirectory
@@ -61,12 +61,12 @@ def test_the_same_plan_without_them_comes_to_the_same(with_them: Ran, tmp_path: 
     def came_to(ran: Ran) -> object:
         (folder,) = ran.runs()
         directory = RunDirectory(folder)
-        trial = Trial(
+        analysis = RunAnalysis(
             directory.load_plan(),
             directory.load_history(),
             directory.load_history("baseline.jsonl"),
         )
-        steps = trial.run.lineage.steps.items()
+        steps = analysis.run.lineage.steps.items()
         return {place: [(s.step, s.losses) for s in done] for place, done in steps}
 
     assert again.code == 0, again.output

@@ -35,7 +35,7 @@ def heights_of_names(chart: Chart) -> dict[str, int]:
 def test_the_first_divergent_step_is_not_written_over_the_fault_beside_it(
     guilty_run: FinishedRun,
 ) -> None:
-    whole, closer = map(heights_of_names, loss_charts(guilty_run.trial))
+    whole, closer = map(heights_of_names, loss_charts(guilty_run.analysis))
     diverged = whole.pop("first divergent step")
 
     assert whole
@@ -49,10 +49,10 @@ def test_the_seconds_of_a_short_run_are_told_apart(valid_run: FinishedRun) -> No
         return Entry(time_ns=time_ns, source=entry.source, seq=entry.seq, what=entry.what)
 
     run = replace(valid_run, history=History([hurried(e) for e in valid_run.history]))
-    found = goodput(run.trial)
+    found = goodput(run.analysis)
     assert found is not None
 
-    for chart in (timeline(run.trial), found.chart):
+    for chart in (timeline(run.analysis), found.chart):
         assert chart is not None
         ticks = re.findall(r"(?<=>)[\d.]+(?=</text>)", chart.svg.partition("seconds")[0])
         assert len(ticks) > 3

@@ -66,7 +66,7 @@ def test_unknown_is_no_green_sign(unknown_run: FinishedRun) -> None:
 
 
 def test_the_phases_of_a_run_stand_beside_the_baselines(valid_run: FinishedRun) -> None:
-    found = goodput(valid_run.trial)
+    found = goodput(valid_run.analysis)
     assert found is not None
     rows = {row.phase: row for row in found.rows}
 
@@ -80,7 +80,7 @@ def test_the_phases_of_a_run_stand_beside_the_baselines(valid_run: FinishedRun) 
 def test_a_run_that_recorded_nothing_has_no_goodput(valid_run: FinishedRun) -> None:
     nothing = replace(valid_run, history=type(valid_run.history)([]), baseline=None)
 
-    assert goodput(nothing.trial) is None
+    assert goodput(nothing.analysis) is None
     assert "## Goodput" not in run_in_markdown(nothing)
 
 

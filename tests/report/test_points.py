@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.check.trial import Trial
+from chaos.check.analysis import RunAnalysis
 from chaos.model import event as ev
 from chaos.model.history import History
 from chaos.report.outcome import FinishedRun, row_of
@@ -21,14 +21,14 @@ from chaos.report.prometheus import (
     points,
 )
 from tests.check.story import Story, Strike
-from tests.check.tamper import changed, rows, trial_of, verdict_on, without
+from tests.check.tamper import analysis_of, changed, rows, verdict_on, without
 
 KILLED = Story((Strike(2, 3, 1),))
 TWICE = Story((Strike(1, 2, 0), Strike(2, 3, 1, kind="preempt_node")))
 
 
 def told(story: Story, history: History | None = None) -> list[Point]:
-    return list(points(trial_of(story, history)))
+    return list(points(analysis_of(story, history)))
 
 
 def of(metric: Metric, found: list[Point]) -> list[Point]:
@@ -78,8 +78,8 @@ def test_an_attempt_that_makes_no_step_is_no_recovery_and_its_loss_counts() -> N
 
 
 def test_the_figures_are_those_of_the_report() -> None:
-    trial = trial_of(TWICE)
-    run = FinishedRun(trial.plan, {}, trial.history, None, verdict_on(TWICE), "x", 1.0)
+    analysis = analysis_of(TWICE)
+    run = FinishedRun(analysis.plan, {}, analysis.history, None, verdict_on(TWICE), "x", 1.0)
     row, found = row_of(run), told(TWICE)
 
     assert max(point.value for point in of(RECOVERY_S, found)) == row.recovery_s
@@ -118,7 +118,7 @@ def test_however_the_history_comes_each_point_is_given_once(cuts: list[int]) -> 
     found = [p for a, b in pairwise(places) for p in figures.learn(history[a:b])]
 
     key = lambda point: (point.metric.name, point.of)  # noqa: E731
-    assert sorted(found, key=key) == sorted(points(Trial(TWICE.plan(), history)), key=key)
+    assert sorted(found, key=key) == sorted(points(RunAnalysis(TWICE.plan(), history)), key=key)
 
 
 def test_tables_are_made_for_what_may_bring_a_point_and_not_for_every_step() -> None:

@@ -68,7 +68,7 @@ def test_progress_takes_any_events_in_any_order(events: list[Any]) -> None:
         after = advance(progress, entry(what, at_s=at))
 
         assert after.commits >= progress.commits
-        assert len(after.strikes) >= len(progress.strikes)
+        assert len(after.faults) >= len(progress.faults)
         assert (after.attempt or 0) >= (progress.attempt or 0)
         assert after.now_ns >= progress.now_ns
         progress = after
@@ -101,8 +101,8 @@ def test_a_whole_run_comes_to_its_end(valid_run: FinishedRun) -> None:
     assert progress.places == {0: (3, 23), 1: (3, 23)}
     assert progress.commits == 4
     assert progress.state == "running"
-    assert progress.last_strike is not None
-    assert progress.last_strike.status == "ok"
+    assert progress.last_fault is not None
+    assert progress.last_fault.status == "ok"
     assert (progress.ended or "").startswith("fit() returned")
 
 
@@ -136,7 +136,7 @@ def test_a_notice_is_told_until_the_fault_ends() -> None:
     noticed = [entry(invoked), entry(ev.NoticeGiven(op=0, node_id="n", deadline_ns=1))]
     ended = entry(ev.FaultEnded(op=0, status="ok", detail="node n is dead"))
 
-    assert [s.detail for s in advance_all(Progress(), noticed).strikes] == ["notice given"]
-    assert [s.detail for s in advance_all(Progress(), [*noticed, ended]).strikes] == [
+    assert [s.detail for s in advance_all(Progress(), noticed).faults] == ["notice given"]
+    assert [s.detail for s in advance_all(Progress(), [*noticed, ended]).faults] == [
         "node n is dead"
     ]

@@ -80,7 +80,7 @@ def test_words_tell_expectation_from_surprise(
 
 
 def test_lost_steps_are_those_that_a_later_attempt_did_again(valid_run: FinishedRun) -> None:
-    rows = {(life.attempt, life.rank): life for life in lives(valid_run.trial.run)}
+    rows = {(life.attempt, life.rank): life for life in lives(valid_run.analysis.run)}
 
     assert {key: sum(s.is_lost for s in life.steps) for key, life in rows.items()} == {
         (0, 0): 5,
@@ -91,7 +91,7 @@ def test_lost_steps_are_those_that_a_later_attempt_did_again(valid_run: Finished
 
 
 def test_a_track_lays_repeated_steps_over_each_other(valid_run: FinishedRun) -> None:
-    line = track(valid_run.trial, [1])
+    line = track(valid_run.analysis, [1])
     positions = {
         series: [spot.position for spot in line.spots if spot.series == series]
         for series in ("baseline", "this run", "lost work")
@@ -103,7 +103,7 @@ def test_a_track_lays_repeated_steps_over_each_other(valid_run: FinishedRun) -> 
 
 
 def test_swimlanes_hold_bars_and_phases_in_order_of_time(valid_run: FinishedRun) -> None:
-    rows = swimlane(valid_run.trial)
+    rows = swimlane(valid_run.analysis)
     phases = [bar.kind for bar in rows.bars if bar.lane == "controller"]
 
     assert rows.lanes == ("controller", "rank 0", "rank 1")
@@ -135,8 +135,8 @@ def of_many_ranks(history: History, ranks: int) -> History:
 
 def test_of_many_ranks_the_struck_one_is_drawn(valid_run: FinishedRun) -> None:
     run = replace(valid_run, history=of_many_ranks(valid_run.history, 40))
-    rows = swimlane(run.trial)
-    chart = timeline(run.trial)
+    rows = swimlane(run.analysis)
+    chart = timeline(run.analysis)
 
     assert len(rows.lanes) == LANES + 1
     assert "rank 1" in rows.lanes
@@ -161,7 +161,7 @@ def test_a_loss_that_is_no_number_breaks_the_line_and_nothing_else(
         return Entry(time_ns=entry.time_ns, source=entry.source, seq=entry.seq, what=what)
 
     run = replace(valid_run, history=History([spoiled(e) for e in valid_run.history]))
-    charts = loss_chart.loss_charts(run.trial)
+    charts = loss_chart.loss_charts(run.analysis)
 
     assert [r["loss"] for r in charts[0].spec["datasets"]["steps"] if r["step"] == 7].count(
         None
@@ -175,7 +175,7 @@ def test_steps_without_a_loss_are_no_chart_and_the_page_says_so(valid_run: Finis
     assert valid_run.baseline is not None
     run = replace(valid_run, history=silent(valid_run.history), baseline=silent(valid_run.baseline))
 
-    assert loss_chart.loss_charts(run.trial) == ()
+    assert loss_chart.loss_charts(run.analysis) == ()
     assert "No loss of a step was seen." in render_run(run)
 
 
@@ -183,7 +183,7 @@ def test_a_long_line_is_thinned_but_keeps_the_first_divergent_step(
     guilty_run: FinishedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loss_chart, "POINTS_PER_LINE", 10)
-    steps = loss_chart.loss_charts(guilty_run.trial)[0].spec["datasets"]["steps"]
+    steps = loss_chart.loss_charts(guilty_run.analysis)[0].spec["datasets"]["steps"]
     mine = [row["position"] for row in steps if row["series"] == "this run" and row["rank"] == 0]
 
     assert len(mine) < 30
@@ -194,7 +194,7 @@ def test_epochs_too_many_to_see_are_drawn_as_one_bar(
     valid_run: FinishedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timelines, "EPOCH_BARS", 5)
-    rows = swimlane(valid_run.trial)
+    rows = swimlane(valid_run.analysis)
     bars = [bar for bar in rows.bars if bar.kind.endswith("epoch")]
 
     assert len(bars) == 4
@@ -209,9 +209,9 @@ def until(history: History, kind: type[Event]) -> History:
 
 def test_a_worker_without_a_step_has_a_bar_all_the_same(valid_run: FinishedRun) -> None:
     run = replace(valid_run, history=until(valid_run.history, WorkerStarted))
-    chart = timeline(run.trial)
+    chart = timeline(run.analysis)
 
-    assert [bar.what for bar in swimlane(run.trial).bars][:1] == ["attempt 0, no step"]
+    assert [bar.what for bar in swimlane(run.analysis).bars][:1] == ["attempt 0, no step"]
     assert chart is not None
 
 
@@ -224,7 +224,7 @@ def test_a_fault_that_was_not_seen_to_end_is_said_to_be_so(valid_run: FinishedRu
 
 def test_without_a_baseline_the_chart_says_so(valid_run: FinishedRun) -> None:
     run = replace(valid_run, baseline=None)
-    chart = loss_chart.loss_charts(run.trial)[0]
+    chart = loss_chart.loss_charts(run.analysis)[0]
 
     assert "no baseline" in chart.label
     assert [key.name for key in chart.keys] == ["this run", "lost work"]
@@ -233,13 +233,13 @@ def test_without_a_baseline_the_chart_says_so(valid_run: FinishedRun) -> None:
 def test_one_rank_needs_no_choice_of_ranks(valid_run: FinishedRun) -> None:
     history = of_many_ranks(valid_run.history, 1)
     run = replace(valid_run, history=history, baseline=history)
-    (param, *_) = loss_chart.loss_charts(run.trial)[0].spec["params"]
+    (param, *_) = loss_chart.loss_charts(run.analysis)[0].spec["params"]
 
     assert "bind" not in param
 
 
 def test_a_moment_of_a_report_lies_at_the_end_of_its_epoch(valid_run: FinishedRun) -> None:
-    line = track(valid_run.trial, [0])
+    line = track(valid_run.analysis, [0])
 
     assert line.at_trigger(AtMoment(epoch=1, moment="reported", rank=0)) == 46
     assert line.at_trigger(AtMoment(epoch=3, moment="committed", rank=0)) == 92

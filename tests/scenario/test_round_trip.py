@@ -21,8 +21,8 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
 from chaos.faults.slow_upload import SlowUpload
 from chaos.faults.torn_checkpoint import TornCheckpoint
+from chaos.model.bounds import Bound, Charges, Tolerance
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.leeway import Bound, Charges, Tolerance
 from chaos.model.scenario import (
     ClusterShape,
     Expect,

@@ -16,7 +16,7 @@ from scipy import stats
 from chaos.check.prediction_band import PROFILES, student
 from chaos.compare.comparison import MEASURES, compare, repeats_needed
 from chaos.compare.statistics import doubled_ranks, fewer_p, holm, rank_test
-from chaos.model.leeway import Tolerance
+from chaos.model.bounds import Tolerance
 from chaos.model.summary import RunSummary
 from chaos.report.markdown import table
 from chaos.selftest.score import Share
@@ -206,14 +206,14 @@ PARTS = (0.01, 0.03, 0.1)
 def false_alarms(effort: Effort) -> list[str]:
     """Return the table of clean runs that leave the band of other clean runs."""
     trials = effort.of(1_000)
-    settings = (_setting(clean, leeway) for clean, leeway in SETTINGS)
+    settings = (_setting(clean, allowance) for clean, allowance in SETTINGS)
     head = ("noise", *settings, "half the width of 5, in spreads")
     rows = [
         (
             noise,
             *(
-                str(Share(rate(noise, clean=clean, trials=trials, leeway=leeway), trials))
-                for clean, leeway in SETTINGS
+                str(Share(rate(noise, clean=clean, trials=trials, allowance=allowance), trials))
+                for clean, allowance in SETTINGS
             ),
             f"{_width(noise):.1f}",
         )
@@ -222,8 +222,8 @@ def false_alarms(effort: Effort) -> list[str]:
     return table(head, rows, numbers_from=1)
 
 
-def _setting(clean: int, leeway: Tolerance | None) -> str:
-    return f"{clean} clean runs" + (", `standard`" if leeway else "")
+def _setting(clean: int, allowance: Tolerance | None) -> str:
+    return f"{clean} clean runs" + (", `standard`" if allowance else "")
 
 
 def _width(noise: str) -> float:
@@ -245,7 +245,7 @@ def defects_found(effort: Effort) -> list[str]:
 
 
 def _shown(defect: str, clean: int, noise: float, trials: int) -> str:
-    count = found(defect, clean=clean, trials=trials, noise=noise, leeway=STANDARD)
+    count = found(defect, clean=clean, trials=trials, noise=noise, allowance=STANDARD)
     return f"{100 * count / trials:.0f} %"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chaos.check.trial import Trial
+from chaos.check.analysis import RunAnalysis
 from chaos.model.plan import BackendName
 from chaos.preflight.calibration import (
     STRUCK,
@@ -30,7 +30,7 @@ from chaos.preflight.calibration import (
 from chaos.preflight.compression import Losses
 from chaos.preflight.load import question_of_runs
 from chaos.preflight.market import preset
-from chaos.preflight.measured import trials_in
+from chaos.preflight.measured import analyses_in
 from chaos.preflight.question import changed
 from chaos.preflight.validation import FigureComparison, Validation
 from chaos.run.clock import SystemClock, seconds_since
@@ -123,14 +123,16 @@ def _set_timeout(setting: Setting, backend: BackendName) -> None:
 
 def _calibrated(
     setting: Setting, settings: RunSettings, left_s: Callable[[], float]
-) -> tuple[Trial, ...] | None:
+) -> tuple[RunAnalysis, ...] | None:
     """Return the calibration, made as far as it was not; None where time ran out."""
     folders = sorted(path.parent for path in settings.reports.glob("[!.]*/*/history.jsonl"))
-    trials = (trial for folder in folders for trial in trials_in(folder))
-    found = [trial for trial in trials if trial.plan.ops and trial.reference is not None]
+    analyses = (analysis for folder in folders for analysis in analyses_in(folder))
+    found = [
+        analysis for analysis in analyses if analysis.plan.ops and analysis.reference is not None
+    ]
     if len(found) < STRUCK[settings.backend]:
         words = (*LENGTH[settings.backend], *setting.words)
-        made, known = list[Trial](), tuple(found)
+        made, known = list[RunAnalysis](), tuple(found)
         with closing(calibration_runs(settings, JOB, words, known=known)) as runs:
             while len(made) < STRUCK[settings.backend]:
                 if left_s() <= 0:
@@ -140,7 +142,9 @@ def _calibrated(
     return tuple(found)
 
 
-def _case(setting: Setting, settings: RunSettings, calibrated: Sequence[Trial]) -> ValidationCase:
+def _case(
+    setting: Setting, settings: RunSettings, calibrated: Sequence[RunAnalysis]
+) -> ValidationCase:
     question = question_of_runs(calibrated, source="other runs", market=MARKET)
     asked = changed(question, {"job.saves_on_notice": "--jit" in setting.words})
     return validation_case(settings, calibrated, asked)

@@ -4,7 +4,7 @@ import hashlib
 
 import msgspec
 
-from chaos.check.trial import Course
+from chaos.check.analysis import RunTables
 from chaos.model.event import BystanderSeen, FailureDecided
 from chaos.model.history import History
 from chaos.run.directory import RunDirectory
@@ -31,7 +31,7 @@ def bystander_of(trial: int, history: History, *again: History) -> BystanderSeen
             attempts=before.attempts + after.attempts,
             failures=before.failures + after.failures,
         )
-    course = Course(history)
+    course = RunTables(history)
     times = [entry.time_ns for entry in history] or [0]
     raised = course.ending.raised
     return BystanderSeen(

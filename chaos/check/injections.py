@@ -27,7 +27,7 @@ EARLY_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Strike:
+class Injection:
     """One op with everything that was seen of it, in one attempt where it strikes several.
 
     `harm_ns` is when the harm was due: at once, or at the notice's deadline.
@@ -108,16 +108,16 @@ def _is_sparing(op: Op) -> bool:
     return op.fault.family != "storage" and op.fault.ends_attempt != "always"
 
 
-def strikes(
+def injections(
     plan: Plan, history: History, attempts: Sequence[Attempt], ending: Ending
-) -> tuple[Strike, ...]:
+) -> tuple[Injection, ...]:
     """Join the events of every op of the plan, in plan order."""
     notices = {notice.op: notice.deadline_ns for _, notice in history.of(NoticeGiven)}
     found = []
     for op in plan.ops:
         for gates, mine, over in _turns(op, history):
             began_ns = history.time_ns(mine[0][0]) if mine else None
-            strike = Strike(
+            injection = Injection(
                 op=op,
                 gates=gates,
                 invoked=mine,
@@ -127,8 +127,8 @@ def strikes(
                 is_in_doubt=bool(mine) and op.absent is not None,
                 effects=tuple((n, e) for n, e in history.of(StorageFaulted) if e.op == op.index),
             )
-            found.append(_with_effect(strike, history, attempts, ending))
-    return tuple(_forestalled(strike, found, history, attempts) for strike in found)
+            found.append(_with_effect(injection, history, attempts, ending))
+    return tuple(_forestalled(injection, found, history, attempts) for injection in found)
 
 
 def _harm_ns(op: Op, began_ns: int | None, deadline_ns: int | None) -> int | None:
@@ -166,50 +166,52 @@ def _turns(op: Op, history: History) -> Iterator[tuple[tuple[int, ...], _Invoked
 
 
 def _with_effect(
-    strike: Strike, history: History, attempts: Sequence[Attempt], ending: Ending
-) -> Strike:
-    if not strike.invoked or strike.is_in_doubt:
-        return strike
-    struck = strike.invoked[0][1].attempt
-    if strike.is_in_storage:
-        return _in_storage(strike, history, attempts)
+    injection: Injection, history: History, attempts: Sequence[Attempt], ending: Ending
+) -> Injection:
+    if not injection.invoked or injection.is_in_doubt:
+        return injection
+    struck = injection.invoked[0][1].attempt
+    if injection.is_in_storage:
+        return _in_storage(injection, history, attempts)
     broke = any(a.index == struck and a.decisions for a in attempts)
-    if not strike.landed:
+    if not injection.landed:
         # What failed for sure did no harm, unless the attempt broke all the same.
-        failed = [event.status for _, event in strike.ended] == ["fail"]
-        return replace(strike, is_in_doubt=broke or not failed)
-    if strike.is_preemption:
-        hit = _hit_at_deadline(strike, history, attempts, ending)
-        too_late = hit is None and _was_over(strike, history, attempts, ending)
-        return replace(strike, hit=hit, came_too_late=too_late)
-    if strike.op.fault.family == "capacity":
+        failed = [event.status for _, event in injection.ended] == ["fail"]
+        return replace(injection, is_in_doubt=broke or not failed)
+    if injection.is_preemption:
+        hit = _hit_at_deadline(injection, history, attempts, ending)
+        too_late = hit is None and _was_over(injection, history, attempts, ending)
+        return replace(injection, hit=hit, came_too_late=too_late)
+    if injection.op.fault.family == "capacity":
         hit = _grown(attempts, since=struck)
-        return replace(strike, hit=hit, harm_ns=strike.ended_ns)
-    ended = not _is_sparing(strike.op) or (broke and strike.op.fault.ends_attempt != "never")
-    late = _came_after_training(strike, history, attempts)
-    too_late = late and not is_meant_for_the_end(strike.op)
-    return replace(strike, hit=struck if ended and not late else None, came_too_late=too_late)
+        return replace(injection, hit=hit, harm_ns=injection.ended_ns)
+    ended = not _is_sparing(injection.op) or (broke and injection.op.fault.ends_attempt != "never")
+    late = _came_after_training(injection, history, attempts)
+    too_late = late and not is_meant_for_the_end(injection.op)
+    return replace(injection, hit=struck if ended and not late else None, came_too_late=too_late)
 
 
-def _came_after_training(strike: Strike, history: History, attempts: Sequence[Attempt]) -> bool:
+def _came_after_training(
+    injection: Injection, history: History, attempts: Sequence[Attempt]
+) -> bool:
     """Return whether workers were taken that had nothing left to do: that ends no attempt."""
-    if _is_sparing(strike.op) or strike.op.fault.family == "control":
+    if _is_sparing(injection.op) or injection.op.fault.family == "control":
         return False
-    number, invoked = strike.invoked[0]
+    number, invoked = injection.invoked[0]
     struck = next((a for a in attempts if a.index == invoked.attempt), None)
-    return struck is not None and training_was_over(strike.op, struck, history, invoked=number)
+    return struck is not None and training_was_over(injection.op, struck, history, invoked=number)
 
 
-def _in_storage(strike: Strike, history: History, attempts: Sequence[Attempt]) -> Strike:
+def _in_storage(injection: Injection, history: History, attempts: Sequence[Attempt]) -> Injection:
     """Return a strike with the attempts that what storage did has ended, if it did anything."""
-    if not strike.effects:
-        failed = [event.status for _, event in strike.ended] == ["fail"]
-        return replace(strike, is_in_doubt=not failed)
-    hits = harmed(strike.effects, history, attempts)
+    if not injection.effects:
+        failed = [event.status for _, event in injection.ended] == ["fail"]
+        return replace(injection, is_in_doubt=not failed)
+    hits = harmed(injection.effects, history, attempts)
     if not hits:
-        return replace(strike, harm_ns=history.time_ns(strike.effects[0][0]))
+        return replace(injection, harm_ns=history.time_ns(injection.effects[0][0]))
     (first, harm_ns), *again = hits.items()
-    return replace(strike, hit=first, harm_ns=harm_ns, again=tuple(again))
+    return replace(injection, hit=first, harm_ns=harm_ns, again=tuple(again))
 
 
 def _grown(attempts: Sequence[Attempt], *, since: int) -> int | None:
@@ -221,66 +223,66 @@ def _grown(attempts: Sequence[Attempt], *, since: int) -> int | None:
 
 
 def _was_over(
-    strike: Strike, history: History, attempts: Sequence[Attempt], ending: Ending
+    injection: Injection, history: History, attempts: Sequence[Attempt], ending: Ending
 ) -> bool:
     """Return whether training was over when a preempted node went: nobody was struck by it."""
     if ending.returned is None:
         return False
-    assert strike.harm_ns is not None
-    if history.time_ns(ending.returned[0]) <= strike.harm_ns:
+    assert injection.harm_ns is not None
+    if history.time_ns(ending.returned[0]) <= injection.harm_ns:
         return True
     # fit() returns some time after its workers are done.
-    return not any(attempt.index > strike.invoked[0][1].attempt for attempt in attempts)
+    return not any(attempt.index > injection.invoked[0][1].attempt for attempt in attempts)
 
 
 def _hit_at_deadline(
-    strike: Strike, history: History, attempts: Sequence[Attempt], ending: Ending
+    injection: Injection, history: History, attempts: Sequence[Attempt], ending: Ending
 ) -> int | None:
     """Return the attempt that a preemption ended.
 
     The job may have moved on or be over by the deadline, and the loss of a
     node that nobody uses costs nothing.
     """
-    assert strike.harm_ns is not None
-    struck = strike.invoked[0][1]
+    assert injection.harm_ns is not None
+    struck = injection.invoked[0][1]
     for attempt in attempts:
         charged = (decision.event.charged for decision in attempt.decisions)
         if attempt.index == struck.attempt and "preemptions" in charged:
             return attempt.index
-    if strike.op.fault.loss_ns(strike.harm_ns) is None:
+    if injection.op.fault.loss_ns(injection.harm_ns) is None:
         return None  # Ray ends the attempt at the deadline, or believes the node that stays
-    begun = [a for a in attempts if _opened_ns(a, history) <= strike.harm_ns]
+    begun = [a for a in attempts if _opened_ns(a, history) <= injection.harm_ns]
     if not begun:
         return None
     last = begun[-1]
     decided_ns = [history.time_ns(decision.number) for decision in last.decisions]
-    was_over = bool(decided_ns) and decided_ns[0] < strike.harm_ns - EARLY_NS
+    was_over = bool(decided_ns) and decided_ns[0] < injection.harm_ns - EARLY_NS
     finished_in_it = ending.is_finished and not decided_ns and last is attempts[-1]
     is_there = not last.places or any(p.node_id == struck.node_id for p in last.places)
     return last.index if is_there and not was_over and not finished_in_it else None
 
 
 def _forestalled(
-    strike: Strike, others: Sequence[Strike], history: History, attempts: Sequence[Attempt]
-) -> Strike:
+    injection: Injection, others: Sequence[Injection], history: History, attempts: Sequence[Attempt]
+) -> Injection:
     """Take a hit back from a preemption whose group another fault had ended before its node went.
 
     Ray then charges a failure, and rightly.
     """
-    if not strike.is_preemption or strike.hit is None or strike.harm_ns is None:
-        return strike
-    decisions = next(a.decisions for a in attempts if a.index == strike.hit)
+    if not injection.is_preemption or injection.hit is None or injection.harm_ns is None:
+        return injection
+    decisions = next(a.decisions for a in attempts if a.index == injection.hit)
     if not decisions or decisions[0].event.charged != "failures":
-        return strike
+        return injection
     decided_ns = history.time_ns(decisions[0].number)
     by_another = any(
-        other.hit == strike.hit
+        other.hit == injection.hit
         and not other.is_preemption
         and other.harm_ns is not None
-        and other.harm_ns < decided_ns < strike.harm_ns
+        and other.harm_ns < decided_ns < injection.harm_ns
         for other in others
     )
-    return replace(strike, hit=None) if by_another else strike
+    return replace(injection, hit=None) if by_another else injection
 
 
 def _opened_ns(attempt: Attempt, history: History) -> int:

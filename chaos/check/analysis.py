@@ -1,4 +1,4 @@
-"""One run on trial: its plan, its history and its baseline, with their tables.
+"""The analysis of one run: its plan, its history and its baseline, with their tables.
 
 The tables are made once, when a check first asks for them.
 """
@@ -11,6 +11,7 @@ from chaos.check.attempt import Attempt, Commit, attempts
 from chaos.check.compare import Aligned, before, surviving
 from chaos.check.ending import Ending, ending
 from chaos.check.files import Files
+from chaos.check.injections import Injection, injections
 from chaos.check.inputs import InputComparison, input_offsets
 from chaos.check.lineage import Lineage, lineage
 from chaos.check.numbers import NumberComparison, Sides
@@ -19,8 +20,7 @@ from chaos.check.regrid import relaid
 from chaos.check.restarts import RepeatedSteps, Restart, repeated_steps, restarts
 from chaos.check.state_at_resume import Beside, Row, began_anew, unstable
 from chaos.check.state_snapshots import StateSnapshots
-from chaos.check.strikes import Strike, strikes
-from chaos.check.tolerance import EXACT, Bands, Leeway
+from chaos.check.tolerance import EXACT, Allowance, Bands
 from chaos.model.event import FaultInvoked
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
@@ -29,14 +29,14 @@ NO_STEPS = "the job makes no step that could be watched"
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class RunTables:
     """What one history says about the course of training; parts of its state as those `like` it.
 
     `has_other_reports`: it reports as often as the clock says.
     """
 
     history: History
-    like: "Course | None" = None
+    like: "RunTables | None" = None
     has_other_reports: bool = False
 
     @cached_property
@@ -80,7 +80,7 @@ class Course:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class RunAnalysis:
     """What a check is given. `baseline`: the same job and seed, with nothing done to it."""
 
     plan: Plan
@@ -88,9 +88,9 @@ class Trial:
     baseline: History | None = None
 
     @cached_property
-    def run(self) -> Course:
+    def run(self) -> RunTables:
         """The struck run."""
-        return Course(self.history, self.reference, has_other_reports=self.is_by_steps)
+        return RunTables(self.history, self.reference, has_other_reports=self.is_by_steps)
 
     @property
     def is_by_steps(self) -> bool:
@@ -105,11 +105,11 @@ class Trial:
         return relaid(self.baseline, self.history)
 
     @cached_property
-    def reference(self) -> Course | None:
+    def reference(self) -> RunTables | None:
         """The baseline, where it is whole: what one that is cut short lacks proves nothing."""
         if self.counterpart is None:
             return None
-        course = Course(self.counterpart)
+        course = RunTables(self.counterpart)
         return course if course.ending.is_finished and course.ending.is_over else None
 
     @property
@@ -120,29 +120,29 @@ class Trial:
         return "the baseline is cut short, and there is no other"
 
     @cached_property
-    def strikes(self) -> tuple[Strike, ...]:
+    def injections(self) -> tuple[Injection, ...]:
         """One row per op of the plan."""
-        return strikes(self.plan, self.history, self.run.attempts, self.run.ending)
+        return injections(self.plan, self.history, self.run.attempts, self.run.ending)
 
     @cached_property
-    def hits(self) -> dict[int, tuple[Strike, ...]]:
-        """The strikes that took workers from an attempt, by the attempt's index."""
-        found: dict[int, tuple[Strike, ...]] = {}
-        for strike in self.strikes:
-            for attempt in strike.hits:
-                found[attempt] = (*found.get(attempt, ()), strike)
+    def hits(self) -> dict[int, tuple[Injection, ...]]:
+        """The injections that took workers from an attempt, by the attempt's index."""
+        found: dict[int, tuple[Injection, ...]] = {}
+        for injection in self.injections:
+            for attempt in injection.hits:
+                found[attempt] = (*found.get(attempt, ()), injection)
         return found
 
     @property
     def excuse(self) -> str | None:
         """A fault that failed, in words: what the plan expects of it may rightly be missing."""
-        failed = (s.op for s in self.strikes if not s.landed or s.came_too_late)
+        failed = (s.op for s in self.injections if not s.landed or s.came_too_late)
         return next((f"{op} did not do what was planned" for op in failed), None)
 
     @cached_property
     def restarts(self) -> tuple[Restart, ...]:
         """One row per attempt after the first."""
-        return restarts(self.history, self.run.attempts, self.run.lineage, self.strikes)
+        return restarts(self.history, self.run.attempts, self.run.lineage, self.injections)
 
     @cached_property
     def resized(self) -> frozenset[int]:
@@ -169,14 +169,14 @@ class Trial:
         return tuple(attempt for attempt in self.run.attempts if attempt.size != due)
 
     @cached_property
-    def leeway(self) -> Leeway:
+    def allowance(self) -> Allowance:
         """How far a number may lie from the baseline's."""
         expect = self.plan.expect
         if expect.band is None or self.too_few_for_a_band is not None:
-            return Leeway(expect.loss_tolerance)
+            return Allowance(expect.loss_tolerance)
         runs = [(course.lineage, course.snapshots) for course in self._clean]
         firsts = (n for r in self.restarts for n in r.attempt.first_steps.values())
-        return Leeway(bands=Bands.of(expect.band, runs), firsts=frozenset(firsts))
+        return Allowance(bands=Bands.of(expect.band, runs), firsts=frozenset(firsts))
 
     @property
     def too_few_for_a_band(self) -> str | None:
@@ -186,11 +186,11 @@ class Trial:
         return f"a band takes {RUNS_MIN} baselines, and there are {len(self._clean)}"
 
     @cached_property
-    def _clean(self) -> tuple[Course, ...]:
+    def _clean(self) -> tuple[RunTables, ...]:
         """The whole clean runs, of which a band can be learnt."""
         if self.reference is None or not isinstance(self.counterpart, Baseline):
             return () if self.reference is None else (self.reference,)
-        others = (Course(history, self.reference) for history in self.counterpart.repeats)
+        others = (RunTables(history, self.reference) for history in self.counterpart.repeats)
         return self.reference, *(c for c in others if c.ending.is_finished and c.ending.is_over)
 
     @cached_property
@@ -211,7 +211,7 @@ class Trial:
                 steps=self.aligned,
                 before=self.aligned_before,
             ),
-            leeway=self.leeway,
+            allowance=self.allowance,
             ignore=self.plan.expect.ignore_metrics,
             has_reports=not self.is_by_steps,
             began=self.began,
@@ -243,11 +243,11 @@ class Trial:
         if self.reference is None:
             return frozenset()
         run, due = self.run.snapshots, self.reference.snapshots
-        found = unstable(run, due, began=self.began, leeway=self.leeway)
+        found = unstable(run, due, began=self.began, allowance=self.allowance)
         # What goes by reports, as a count of saves does, is another after as many steps.
         others = self._clean[1:] if self.is_by_steps else ()
         ends = ((o.snapshots, len(o.history)) for o in others)
-        return found.union(*(unstable(o, due, began=n, leeway=EXACT) for o, n in ends))
+        return found.union(*(unstable(o, due, began=n, allowance=EXACT) for o, n in ends))
 
     @cached_property
     def components(self) -> tuple[Row, ...]:
@@ -255,7 +255,7 @@ class Trial:
         if self.reference is None:
             return ()
         run, due = self.run.snapshots, self.reference.snapshots
-        beside = Beside(run, due, self.unstable, self.leeway, self.resized, self.descended)
+        beside = Beside(run, due, self.unstable, self.allowance, self.resized, self.descended)
         return beside.rows(self.restarts)
 
     @cached_property
@@ -304,7 +304,7 @@ class Trial:
         """Why no restart was due, None if one was due or that is not known."""
         if not self.plan.ops:
             return "no fault was planned, and nothing restarted"
-        if not all(strike.landed for strike in self.strikes):
+        if not all(injection.landed for injection in self.injections):
             return None
         if self.error_was_expected:
             return "fit() raised, as expected, and nothing restarted"
@@ -313,9 +313,9 @@ class Trial:
     def _why_it_went_on(self) -> str | None:
         if self.hits:
             return None
-        if all(strike.spares for strike in self.strikes):
+        if all(injection.spares for injection in self.injections):
             return "the fault ended no attempt, and nothing restarted"
-        if any(strike.is_in_storage for strike in self.strikes):
+        if any(injection.is_in_storage for injection in self.injections):
             return "what storage did ended no attempt, and nothing restarted"
         return "training was over before the fault took effect, and nothing restarted"
 

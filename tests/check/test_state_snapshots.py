@@ -2,11 +2,11 @@
 
 import pytest
 
+from chaos.check.analysis import RunTables
 from chaos.check.restarts import restarts
 from chaos.check.state_at_resume import Beside
 from chaos.check.state_snapshots import StateSnapshots, differing, parts_of
 from chaos.check.tolerance import EXACT
-from chaos.check.trial import Course
 from chaos.model import event as ev
 from chaos.model.history import Entry, History
 
@@ -31,8 +31,8 @@ def history(*events: ev.AnyEvent) -> History:
     return History([Entry(time_ns=n, source="w", seq=n, what=e) for n, e in enumerate(events)])
 
 
-def names(sightings: StateSnapshots) -> list[list[str]]:
-    return [sorted(parts_of(state)) for _, state in sightings.all]
+def names(snapshots: StateSnapshots) -> list[list[str]]:
+    return [sorted(parts_of(state)) for _, state in snapshots.all]
 
 
 def test_a_part_keeps_its_name_when_another_before_it_is_gone() -> None:
@@ -92,8 +92,8 @@ def test_parts_without_a_structure_keep_their_names() -> None:
 )
 def test_a_part_is_lost_only_where_what_it_belongs_to_is_there(ours: Told, standing: str) -> None:
     parts = {"optimizer.state": "o=x", "optimizer.exp_avg": "o=1"}
-    baseline = Course(history(seen(parts, epoch=1)))
-    run = Course(
+    baseline = RunTables(history(seen(parts, epoch=1)))
+    run = RunTables(
         history(
             ev.WorkerStarted(
                 attempt=1, rank=0, world_size=1, pid=1, node_id="n", checkpoint="c0", epoch=1
