@@ -1,25 +1,13 @@
-"""Which ops should begin now, read from what was recorded and from nothing else."""
+"""When an op may begin, read from its plan and from what was recorded alone.
+
+The chaos controller asks this where a rank stands at an op's place.
+"""
 
 from collections.abc import Iterable
 
-from chaos.model.event import AnyEvent, Committed, FaultEnded, FaultInvoked, GateReached
-from chaos.model.plan import Op, Plan
+from chaos.model.event import AnyEvent, FaultEnded, FaultInvoked
+from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart
-
-
-def due_ops(plan: Plan, recorded: Iterable[AnyEvent]) -> tuple[Op, ...]:
-    """Return the ops that should begin now, in plan order.
-
-    An op is due once its rank stands at the op's place and every report that a
-    restart there must find is committed. What was already begun or given up
-    is read from the record.
-    """
-    events = tuple(recorded)
-    reached = {event.op: event.attempt for event in events if isinstance(event, GateReached)}
-    commits = max((e.epoch + 1 for e in events if isinstance(e, Committed)), default=0)
-    standing = ((op, reached[op.index]) for op in plan.ops if op.index in reached)
-    open_ops = (op for op, attempt in standing if not is_spent(op, attempt, events))
-    return tuple(op for op in open_ops if commits >= commits_before(op))
 
 
 def is_spent(op: Op, attempt: int, recorded: Iterable[AnyEvent]) -> bool:

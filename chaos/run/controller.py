@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from chaos.faults.base import Fault
 from chaos.faults.order import Order
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Healed, Outcome, RefusedError, Release, Victim, World
 from chaos.model.event import (
     Committed,
     FaultEnded,
@@ -22,13 +23,9 @@ from chaos.model.event import (
 from chaos.model.event import GateReleased as Released
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtTime
-from chaos.plan.due import commits_before, due_ops, holds_polls, is_in_launch
-from chaos.run.deed import carried_out, healed
-from chaos.run.gate import Gate, gate_reached
-from chaos.run.holds import Holds
+from chaos.plan.due import commits_before, holds_polls, is_in_launch
+from chaos.run.gates import Gate, PollBarrier, RecordedEvents, WorkerRegistry
 from chaos.run.journal import Journal
-from chaos.run.recorded import Recorded
-from chaos.run.roll import Roll
 
 STRIKE_LIMIT_S = 900.0
 JOIN_LOOKS, JOIN_POLL_S = 300, 0.1  # for a node that is announced, and not there yet
@@ -59,19 +56,19 @@ class ChaosController:
         self._look = look
         self._has_trained = has_trained
         self._changed = threading.Condition()
-        self._recorded = Recorded(journal)
-        self._roll = Roll()
+        self._recorded = RecordedEvents(journal)
+        self._workers = WorkerRegistry()
         self._orders: dict[tuple[int, int], Order] = {}
         self._strikes: list[threading.Thread] = []
         self._over = False
-        self._holds = Holds(self._changed, self._is_over)
+        self._barrier = PollBarrier(self._changed, self._is_over)
 
     # -- told by the observer --------------------------------------------------------------
 
     def group_started(self, workers: Mapping[int, Victim]) -> None:
         """Learn which process holds each rank now."""
         with self._changed:
-            is_first = self._roll.started(workers)
+            is_first = self._workers.started(workers)
             self._changed.notify_all()
         timed = [op for op in self._plan.ops if is_first and isinstance(op.at, AtTime)]
         for op in timed:
@@ -80,7 +77,7 @@ class ChaosController:
     def group_launched(self, attempt: int) -> None:
         """Learn that every rank of an attempt has begun its train function."""
         with self._changed:
-            self._roll.launched(attempt)
+            self._workers.launched(attempt)
             self._changed.notify_all()
 
     def committed(self, event: Committed) -> None:
@@ -96,7 +93,7 @@ class ChaosController:
         op's strike is over.
         """
         with self._changed:
-            self._holds.stand(within_s=2 * self._plan.limits.gate_s)
+            self._barrier.stand(within_s=2 * self._plan.limits.gate_s)
 
     def enter_state(self, index: int) -> None:
         """Hold Ray's controller in the state that it has entered while an op strikes."""
@@ -113,7 +110,7 @@ class ChaosController:
         """
         op = self._plan.ops[index]
         with self._changed:
-            if self._recorded.is_spent(op, self._roll.attempt):
+            if self._recorded.is_spent(op, self._workers.attempt):
                 return False
             self._changed.wait_for(
                 lambda: self._over or self._recorded.commits >= commits_before(op),
@@ -121,7 +118,7 @@ class ChaosController:
             )
             if self._over or self._recorded.commits < commits_before(op):
                 return False
-            return self._holds.ask(index, within_s=self._plan.limits.gate_s)
+            return self._barrier.ask(index, within_s=self._plan.limits.gate_s)
 
     def arrive(self, index: int, victim: Victim) -> Order | None:
         """Hold a worker at an op's place until the strike lets it go, or kills it.
@@ -135,7 +132,7 @@ class ChaosController:
             spent = self._recorded.is_spent(op, victim.attempt)
             if self._over or spent or not self._recorded.is_its_attempt(op, victim.attempt):
                 return None
-            self._recorded.add(gate_reached(op, victim))
+            self._recorded.add_reached(op, victim)
             missing = self._missing(op, victim)
             if self._is_void(victim) or self._recorded.is_spent(op, victim.attempt):
                 return None  # another's arrival, or its successor's, was served meanwhile
@@ -166,7 +163,9 @@ class ChaosController:
             lambda: self._over or key in self._orders or recorded.is_spent(op, victim.attempt),
             timeout=self._plan.limits.gate_s,
         )
-        if key not in self._orders and recorded.is_struck(op, victim):  # it is about to be told
+        if key not in self._orders and recorded.is_struck(
+            op, victim.attempt
+        ):  # it is about to be told
             self._changed.wait_for(lambda: self._over or key in self._orders, timeout=1.0)
         return self._orders.get(key)
 
@@ -174,15 +173,15 @@ class ChaosController:
         """Wait for what must be there before an op may strike; gives what did not come in time.
 
         Every rank must have begun its train function, unless it is in its
-        launch that the op strikes (see `Roll`).
+        launch that the op strikes (see `WorkerRegistry`).
         """
         attempt, needed = victim.attempt, commits_before(op)
-        is_there = self._roll.knows if is_in_launch(op) else self._roll.has_launched
+        is_there = self._workers.knows if is_in_launch(op) else self._workers.has_launched
         if not self._await(lambda: is_there(attempt), victim):
             return f"attempt {attempt} was not launched on every rank"
         if not self._await(lambda: self._recorded.commits >= needed, victim):
             return f"the commit of epoch {needed - 1} did not come"
-        if holds_polls(op) and not self._holds.has(op.index):
+        if holds_polls(op) and not self._barrier.has(op.index):
             return "Ray's controller could not be held before its commit"
         return None
 
@@ -196,10 +195,10 @@ class ChaosController:
 
         Whoever is held may be killed for another reason, and come again in the next attempt.
         """
-        return self._over or self._roll.attempt > victim.attempt
+        return self._over or self._workers.attempt > victim.attempt
 
     def _give_up(self, op: Op, why: str) -> None:
-        self._holds.give_up(op.index)
+        self._barrier.give_up(op.index)
         within = f"within {self._plan.limits.gate_s:g} s while the rank was held"
         self._recorded.add(FaultEnded(op=op.index, status="fail", detail=f"{why} {within}"))
         self._changed.notify_all()
@@ -213,7 +212,7 @@ class ChaosController:
             self._changed.wait_for(self._is_over, timeout=op.at.seconds)
             if op.node is None and op.fault.nodes_added <= 0:
                 self._changed.wait_for(  # a launch that is under way
-                    lambda: self._over or self._roll.has_launched(self._roll.attempt),
+                    lambda: self._over or self._workers.has_launched(self._workers.attempt),
                     timeout=self._plan.limits.gate_s,
                 )
         self._begin_anywhere(op)
@@ -222,13 +221,13 @@ class ChaosController:
         """Begin an op that holds no worker at a place, against whoever has its rank or node now."""
         node_id = "" if op.node is None else self._joined(op.node)
         with self._changed:
-            rank, now = op.at.rank or 0, self._roll.attempt
+            rank, now = op.at.rank or 0, self._workers.attempt
             nobody = Victim(attempt=now, rank=rank, pid=NOBODY, node_id=node_id)
-            holder = self._roll.holder(rank) if op.node is None else self._on(node_id, op)
+            holder = self._workers.holder(rank) if op.node is None else self._on(node_id, op)
             victim = holder or nobody
             if self._over or self._recorded.is_spent(op, victim.attempt):
                 return None
-            self._recorded.add(gate_reached(op, victim))
+            self._recorded.add_reached(op, victim)
             return self._begin(op, victim)
 
     def _joined(self, number: int) -> str:
@@ -243,15 +242,14 @@ class ChaosController:
 
     def _on(self, node_id: str, op: Op) -> Victim | None:
         """Return the worker on a node; a fault of a worker spares those that made no step yet."""
-        victim = self._roll.on(node_id)
+        victim = self._workers.on(node_id)
         if victim is None or op.fault.nodes_lost or self._has_trained(victim.attempt):
             return victim
         return None
 
     def _begin(self, op: Op, arrived: Victim) -> Gate:
-        assert op in due_ops(self._plan, self._recorded.events)
         rank = arrived.rank if op.fault_rank is None else op.fault_rank
-        victim = arrived if rank == arrived.rank else self._roll.holder(rank)
+        victim = arrived if rank == arrived.rank else self._workers.holder(rank)
         is_node = bool(op.fault.nodes_lost and arrived.node_id)
         if arrived.pid == NOBODY and op.fault.needs_worker and not is_node:
             victim = None
@@ -286,7 +284,7 @@ class ChaosController:
             with self._changed:  # a notice, for one, must reach a controller that polls
                 if order is not None and op.fault.orders_all:
                     self._orders[op.index, arrived.attempt] = order
-                self._holds.give_up(op.index)
+                self._barrier.give_up(op.index)
 
         if op.fault.lets_go_first:
             self._record_storage(op)
@@ -298,15 +296,20 @@ class ChaosController:
                 FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail)
             )
             # Whoever else asked for a hold in this attempt may be dead now and never come.
-            self._holds.give_up_all()
+            self._barrier.give_up_all()
         release()
         if outcome.status == "ok" and victim is not None:
             self._heal(op, victim)
 
     def _heal(self, op: Op, victim: Victim) -> None:
-        detail = healed(op.fault, self._world, victim)
-        if detail is not None:
-            self._journal.add(FaultHealed(op=op.index, detail=detail))
+        """Undo a fault when it is time, where there is something to undo."""
+        if not isinstance(op.fault, Healed):
+            return
+        try:
+            detail = op.fault.heal(self._world, victim)
+        except Exception as error:  # noqa: BLE001 - its node may be gone, and the process with it
+            detail = f"not undone: {type(error).__name__}: {error}"
+        self._journal.add(FaultHealed(op=op.index, detail=detail))
 
     def _record_storage(self, op: Op) -> None:
         try:
@@ -322,3 +325,15 @@ class ChaosController:
         if victim is None:
             return Outcome("fail", f"no worker holds rank {op.victim_rank}")
         return carried_out(op.fault, self._world, replace(victim, op=op.index), release)
+
+
+def carried_out(fault: Fault, world: World, victim: Victim, release: Release) -> Outcome:
+    """Have a fault do its harm; whatever goes wrong is an outcome too."""
+    try:
+        return fault.strike(world, victim, release)
+    except RefusedError as error:
+        return Outcome("fail", f"refused: {error}")
+    except ProcessLookupError as error:
+        return Outcome("fail", f"the target was already gone: {error}")
+    except Exception as error:  # noqa: BLE001 - whatever went wrong, the harm is uncertain
+        return Outcome("info", f"{type(error).__name__}: {error}")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from chaos.faults.partition_node import PartitionNode
 from chaos.faults.world import Outcome, RefusedError
-from chaos.run.deed import carried_out
+from chaos.run.controller import carried_out
 from tests.world import RANK_1, FakeWorld
 
 

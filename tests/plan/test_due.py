@@ -6,35 +6,10 @@ from hypothesis import strategies as st
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.poison_step import PoisonStep
 from chaos.faults.raise_in_worker import RaiseInWorker
-from chaos.model.event import AnyEvent, Committed, FaultEnded, FaultInvoked, GateReached
-from chaos.model.plan import Op, Plan, Shape
-from chaos.model.scenario import Expect, Job, Limits
+from chaos.model.event import FaultEnded, FaultInvoked
+from chaos.model.plan import Op
 from chaos.model.trigger import MOMENTS, AtMoment, AtRecovery, AtStep
-from chaos.plan.due import commits_before, due_ops, is_recovering, is_spent
-
-
-def plan_of(*places: AtStep | AtMoment) -> Plan:
-    ops = tuple(Op(index=i, at=at, kill_worker=KillWorker()) for i, at in enumerate(places))
-    return Plan(
-        scenario="s",
-        slug="s",
-        file="/s.chaos.yaml",
-        seed=0,
-        cwd="/",
-        job=Job(script="/job.py", workers=2),
-        shape=Shape(nodes=3, cpus_per_node=1),
-        ops=ops,
-        expect=Expect(),
-        limits=Limits(),
-    )
-
-
-def reached(op: int) -> GateReached:
-    return GateReached(op=op, attempt=0, rank=1, pid=7, node_id="n")
-
-
-def committed(epoch: int) -> Committed:
-    return Committed(attempt=0, epoch=epoch, checkpoint=f"c{epoch}", metrics=())
+from chaos.plan.due import commits_before, is_recovering, is_spent
 
 
 def invoked(op: int) -> FaultInvoked:
@@ -47,54 +22,13 @@ places = st.one_of(
 )
 
 
-def test_nothing_is_due_before_a_worker_stands_at_the_place() -> None:
-    plan = plan_of(AtStep(epoch=0, step=1, rank=1))
-
-    assert due_ops(plan, []) == ()
-
-
-def test_a_step_waits_for_the_commit_of_every_earlier_epoch() -> None:
-    plan = plan_of(AtStep(epoch=2, step=5, rank=1))
-
-    assert due_ops(plan, [committed(0), reached(0)]) == ()
-    assert due_ops(plan, [committed(0), reached(0), committed(1)]) == plan.ops
-
-
-def test_committed_waits_for_its_own_epoch_as_well() -> None:
-    plan = plan_of(AtMoment(epoch=1, moment="committed", rank=1))
-
-    assert due_ops(plan, [committed(0), reached(0)]) == ()
-    assert due_ops(plan, [committed(0), reached(0), committed(1)]) == plan.ops
-
-
 @given(places)
-def test_every_op_begins_exactly_once(place: AtStep | AtMoment) -> None:
-    plan = plan_of(place)
-    ready: list[AnyEvent] = [committed(e) for e in range(commits_before(plan.ops[0]))]
+def test_a_place_waits_for_the_commit_of_every_earlier_epoch(place: AtStep | AtMoment) -> None:
+    is_after_its_own = isinstance(place, AtMoment) and place.moment == "committed"
 
-    assert due_ops(plan, [*ready, reached(0)]) == plan.ops
-    assert due_ops(plan, [*ready, reached(0), invoked(0)]) == ()
-    assert due_ops(plan, [*ready, reached(0), invoked(0), reached(0)]) == ()
+    needed = commits_before(Op(index=0, at=place, kill_worker=KillWorker()))
 
-
-@given(st.lists(places, max_size=5), st.data())
-def test_what_is_due_was_reached_and_is_in_plan_order(
-    drawn: list[AtStep | AtMoment], data: st.DataObject
-) -> None:
-    plan = plan_of(*drawn)
-    indexes = st.sampled_from(range(len(drawn))) if drawn else st.nothing()
-    events = data.draw(
-        st.lists(
-            st.one_of(indexes.map(reached), indexes.map(invoked), st.integers(0, 4).map(committed)),
-            max_size=12,
-        )
-    )
-
-    due = [op.index for op in due_ops(plan, events)]
-
-    assert due == sorted(due)
-    assert set(due) <= {e.op for e in events if isinstance(e, GateReached)}
-    assert not set(due) & {e.op for e in events if isinstance(e, FaultInvoked | FaultEnded)}
+    assert needed == place.epoch + is_after_its_own
 
 
 ONCE = Op(index=0, at=AtStep(epoch=0, step=1, rank=1), kill_worker=KillWorker())
