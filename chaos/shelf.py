@@ -1,6 +1,8 @@
 """The runs, suites and audits under `reports/`, found and read back; nothing is executed."""
 
+import contextlib
 import json
+import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -150,6 +152,30 @@ def read_suite(path: Path) -> SuiteSummary:
         ) from error
     except ValidationError as error:
         raise HistoryError("not a suite of this version", place=str(file)) from error
+
+
+def newest_suites(reports: Path, limit: int) -> list[tuple[str, SuiteSummary]]:
+    """Return the newest suites, the oldest of them first, each with its folder's name.
+
+    The directories of their runs are relative to `reports`. A suite that cannot be read, half
+    written or of another version, is left out.
+    """
+    found: list[tuple[str, SuiteSummary]] = []
+    for file in sorted(reports.glob(f"suites/*/{SUITE}"), reverse=True):
+        if len(found) == limit:
+            break
+        with contextlib.suppress(HistoryError):
+            suite, name = read_suite(file.parent), file.parent.name
+            runs = tuple(_seen_from_reports(run, name) for run in suite.runs)
+            found.append((name, suite.model_copy(update={"runs": runs})))
+    return found[::-1]
+
+
+def _seen_from_reports(run: RunSummary, suite: str) -> RunSummary:
+    if run.directory is None:
+        return run
+    path = posixpath.normpath(posixpath.join("suites", suite, run.directory))
+    return run.model_copy(update={"directory": path})
 
 
 def summary_at(path: Path) -> RunSummary:

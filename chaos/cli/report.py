@@ -24,7 +24,6 @@ from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.screen import screen
 from chaos.report.summary import run_in_json
 from chaos.report.terminal import print_whole
-from chaos.run.index import SuiteIndex
 from chaos.run.record_file import read_record
 from chaos.run.shown import shown
 from chaos.run.whole_file import write_text
@@ -80,10 +79,8 @@ def report(  # noqa: PLR0913 - one parameter per option
 
 
 def _trend(reports: Path, limit: int, *, show: bool) -> None:
-    index = SuiteIndex(reports)
-    index.refresh()
     page = reports / TREND
-    text = render_trend([(past.name, past.suite) for past in index.newest(limit)])
+    text = render_trend(shelf.newest_suites(reports, limit))
     with writable(page):
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(text, encoding="utf-8")

@@ -30,7 +30,7 @@ from chaos.cli.cluster import (
 from chaos.cli.commands import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
 from chaos.cli.documents import Document, Form, Format, Output, plain
 from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed
-from chaos.errors import HistoryError, UsageError
+from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
 from chaos.model.plan import BackendName, Plan
 from chaos.model.summary import SUITE
@@ -41,7 +41,6 @@ from chaos.report.screen import screen
 from chaos.report.terminal import closing_line, print_suite, row_line
 from chaos.run.ci import add_to_step_summary, on_github, place_of_scenario
 from chaos.run.clock import SystemClock
-from chaos.run.index import SuiteIndex
 from chaos.run.shown import shown
 from chaos.scenario_file.load import find_scenarios, load_scenario
 from chaos.words import plural
@@ -310,11 +309,7 @@ def _write(
 
 
 def _tell_ci(console: Console, worst: list[SuiteRow], page: Path) -> None:
-    """Keep the suite in the history, and show it where CI looks; no verdict depends on that."""
-    try:
-        SuiteIndex(page.parents[2]).refresh()
-    except HistoryError as error:
-        console.print(f"not in the history of suites: {error}", style="yellow", soft_wrap=True)
+    """Show the suite where CI looks; no verdict depends on that."""
     add_to_step_summary(os.environ, page.with_name("summary.md").read_text(encoding="utf-8"))
     if on_github(os.environ):
         for command in _annotations(worst):

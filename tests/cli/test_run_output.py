@@ -12,7 +12,6 @@ import pytest
 from chaos.cli import commands as cli
 from chaos.cli import run as cli_run
 from chaos.report.outcome import not_run
-from chaos.run.index import SuiteIndex
 
 Run = Callable[..., Any]
 
@@ -64,9 +63,8 @@ def test_quiet_is_one_line_and_still_writes_everything_down(
     said = capsys.readouterr()
 
     assert (said.out, said.err) == ("! 1 could not run\n", "")
-    assert [past.suite.runs[0].scenario for past in SuiteIndex(Path("reports")).newest(9)] == [
-        "killed"
-    ]
+    [(_, suite)] = newest_suites(Path("reports"), 9)
+    assert [run.scenario for run in suite.runs] == ["killed"]
 
 
 def test_github_gets_a_summary_and_an_annotation_at_the_scenarios_line(
@@ -84,17 +82,6 @@ def test_github_gets_a_summary_and_an_annotation_at_the_scenarios_line(
     wanted = "::error file=x.chaos.yaml,line=2,title=could not run%3A killed::no cluster"
     assert wanted in capsys.readouterr().out.splitlines()
     assert (tmp_path / "summary.md").read_text().startswith("# chaos: 0 of 1 scenario as expected")
-
-
-def test_a_history_that_cannot_be_written_takes_no_verdict_away(
-    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "reports" / "history.sqlite").mkdir(parents=True)
-
-    assert run() == 3
-    said = capsys.readouterr().out
-    assert "not in the history of suites" in said
-    assert "could not run" in said
 
 
 def test_draws_are_not_repeated(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,41 @@
+"""The suites of a folder of reports, as the trend reads them."""
+
+from pathlib import Path
+
+from chaos.model.summary import SUITE
+from chaos.shelf import newest_suites
+from tests.report.past import past_run, past_suite
+
+
+def keep(reports: Path, name: str, *scenarios: str) -> Path:
+    folder = reports / "suites" / name
+    folder.mkdir(parents=True)
+    runs = [past_run(one, directory=f"../../{one}/0-1", recovery_s=1.5) for one in scenarios]
+    (folder / SUITE).write_text(past_suite(*runs, started=name).model_dump_json())
+    return folder / SUITE
+
+
+def test_the_newest_suites_are_given_from_the_oldest(tmp_path: Path) -> None:
+    for hour in (3, 1, 2):
+        keep(tmp_path, f"20261121T0{hour}0000", "killed", "lost")
+
+    found = newest_suites(tmp_path, 2)
+
+    assert [name for name, _ in found] == ["20261121T020000", "20261121T030000"]
+
+
+def test_a_run_is_found_from_the_folder_of_reports(tmp_path: Path) -> None:
+    keep(tmp_path, "20261121T010000", "killed")
+
+    [(_, suite)] = newest_suites(tmp_path, 9)
+
+    assert suite.runs[0].directory == "killed/0-1"
+    assert suite.runs[0].recovery_s == 1.5
+
+
+def test_a_suite_that_is_cut_off_is_left_out(tmp_path: Path) -> None:
+    keep(tmp_path, "20261121T010000", "killed")
+    cut = keep(tmp_path, "20261121T020000", "killed")
+    cut.write_text(cut.read_text()[:40])
+
+    assert [name for name, _ in newest_suites(tmp_path, 9)] == ["20261121T010000"]
