@@ -8,6 +8,7 @@ of its own, so that a step with fewer workers is worth less, and there are more 
 import argparse
 import os
 import tempfile
+import threading
 import time
 
 import ray.train
@@ -15,6 +16,12 @@ import ray.train.torch
 import torch
 from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
+from ray.util.placement_group import (
+    PlacementGroup,
+    PlacementGroupID,
+    placement_group_table,
+    remove_placement_group,
+)
 from torch import nn
 
 
@@ -73,6 +80,24 @@ def train_loop(config):
             unsaved = 0
 
 
+def free_left_places():
+    """Free the places of a worker group that was lost while it was set up.
+
+    Ray 2.60 keeps them, and what is left of the group. Where the pool has no room for a second
+    group, the job would wait for it for ever. A group that is there after another replaces it.
+    """
+    seen = []
+    while True:
+        time.sleep(0.25)
+        if not ray.is_initialized():
+            continue
+        table = placement_group_table()
+        held = [one for one, group in table.items() if group["state"] != "REMOVED"]
+        seen += [one for one in held if one not in seen]
+        for left in [one for one in seen if one in held][:-1]:
+            remove_placement_group(PlacementGroup(PlacementGroupID.from_hex(left)))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=120, help="with all workers")
@@ -84,8 +109,13 @@ def main():
     parser.add_argument(
         "--grow-after", type=float, default=60.0, help="elastic: seconds until it may grow again"
     )
+    parser.add_argument(
+        "--free-left-places", action="store_true", help="of groups that were lost as they began"
+    )
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    if args.free_left_places:
+        threading.Thread(target=free_left_places, daemon=True).start()
 
     trainer = TorchTrainer(
         train_loop,
