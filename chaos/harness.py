@@ -15,9 +15,7 @@ from threading import Lock
 from rich.console import Console
 from rich.text import Text
 
-from chaos.check.analysis import RunAnalysis
-from chaos.check.judge import NO_OTHERS, judge_analysis
-from chaos.check.others import Others
+from chaos import runner
 from chaos.check.prediction_band import RUNS_MIN
 from chaos.errors import (
     ClusterError,
@@ -58,10 +56,6 @@ BASELINES = ".baselines"
 _being_made: dict[str, Lock] = {}
 
 
-def _tell_nobody(run: FinishedRun) -> None:
-    del run
-
-
 @dataclass
 class Harness:
     """Executes and judges plans, and keeps what they rest on below `reports`.
@@ -77,7 +71,7 @@ class Harness:
     clock: Clock
     keep_storage: bool = False
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
-    tell: Callable[[FinishedRun], None] = _tell_nobody
+    tell: Callable[[FinishedRun], None] | None = None
 
     def plans(
         self, files: Sequence[Path], *, seed: int, backend: BackendName = "ray"
@@ -169,10 +163,8 @@ class Harness:
             self.console, title=plan.scenario, total_epochs=epochs, steps_per_epoch=steps
         )
         try:
-            with room_in(directory), display:
-                if plan.expect.align == "reports":
-                    directory.save_lengths(baseline)
-                self.backend.execute(plan, directory, display.show)
+            with display:
+                runner.execute(self.backend, plan, directory, baseline, display.show)
         finally:
             try:
                 run = self._conclude(plan, directory, baseline, start)
@@ -190,18 +182,20 @@ class Harness:
     ) -> FinishedRun:
         history = read_history(directory.journals)
         duration_s = seconds_since(start_ns, self.clock)
-        others = NO_OTHERS if baseline is None else other_checks()
-        run = _judged(directory, plan, history, baseline, others)
-        run = replace(run, duration_s=duration_s)
+        run = runner.judged(directory, plan, history, baseline, duration_s=duration_s)
         try:
             with _keeping(run):
                 directory.save_history(history)
-            run = _kept(directory, run)
+            run = kept(directory, run)
         except UnkeptError:
-            self.tell(run)
+            self._tell(run)
             raise
-        self.tell(run)
+        self._tell(run)
         return run
+
+    def _tell(self, run: FinishedRun) -> None:
+        if self.tell is not None:
+            self.tell(run)
 
 
 class UnkeptError(HarnessError):
@@ -213,46 +207,7 @@ class UnkeptError(HarnessError):
         super().__init__(unwritten(run.directory, error, told))
 
 
-def conclude(
-    directory: RunDirectory,
-    plan: Plan,
-    history: History,
-    baseline: History | None,
-    *,
-    duration_s: float,
-    others: Others = NO_OTHERS,
-) -> FinishedRun:
-    """Judge what was seen and write verdict, report and JUnit into the run's folder.
-
-    A baseline is judged without `others`: whether it serves to compare with is
-    asked by chaos's own checks alone. Raises `UnkeptError` where the folder
-    cannot be written.
-    """
-    run = _judged(directory, plan, history, baseline, others)
-    return _kept(directory, replace(run, duration_s=duration_s))
-
-
-def _judged(
-    directory: RunDirectory,
-    plan: Plan,
-    history: History,
-    baseline: History | None,
-    others: Others,
-) -> FinishedRun:
-    analysis = RunAnalysis(plan, history, baseline)
-    return FinishedRun(
-        plan=plan,
-        env=directory.load_env(),
-        history=history,
-        baseline=baseline,
-        verdict=judge_analysis(analysis, others),
-        directory=shown(directory.path),
-        duration_s=0.0,
-        judged=analysis,
-    )
-
-
-def _kept(directory: RunDirectory, run: FinishedRun) -> FinishedRun:
+def kept(directory: RunDirectory, run: FinishedRun) -> FinishedRun:
     """Write down what a run came to; gives it with the digest of the history it was judged by."""
     with _keeping(run):
         run = replace(run, verdict=directory.save_verdict(run.verdict))
@@ -272,13 +227,17 @@ def _keeping(run: FinishedRun) -> Iterator[None]:
 
 
 def check_again(path: Path) -> FinishedRun:
-    """Judge an old run with today's checks; nothing is executed."""
+    """Judge an old run with today's checks and write it down anew; nothing is executed.
+
+    Raises `UnkeptError` where the folder cannot be written.
+    """
     directory = RunDirectory(path.resolve())
     plan, history = directory.load_plan(), recorded(directory)
     baseline = directory.load_baseline()
     seconds = (history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0
     others = other_checks().after(directory.load_verdict())
-    return conclude(directory, plan, history, baseline, duration_s=seconds, others=others)
+    run = runner.judged(directory, plan, history, baseline, duration_s=seconds, others=others)
+    return kept(directory, run)
 
 
 def recorded(directory: RunDirectory) -> History:

@@ -9,19 +9,15 @@ runs/<n>/    plan.json, history.jsonl, verdict.json of each strike; report.html
 """
 
 import shutil
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from chaos.check.analysis import RunAnalysis
-from chaos.check.judge import NO_OTHERS, judge_analysis
-from chaos.extensions import other_checks
+from chaos import runner
 from chaos.job_failure import refuse_harm
-from chaos.model.history import Entry, History
+from chaos.model.history import History
 from chaos.model.plan import Plan
-from chaos.model.verdict import Verdict
 from chaos.report.html import render_run
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 from chaos.run.clock import Clock, seconds_since
@@ -69,10 +65,7 @@ class AuditFolder:
         """Carry out a plan in its folder and settle it; broken off, it leaves what was seen."""
         start = clock.now_ns()
         try:
-            with room_in(directory):
-                if plan.expect.align == "reports":
-                    directory.save_lengths(baseline)
-                backend.execute(plan, directory, unseen)
+            runner.execute(backend, plan, directory, baseline)
         except BaseException:
             with suppress(OSError):  # a full disk: the journals have it all the same
                 directory.save_history(read_history(directory.journals))
@@ -88,19 +81,8 @@ class AuditFolder:
         """Read what a run's journals hold, judge it and write both down."""
         history = read_history(directory.journals)
         directory.save_history(history)
-        others = NO_OTHERS if baseline is None else other_checks()  # a clean run: by our own alone
-        analysis = RunAnalysis(plan, history, baseline)
-        verdict = directory.save_verdict(judge_analysis(analysis, others))
-        return FinishedRun(
-            plan=plan,
-            env=self.env,
-            history=history,
-            baseline=baseline,
-            verdict=verdict,
-            directory=shown(directory.path),
-            duration_s=seconds,
-            judged=analysis,
-        )
+        run = runner.judged(directory, plan, history, baseline, duration_s=seconds)
+        return replace(run, verdict=directory.save_verdict(run.verdict))
 
     def prune(self, directory: RunDirectory, *, keep_logs: bool = False) -> None:
         """Delete what a judged run no longer needs; or all but its logs."""
@@ -117,11 +99,7 @@ class AuditFolder:
 
     def save_report(self, number: int, baseline: History, *, seconds: float, scenario: str) -> None:
         """Complete the folder of a finding's run, so that it stands by itself."""
-        directory = self.run(number)
-        plan, history = directory.load_plan(), directory.load_history()
-        verdict = _verdict_of(directory)
-        where = shown(directory.path)
-        run = FinishedRun(plan, self.env, history, baseline, verdict, where, seconds)
+        directory, run = self.run(number), self._finished(number, baseline, seconds=seconds)
         directory.save_baseline(baseline)
         directory.write("scenario.yaml", scenario)
         directory.write("report.html", render_run(run))
@@ -132,28 +110,20 @@ class AuditFolder:
 
     def suite_row(self, number: int, baseline: History, *, seconds: float) -> SuiteRow:
         """Return a struck run as a row of a suite, from what was kept of it."""
+        return row_of(self._finished(number, baseline, seconds=seconds))
+
+    def _finished(self, number: int, baseline: History, *, seconds: float) -> FinishedRun:
         directory = self.run(number)
         plan, history = directory.load_plan(), directory.load_history()
-        verdict = _verdict_of(directory)
-        where = shown(directory.path)
-        return row_of(FinishedRun(plan, self.env, history, baseline, verdict, where, seconds))
+        verdict, where = directory.load_verdict(), shown(directory.path)
+        assert verdict is not None
+        return FinishedRun(plan, self.env, history, baseline, verdict, where, seconds)
 
     def write(self, name: str, text: str) -> Path:
         """Write a file below the audit's folder, whole or not at all."""
         path = self.path / name
         with full_disk_told(shown(self.path), "Make room; what each run came to is in its folder."):
             return RunDirectory(path.parent).write(path.name, text)
-
-
-def unseen(entries: Sequence[Entry]) -> None:
-    """Show no event: an audit shows its own progress."""
-    del entries
-
-
-def _verdict_of(directory: RunDirectory) -> Verdict:
-    verdict = directory.load_verdict()
-    assert verdict is not None
-    return verdict
 
 
 def _forget(directory: RunDirectory, name: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from chaos import runner
 from chaos.audit.job_profile import JobProfile, job_profile
 from chaos.audit.plans import base_plan, with_own_workers
 from chaos.backends.open import open_backend
@@ -301,7 +302,7 @@ def _plan(settings: RunSettings, plan: Plan, case: ValidationCase, number: int) 
 def _run(plan: Plan, backend: Backend, folder: Path, number: int) -> None:
     directory = create(folder, f"{number:03}-{os.getpid()}", plan, environment(Path.cwd()))
     try:
-        backend.execute(plan, directory, lambda _: None)
+        runner.execute(backend, plan, directory, None)
     finally:
         directory.save_history(read_history(directory.journals))
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.harness import conclude, write_suite
+from chaos import runner
+from chaos.harness import kept, write_suite
 from chaos.report.outcome import FinishedRun, SuiteRow, not_run, row_of
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory, create
@@ -40,4 +41,5 @@ def stored(reports: Path, scenario: str, *, defect: float) -> FinishedRun:
     history, baseline = struck_history(defect=defect, scenario=scenario), clean_history()
     directory.save_history(history)
     RunDirectory(directory.path).save_baseline(baseline)
-    return conclude(directory, plan, history, baseline, duration_s=21.4)
+    run = runner.judged(directory, plan, history, baseline, duration_s=21.4)
+    return kept(directory, run)

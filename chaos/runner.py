@@ -1,0 +1,64 @@
+"""One run, whoever asks for it: execute a plan in its folder, read what was seen, judge it.
+
+A suite, an audit, a self-test, a validation and pytest all come here; what they keep of a run, and
+what they show of it, is their own.
+"""
+
+from collections.abc import Callable, Sequence
+
+from chaos.check.analysis import RunAnalysis
+from chaos.check.judge import NO_OTHERS, judge_analysis
+from chaos.check.others import Others
+from chaos.extensions import other_checks
+from chaos.model.history import Entry, History
+from chaos.model.plan import Plan
+from chaos.report.outcome import FinishedRun
+from chaos.run.directory import RunDirectory, room_in
+from chaos.run.ports import Backend
+from chaos.run.shown import shown
+
+
+def execute(
+    backend: Backend,
+    plan: Plan,
+    directory: RunDirectory,
+    baseline: History | None,
+    show: Callable[[Sequence[Entry]], None] = lambda _: None,
+) -> None:
+    """Execute a plan; its folder's journals hold what was seen, and `show` is given it as it comes.
+
+    Raises what the backend raises, and `UsageError` where the disk is full.
+    """
+    with room_in(directory):
+        if plan.expect.align == "reports":
+            directory.save_lengths(baseline)
+        backend.execute(plan, directory, show)
+
+
+def judged(
+    directory: RunDirectory,
+    plan: Plan,
+    history: History,
+    baseline: History | None,
+    *,
+    duration_s: float,
+    others: Others | None = None,
+) -> FinishedRun:
+    """Return a run with its verdict, and the tables that it was judged by.
+
+    `others`: the checks of other packages; left out, those that are installed. A run without a
+    baseline is one itself: whether it serves to compare with is asked by chaos's own checks alone.
+    """
+    if others is None:
+        others = NO_OTHERS if baseline is None else other_checks()
+    analysis = RunAnalysis(plan, history, baseline)
+    return FinishedRun(
+        plan=plan,
+        env=directory.load_env(),
+        history=history,
+        baseline=baseline,
+        verdict=judge_analysis(analysis, others),
+        directory=shown(directory.path),
+        duration_s=duration_s,
+        judged=analysis,
+    )
