@@ -1,15 +1,31 @@
 """What the world of every backend has: who holds each rank, what was told, the storage, the end."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from chaos.faults.order import Order
 from chaos.faults.world import Victim
 from chaos.model.event import FailureDecided
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock, seconds_since
+from chaos.run.controller import ChaosController
 from chaos.run.free_memory import free_bytes
 
 POLL_S = 0.005
+
+
+def answers(controller: ChaosController, world: "RunWorld") -> dict[str, Callable[..., Any]]:
+    """Return, by its name, the answer to each question of a process of the run."""
+    return {
+        "group_launched": controller.group_launched,
+        "committed": controller.committed,
+        "may_poll": controller.may_poll,
+        "await_hold": controller.await_hold,
+        "enter_state": controller.enter_state,
+        "arrive": controller.arrive,
+        "obeyed": world.obeyed,
+        "failure_decided": world.failure_decided,
+    }
 
 
 class RunWorld:

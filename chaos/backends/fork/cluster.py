@@ -14,7 +14,7 @@ from ray.exceptions import OutOfMemoryError, RayError
 from chaos.backends.fork import compat, core
 from chaos.backends.fork.messages import Ending, Spawn, Stuck
 from chaos.backends.fork.node_disk import NodeDisk
-from chaos.backends.fork.port import NobodysController, SocketController
+from chaos.backends.fork.port import ForkPort
 from chaos.backends.fork.wire import Wire
 from chaos.model.event import Disturbed
 from chaos.model.plan import Plan
@@ -32,7 +32,7 @@ class ForkCluster:
     def __init__(
         self,
         lane: Wire,
-        port: SocketController | NobodysController,
+        port: ForkPort,
         disk_of: Callable[[str], NodeDisk],
         *,
         plan: Plan,

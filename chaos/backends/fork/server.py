@@ -12,6 +12,7 @@ from chaos.backends.fork.gates import Gate, StrangerError, listen
 from chaos.backends.fork.world import ForkWorld
 from chaos.faults.world import Victim
 from chaos.run.controller import ChaosController
+from chaos.run.world import answers
 
 RETRY_S = 0.05
 
@@ -23,15 +24,8 @@ class GateServer:
         self._controller = controller
         self._world = world
         self._answers: dict[str, Callable[..., Any]] = {
+            **answers(controller, world),
             "group_started": self._group_started,
-            "group_launched": controller.group_launched,
-            "committed": controller.committed,
-            "may_poll": controller.may_poll,
-            "await_hold": controller.await_hold,
-            "enter_state": controller.enter_state,
-            "arrive": controller.arrive,
-            "obeyed": world.obeyed,
-            "failure_decided": world.failure_decided,
             "placed": world.placed,
             "live_nodes": world.live_nodes,
             "draining": world.draining,

@@ -1,5 +1,6 @@
 """The chaos controller as an actor on the harness's node."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,15 @@ from chaos.backends.ray.existing.world import ExistingWorld
 from chaos.backends.ray.pool import Pool
 from chaos.backends.ray.world import RayWorld, call
 from chaos.backends.train.storage import look_for
-from chaos.faults.order import Order
 from chaos.faults.world import Victim
-from chaos.model.event import Committed, FailureDecided
+from chaos.model.event import FailureDecided
 from chaos.run.apart import pack
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock
 from chaos.run.controller import ChaosController
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, Trained
+from chaos.run.world import answers
 
 
 @ray.remote(num_cpus=0, max_restarts=0)
@@ -52,6 +53,11 @@ class ChaosActor:
         self._controller = ChaosController(
             plan, self._world, self._journal, look=look, has_trained=Trained(run.journals)
         )
+        self._answers: dict[str, Callable[..., Any]] = {
+            **answers(self._controller, self._world),
+            "group_started": self._group_started,
+            "failure_decided": self._failure_decided,
+        }
 
     def ready(self) -> None:
         """Return once the actor is up."""
@@ -80,51 +86,9 @@ class ChaosActor:
         """Learn that the harness has done it."""
         self._world.gcs.done(pid)
 
-    def group_started(self, group: dict[int, tuple[Victim, Any]]) -> None:
-        """Learn who holds each rank, and by which handle."""
-        for rank, (victim, handle) in group.items():
-            self._world.handles[victim.attempt, rank] = handle
-        workers = {rank: victim for rank, (victim, _) in group.items()}
-        if self._crew is not None:
-            self._crew.attend((victim.node_id, victim.pid) for victim in workers.values())
-        self._world.learn_group(workers)
-        if self._pool is not None:
-            self._pool.group_started(workers, next(handle for _, handle in group.values()))
-        self._controller.group_started(workers)
-
-    def group_launched(self, attempt: int) -> None:
-        """Learn that every rank of an attempt has begun its train function."""
-        self._controller.group_launched(attempt)
-
-    def committed(self, event: Committed) -> None:
-        """Learn of a commit."""
-        self._controller.committed(event)
-
-    def may_poll(self) -> None:
-        """Return when Ray's controller may poll its workers again."""
-        self._controller.may_poll()
-
-    def await_hold(self, op: int) -> bool:
-        """Return once Ray's controller is held for an op."""
-        return self._controller.await_hold(op)
-
-    def enter_state(self, op: int) -> None:
-        """Return when Ray's controller, in the state that an op waits for, may go on."""
-        self._controller.enter_state(op)
-
-    def arrive(self, op: int, victim: Victim) -> Order | None:
-        """Return when the worker at an op's place may go on, with what it is to do to itself."""
-        return self._controller.arrive(op, victim)
-
-    def obeyed(self, token: str) -> None:
-        """Learn that a worker does as it was told."""
-        self._world.obeyed(token)
-
-    def failure_decided(self, event: FailureDecided) -> None:
-        """Learn what Ray has decided to do about a failure."""
-        self._world.failure_decided(event)
-        if self._pool is not None:
-            self._pool.failure_decided()
+    def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
+        """Answer a question of a process of the run, by its name."""
+        return self._answers[question](*arguments)
 
     def run_files(self) -> dict[str, bytes]:
         """Return what a process needs of the run's directory that its host does not see."""
@@ -156,3 +120,19 @@ class ChaosActor:
             for cut in cuts:
                 self._journal.add(cut)
         return frozenset(compat.job_of(handle) for handle in self._world.handles.values())
+
+    def _group_started(self, group: dict[int, tuple[Victim, Any]]) -> None:
+        for rank, (victim, handle) in group.items():
+            self._world.handles[victim.attempt, rank] = handle
+        workers = {rank: victim for rank, (victim, _) in group.items()}
+        if self._crew is not None:
+            self._crew.attend((victim.node_id, victim.pid) for victim in workers.values())
+        self._world.learn_group(workers)
+        if self._pool is not None:
+            self._pool.group_started(workers, next(handle for _, handle in group.values()))
+        self._controller.group_started(workers)
+
+    def _failure_decided(self, event: FailureDecided) -> None:
+        self._world.failure_decided(event)
+        if self._pool is not None:
+            self._pool.failure_decided()

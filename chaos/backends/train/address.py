@@ -1,10 +1,11 @@
 """How a process of a run finds the run, and what it can ask of the chaos controller there."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from chaos.declared import TOKEN_ENV
 from chaos.faults.order import Order
@@ -20,68 +21,64 @@ CONTROLLER_ENV = "CHAOS_CONTROLLER"
 CALLBACK = "chaos.backends.train.callback.ChaosCallback"
 
 
-class ControllerPort(Protocol):
-    """The chaos controller, seen from another process of the run."""
+class ControllerPort(ABC):
+    """The chaos controller, seen from another process of the run.
+
+    A question is the name of a method, with its arguments; a transport says how one is asked.
+    """
+
+    @abstractmethod
+    def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
+        """Ask, and wait for the answer."""
+
+    def tell(self, question: str, *arguments: object) -> None:
+        """Ask what has no answer; waits no longer than the transport must."""
+        self.ask(question, *arguments)
 
     def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
         """Tell who holds each rank, and by which handle."""
+        self.ask("group_started", dict(group))
 
     def group_launched(self, attempt: int) -> None:
-        """Tell that every rank of an attempt has begun its train function; does not wait."""
+        """Tell that every rank of an attempt has begun its train function."""
+        self.tell("group_launched", attempt)
 
     def committed(self, event: Committed) -> None:
-        """Tell of a commit; does not wait."""
+        """Tell of a commit."""
+        self.tell("committed", event)
+
+    def failure_decided(self, event: FailureDecided) -> None:
+        """Tell what Ray has decided to do about a failure."""
+        self.tell("failure_decided", event)
 
     def may_poll(self) -> None:
         """Wait until Ray's controller may poll its workers again."""
+        self.ask("may_poll")
 
     def await_hold(self, op: int) -> bool:
         """Wait until Ray's controller is held for an op, and say whether it is."""
+        return bool(self.ask("await_hold", op))
 
     def enter_state(self, op: int) -> None:
         """Wait, in Ray's controller, until the strike of an op that waits for its state is over."""
+        self.ask("enter_state", op)
 
     def arrive(self, op: int, victim: Victim) -> Order | None:
         """Wait at an op's place until the worker may go on; gives what it is to do to itself."""
+        order: Order | None = self.ask("arrive", op, victim)
+        return order
 
     def obeyed(self, token: str) -> None:
         """Tell that this worker does as it was told."""
-
-    def failure_decided(self, event: FailureDecided) -> None:
-        """Tell what Ray has decided to do about a failure; does not wait."""
+        self.ask("obeyed", token)
 
 
-class Unattended:
+class Unattended(ControllerPort):
     """The port of what nothing is done to: a trial beside the one that faults strike."""
 
-    def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
-        """Tell nobody."""
-
-    def group_launched(self, attempt: int) -> None:
-        """Tell nobody."""
-
-    def committed(self, event: Committed) -> None:
-        """Tell nobody."""
-
-    def may_poll(self) -> None:
-        """Return at once."""
-
-    def await_hold(self, op: int) -> bool:
-        """Return False: there is no op."""
-        del op
-        return False
-
-    def enter_state(self, op: int) -> None:
-        """Return at once."""
-
-    def arrive(self, op: int, victim: Victim) -> Order | None:
-        """Return at once, with nothing to do."""
-
-    def obeyed(self, token: str) -> None:
-        """Tell nobody."""
-
-    def failure_decided(self, event: FailureDecided) -> None:
-        """Tell nobody."""
+    def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - None
+        """Ask nobody."""
+        del question, arguments
 
 
 @dataclass(frozen=True)
