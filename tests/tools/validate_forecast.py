@@ -3,7 +3,8 @@
     python -m tests.tools.validate_forecast --backend ray --minutes 5
 
 Runs that are there already are not made again, so that it can be called until nothing is missing
-(exit code 0; else 2). With `--write` the tables go into the page, between its marks.
+(exit code 0; else 2). With `--write` the tables go into the page, between its marks, and those of
+other settings stay.
 """
 
 import argparse
@@ -40,6 +41,7 @@ JOB = ROOT / "scenarios/jobs/timed_steps.py"
 PAGE = ROOT / "docs/validation.md"
 MARKET = preset("unannounced-16h")
 BEGIN, END = "<!-- tables -->", "<!-- end of the tables -->"
+HEADING = "### "
 # A step's own time is mostly sleep: it is the same in a clean run and beside three other processes.
 LENGTH: dict[BackendName, tuple[str, ...]] = {
     "fork": ("--steps", "120", "--step-s", "0.03"),
@@ -98,10 +100,9 @@ def main() -> int:
             console.print(f"{name}: not all of its runs are made; call this again")
             return 2
         tables.append(_table(setting, compare_with_runs(settings, calibrated, case, folder), case))
-    text = "\n\n".join(tables)
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write("\n\n".join([*tables, ""]))
     if asked.write:
-        _write(text)
+        PAGE.write_text(page_with(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
     return 0
 
 
@@ -163,7 +164,7 @@ def _table(setting: Setting, held: Validation, case: ValidationCase) -> str:
     notes = "".join(f" {note}." for note in held.notes)
     rows = "\n".join(_rows(held.rows))
     return (
-        f"### {setting.name}\n\n{held.what}. Costs: {told}.{notes}\n\n"
+        f"{HEADING}{setting.name}\n\n{held.what}. Costs: {told}.{notes}\n\n"
         "| figure | predicted | measured | off by | agrees | inside 5 to 95 % |\n"
         f"| --- | --- | --- | --: | --- | --: |\n{rows}"
     )
@@ -181,10 +182,15 @@ def _rows(rows: Iterable[FigureComparison]) -> Iterator[str]:
         yield f"| {name} | {sides} | {row.difference:+.0%} | {agrees} | {inside} |"
 
 
-def _write(tables: str) -> None:
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}", encoding="utf-8")
+def page_with(page: str, tables: Iterable[str]) -> str:
+    """Return the page with these tables in place of those of the same settings, in our order."""
+    before, _, rest = page.partition(BEGIN)
+    shown, _, after = rest.partition(END)
+    kept = [f"{HEADING}{table}".strip() for table in shown.split(HEADING)[1:]]
+    by_name = {table.partition("\n")[0]: table for table in (*kept, *tables)}
+    order = [f"{HEADING}{setting.name}" for setting in SETTINGS.values()]
+    text = "\n\n".join(by_name[name] for name in order if name in by_name)
+    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 
 
 if __name__ == "__main__":
