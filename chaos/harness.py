@@ -269,8 +269,7 @@ def plan_of(file: Path, *, cwd: Path, seed: int, backend: BackendName) -> Plan:
     """Return the plan of a scenario file, or raise `ScenarioError`."""
     scenario = load_scenario(file)
     refuse_unknown_check(file, scenario)
-    plan = make_plan(scenario, file=file.resolve(), seed=seed, cwd=cwd)
-    return plan.model_copy(update={"backend": backend})
+    return make_plan(scenario, file=file.resolve(), seed=seed, cwd=cwd, backend=backend)
 
 
 def refuse_unnamed_cluster(plan: Plan, permissions: Permissions) -> None:

@@ -92,6 +92,7 @@ def base_plan(
         file=str(path),
         seed=seed,
         cwd=normpath(cwd),
+        backend="fork",
         job=Job(script=str(path), args=args_of(words), workers=count, fit=fit),
         shape=Shape(nodes=count + 1, cpus_per_node=1),
         ops=(),

@@ -183,7 +183,7 @@ def _budget(seconds: float | None, runs: int | None, *, exhaustive: bool) -> Bud
 def _expecting(
     plan: Plan, accept: Sequence[str], tolerance: float | None, confined: Confined
 ) -> Plan:
-    """Return the plan on forked workers, with what is accepted and what the job may write."""
+    """Return the plan with what is accepted and what the job may write."""
     for word in accept:
         if word not in ACCEPTABLE:
             raise UsageError(
@@ -195,7 +195,7 @@ def _expecting(
     if tolerance is not None:
         given["loss_tolerance"] = Tolerance(relative=tolerance)
     expect = plan.expect.model_copy(update=given)
-    return plan.model_copy(update={"backend": "fork", "confined": confined, "expect": expect})
+    return plan.model_copy(update={"confined": confined, "expect": expect})
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from os.path import normpath
 from pathlib import Path
 
 from chaos.model.fault_entry import FAULTS, REGISTERED, FaultEntry
-from chaos.model.plan import Op, Plan, Shape
+from chaos.model.plan import BackendName, Op, Plan, Shape
 from chaos.model.scenario import Job, Scenario
 from chaos.model.trigger import Trigger
 
@@ -15,7 +15,9 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _SLUG_MAX = 80
 
 
-def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
+def make_plan(
+    scenario: Scenario, *, file: Path, seed: int, cwd: Path, backend: BackendName = "ray"
+) -> Plan:
     """Return the one plan that this scenario has with this seed.
 
     `file` is the scenario's own, to which its paths are relative; `cwd`,
@@ -45,6 +47,7 @@ def make_plan(scenario: Scenario, *, file: Path, seed: int, cwd: Path) -> Plan:
         expect=scenario.expect,
         watch=scenario.watch,
         limits=scenario.limits,
+        backend=backend,
     )
 
 

@@ -102,13 +102,12 @@ def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendNam
     if subject.is_dir():
         raise UsageError("a folder is measured already", "Leave --calibrate out.")
     if subject.name.endswith(SUFFIX):
-        scenario = load_scenario(subject)
-        plan = make_plan(scenario, file=subject.resolve(), seed=0, cwd=Path.cwd())
-        plan = plan.model_copy(update={"ops": ()})
+        scenario, file = load_scenario(subject), subject.resolve()
+        plan = make_plan(scenario, file=file, seed=0, cwd=Path.cwd())
     else:
         plan = base_plan(subject, words, cwd=Path.cwd(), seed=0)
     title = f"calibration of {subject.name}"
-    return plan.model_copy(update={"backend": backend, "scenario": title})
+    return plan.model_copy(update={"backend": backend, "ops": (), "scenario": title})
 
 
 def struck_places(job: JobProfile, *, count: int, seed: int) -> Iterator[AtStep]:

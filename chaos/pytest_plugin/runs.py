@@ -72,8 +72,8 @@ class Runs:
 
     def plan(self, scenario: Scenario, *, file: Path, seed: int) -> Plan:
         """Return the plan of a scenario on this session's backend; jobs run in pytest's rootdir."""
-        plan = make_plan(scenario, file=file, seed=seed, cwd=self._config.rootpath)
-        return plan.model_copy(update={"backend": self._config.getoption(Option.BACKEND.dest)})
+        backend = self._config.getoption(Option.BACKEND.dest)
+        return make_plan(scenario, file=file, seed=seed, cwd=self._config.rootpath, backend=backend)
 
     def execute(self, item: pytest.Item, plan: Plan) -> Result:
         """Run a plan for a test, and give what can be judged.

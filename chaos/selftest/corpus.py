@@ -256,7 +256,7 @@ class CorpusAudits:
         plan = base_plan(script, job.args, cwd=script.parent, seed=self.seed)
         folder = AuditFolder.create(self.reports, job.name, plan, self.env)
         confined = Confined(folder=str(folder.path))
-        plan = plan.model_copy(update={"backend": "fork", "confined": confined})
+        plan = plan.model_copy(update={"confined": confined})
         try:
             with open_scripts(self.console) as backend:
                 card = Audit(

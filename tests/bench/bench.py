@@ -109,7 +109,6 @@ def together(plans_: Sequence[Plan], folder: Path, clean: History, first: ForkBa
 def against_a_warm_cluster(folder: Path) -> None:
     """Compare the same strikes on the embedded backend and on a warm local Ray cluster."""
     base = base_plan(DIGITS, ["--epochs", "4"], cwd=ROOT, seed=0)
-    base = base.model_copy(update={"backend": "fork"})
     with ForkBackend() as fork:
         first_s, clean = timed(lambda: execute(fork, base, folder))
         seen = job_profile(clean)
@@ -149,7 +148,7 @@ def on_ray(folder: Path, base: Plan, chosen: Sequence[Plan], fork_s: float) -> N
 def exhaustive(folder: Path) -> None:
     """Kill every rank after every step of a job of 2 ranks and 6 x 8 steps."""
     words = ["--epochs", "6", "--batch-size", "96"]
-    base = base_plan(DIGITS, words, cwd=ROOT, seed=0).model_copy(update={"backend": "fork"})
+    base = base_plan(DIGITS, words, cwd=ROOT, seed=0)
     with ForkBackend() as fork:
         clean = execute(fork, base, folder)
         seen = job_profile(clean)

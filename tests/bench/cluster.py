@@ -73,7 +73,7 @@ BY_HAND = textwrap.dedent(
 def digits_plan(ops: Sequence[Op] = ()) -> Plan:
     base = base_plan(DIGITS, ["--epochs", str(EPOCHS)], cwd=ROOT, seed=0)
     job = base.job.model_copy(update={"failure": FailureBudget(max_failures=1)})
-    return base.model_copy(update={"job": job, "ops": tuple(ops), "backend": "fork"})
+    return base.model_copy(update={"job": job, "ops": tuple(ops)})
 
 
 def killing(at: Trigger) -> Plan:

@@ -46,8 +46,7 @@ class Killer:
 
 
 def plan_in(folder: Path) -> Plan:
-    plan = base_plan(DIGITS, ["--epochs", "6"], cwd=folder, seed=0, workers=1)
-    return plan.model_copy(update={"backend": "fork"})
+    return base_plan(DIGITS, ["--epochs", "6"], cwd=folder, seed=0, workers=1)
 
 
 def disturbed(history: History) -> list[str]:
@@ -115,7 +114,6 @@ def test_of_a_worker_that_is_stuck_in_its_fork_the_stacks_are_kept(tmp_path: Pat
     script = tmp_path / "stuck.py"
     script.write_text(STUCK.format(digits=str(DIGITS)))
     plan = base_plan(script, ["--epochs", "6"], cwd=tmp_path, seed=0, workers=1)
-    plan = plan.model_copy(update={"backend": "fork"})
     directory = create(tmp_path, "run", plan, {})
 
     with ForkBackend() as backend:

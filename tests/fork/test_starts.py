@@ -26,7 +26,7 @@ KILL_DRIVER = FaultEntry(at=AtStep(epoch=1, step=2, rank=0), kill_driver=KillDri
 
 def execute(backend: ForkBackend, folder: Path, name: str, script: Path = DRAWS) -> History:
     plan = base_plan(script, (), cwd=folder, seed=0, workers=1)
-    directory = create(folder, name, plan.model_copy(update={"backend": "fork"}), {})
+    directory = create(folder, name, plan, {})
     backend.execute(directory.load_plan(), directory, lambda _: None)
     return read_history(directory.journals)
 
