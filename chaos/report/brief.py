@@ -54,7 +54,7 @@ def _how_far(run: FinishedRun) -> str:
     if reached.place is None or reached.attempt is None:
         return f"{alone}training had not begun".capitalize()
     epoch, step = reached.place
-    landed = f"; {plural(len(reached.faults), 'fault')} had struck" if reached.faults else ""
+    landed = f"; {plural(len(reached.faults), 'fault')} had been injected" if reached.faults else ""
     where = f"training stood at epoch {epoch}, step {step} of attempt {reached.attempt}"
     return f"{alone}{where}, after {reached.elapsed_s:.1f} s{landed}".capitalize()
 

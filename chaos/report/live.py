@@ -30,7 +30,6 @@ from chaos.model.event import (
     WorkerStarted,
 )
 from chaos.model.history import Entry
-from chaos.report.sentence import sentence
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def advance(progress: Progress, entry: Entry) -> Progress:
         case FaultInvoked() | NoticeGiven() | FaultEnded() as event:
             return replace(moved, faults=_struck(moved.faults, event))
         case FitReturned() | FitRaised() | ScriptRaised() | DeadlinePassed() | RunEnded() as event:
-            return replace(moved, ended=moved.ended or sentence(event))
+            return replace(moved, ended=moved.ended or event.sentence)
         case _:
             return moved
 
@@ -239,7 +238,7 @@ class Display(Moving):
         for entry in entries:
             self.progress = advance(self.progress, entry)
             if not self.moves and is_notable(entry):
-                self.write(Text(f"{self.progress.elapsed_s:7.1f} s  {sentence(entry.what)}"))
+                self.write(Text(f"{self.progress.elapsed_s:7.1f} s  {entry.what.sentence}"))
         if self.moves and entries:
             self.move(self._panel())
 

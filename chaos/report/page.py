@@ -16,7 +16,6 @@ from chaos.model.masked import masked
 from chaos.model.verdict import Anomaly, CheckResult, Restarts, Verdict
 from chaos.report.live import is_notable
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of
-from chaos.report.sentence import sentence
 from chaos.words import plural
 
 AROUND = 2
@@ -75,7 +74,7 @@ def excerpt(history: History, verdict: Verdict, also: Iterable[int] = ()) -> tup
 def _line(history: History, number: int, *, is_evidence: bool = False) -> Line:
     entry = history[number]
     at_s = (entry.time_ns - history[0].time_ns) / 1e9
-    return Line(number, at_s, entry.source, sentence(entry.what), is_evidence)
+    return Line(number, at_s, entry.source, entry.what.sentence, is_evidence)
 
 
 SHORT_NS = 60 * 10**9  # of a shorter run most is start-up, and its goodput says nothing

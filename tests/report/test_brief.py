@@ -119,5 +119,5 @@ def test_a_run_that_was_broken_off_says_how_far_it_had_come(valid_run: FinishedR
     step = valid_run.history[last].what
     assert isinstance(step, StepDone)
     assert f"Training stood at epoch {step.epoch}, step {step.step} of attempt 1" in said
-    assert "1 fault had struck" in said
+    assert "1 fault had been injected" in said
     assert "Training had not begun" in plain_text(broken_off(unbegun, "t", page="p"), width=80)

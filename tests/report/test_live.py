@@ -9,7 +9,6 @@ from chaos.model.event import FaultInvoked, FitRaised, ScriptRaised
 from chaos.model.history import History
 from chaos.report.live import Display, Progress, advance_all, panel
 from chaos.report.outcome import FinishedRun
-from chaos.report.sentence import sentence
 
 
 def shown(history: History, *, is_terminal: bool) -> str:
@@ -30,7 +29,7 @@ def test_without_a_terminal_there_is_one_plain_line_per_notable_event(
     assert "\x1b" not in text
     assert lines[0] == "killed [1]"
     assert len(lines) == 11
-    assert any("strikes rank 1 (pid 201" in line for line in lines)
+    assert any("injected into rank 1 (pid 201" in line for line in lines)
     assert any("op 0: ok: pid 201 of rank 1 is gone" in line for line in lines)
     assert sum("attempt 1 started" in line for line in lines) == 1
     assert lines[-1].startswith("   13.2 s  fit() returned")
@@ -79,4 +78,4 @@ def test_of_a_long_error_the_line_that_says_most_is_shown(
     message = "Training failed:\nTraceback (most recent call last):\n  File x\nOSError: no memory\n"
     event = kind(error="WorkerGroupError", message=message)
 
-    assert sentence(event).endswith("WorkerGroupError: OSError: no memory")
+    assert event.sentence.endswith("WorkerGroupError: OSError: no memory")

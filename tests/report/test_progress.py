@@ -12,7 +12,6 @@ from chaos.model import event as ev
 from chaos.model.history import Entry
 from chaos.report.live import Progress, advance, advance_all
 from chaos.report.outcome import FinishedRun
-from chaos.report.sentence import sentence
 
 KINDS = get_args(ev.AnyEvent)
 TEXTS = st.text(alphabet=string.printable, max_size=12)
@@ -55,7 +54,7 @@ def entry(what: ev.AnyEvent, *, at_s: float = 0) -> Entry:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @given(draw=st.data())
 def test_every_kind_of_event_has_one_line_of_words(kind: type[ev.Event], draw: Any) -> None:
-    text = sentence(draw.draw(events_of(kind)))
+    text = draw.draw(events_of(kind)).sentence
 
     assert text
     assert "\n" not in text
@@ -90,7 +89,7 @@ def test_progress_takes_any_events_in_any_order(events: list[Any]) -> None:
     ],
 )
 def test_what_matters_of_an_event_is_in_its_words(event: Any, text: str) -> None:
-    assert sentence(event) == text
+    assert event.sentence == text
 
 
 def test_a_whole_run_comes_to_its_end(valid_run: FinishedRun) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from chaos.model.events.base import Event
+from chaos.words import gist
 
 
 class FitCalled(Event, frozen=True, kw_only=True):
@@ -15,6 +16,9 @@ class FitCalled(Event, frozen=True, kw_only=True):
     settings: dict[str, Any]
     replaced: dict[str, Any]
 
+    def _text(self) -> str:
+        return f"{self.trainer}.fit() called with {self.workers} workers"
+
 
 class FitReturned(Event, frozen=True, kw_only=True):
     """`fit()` returned a result."""
@@ -22,11 +26,17 @@ class FitReturned(Event, frozen=True, kw_only=True):
     metrics: dict[str, Any]
     checkpoint: str | None
 
+    def _text(self) -> str:
+        return f"fit() returned; its checkpoint: {self.checkpoint or 'none'}"
+
 
 class ExperimentEnded(Event, frozen=True, kw_only=True):
     """The script's `Tuner.fit()` returned; `trials` are those that Ray Tune says it made."""
 
     trials: int
+
+    def _text(self) -> str:
+        return f"Ray Tune's experiment ended; trials that it made: {self.trials}"
 
 
 class FitRaised(Event, frozen=True, kw_only=True):
@@ -34,6 +44,9 @@ class FitRaised(Event, frozen=True, kw_only=True):
 
     error: str
     message: str
+
+    def _text(self) -> str:
+        return f"fit() raised {self.error}: {gist(self.message)}"
 
 
 NO_FIT, LATER_FIT = "NoFit", "LaterFit"
@@ -47,3 +60,8 @@ class ScriptRaised(Event, frozen=True, kw_only=True):
 
     error: str
     message: str
+
+    def _text(self) -> str:
+        if self.error == LATER_FIT:
+            return self.message
+        return f"the script failed outside fit(): {self.error}: {gist(self.message)}"

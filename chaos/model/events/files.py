@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from chaos.model.events.base import Event
+from chaos.model.events.base import WorkerEvent
 
 
 class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
-class FileWritten(Event, frozen=True, kw_only=True):
+class FileWritten(WorkerEvent, frozen=True, kw_only=True):
     """A file as a rank left it, which it had opened for writing by other means than a saver's.
 
     `epoch` and `step` are where that began; it is looked at when a report is
@@ -30,8 +30,6 @@ class FileWritten(Event, frozen=True, kw_only=True):
     that can be read without running anything of it.
     """
 
-    attempt: int
-    rank: int
     epoch: int
     step: int
     path: str
@@ -39,13 +37,17 @@ class FileWritten(Event, frozen=True, kw_only=True):
     bytes: int
     parts: tuple[SavedPart, ...] = ()
 
+    def _text(self) -> str:
+        return f"{self.who}: wrote {self.path}, {self.bytes} bytes"
 
-class FileRenamed(Event, frozen=True, kw_only=True):
+
+class FileRenamed(WorkerEvent, frozen=True, kw_only=True):
     """A rank put a file or a folder that it had written into its place."""
 
-    attempt: int
-    rank: int
     epoch: int
     step: int
     path: str
     to: str
+
+    def _text(self) -> str:
+        return f"{self.who}: renamed {self.path} to {self.to}"

@@ -14,6 +14,9 @@ class JournalOpened(Event, frozen=True, kw_only=True):
     wall_ns: int
     token: str | None = None
 
+    def _text(self) -> str:
+        return f"journal of the {self.role} opened: pid {self.pid} on {self.host}"
+
 
 class RunStarted(Event, frozen=True, kw_only=True):
     """The harness begins to execute a plan.
@@ -28,17 +31,29 @@ class RunStarted(Event, frozen=True, kw_only=True):
     plan: str | None = None
     again_after: str | None = None
 
+    def _text(self) -> str:
+        again = f"; once more, after: {self.again_after}" if self.again_after else ""
+        of = f"seed {self.seed}, backend {self.backend}"
+        return f"run {self.scenario} started ({of}){again}"
+
 
 class DriverExited(Event, frozen=True, kw_only=True):
     """The process that ran the user's script has ended; negative codes are signals."""
 
     code: int
 
+    def _text(self) -> str:
+        how = f"signal {-self.code}" if self.code < 0 else f"code {self.code}"
+        return f"driver exited with {how}"
+
 
 class DeadlinePassed(Event, frozen=True, kw_only=True):
     """The run was still going at its limit, and was ended by the harness."""
 
     limit_s: float
+
+    def _text(self) -> str:
+        return f"run ended by the harness: still going after {self.limit_s:g} s"
 
 
 class StackTaken(Event, frozen=True, kw_only=True):
@@ -47,6 +62,10 @@ class StackTaken(Event, frozen=True, kw_only=True):
     pid: int
     rank: int | None
     path: str
+
+    def _text(self) -> str:
+        whose = "the driver" if self.rank is None else f"rank {self.rank}"
+        return f"stacks of {whose} (pid {self.pid}) are in {self.path}"
 
 
 class MemoryExhausted(Event, frozen=True, kw_only=True):
@@ -59,6 +78,10 @@ class MemoryExhausted(Event, frozen=True, kw_only=True):
     rank: int | None
     share: float
 
+    def _text(self) -> str:
+        whose = "its largest process" if self.rank is None else f"rank {self.rank}"
+        return f"memory was {self.share:.0%} full: {whose} (pid {self.pid}) was ended"
+
 
 class Disturbed(Event, frozen=True, kw_only=True):
     """Something beside chaos and the job went wrong: what the run shows is nobody's defect.
@@ -67,6 +90,9 @@ class Disturbed(Event, frozen=True, kw_only=True):
     """
 
     why: str
+
+    def _text(self) -> str:
+        return f"disturbed: {self.why}"
 
 
 class WorkersPrestarted(Event, frozen=True, kw_only=True):
@@ -81,11 +107,20 @@ class WorkersPrestarted(Event, frozen=True, kw_only=True):
     asked: dict[str, int]
     error: str | None = None
 
+    def _text(self) -> str:
+        taken = f"workers of attempt {self.attempt} that had been waiting: {self.taken}"
+        if self.error is not None:
+            return f"{taken}; no more could be asked for: {self.error}"
+        return f"{taken}; processes asked for, for the next attempt: {sum(self.asked.values())}"
+
 
 class LeftoversSearched(Event, frozen=True, kw_only=True):
     """The harness has looked for what the run left behind, in these places."""
 
     places: tuple[str, ...]
+
+    def _text(self) -> str:
+        return f"leftovers searched among {', '.join(self.places) or 'nothing'}"
 
 
 class Leftover(Event, frozen=True, kw_only=True):
@@ -93,6 +128,9 @@ class Leftover(Event, frozen=True, kw_only=True):
 
     kind: Literal["process", "placement_group", "actor", "checkpoint_directory"]
     what: str
+
+    def _text(self) -> str:
+        return f"left behind: {self.kind.replace('_', ' ')} {self.what}"
 
 
 class BystanderSeen(Event, frozen=True, kw_only=True):
@@ -114,6 +152,12 @@ class BystanderSeen(Event, frozen=True, kw_only=True):
     finished: bool
     error: str | None = None
 
+    def _text(self) -> str:
+        how = "returned" if self.finished else "did not end"
+        how = f"raised {self.error}" if self.error else how
+        counts = f"attempts {self.attempts}, failures {self.failures}, steps {self.steps}"
+        return f"trial {self.trial} beside it: {counts}; its fit() {how}"
+
 
 class JournalCut(Event, frozen=True, kw_only=True):
     """A node was lost, or out of reach, before all of a journal had come from there.
@@ -123,6 +167,9 @@ class JournalCut(Event, frozen=True, kw_only=True):
 
     source: str
     node_id: str
+
+    def _text(self) -> str:
+        return f"what {self.source} wrote last was lost with node {self.node_id[:8]}"
 
 
 class WroteOutside(Event, frozen=True, kw_only=True):
@@ -138,6 +185,10 @@ class WroteOutside(Event, frozen=True, kw_only=True):
     removed: bool
     after_fit: bool
 
+    def _text(self) -> str:
+        then = "; it is removed" if self.removed else ""
+        return f"the job wrote outside the audit's folder: {self.path} ({self.how}){then}"
+
 
 class RunEnded(Event, frozen=True, kw_only=True):
     """The harness has stopped watching; nothing of the run is recorded after this.
@@ -147,3 +198,6 @@ class RunEnded(Event, frozen=True, kw_only=True):
 
     interrupted: bool = False
     lines: dict[str, int] = {}  # noqa: RUF012 - msgspec copies an empty one
+
+    def _text(self) -> str:
+        return "run interrupted" if self.interrupted else "run ended"

@@ -13,6 +13,9 @@ class ControllerState(Event, frozen=True, kw_only=True):
     previous: str
     state: str
 
+    def _text(self) -> str:
+        return f"Ray's controller: {self.previous} → {self.state}"
+
 
 class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Which process holds a rank, and where."""
@@ -28,6 +31,10 @@ class WorkerGroupStarted(Event, frozen=True, kw_only=True):
 
     attempt: int
     workers: tuple[WorkerPlace, ...]
+
+    def _text(self) -> str:
+        pids = ", ".join(f"rank {w.rank} is pid {w.pid}" for w in self.workers)
+        return f"attempt {self.attempt} started: {pids or 'no workers'}"
 
 
 class Committed(Event, frozen=True, kw_only=True):
@@ -49,6 +56,10 @@ class Committed(Event, frozen=True, kw_only=True):
     early: bool = False
     goes_on: tuple[int, int] | None = None
 
+    def _text(self) -> str:
+        what = f"checkpoint {self.checkpoint}" if self.checkpoint else "no checkpoint"
+        return f"epoch {self.epoch} committed by attempt {self.attempt}, with {what}"
+
 
 class FailureDecided(Event, frozen=True, kw_only=True):
     """Ray's controller saw a failure and decided.
@@ -64,9 +75,16 @@ class FailureDecided(Event, frozen=True, kw_only=True):
     error: str
     errors: dict[int, str]
 
+    def _text(self) -> str:
+        then = f"{self.decision}, charged to {self.charged}"
+        return f"failure of attempt {self.attempt}: {then}: {self.error}"
+
 
 class ObserverFailed(Event, frozen=True, kw_only=True):
     """The observer met an exception of its own: what it should have seen is missing."""
 
     where: str
     error: str
+
+    def _text(self) -> str:
+        return f"the observer failed in {self.where}: {self.error}"

@@ -1,10 +1,10 @@
 """What was seen inside a worker. `epoch` and `step` count as in `model.trigger`."""
 
-from chaos.model.events.base import Event
+from chaos.model.events.base import WorkerEvent, numbers
 from chaos.model.events.state import Inputs
 
 
-class WorkerStarted(Event, frozen=True, kw_only=True):
+class WorkerStarted(WorkerEvent, frozen=True, kw_only=True):
     """A worker is ready to train.
 
     `checkpoint` is the one that Ray hands it; `epoch` is where training must
@@ -13,8 +13,6 @@ class WorkerStarted(Event, frozen=True, kw_only=True):
     `accelerators` are those that Ray gave it, such as `GPU 0`; none: the CPU.
     """
 
-    attempt: int
-    rank: int
     world_size: int
     pid: int
     node_id: str
@@ -23,16 +21,21 @@ class WorkerStarted(Event, frozen=True, kw_only=True):
     accelerators: tuple[str, ...] = ()
     step: int = 0
 
+    def _text(self) -> str:
+        start = f"checkpoint {self.checkpoint}" if self.checkpoint else "no checkpoint"
+        return f"{self.who}: started at epoch {self.epoch} with {start}"
 
-class CheckpointRead(Event, frozen=True, kw_only=True):
+
+class CheckpointRead(WorkerEvent, frozen=True, kw_only=True):
     """The train function asked for its checkpoint for the first time and was given this one."""
 
-    attempt: int
-    rank: int
     checkpoint: str | None
 
+    def _text(self) -> str:
+        return f"{self.who}: asked for its checkpoint, got {self.checkpoint or 'none'}"
 
-class StepDone(Event, frozen=True, kw_only=True):
+
+class StepDone(WorkerEvent, frozen=True, kw_only=True):
     """An optimizer step is finished.
 
     `losses` holds the values on which `backward()` was called since the last
@@ -42,66 +45,77 @@ class StepDone(Event, frozen=True, kw_only=True):
     called with no tensors, and where they are still on the accelerator.
     """
 
-    attempt: int
-    rank: int
     epoch: int
     step: int
     losses: tuple[float | str, ...] | None
     inputs: Inputs | None = None
 
+    def _text(self) -> str:
+        losses = "not yet known" if self.losses is None else numbers(self.losses)
+        return f"{self.who}: epoch {self.epoch}, step {self.step} done, loss {losses}"
 
-class LossResolved(Event, frozen=True, kw_only=True):
+
+class LossResolved(WorkerEvent, frozen=True, kw_only=True):
     """The losses of an earlier step, once they could be read without waiting for a GPU.
 
     `inputs` is there where what the model was given was on the GPU as well.
     """
 
-    attempt: int
-    rank: int
     epoch: int
     step: int
     losses: tuple[float | str, ...]
     inputs: Inputs | None = None
 
+    def _text(self) -> str:
+        place = f"epoch {self.epoch}, step {self.step}"
+        return f"{self.who}: {place} had loss {numbers(self.losses)}"
 
-class ReportBegun(Event, frozen=True, kw_only=True):
+
+class ReportBegun(WorkerEvent, frozen=True, kw_only=True):
     """A rank entered `ray.train.report()`; `epoch` is the one that it ends."""
 
-    attempt: int
-    rank: int
     epoch: int
 
+    def _text(self) -> str:
+        return f"{self.who}: report of epoch {self.epoch} begun"
 
-class ReportReturned(Event, frozen=True, kw_only=True):
+
+class ReportReturned(WorkerEvent, frozen=True, kw_only=True):
     """`ray.train.report()` returned on a rank: not yet a commit. `error`: it raised."""
 
-    attempt: int
-    rank: int
     epoch: int
     error: str | None = None
 
+    def _text(self) -> str:
+        how = f"raised {self.error}" if self.error else "returned (not yet a commit)"
+        return f"{self.who}: report of epoch {self.epoch} {how}"
 
-class UploadBegun(Event, frozen=True, kw_only=True):
+
+class UploadBegun(WorkerEvent, frozen=True, kw_only=True):
     """A rank begins to upload its part of the checkpoint of `epoch`."""
 
-    attempt: int
-    rank: int
     epoch: int
 
+    def _text(self) -> str:
+        return f"{self.who}: upload of epoch {self.epoch} begun"
 
-class UploadEnded(Event, frozen=True, kw_only=True):
+
+class UploadEnded(WorkerEvent, frozen=True, kw_only=True):
     """A rank's part of the checkpoint of `epoch` is in storage. `error`: it raised."""
 
-    attempt: int
-    rank: int
     epoch: int
     error: str | None = None
 
+    def _text(self) -> str:
+        how = f"failed: {self.error}" if self.error else "is in storage"
+        return f"{self.who}: upload of epoch {self.epoch} {how}"
 
-class ProbeFailed(Event, frozen=True, kw_only=True):
+
+class ProbeFailed(WorkerEvent, frozen=True, kw_only=True):
     """The probe met an exception of its own: what it should have seen is missing."""
 
-    attempt: int
-    rank: int
     where: str
     error: str
+
+    def _text(self) -> str:
+        return f"{self.who}: the probe failed in {self.where}: {self.error}"

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from chaos.model.events.base import Event
+from chaos.model.events.base import Event, WorkerEvent
 from chaos.model.events.files import SavedPart
 
 
@@ -34,7 +34,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     structure: str = ""
 
 
-class StateSeen(Event, frozen=True, kw_only=True):
+class StateSeen(WorkerEvent, frozen=True, kw_only=True):
     """The state of one rank at one moment.
 
     `entered`: just before the first optimizer step of an epoch in an attempt
@@ -43,12 +43,16 @@ class StateSeen(Event, frozen=True, kw_only=True):
     a step that was sampled. `left`: when `report()` was entered.
     """
 
-    attempt: int
-    rank: int
     epoch: int
     step: int
     moment: Literal["entered", "step", "left"]
     components: tuple[Component, ...]
+
+    def _text(self) -> str:
+        moment = "after" if self.moment == "step" else self.moment
+        step = f", step {self.step}" if self.moment != "left" and self.step else ""
+        parts = f"{len(self.components)} parts"
+        return f"{self.who}: state {moment} epoch {self.epoch}{step}: {parts}"
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,30 +69,29 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     samples: str | None = None
 
 
-class FileSaveBegun(Event, frozen=True, kw_only=True):
+class FileSaveBegun(WorkerEvent, frozen=True, kw_only=True):
     """The train function began to write a file.
 
     `saver`: `torch` for `torch.save`, else the suffix of a file that it opened itself,
     which is told of when it is closed.
     """
 
-    attempt: int
-    rank: int
     epoch: int
     step: int
     path: str
     saver: str = "torch"
 
+    def _text(self) -> str:
+        return f"{self.who}: began to save {self.path}"
 
-class FileSaved(Event, frozen=True, kw_only=True):
+
+class FileSaved(WorkerEvent, frozen=True, kw_only=True):
     """The file is written; `digest` covers its bytes.
 
     `counts` are whole numbers in what was saved, such as `epoch`, by dotted
     name: the shallowest first, and at most 64. `parts`: what it holds.
     """
 
-    attempt: int
-    rank: int
     epoch: int
     step: int
     path: str
@@ -97,16 +100,17 @@ class FileSaved(Event, frozen=True, kw_only=True):
     counts: dict[str, int] = msgspec.field(default_factory=dict)
     parts: tuple[SavedPart, ...] = ()
 
+    def _text(self) -> str:
+        return f"{self.who}: saved {self.path}, {self.bytes} bytes"
 
-class FileLoaded(Event, frozen=True, kw_only=True):
+
+class FileLoaded(WorkerEvent, frozen=True, kw_only=True):
     """The train function read a file: with `torch.load`, or one that this run has written.
 
     `saved_*` tell when a file of these bytes was saved in this run, by which
     rank; None where it was not. `error`: loading raised.
     """
 
-    attempt: int
-    rank: int
     epoch: int
     step: int
     path: str
@@ -117,8 +121,18 @@ class FileLoaded(Event, frozen=True, kw_only=True):
     saved_step: int | None = None
     error: str | None = None
 
+    def _text(self) -> str:
+        if self.error is not None:
+            origin = f"which raised {self.error}"
+        elif self.saved_epoch is None:
+            origin = "which was not saved in this run"
+        else:
+            place = f"epoch {self.saved_epoch}, step {self.saved_step}"
+            origin = f"saved by rank {self.saved_rank} at {place} of attempt {self.saved_attempt}"
+        return f"{self.who}: loaded {self.path}, {origin}"
 
-class PartUploaded(Event, frozen=True, kw_only=True):
+
+class PartUploaded(WorkerEvent, frozen=True, kw_only=True):
     """One rank's part of a checkpoint, as it was on the worker's own disk before its upload.
 
     Or, where Ray uploads nothing, as it lay in storage once every rank had
@@ -127,11 +141,12 @@ class PartUploaded(Event, frozen=True, kw_only=True):
     bytes; above 64 MiB, to its size.
     """
 
-    attempt: int
-    rank: int
     epoch: int | None
     checkpoint: str
     files: dict[str, str]
+
+    def _text(self) -> str:
+        return f"{self.who}: its part of {self.checkpoint} has {len(self.files)} files"
 
 
 class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,6 +171,11 @@ class StorageSeen(Event, frozen=True, kw_only=True):
     checkpoints: tuple[StoredCheckpoint, ...]
     began_ns: int | None = None
 
+    def _text(self) -> str:
+        when = "when the run was over" if self.op is None else f"after op {self.op}"
+        names = ", ".join(stored.name for stored in self.checkpoints) or "no checkpoint"
+        return f"storage held {names} {when}"
+
 
 class CheckpointDeleted(Event, frozen=True, kw_only=True):
     """Ray's controller removed a checkpoint that retention does not keep."""
@@ -163,44 +183,55 @@ class CheckpointDeleted(Event, frozen=True, kw_only=True):
     attempt: int
     checkpoint: str
 
+    def _text(self) -> str:
+        return f"{self.checkpoint} deleted by Ray's retention"
 
-class Declared(Event, frozen=True, kw_only=True):
+
+class Declared(WorkerEvent, frozen=True, kw_only=True):
     """The job named a part of its state with `chaos.declare`."""
 
-    attempt: int
-    rank: int
     name: str
 
+    def _text(self) -> str:
+        return f"{self.who}: declared {self.name}"
 
-class TrainFnEnded(Event, frozen=True, kw_only=True):
+
+class TrainFnEnded(WorkerEvent, frozen=True, kw_only=True):
     """A rank's train function returned; `error`: it raised."""
 
-    attempt: int
-    rank: int
     epoch: int
     step: int
     error: str | None = None
 
+    def _text(self) -> str:
+        how = f"raised {self.error}" if self.error else "returned"
+        place = f"epoch {self.epoch}, step {self.step}"
+        return f"{self.who}: the train function {how} at {place}"
 
-class WatchCost(Event, frozen=True, kw_only=True):
+
+class WatchCost(WorkerEvent, frozen=True, kw_only=True):
     """What watching cost one rank in one epoch: nanoseconds in all, and those for state."""
 
-    attempt: int
-    rank: int
     epoch: int
     steps: int
     watch_ns: int
     state_ns: int
 
+    def _text(self) -> str:
+        each_us = self.watch_ns / 1000 / max(1, self.steps)
+        return f"{self.who}: watching epoch {self.epoch} took {each_us:.0f} us per step"
 
-class Repositioned(Event, frozen=True, kw_only=True):
+
+class Repositioned(WorkerEvent, frozen=True, kw_only=True):
     """A rank found its place in a file of its own: it goes on after `step` of `epoch`.
 
     Only before the first step of an attempt; `path` is the file that told it.
     """
 
-    attempt: int
-    rank: int
     epoch: int
     step: int
     path: str
+
+    def _text(self) -> str:
+        place = f"epoch {self.epoch}, step {self.step}"
+        return f"{self.who}: goes on at {place}, as {self.path} says"

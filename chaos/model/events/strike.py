@@ -3,36 +3,40 @@
 from typing import Literal
 
 from chaos.faults.world import Status
-from chaos.model.events.base import Event
+from chaos.model.events.base import Event, WorkerEvent
 
 
-class GateReached(Event, frozen=True, kw_only=True):
+class GateReached(WorkerEvent, frozen=True, kw_only=True):
     """A worker stands at the place of an op and is held."""
 
     op: int
-    attempt: int
-    rank: int
     pid: int
     node_id: str
 
+    def _text(self) -> str:
+        return f"op {self.op}: rank {self.rank} (pid {self.pid}) is held at its place"
 
-class GateReleased(Event, frozen=True, kw_only=True):
+
+class GateReleased(WorkerEvent, frozen=True, kw_only=True):
     """The worker may go on, where it is still alive."""
 
     op: int
-    attempt: int
-    rank: int
+
+    def _text(self) -> str:
+        return f"op {self.op}: rank {self.rank} may go on"
 
 
-class FaultInvoked(Event, frozen=True, kw_only=True):
+class FaultInvoked(WorkerEvent, frozen=True, kw_only=True):
     """Written before the harm, so that no crash can hide it."""
 
     op: int
     fault: str
-    attempt: int
-    rank: int
     pid: int
     node_id: str
+
+    def _text(self) -> str:
+        where = f"rank {self.rank} (pid {self.pid}, node {self.node_id[:8]})"
+        return f"op {self.op}: {self.fault} injected into {where}"
 
 
 class NoticeGiven(Event, frozen=True, kw_only=True):
@@ -41,6 +45,9 @@ class NoticeGiven(Event, frozen=True, kw_only=True):
     op: int
     node_id: str
     deadline_ns: int
+
+    def _text(self) -> str:
+        return f"op {self.op}: loss of node {self.node_id[:8]} announced"
 
 
 class StorageFaulted(Event, frozen=True, kw_only=True):
@@ -59,12 +66,18 @@ class StorageFaulted(Event, frozen=True, kw_only=True):
     path: str
     detail: str
 
+    def _text(self) -> str:
+        return f"op {self.op}: storage: {self.detail}"
+
 
 class FaultHealed(Event, frozen=True, kw_only=True):
     """What a fault did was undone, or there was nothing left to undo."""
 
     op: int
     detail: str
+
+    def _text(self) -> str:
+        return f"op {self.op}: healed: {self.detail}"
 
 
 class FaultEnded(Event, frozen=True, kw_only=True):
@@ -73,3 +86,6 @@ class FaultEnded(Event, frozen=True, kw_only=True):
     op: int
     status: Status
     detail: str
+
+    def _text(self) -> str:
+        return f"op {self.op}: {self.status}: {self.detail}"
