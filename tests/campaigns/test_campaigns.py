@@ -23,9 +23,9 @@ def carry_out(campaign: Campaign, asked: Asked, capsys: pytest.CaptureFixture[st
     ("campaign", "tries"),
     [
         pytest.param(files.campaign, 60, id="files"),
-        pytest.param(records.campaign, 6, id="records", marks=pytest.mark.embedded),
+        pytest.param(records.campaign, 3, id="records", marks=pytest.mark.embedded),
         pytest.param(intruder.campaign, 1, id="intruder", marks=pytest.mark.embedded),
-        pytest.param(forks.campaign, 24, id="forks", marks=pytest.mark.embedded),
+        pytest.param(forks.campaign, 12, id="forks", marks=pytest.mark.embedded),
     ],
 )
 @pytest.mark.timeout(180)

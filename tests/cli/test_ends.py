@@ -61,7 +61,9 @@ def written(folder: Path) -> SuiteSummary:
     return SuiteSummary.model_validate_json(file.read_bytes())
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.parametrize(
+    ("name", "code"), [("SIGTERM", 143), pytest.param("SIGHUP", 129, marks=pytest.mark.nightly)]
+)
 def test_a_suite_that_is_ended_has_what_was_done_and_what_was_not(
     suite: Path, name: str, code: int
 ) -> None:
@@ -92,6 +94,7 @@ def test_a_suite_that_is_ended_has_what_was_done_and_what_was_not(
     assert f"ended by {name}" in ET.tostring(cases[2], encoding="unicode")
 
 
+@pytest.mark.nightly
 def test_a_reader_who_leaves_ends_no_suite(suite: Path) -> None:
     done = shell("$CHAOS run first.chaos.yaml --backend fork --reports rep | head -1", suite)
 

@@ -122,6 +122,7 @@ def test_what_is_run_here_is_what_the_readme_is_about() -> None:
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.embedded
 @pytest.mark.timeout(180)
 def test_a_reader_who_follows_the_files_to_pytest_gets_a_passing_test(desk: Desk) -> None:

@@ -76,6 +76,7 @@ def test_a_run_is_judged_again_by_the_same_checks(suite: Suite, tmp_path: Path) 
     assert verdict(again) == verdict(suite.run_of("alone"))
 
 
+@pytest.mark.nightly
 def test_where_the_package_is_absent_the_run_is_judged_unknown_and_says_so(
     suite: Suite, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """The audit finds nothing in a correct job, and the cause in each of six broken copies of it.
 
-CI strikes at some places of half of them; the nightly run at more of all, since each strike is a
-training of its own.
+CI injects faults at some places of one of them; the nightly run at more of all, since each fault
+is a training of its own.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 
 from tests.fork.audits import BROKEN, audit
 
-IN_CI = {"digits_data_order", "digits_optimizer_lost", "digits_rng_lost"}
+IN_CI = {"digits_rng_lost"}
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -18,7 +18,7 @@ def test_ci_has_copies_that_there_are() -> None:
     assert set(BROKEN) >= IN_CI
 
 
-@pytest.mark.parametrize("runs", [16, pytest.param(26, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("runs", [8, pytest.param(26, marks=pytest.mark.nightly)])
 def test_nothing_is_found_in_the_correct_job(runs: int, tmp_path: Path) -> None:
     ran, card = audit("digits_ddp", runs, tmp_path)
 

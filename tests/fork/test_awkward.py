@@ -33,7 +33,7 @@ def card(ran: Done) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("does", ["much", "bucket"])
+@pytest.mark.parametrize("does", [pytest.param("much", marks=pytest.mark.nightly), "bucket"])
 def test_what_a_job_reserves_and_where_it_stores_is_no_hindrance(does: str, tmp_path: Path) -> None:
     assert len(card(audit(does, tmp_path))["runs"]) == 1
 
@@ -42,8 +42,10 @@ def test_what_a_job_reserves_and_where_it_stores_is_no_hindrance(does: str, tmp_
     ("does", "words"),
     [
         ("fit-twice", "fit() was called once more"),
-        ("task-after", "the script raised NeedsClusterError"),
-        ("exit", "the script raised SystemExit: 3"),
+        pytest.param(
+            "task-after", "the script raised NeedsClusterError", marks=pytest.mark.nightly
+        ),
+        pytest.param("exit", "the script raised SystemExit: 3", marks=pytest.mark.nightly),
     ],
 )
 def test_what_comes_after_the_training_is_a_note(does: str, words: str, tmp_path: Path) -> None:

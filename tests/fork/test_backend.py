@@ -82,6 +82,7 @@ def test_a_segfault_ends_its_own_attempt_and_no_more(run: RunJob) -> None:
     assert judged.result("outcome") == "pass"
 
 
+@pytest.mark.nightly
 def test_a_rank_that_eats_the_memory_ends_its_own_attempt_and_no_more(
     run: RunJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from tests.called import chaos
 
 JOBS = Path(__file__).parents[1] / "corpus/jobs/right"
 OPTIMIZER = "        for name, state in states.items():\n            parts[name]"
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(240)]
 
 
 def audited(name: str, folder: Path, old: str = "", new: str = "") -> dict[str, Any]:
@@ -31,9 +31,7 @@ def audited(name: str, folder: Path, old: str = "", new: str = "") -> dict[str, 
     return found
 
 
-@pytest.mark.parametrize(
-    "name", ["saved_by_the_clock", pytest.param("saves_by_clock", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("name", ["saved_by_the_clock", "saves_by_clock"])
 def test_a_right_job_is_not_blamed(name: str, tmp_path: Path) -> None:
     card = audited(name, tmp_path)
 
@@ -44,13 +42,12 @@ def test_a_right_job_is_not_blamed(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "check", "said"),
     [
-        pytest.param(
+        (
             "saved_by_the_clock",
             '        torch.set_rng_state(state["rng"])\n',
             "",
             "state",
             "rng.torch is back at its first value",
-            marks=pytest.mark.nightly,
         ),
         (
             "saved_by_the_clock",
@@ -66,13 +63,12 @@ def test_a_right_job_is_not_blamed(name: str, tmp_path: Path) -> None:
             "state",
             "optimizer.momentum_buffer is not restored",
         ),
-        pytest.param(
+        (
             "saves_by_clock",
             OPTIMIZER,
             f'        del states["signals"]\n{OPTIMIZER}',
             "sample-order",
             "what draws or orders them did not come back",
-            marks=pytest.mark.nightly,
         ),
     ],
 )

@@ -58,9 +58,11 @@ def disturbed(history: History) -> list[str]:
     [
         (WORKER, "a worker"),
         (DRIVER, "the process that calls fit()"),
-        (LANE, "the process that a lane's runs are forked from"),
-        (SCRIPT, "the start of the script"),
-        (START, "the process that jobs are forked from"),
+        pytest.param(
+            LANE, "the process that a lane's runs are forked from", marks=pytest.mark.nightly
+        ),
+        pytest.param(SCRIPT, "the start of the script", marks=pytest.mark.nightly),
+        pytest.param(START, "the process that jobs are forked from", marks=pytest.mark.nightly),
     ],
     ids=["worker", "driver", "lane", "start of the script", "root"],
 )

@@ -33,13 +33,9 @@ JOBS = {
     "tumours_xgboost": "xgboost",
 }
 IN_CI = {
-    "amp_ema_killed",
     "lightgbm_killed",
     "lightning_average_forgotten",
-    "lightning_killed",
-    "tensorflow_killed",
     "tensorflow_optimizer_not_saved",
-    "xgboost_killed",
 }
 EXTRAS = ("lightning", "lightgbm", "tensorflow", "transformers", "xgboost")
 pytestmark = pytest.mark.timeout(240)

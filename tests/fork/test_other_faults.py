@@ -70,6 +70,7 @@ def test_a_job_without_nodes_waits_for_new_ones(run: RunJob) -> None:
     assert judged.result("attempts") == "pass"
 
 
+@pytest.mark.nightly
 def test_an_elastic_job_grows_when_a_node_comes_back(run: RunJob) -> None:
     digits = {
         "script": ROOT / "scenarios/jobs/digits_ddp.py",

@@ -21,6 +21,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | str | None:
     return ended.value.code
 
 
+@pytest.mark.nightly
 def test_a_job_is_calibrated_struck_by_the_clock_and_compared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,12 +53,13 @@ ELASTIC = ("--min-workers", "1", "--grow-after", "0.2")
 QUICK = ("--", "--steps", "40", "--save-every", "10", "--step-s", "0.02")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("losses", "words", "told"),
     [
         ("nodes", (), "away for"),
-        pytest.param("notices", ("--jit",), "announced", marks=pytest.mark.nightly),
-        pytest.param("nodes", ELASTIC, "away for", marks=pytest.mark.nightly),
+        ("notices", ("--jit",), "announced"),
+        ("nodes", ELASTIC, "away for"),
     ],
     ids=["nodes", "notices", "elastic"],
 )

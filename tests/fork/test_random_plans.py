@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(2), pytest.param(range(2, 50), marks=pytest.mark.nightly)], ids=str
+    "seeds", [range(1), pytest.param(range(1, 50), marks=pytest.mark.nightly)], ids=str
 )
 def test_a_right_job_survives_random_plans(
     seeds: range, backend: ForkBackend, tmp_path: Path

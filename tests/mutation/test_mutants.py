@@ -10,6 +10,7 @@ from tests.mutation.mutants import drawn, mutants
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "chaos" / "check").glob("*.py"))
+SAMPLE = FILES[::6]
 
 
 def made_of(line: str) -> list[str]:
@@ -65,7 +66,10 @@ def test_what_no_judgement_hangs_on_is_left_alone(line: str) -> None:
     assert made_of(line) == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(f, id=f.name, marks=() if f in SAMPLE else pytest.mark.nightly) for f in FILES],
+)
 def test_every_mutant_of_a_check_is_another_module_that_compiles(file: Path) -> None:
     source = file.read_bytes()
     for mutant in mutants(file.name, source):

@@ -128,6 +128,7 @@ def test_only_what_failed_last_is_run_again(tmp_path: Path) -> None:
     assert not (tmp_path / "reports").exists()
 
 
+@pytest.mark.nightly
 def test_what_needs_an_extra_that_is_not_installed_is_skipped_with_its_reason(
     tmp_path: Path,
 ) -> None:
@@ -152,6 +153,7 @@ def test_what_needs_an_extra_that_is_not_installed_is_skipped_with_its_reason(
     assert done.case("needs.chaos.yaml::seed-0").find("skipped") is not None
 
 
+@pytest.mark.nightly
 def test_a_time_out_of_pytests_ends_the_run_and_its_report_is_written(tmp_path: Path) -> None:
     hangs = TINY.replace("workers: 1", "workers: 1, args: {hang: true}")
     project(tmp_path, {"hangs.chaos.yaml": f"scenario: hangs\n{hangs}{KILL}"})
