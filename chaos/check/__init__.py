@@ -1,6 +1,6 @@
-"""From what was seen to what it means: pure functions over a history.
+"""Pure functions from a history to its tables, its checks and the verdict.
 
-Small folds make tables of a history, every check reads their rows and judges
-one promise, and `judge` puts the checks together into a verdict. Imports
-`chaos.model`; `chaos.report` and the harness import this.
+Small folds make tables of a history. Every check reads their rows and judges one promise. `judge`
+puts the checks together into a verdict. This package imports `chaos.model`; `chaos.report` and the
+harness import it.
 """

@@ -1,6 +1,6 @@
 """The analysis of one run: its plan, its history and its baseline, with their tables.
 
-The tables are made once, when a check first asks for them.
+Each table is made once, when a check first reads it.
 """
 
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ NO_STEPS = "the job makes no step that could be watched"
 
 @dataclass(frozen=True, eq=False)
 class RunTables:
-    """What one history says about the course of training; parts of its state as those `like` it.
+    """The tables of one history. Parts of the state are named as in the tables `like`.
 
-    `has_other_reports`: it reports as often as the clock says.
+    `has_other_reports`: the job reports by the clock, after other steps in every run.
     """
 
     history: History
@@ -47,23 +47,23 @@ class RunTables:
 
     @cached_property
     def lineage(self) -> Lineage:
-        """What survived of all attempts."""
+        """The part of all attempts that survived."""
         return lineage(self.attempts)
 
     @cached_property
     def committed(self) -> Mapping[str, Commit]:
-        """The commits that carry a checkpoint, by its name."""
+        """The commits that carry a checkpoint, by the checkpoint's name."""
         every = (commit for a in self.attempts for commit in (*a.early, *a.commits))
         return {c.checkpoint: c for c in every if c.checkpoint is not None}
 
     @cached_property
     def snapshots(self) -> StateSnapshots:
-        """What was seen of the job's state."""
+        """The state snapshots of the job."""
         return StateSnapshots(self.history, None if self.like is None else self.like.snapshots)
 
     @cached_property
     def files(self) -> Files:
-        """The files that the job wrote and read itself."""
+        """The files that the job itself wrote and read."""
         return Files(self.history, self.attempts)
 
     @property
@@ -75,13 +75,13 @@ class RunTables:
 
     @cached_property
     def ending(self) -> Ending:
-        """How the run ended."""
+        """The end of the run."""
         return ending(self.history)
 
 
 @dataclass(frozen=True, eq=False)
 class RunAnalysis:
-    """What a check is given. `baseline`: the same job and seed, with nothing done to it."""
+    """The input of every check. `baseline`: the same job and seed without faults."""
 
     plan: Plan
     history: History
@@ -89,24 +89,24 @@ class RunAnalysis:
 
     @cached_property
     def run(self) -> RunTables:
-        """The struck run."""
+        """The tables of the run that is judged."""
         return RunTables(self.history, self.reference, has_other_reports=self.is_by_steps)
 
     @property
     def is_by_steps(self) -> bool:
-        """Whether the run is laid beside its baseline by steps, whatever was reported between."""
+        """Whether the run is compared with its baseline by steps, wherever its reports fall."""
         return self.plan.expect.align == "steps"
 
     @cached_property
     def counterpart(self) -> History | None:
-        """The baseline, with the places that its steps have in this run."""
+        """The baseline, with its steps at the places that they have in this run."""
         if self.baseline is None or not self.is_by_steps:
             return self.baseline
         return relaid(self.baseline, self.history)
 
     @cached_property
     def reference(self) -> RunTables | None:
-        """The baseline, where it is whole: what one that is cut short lacks proves nothing."""
+        """The baseline, if it is whole: a gap in one that was cut short proves nothing."""
         if self.counterpart is None:
             return None
         course = RunTables(self.counterpart)
@@ -114,14 +114,14 @@ class RunAnalysis:
 
     @property
     def no_reference(self) -> str:
-        """Why there is no baseline to judge by."""
+        """The reason why there is no baseline to compare with."""
         if self.baseline is None:
             return "there is no baseline"
         return "the baseline is cut short, and there is no other"
 
     @cached_property
     def injections(self) -> tuple[Injection, ...]:
-        """One row per op of the plan."""
+        """One row per op of the plan, and per attempt for an op that is repeated."""
         return injections(self.plan, self.history, self.run.attempts, self.run.ending)
 
     @cached_property
@@ -135,7 +135,7 @@ class RunAnalysis:
 
     @property
     def excuse(self) -> str | None:
-        """A fault that failed, in words: what the plan expects of it may rightly be missing."""
+        """A sentence on a fault that failed: what the plan expects of it may rightly be missing."""
         failed = (s.op for s in self.injections if not s.landed or s.came_too_late)
         return next((f"{op} did not do what was planned" for op in failed), None)
 
@@ -146,17 +146,16 @@ class RunAnalysis:
 
     @cached_property
     def resized(self) -> frozenset[int]:
-        """The attempts with another number of workers than the baseline has, and what follows them.
+        """The attempts whose number of workers is not the baseline's, and those after them.
 
-        Their ranks see other data than the baseline's ranks of the same
-        number, so that no step of theirs has a counterpart; an attempt that
-        is grown again goes on from their state.
+        Their ranks see other data than the baseline's ranks of the same number, so none of their
+        steps has a counterpart. An attempt that is grown again continues from their state.
         """
         return frozenset(attempt.index for attempt in self._of_other_size) | self.descended
 
     @cached_property
     def descended(self) -> frozenset[int]:
-        """The attempts that go on from the state of one with another number of workers."""
+        """The attempts that continue from the state of one with another number of workers."""
         trained = [attempt.index for attempt in self._of_other_size if attempt.steps]
         since = min(trained, default=len(self.run.attempts))
         return frozenset(a.index for a in self.run.attempts if a.index > since)
@@ -170,7 +169,7 @@ class RunAnalysis:
 
     @cached_property
     def allowance(self) -> Allowance:
-        """How far a number may lie from the baseline's."""
+        """The tolerance of all comparisons with the baseline."""
         expect = self.plan.expect
         if expect.band is None or self.too_few_for_a_band is not None:
             return Allowance(expect.loss_tolerance)
@@ -180,14 +179,14 @@ class RunAnalysis:
 
     @property
     def too_few_for_a_band(self) -> str | None:
-        """Why no band can be learnt, None where it can or none is asked for."""
+        """The reason why no band can be learnt; None if one can be, or none is expected."""
         if self.plan.expect.band is None or len(self._clean) >= RUNS_MIN:
             return None
         return f"a band takes {RUNS_MIN} baselines, and there are {len(self._clean)}"
 
     @cached_property
     def _clean(self) -> tuple[RunTables, ...]:
-        """The whole clean runs, of which a band can be learnt."""
+        """The whole clean runs, of which a band can be learnt; the baseline is the first."""
         if self.reference is None or not isinstance(self.counterpart, Baseline):
             return () if self.reference is None else (self.reference,)
         others = (RunTables(history, self.reference) for history in self.counterpart.repeats)
@@ -195,12 +194,12 @@ class RunAnalysis:
 
     @cached_property
     def epochs_vary(self) -> bool:
-        """Whether clean runs train more or fewer epochs each, as one does that stops early."""
+        """Whether clean runs differ in their number of epochs, as with early stopping."""
         return len({len(course.lineage.commits) for course in self._clean}) > 1
 
     @cached_property
     def comparison(self) -> NumberComparison | None:
-        """Every loss and metric beside the baseline's; None without a whole baseline."""
+        """All losses and metrics, compared with the baseline's; None without a whole baseline."""
         if self.reference is None:
             return None
         return NumberComparison.of(
@@ -220,38 +219,39 @@ class RunAnalysis:
 
     @cached_property
     def began(self) -> int:
-        """The number of the first fault; what came before it is a second sample of the baseline."""
+        """The event number of the first fault; the events before it are the control."""
         return min((n for n, _ in self.history.of(FaultInvoked)), default=len(self.history))
 
     @cached_property
     def aligned(self) -> tuple[Aligned, ...]:
-        """The surviving steps that have a counterpart, beside it; none without a whole baseline."""
+        """The surviving steps that have a counterpart, with it; empty without a whole baseline."""
         if self.reference is None:
             return ()
         return surviving(self.run.lineage, self.reference.lineage, without=self.resized)
 
     @cached_property
     def aligned_before(self) -> tuple[Aligned, ...]:
-        """What was recorded before the first fault beside the baseline: the control."""
+        """The control: the steps before the first fault, with their counterparts."""
         if self.reference is None:
             return ()
         return before(self.run.attempts, self.reference.lineage, began=self.began)
 
     @cached_property
     def unstable(self) -> frozenset[str]:
-        """The components that differ from the baseline's before the first fault already."""
+        """The components that differ from the baseline's already before the first fault."""
         if self.reference is None:
             return frozenset()
         run, due = self.run.snapshots, self.reference.snapshots
         found = unstable(run, due, began=self.began, allowance=self.allowance)
-        # What goes by reports, as a count of saves does, is another after as many steps.
+        # Reports fall after other steps in every run, so parts that follow them, such as a count
+        # of saves, differ at equal steps. Further clean runs show which parts these are.
         others = self._clean[1:] if self.is_by_steps else ()
         ends = ((o.snapshots, len(o.history)) for o in others)
         return found.union(*(unstable(o, due, began=n, allowance=EXACT) for o, n in ends))
 
     @cached_property
     def components(self) -> tuple[Row, ...]:
-        """What came back of the job's state at each resume; empty without a whole baseline."""
+        """The parts of the job's state at each resume; empty without a whole baseline."""
         if self.reference is None:
             return ()
         run, due = self.run.snapshots, self.reference.snapshots
@@ -260,7 +260,7 @@ class RunAnalysis:
 
     @cached_property
     def inputs(self) -> InputComparison | None:
-        """The model's inputs beside the baseline's; None without a whole baseline."""
+        """The model's inputs, compared with the baseline's; None without a whole baseline."""
         if self.reference is None:
             return None
         ours, theirs = self.run.lineage, self.reference.lineage
@@ -270,14 +270,14 @@ class RunAnalysis:
 
     @cached_property
     def input_offsets(self) -> Mapping[int, int]:
-        """The attempts that went on at another place of the inputs, and by how many steps."""
+        """The attempts that continued at another place of the inputs, with the offset in steps."""
         if self.inputs is None or not self.inputs.repeat or not self.run.ending.is_finished:
             return {}
         return input_offsets(self.restarts, self.inputs)
 
     @cached_property
     def repeated_steps(self) -> tuple[RepeatedSteps, ...]:
-        """The steps made a second time, as `expect.sampling: at_least_once` allows."""
+        """The steps trained a second time, as `expect.sampling: at_least_once` allows."""
         if self.plan.expect.sampling != "at_least_once" or self.reference is None:
             return ()
         alike = (r for r in self.restarts if r.attempt.index not in self.resized)
@@ -285,7 +285,7 @@ class RunAnalysis:
 
     @cached_property
     def began_anew(self) -> frozenset[int]:
-        """The attempts that trained from scratch though they were to resume, by index."""
+        """The indexes of the attempts that trained from scratch though they had to resume."""
         theirs = None if self.reference is None else self.reference.lineage
         rows, run = self.components, self.run.snapshots
         return frozenset(
@@ -301,7 +301,7 @@ class RunAnalysis:
 
     @property
     def why_nothing_restarted(self) -> str | None:
-        """Why no restart was due, None if one was due or that is not known."""
+        """The reason why no restart was due; None if one was due, or that is not known."""
         if not self.plan.ops:
             return "no fault was planned, and nothing restarted"
         if not all(injection.landed for injection in self.injections):
@@ -321,14 +321,14 @@ class RunAnalysis:
 
     @property
     def sees_steps(self) -> bool:
-        """Whether the job makes steps that can be watched; so it does where nothing is known."""
+        """Whether the job makes steps that can be watched; true where nothing is known."""
         if self.reference is None:
             return True
         return any(a.steps for course in (self.reference, self.run) for a in course.attempts)
 
     @property
     def why_no_step_was_due(self) -> str | None:
-        """Why no step of a resumed attempt is missed; None: one is, or one was made."""
+        """The reason why no resumed attempt owes a step; None if one does, or made one."""
         if not self.sees_steps and self.run.ending.is_finished:
             return NO_STEPS
         if self.run.ending.is_finished and not any(r.attempt.steps for r in self.restarts):

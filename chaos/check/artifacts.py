@@ -33,19 +33,16 @@ _CLOCKS = re.compile(
 def check_artifacts(analysis: RunAnalysis) -> CheckResult:
     """Require that the files which surviving work wrote hold the baseline's numbers.
 
-    The promise of what is shipped: an average that is kept by hand, a best
-    value, the weights that are exported are read by nobody before training is
-    over, so that no loss and no metric shows them. Each entry of each file that
-    was saved with torch, pickle, numpy or safetensors, or written as JSON or CSV, is
-    compared with the same file's at the same place; of a table, and of a file
-    that keeps the best and was written last elsewhere, the last version. To be
-    blamed, an entry must hold numbers with a point, must move in the baseline,
-    and must be known to repeat itself: in the second clean run, or before the
-    fault. Up to there every loss, metric and input must be the baseline's:
-    where they part, files part too. A list that grows from save to save, as a
-    history does, is cosmetic. Texts, flags, whole numbers, generators, and what
-    is named after a clock may differ in a right job, and are only told: it may
-    say that it was resumed, and count its starts.
+    The promise concerns what is shipped. An average that is kept by hand, a best value and exported
+    weights are not read before training is over, so no loss and no metric shows them. Each entry of
+    each file that was saved with torch, pickle, numpy or safetensors, or written as JSON or CSV, is
+    compared with the same file's at the same place. Of a table, and of a file that keeps the best
+    and was last written elsewhere, the last version is compared. An entry counts only if it holds
+    numbers with a point, moves in the baseline, and is known to repeat itself: in the second clean
+    run, or before the fault. Up to its place every loss, metric and input must be the baseline's:
+    where they part, files part too. A list that grows from save to save, as a history does, is
+    cosmetic. Texts, flags, whole numbers, generators, and what is named after a clock may differ in
+    a right job, which may record that it was resumed and count its starts. They are noted only.
     """
     if not analysis.plan.ops:
         return nothing_due(ARTIFACTS, "no fault was planned, so there is nothing to compare")
@@ -79,7 +76,7 @@ def notes(analysis: RunAnalysis) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Beside:
-    """What was compared: all pairs, and the files that are missing."""
+    """The pairs that were compared, and the files that are missing."""
 
     analysis: RunAnalysis
     pairs: Sequence[EntryPair]
@@ -119,7 +116,7 @@ class _Beside:
 
     @property
     def apart(self) -> list[EntryPair]:
-        """The pairs that differ, and are not to be ignored."""
+        """The pairs that differ, apart from those to be ignored."""
         ignored = self.analysis.plan.expect.ignore_metrics
         return [p for p in self.pairs if p.differ and not is_below(p.ours.name, ignored)]
 
@@ -152,7 +149,7 @@ def _judged(beside: _Beside) -> CheckResult:
 
 
 def _parted(analysis: RunAnalysis) -> Moment | None:
-    """Return where the run first leaves its baseline, by however little: rounding included."""
+    """Return the place where the run first leaves its baseline, even by rounding alone."""
     losses: list[Moment] = [
         (step.epoch, step.step)
         for aligned in analysis.aligned
@@ -165,7 +162,10 @@ def _parted(analysis: RunAnalysis) -> Moment | None:
 
 
 def _explains(parted: Moment | None, kept: WrittenFile) -> bool:
-    """Return whether a file was written where the run had left its baseline: one step early."""
+    """Return whether a file was written so late that the divergence explains a difference.
+
+    A loss that differs at a step follows from a model that differed after the step before.
+    """
     epoch, step = kept.place
     return parted is not None and (epoch, step + 1) >= parted
 
@@ -190,7 +190,7 @@ def _holds_numbers(kept: WrittenFile) -> bool:
 
 
 def _severity(pair: EntryPair) -> Severity | None:
-    """Return how bad a difference is, None where a right job may show it."""
+    """Return the severity of a difference; None where a right job may show it."""
     ours, due = pair.ours, pair.theirs
     if (ours.kind, due.kind) != ("numbers", "numbers"):
         return None

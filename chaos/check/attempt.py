@@ -42,10 +42,10 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 class Commit:
     """A report that Ray's controller recorded.
 
-    `of_survivors`: it did not wait for the ranks of a node that was to go
-    (`relax_collectives_on_preemption`). `older`: where what is in the checkpoint was saved, if
-    that was not at the report. Only rank 0's metrics are then kept:
-    Ray 2.60 does not say whose the others are, and always waits for rank 0.
+    `of_survivors`: it did not wait for the ranks of a node that was announced to go
+    (`relax_collectives_on_preemption`). Only rank 0's metrics are then kept: Ray 2.60 does not show
+    whose the others are, and always waits for rank 0. `older`: the place where the content of the
+    checkpoint was saved, if that was not at the report.
     """
 
     number: int
@@ -58,16 +58,16 @@ class Commit:
 
     @property
     def goes_on(self) -> tuple[int, int]:
-        """Where a restart from its checkpoint goes on."""
+        """The place at which a restart from its checkpoint continues."""
         return self.older or (self.epoch + 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A rank ready to train: the checkpoint it was handed, and where to go on.
+    """A rank that is ready to train: the checkpoint it was handed, and its place.
 
-    After `step` of `epoch`; `path` is the file of its own that told it so.
-    Not `settled`: it was yet to look for such a file, and made no step.
+    It continues after `step` of `epoch`; `path` is the file of its own that gave the place. Not
+    `settled`: it had yet to look for such a file, and made no step.
     """
 
     number: int
@@ -80,13 +80,13 @@ class Start:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it goes on, as epoch and finished steps of it."""
+        """Its place, as epoch and finished steps of it."""
         return self.epoch, self.step
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What Ray's controller made of a failure."""
+    """A decision of Ray's controller on a failure."""
 
     number: int
     event: FailureDecided
@@ -94,12 +94,12 @@ class Decision:
 
 @dataclass(frozen=True)
 class Attempt:
-    """Everything that carries one attempt's index, whenever it was written.
+    """All events that carry one attempt's index, whenever they were written.
 
-    `opened` is the number of its WorkerGroupStarted, None if that was not
-    seen. `early` are commits of before it trained anything, which end no epoch. `reported`
-    and `asked` hold who entered `report()`, and who asked for its checkpoint. Stragglers of
-    an ended attempt stay with it.
+    `opened` is the number of its WorkerGroupStarted, None if that was not seen. `early` are commits
+    from before it trained anything; they end no epoch. `reported` holds the (rank, epoch) that
+    entered `report()`, `asked` the ranks that read their checkpoint. Stragglers of an ended attempt
+    belong to it.
     """
 
     index: int
@@ -115,12 +115,12 @@ class Attempt:
 
     @property
     def epoch(self) -> int | None:
-        """Where it goes on: the earliest epoch of its ranks, None if none has started."""
+        """The earliest epoch of its ranks; None if none has started."""
         return None if self.place is None else self.place[0]
 
     @property
     def size(self) -> int:
-        """How many workers it has."""
+        """Its number of workers."""
         return len(self.places) or len(self.starts)
 
     @property
@@ -156,15 +156,19 @@ class Attempt:
 def attempts(history: History, epochs: int | None = None) -> tuple[Attempt, ...]:
     """Sort a history's events by the attempt they carry, oldest attempt first.
 
-    `epochs`: how many the job has when it is left alone, where that is known.
+    `epochs`: the number of epochs of the job without faults, where that is known.
     """
     rows: dict[int, _Rows] = {}
     _add_controllers(history, rows)
     _add_workers(history, rows)
     _add_steps(history, rows)
+    # The place at a rank's start is preliminary: a job with files of its own moves on once it has
+    # read one. A rank that neither moved nor trained may have ended before that.
     if _keeps_files(history):
         for row in rows.values():
             row.settle()
+    # A report is early if it comes before its attempt's first step. In attempts after the last one
+    # that trained, no step follows, and such reports may be those of the last epochs.
     last = max((index for index, row in rows.items() if row.steps), default=-1)
     for index, row in rows.items():
         if row.early and index > last:
@@ -200,10 +204,10 @@ class _Rows:
         )
 
     def count_early(self, epochs: int | None) -> None:
-        """Take reports for epochs: nothing is trained that they could come before.
+        """Count early reports as ends of epochs, in an attempt that trained nothing.
 
-        The last ones, where it is known how many `epochs` the job has: with nothing left to
-        train, it validates as at every start, and then reports what it ends with.
+        Where the number of `epochs` is known, only the last reports count: with nothing left to
+        train, a job validates as at every start, and then reports its final result.
         """
         first = min((start.epoch for start in self.starts.values()), default=0)
         every = sorted([*self.early, *self.commits], key=lambda commit: commit.number)
@@ -220,10 +224,12 @@ class _Rows:
                 self.starts[rank] = replace(start, settled=False)
 
     def _placed_commits(self) -> tuple[Commit, ...]:
-        """Count commits on from where the ranks went on; Ray's controller cannot know it."""
+        """Count commits from the place at which the ranks continued."""
         moved = any(start.path is not None for start in self.starts.values())
         if not moved or not self.commits or not self.reported:
             return tuple(self.commits)
+        # Ray's controller does not know of files of the job's own, and counts on from its commits.
+        # The first report of the attempt shows by how many epochs the two counts differ.
         by = min(epoch for _, epoch in self.reported) - self.commits[0].epoch
         return tuple(replace(commit, epoch=commit.epoch + by) for commit in self.commits)
 

@@ -1,15 +1,15 @@
-"""Which parts that did not come back at a resume are causes, and which changed nothing.
+"""The causes among the parts that did not come back at a resume, and those without effect.
 
-A rank is looked at before its first optimizer step, after its first forward
-call. What each part can change, and when, is known:
+A state snapshot is taken before a rank's first optimizer step, after its first forward call. For
+each part it is known which loss it can change first:
 
     first loss        model, buffers, scaler, generators, inputs, what is declared
     second loss       an optimizer's state, gradients, a learning rate
     third loss        a schedule alone: the learning rate of the first step was right
 
-So the place of the first difference says which parts may be its cause. Where
-nothing differs that lasts (no loss, no metric, no part of what is shipped),
-what did not come back is told, and is no finding.
+So the place of the first difference shows which parts may be its cause. A part that did not come
+back is noted, and is no finding, where nothing that lasts differs: no loss, no metric, no part of
+what is shipped.
 """
 
 import math
@@ -33,12 +33,11 @@ _AT_ONCE, _WITH_LR, _BY_SCHEDULE = 1, 2, 3
 
 @dataclass(frozen=True)
 class Aftermath:
-    """What first differs from the baseline in the work of one attempt.
+    """The first difference from the baseline in the work of one attempt.
 
-    `losses` counts the attempt's steps to the first loss that differs: 1 is
-    that of its first forward call, infinite a later epoch's or a metric; None:
-    none does. `inputs` are those of its first epoch that is fed otherwise, if
-    no loss differs before them.
+    `losses` counts the attempt's steps to the first loss that differs: 1 is the loss of its first
+    forward call; infinite stands for a later epoch's loss or a metric; None for no difference.
+    `inputs` are those of its first epoch with other inputs, if no loss differs before them.
     """
 
     losses: float | None
@@ -47,7 +46,7 @@ class Aftermath:
 
 @dataclass(frozen=True)
 class Cause:
-    """Rows with one reason, the nearest to it first; `explains` the first difference, or cannot."""
+    """Rows with one reason, the nearest to it first; `explains`: can cause the first difference."""
 
     rows: tuple[Row, ...]
     explains: bool
@@ -55,7 +54,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Blame:
-    """What one resume is to blame for: causes in order, and the `idle` rows without consequence."""
+    """The findings of one resume: causes in order, and the `idle` rows without consequence."""
 
     after: Aftermath
     causes: tuple[Cause, ...] = ()
@@ -73,7 +72,7 @@ class Blame:
 
     @property
     def is_explained(self) -> bool:
-        """Whether a cause explains the first difference; so it is where nothing is blamed."""
+        """Whether a cause explains the first difference; true where there is no cause."""
         return not self.causes or any(cause.explains for cause in self.causes)
 
 
@@ -82,7 +81,7 @@ def blamed(analysis: RunAnalysis, restart: Restart) -> Blame:
     return _all_blamed(analysis)[restart.attempt.index]
 
 
-@lru_cache(maxsize=2)  # of the run that is being judged: many checks ask for it
+@lru_cache(maxsize=2)  # many checks of the run that is being judged use it
 def _all_blamed(analysis: RunAnalysis) -> Mapping[int, Blame]:
     return {restart.attempt.index: _blamed(analysis, restart) for restart in analysis.restarts}
 
@@ -94,13 +93,17 @@ def _blamed(analysis: RunAnalysis, restart: Restart) -> Blame:
         return Blame(after)
     had_left = place is not None and left_before(analysis, *place)
     solid = [r for r in mine if not is_rng(r.component)]
+    # In a run that had left its baseline before, a part that is only different is a consequence.
     solid = [r for r in solid if r.standing != "different" or not had_left]
     seen = Later(analysis, restart)
     idle = [r for r in solid if seen.shows_nothing_of(r, after)]
     solid = [r for r in solid if r not in idle]
+    # Buffers that other inputs or random numbers may have moved do not clear the generators: these
+    # are judged without them, and then decide whether the buffers are findings.
     near = [r for r in solid if _is_moved_a_little(analysis, r)]
     drawn = _random(analysis, restart, after, [r for r in solid if r not in near])
     solid = [r for r in solid if r not in near or not _follows_a_first_forward(r, after, drawn)]
+    # Another rank's generator is a finding of `rank-randomness`.
     causes = [*_causes(solid, after), *_causes([r for r in drawn if r.copied_from is None], after)]
     causes.sort(key=lambda cause: not cause.explains)
     lost = {id(r) for r in (*solid, *drawn)}
@@ -109,14 +112,14 @@ def _blamed(analysis: RunAnalysis, restart: Restart) -> Blame:
 
 
 def random_rows(analysis: RunAnalysis, restart: Restart) -> list[Row]:
-    """Return the generators that did not come back, where numbers are seen to depend on them."""
+    """Return the generators that did not come back, if numbers are seen to depend on them."""
     mine = [r for r in analysis.components if r.attempt == restart.attempt.index and r.is_broken]
     solid = [r for r in mine if not is_rng(r.component) and not _is_moved_a_little(analysis, r)]
     return _random(analysis, restart, aftermath(analysis, restart), solid)
 
 
 def follows_a_first_forward(analysis: RunAnalysis, restart: Restart, row: Row) -> bool:
-    """Return whether buffers differ by what they were given in the first forward call."""
+    """Return whether buffers differ only by the inputs of the first forward call."""
     after, drawn = aftermath(analysis, restart), random_rows(analysis, restart)
     return _is_moved_a_little(analysis, row) and _follows_a_first_forward(row, after, drawn)
 
@@ -137,7 +140,7 @@ def aftermath(analysis: RunAnalysis, restart: Restart) -> Aftermath:
         start = restart.attempt.starts.get(first.rank)
         place = restart.attempt.place if start is None else start.place
         is_near = first.step is not None and place is not None and place[0] == first.epoch
-        # Within a tolerance, where losses first differ by too much says nothing of what moved them.
+        # Within a tolerance, the first loss that differs by too much does not show the cause.
         losses = math.inf
         if is_near and analysis.allowance.is_exact:
             assert first.step is not None
@@ -146,6 +149,7 @@ def aftermath(analysis: RunAnalysis, restart: Restart) -> Aftermath:
     feeds = analysis.inputs
     fed = feeds.apart if feeds is not None and feeds.repeat else ()
     fed = tuple(a for a in fed if a.first.attempt == index)
+    # Inputs count only if this attempt has other ones before the first number that differs.
     start_at = min(((a.epoch, a.first.step) for a in fed), default=None)
     if start_at is None or start_at > until or (losses is None and first is not None):
         return Aftermath(losses)
@@ -154,16 +158,16 @@ def aftermath(analysis: RunAnalysis, restart: Restart) -> Aftermath:
 
 @dataclass(frozen=True)
 class Later:
-    """What an attempt was seen to come to after it was entered."""
+    """The state and the losses of an attempt after its entry."""
 
     analysis: RunAnalysis
     restart: Restart
 
     def shows_nothing_of(self, row: Row, after: Aftermath) -> bool:
-        """Return whether it is shown that nothing follows from a part that is not the baseline's.
+        """Return whether a part that is not the baseline's is shown to have no effect.
 
-        That nothing was seen to follow is not enough: what is shipped was seen
-        to be the baseline's, at a place that the part could have changed.
+        It is not enough that no effect was seen: what is shipped must have been seen to be the
+        baseline's, at a place that the part could have changed.
         """
         if after.losses is not None or after.inputs:
             return False
@@ -173,16 +177,16 @@ class Later:
         if not all(same for _, _, same in seen):
             return False
         if row.group == "model":
-            # What it is called with makes the loss: it is there, as another part of the state.
+            # The losses are right, so the weights are there, as another part of the state.
             return holds_nothing(row.ours) and self._has_equal_losses(row)
         if row.group in SHIPPED:
             return any(name == row.component for name, _, _ in seen)
         return any(group == "model" for _, group, _ in seen) or self._has_equal_losses(row)
 
     def _shipped(self, rank: int) -> Iterator[tuple[str, str, bool]]:
-        """Return the parts of what is shipped that were seen later, and if they are the baseline's.
+        """Yield the later states of what is shipped: name, group, and whether it is the baseline's.
 
-        On all ranks where they are not; that they are must be seen on the rank itself.
+        Differences count on all ranks, equality on the rank itself only.
         """
         assert self.analysis.reference is not None
         due_at = self.analysis.reference.snapshots.by_place
@@ -219,11 +223,11 @@ class Later:
 def _random(
     analysis: RunAnalysis, restart: Restart, after: Aftermath, solid: Sequence[Row]
 ) -> list[Row]:
-    """Return the generators to blame: numbers part, and nothing else explains it.
+    """Return the generators that are causes: numbers differ, and nothing else explains it.
 
-    A generator that never moves in the baseline is drawn from by nobody.
-    Inputs in another order are the sampler's; inputs that the baseline never
-    saw were drawn by generators, if every rank with such a generator has them.
+    A generator that never moves in the baseline is not drawn from. Inputs in another order come
+    from the sampler. Inputs that the baseline never saw were drawn by generators, if every rank
+    with such a generator has them.
     """
     mine = [r for r in analysis.components if r.attempt == restart.attempt.index and r.is_broken]
     rows = [r for r in mine if is_rng(r.component) and _moves(analysis, r)]
@@ -238,8 +242,12 @@ def _random(
     if any(_explains(row, solid, after) for row in solid):
         return []
     if after.losses is not None:
+        # Where the first loss is right and a later one of the epoch is not, only a generator that
+        # is drawn from within epochs can be the cause.
         is_near = _AT_ONCE < after.losses < math.inf
         return [r for r in rows if not is_near or _moves(analysis, r, within_an_epoch=True)]
+    # No number differs in this attempt. If none differs in the run and the model does, the last
+    # resume before that place is the one to look at.
     where, place = divergence_place(analysis), restart.attempt.place
     if where is None or place is None or where < place or divergence(analysis) is not None:
         return []
@@ -248,7 +256,7 @@ def _random(
 
 
 def _moves(analysis: RunAnalysis, row: Row, *, within_an_epoch: bool = False) -> bool:
-    """Return whether the baseline draws from a generator; so it does where that was not seen."""
+    """Return whether the baseline draws from a generator; true where that was not seen."""
     assert analysis.reference is not None
     seen = [s for _, s in analysis.reference.snapshots.all if s.rank == row.rank]
     digests: dict[int, list[str]] = {}
@@ -261,17 +269,17 @@ def _moves(analysis: RunAnalysis, row: Row, *, within_an_epoch: bool = False) ->
 
 
 def _follows_a_first_forward(row: Row, after: Aftermath, drawn: Sequence[Row]) -> bool:
-    """Return whether other inputs or other random numbers had moved a rank's buffers already."""
+    """Return whether other inputs or random numbers had already moved a rank's buffers."""
     fed = any(a.epoch == row.epoch and a.first.step == row.step + 1 for a in after.inputs)
     return fed or (bool(drawn) and after.losses == _AT_ONCE)
 
 
 def _is_moved_a_little(analysis: RunAnalysis, row: Row) -> bool:
-    """Return whether buffers may differ by what they were given alone.
+    """Return whether buffers may differ only by the inputs of one forward call.
 
-    They are looked at after the first forward call, which moves running
-    statistics: with other inputs or dropout masks, a little. What is lost is
-    nearer to what it was at the very beginning than to the baseline's.
+    The snapshot comes after the first forward call, which moves running statistics: with other
+    inputs or dropout masks, a little. A lost buffer is nearer to its first value than to the
+    baseline's.
     """
     if row.group != "buffers" or row.standing != "different":
         return False
@@ -286,9 +294,9 @@ def _is_moved_a_little(analysis: RunAnalysis, row: Row) -> bool:
 
 
 def _explains(row: Row, solid: Sequence[Row], after: Aftermath) -> bool:
-    """Return whether a part can have moved the first number that differs."""
+    """Return whether a part can have changed the first number that differs."""
     if after.inputs and not is_rng(row.component):
-        return row.group == "declared"  # a model does not choose what it is given
+        return row.group == "declared"  # a model does not choose its inputs
     if after.losses is None or after.losses == math.inf:
         return True
     if row.group in ("optimizer", "optimizer settings", "gradients"):
@@ -300,7 +308,7 @@ def _explains(row: Row, solid: Sequence[Row], after: Aftermath) -> bool:
 
 
 def _causes(rows: Sequence[Row], after: Aftermath) -> list[Cause]:
-    """Put rows with one reason together, the likely cause first."""
+    """Group rows by reason, the likely cause first."""
     scheduled = any(row.group == "schedule" for row in rows)
     ordered = sorted(rows, key=partial(_order, scheduled=scheduled))
     found: dict[str, list[Row]] = {}
@@ -313,7 +321,7 @@ def _causes(rows: Sequence[Row], after: Aftermath) -> list[Cause]:
 
 
 def _reason(row: Row, rows: Sequence[Row]) -> str:
-    """Return a name for what rows have in common that are lost by one mistake."""
+    """Return a name for the one mistake by which a row and others are lost."""
     head = row.component.partition(".")[0]
     broken = {other.group for other in rows}
     if row.group == "optimizer settings":
@@ -342,7 +350,7 @@ def _order(row: Row, *, scheduled: bool) -> tuple[int, int, str, int]:
 
 
 def _is_saved_otherwise(analysis: RunAnalysis, restart: Restart, row: Row) -> bool:
-    """Return whether a schedule that was lost is in a file that a restart may go on from."""
+    """Return whether a schedule that was lost is in a file that a restart may continue from."""
     if row.group != "schedule" or analysis.reference is None:
         return False
     ignore = analysis.plan.expect.ignore_metrics
@@ -354,6 +362,6 @@ def _is_saved_otherwise(analysis: RunAnalysis, restart: Restart, row: Row) -> bo
     )
 
 
-# What shows that something follows from a part, beside losses, metrics, inputs and the state.
+# Signs that a part has an effect, beside losses, metrics, inputs and the state.
 Trace: TypeAlias = Callable[[RunAnalysis, Restart, Row], bool]
 TRACES: tuple[Trace, ...] = (_is_saved_otherwise,)

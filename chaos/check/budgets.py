@@ -1,4 +1,4 @@
-"""Checks of retries: what Ray charged to which budget, and how many attempts there were."""
+"""Checks of retries: the charges to each retry budget, and the number of attempts."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,13 +27,12 @@ START_FAILED = "WorkerGroupStartupFailedError"
 def check_retry_budget(analysis: RunAnalysis) -> CheckResult:
     """Require one charge for each attempt that a fault ended, to the budget of that fault.
 
-    The promise of the retry budget. A killed worker or node is a failure, a
-    preempted node a preemption, and where both hit one attempt the
-    preemption wins (Ray 2.60's policy: any preempted actor makes it one).
-    One budget for both was ray-project/ray PR #41285. Nodes that join or stay
-    away, and a driver that is started again, cost nothing. And each budget is
-    kept: no retry beyond it (ray-project/ray#29171), and nothing given up
-    below it; inconclusive where the limit in force is not known.
+    The promise of the retry budget. A killed worker or node is a failure, a preempted node a
+    preemption. Where both hit one attempt the preemption wins (Ray 2.60's policy: any preempted
+    actor makes it one). One budget for both was ray-project/ray PR #41285. Nodes that join or stay
+    away, and a driver that is started again, cost nothing. Each budget is kept: no retry beyond it
+    (ray-project/ray#29171), and no end of the run below it. Inconclusive where the limit in force
+    is not known.
     """
     made = _Charges(analysis)
     expected = analysis.plan.expect.charges
@@ -87,7 +86,7 @@ def _unknown_limits(analysis: RunAnalysis) -> Iterator[str]:
 
 
 class _Charges:
-    """The decisions of Ray's controller that cost a retry, laid beside the faults."""
+    """The decisions of Ray's controller that cost a retry, compared with the faults."""
 
     def __init__(self, analysis: RunAnalysis) -> None:
         self.analysis = analysis
@@ -105,7 +104,7 @@ class _Charges:
         return [(number, event) for number, event in self.rows if event.charged == budget]
 
     def by_itself(self) -> Iterator[Anomaly]:
-        """Return the failures of Ray's controller that nobody caused."""
+        """Yield the failures of Ray's controller that no fault explains."""
         for number, event in self.to("controller"):
             due = self._waits_for_room(event) or self._was_struck_in_its_start(event)
             if not self.analysis.error_was_expected and not due:
@@ -115,8 +114,8 @@ class _Charges:
     def _waits_for_room(self, event: FailureDecided) -> bool:
         """Return whether workers could not be placed in time because nodes had been lost.
 
-        Ray 2.60 asks for as many as before until it has heard that they are
-        gone; a start that times out costs none of the two budgets.
+        Ray 2.60 asks for as many workers as before until it knows of the loss. A start that times
+        out costs none of the two budgets.
         """
         lost_nodes = any(
             injection.op.fault.nodes_lost and attempt <= event.attempt
@@ -128,14 +127,14 @@ class _Charges:
     def _was_struck_in_its_start(self, event: FailureDecided) -> bool:
         """Return whether a fault took a worker while its group was still being started.
 
-        To Ray 2.60 a group that cannot be started is a failure of its
-        controller's, which costs none of the two budgets.
+        To Ray 2.60 a group that cannot be started is a failure of its controller, which costs none
+        of the two budgets.
         """
         was_hit = event.attempt in self.analysis.hits
         return was_hit and event.decision == "RETRY" and START_FAILED in event.error
 
     def misplaced(self) -> Iterator[Anomaly]:
-        """Return the charges to the wrong one of the two budgets."""
+        """Yield the charges to the wrong one of the two budgets."""
         for number, event in self.rows:
             due = self.due.get(event.attempt)
             if due is None or event.charged in (due, "controller"):
@@ -163,7 +162,7 @@ class _Charges:
         )
 
     def surplus(self) -> Iterator[Anomaly]:
-        """Return the charges without a fault, or twice for one."""
+        """Yield the charges without a fault, and second charges for one fault."""
         charged: set[int] = set()
         for number, event in self.rows:
             if event.charged == "controller":
@@ -175,7 +174,7 @@ class _Charges:
             charged.add(event.attempt)
 
     def missing(self) -> Iterator[Anomaly]:
-        """Return the faults that were charged to nothing, once it is too late for it."""
+        """Yield the faults that were charged to no budget, once the run is over."""
         if not self.analysis.run.ending.is_over:
             return
         charged = {event.attempt for _, event in self.rows}
@@ -185,10 +184,10 @@ class _Charges:
             yield Anomaly(message=message, events=events)
 
     def _resized(self) -> set[int]:
-        """Return the attempts that Ray ended itself, to go on with another number of workers.
+        """Return the attempts that Ray ended itself, to continue with another number of workers.
 
-        An elastic job's policy may find the room gone before anybody has heard
-        that a worker is: it resizes, and that costs no budget (Ray 2.60).
+        The policy of an elastic job may find a node gone before the loss of its worker is known. It
+        then resizes, which costs no budget (Ray 2.60).
         """
         resizings = [
             n for n, e in self.analysis.history.of(ControllerState) if e.state == "RESIZING"
@@ -203,7 +202,7 @@ class _Charges:
         }
 
     def differing(self, budget: str, due: int) -> Iterator[Anomaly]:
-        """Compare one budget's total with what the plan expects."""
+        """Compare one budget's total with the total that the plan expects."""
         found = self.to(budget)
         is_short = self.analysis.run.ending.is_over and self.analysis.excuse is None
         if len(found) > due or (len(found) < due and is_short):
@@ -211,7 +210,7 @@ class _Charges:
             yield Anomaly(message=self._count(budget, due), events=events)
 
     def excused(self, budget: str, due: int) -> Iterator[str]:
-        """Return a charge that is missing where the fault is that it was expected for."""
+        """Yield a doubt about a missing charge, where the fault that it belongs to failed."""
         if len(self.to(budget)) < due and self.analysis.excuse is not None:
             yield f"{self._count(budget, due)}, but {self.analysis.excuse}"
 
@@ -221,7 +220,7 @@ class _Charges:
 
 
 def _first_error(event: FailureDecided) -> str:
-    """Return the first rank's error: Ray's own name for it says only that a group has failed."""
+    """Return the first rank's error: Ray's own error only names the failure of a group."""
     return next((event.errors[rank] for rank in sorted(event.errors)), event.error)
 
 
@@ -239,14 +238,12 @@ ATTEMPTS = "attempts"
 def check_attempts(analysis: RunAnalysis) -> CheckResult:
     """Require one attempt more than there are attempts that a fault ended.
 
-    Where `fit()` is expected to raise, the last of these has no successor.
-    An attempt too many is a failure that nobody injected
-    (Ray 2.60: a worker group that does not come up opens another). A run that
-    is ended at its limit may be within a recovery: what was still to follow it
-    is not known, for as long as a recovery may take. Each has the workers that
-    `fit()` asked for: only an elastic job goes on with fewer, down to the
-    number that it states (a rank that is missing makes every batch smaller,
-    pytorch/torchtitan PR #4663).
+    Where `fit()` is expected to raise, the last of these has no successor. An attempt too many is a
+    failure that was not injected (Ray 2.60: a worker group that does not come up opens another). A
+    run that is ended at its limit may be within a recovery, so for as long as a recovery may take
+    it is not known whether another attempt was to follow. Each attempt has the workers that `fit()`
+    asked for. Only an elastic job continues with fewer, down to the number that it states (a rank
+    that is missing makes every batch smaller, pytorch/torchtitan PR #4663).
     """
     opened = [attempt for attempt in analysis.run.attempts if attempt.opened is not None]
     if not opened:
@@ -288,7 +285,7 @@ def _due_attempts(analysis: RunAnalysis) -> int:
 
 
 def _cut_short(analysis: RunAnalysis, last: Attempt) -> str:
-    """Return how the run was ended at its limit while another attempt was still to follow."""
+    """Return in words that the run was ended at its limit within a recovery; else an empty text."""
     deadline, hits = analysis.run.ending.deadline, analysis.hits.get(last.index, ())
     harmed = [at for injection in hits if (at := injection.hits[last.index]) is not None]
     if deadline is None or not harmed:
@@ -335,7 +332,7 @@ def _wrong_sizes(analysis: RunAnalysis, opened: list[Attempt]) -> Iterator[Anoma
 
 
 def _asked_workers(analysis: RunAnalysis) -> tuple[int, int]:
-    """Return the fewest and the most workers that `fit()` was called with, or else the plan has."""
+    """Return the fewest and the most workers that `fit()` was called with, or else the plan's."""
     job = analysis.plan.job
     called = next((event for _, event in analysis.history.of(FitCalled)), None)
     match called.settings.get("num_workers") if called is not None else None:
@@ -370,7 +367,7 @@ UNLIMITED = -1
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One decision: the how-many-th of its budget it was, and the limit, None if not known."""
+    """One decision: its place among the charges to its budget, and the limit, None if unknown."""
 
     number: int
     event: FailureDecided
@@ -384,12 +381,12 @@ class Charge:
 
     @property
     def is_beyond(self) -> bool:
-        """Whether it was more than the budget allows."""
+        """Whether it exceeds the budget."""
         return self.limit is not None and UNLIMITED != self.limit < self.spent
 
     @property
     def is_overrun(self) -> bool:
-        """Whether Ray tried again all the same."""
+        """Whether Ray tried again beyond the budget."""
         return self.is_beyond and self.event.decision == "RETRY"
 
     @property
@@ -399,11 +396,11 @@ class Charge:
 
 
 def charges(analysis: RunAnalysis) -> Iterator[Charge]:
-    """Return the charges to the two budgets, in order.
+    """Yield the charges to the two budgets, in order.
 
-    The settings that were in force stand in `fit()`'s call: the script's own,
-    or what the plan put in their place. Ray 2.60 counts in its controller's
-    memory, so that a driver which is started again counts anew.
+    The settings in force stand in the call of `fit()`: the script's own, or the plan's in their
+    place. Ray 2.60 counts in its controller's memory, so a driver that is started again counts
+    anew.
     """
     calls = list(analysis.history.of(FitCalled))
     spent: Counter[str] = Counter()

@@ -36,19 +36,17 @@ CHECKPOINTS = "checkpoints"
 def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
     """Require that storage holds each committed checkpoint, file for file, until Ray removes it.
 
-    Looked at after each strike and when the run is over: the promise of
-    integrity (what was uploaded is what lies there, and nothing of another
-    attempt beside it: ray-project/ray#41700) and of durability (after the
-    first commit one whole checkpoint is always there). Nothing is loaded for
-    it: the same bytes load as well as those that were uploaded, and of a file
-    above 64 MiB only its size is compared. What was not seen on its way
-    cannot be compared, nor what lies outside the run's storage. A file of the
-    job's own that cannot be read, so that the attempt dies of it, is no
-    checkpoint either: its writing was cut off, and it was trusted all the
-    same (huggingface/transformers#35782). In doubt is one whose own count of
-    training is not the baseline's at that place: a restart from it would go on
-    elsewhere (Lightning-AI/pytorch-lightning#12991), if it counts the whole
-    training. That a file holds other bytes is told, and proves nothing.
+    Storage is examined after each fault and when the run is over. The promise of integrity: storage
+    holds what was uploaded, and nothing of another attempt beside it (ray-project/ray#41700). The
+    promise of durability: after the first commit one whole checkpoint is always there. No
+    checkpoint is loaded for it: equal bytes load equally well. Of a file above 64 MiB only the size
+    is compared. What was not seen on its way cannot be compared, nor what lies outside the run's
+    storage. A file of the job's own that cannot be read, so that the attempt dies of it, is no
+    checkpoint either: its writing was cut off, and the job trusted it
+    (huggingface/transformers#35782). In doubt is a checkpoint whose own count of training is not
+    the baseline's at that place: if it counts the whole training, a restart from it would continue
+    elsewhere (Lightning-AI/pytorch-lightning#12991). A file with other bytes is noted, and proves
+    nothing.
     """
     seen = list(analysis.history.of(StorageSeen))
     parts = analysis.history.count(PartUploaded)
@@ -114,7 +112,7 @@ def _other_bytes_note(beside: SavedFiles | None) -> str:
 
 
 def _baseline_storage(reference: RunTables) -> tuple[bool, bool]:
-    """Return whether the baseline's storage was looked at, and whether it saw uploads."""
+    """Return whether the baseline's storage was examined, and whether uploads were seen there."""
     looked = reference.history.count(StorageSeen) > 0
     return looked, reference.history.count(PartUploaded) > 0
 
@@ -123,7 +121,7 @@ def _baseline_storage(reference: RunTables) -> tuple[bool, bool]:
 class _Look:
     """One committed checkpoint, as one look at storage found it.
 
-    `damage` says what is wrong with it, `doubt` why that cannot be told.
+    `damage` names the defect, `doubt` the reason why there may be one.
     """
 
     commit: Commit
@@ -197,11 +195,10 @@ RETENTION = "retention"
 def check_retention(analysis: RunAnalysis) -> CheckResult:
     """Require that the newest commit is never removed before a newer one is there.
 
-    The promise of retention. As many are left as `num_to_keep` says (one more
-    where a score chooses: Ray 2.60 keeps the latest besides the best), and
-    the best by its score is among them. Retention by score and resume by age
-    disagreed in ray-project/ray#9036; a resume removed its own source in
-    Lightning-AI/pytorch-lightning#11379. Without `num_to_keep` nothing is
+    The promise of retention. As many checkpoints are left as `num_to_keep` states (one more where a
+    score chooses: Ray 2.60 keeps the latest besides the best), and the best by its score is among
+    them. Retention by score and resume by age disagreed in ray-project/ray#9036. A resume removed
+    its own source in Lightning-AI/pytorch-lightning#11379. Without `num_to_keep` nothing is
     removed.
     """
     commits = [c for c in stored_checkpoints(analysis.run).commits if c.checkpoint is not None]
@@ -251,10 +248,10 @@ def _removed_too_early(
 
 
 def _is_followed(history: History, at: int, *, is_over: bool) -> bool:
-    """Return whether the next that the controller wrote down is a newer commit.
+    """Return whether the controller's next event is a newer commit.
 
-    Ray 2.60 removes what a new checkpoint replaces while it records it. In a
-    history that is cut short the commit may be what is missing.
+    Ray 2.60 removes the checkpoints that a new one replaces while it records that one. In a history
+    that is cut short the commit itself may be missing.
     """
     source = history[at].source
     for entry in history.entries[at + 1 :]:
@@ -299,7 +296,7 @@ def _score_order(analysis: RunAnalysis, settings: dict[str, Any]) -> str | None:
 
 
 def _best_commit(commits: Sequence[Commit], score: str | None, order: str | None) -> Commit | None:
-    """Return the only best commit, None where several are or it cannot be told."""
+    """Return the only best commit; None where several are, or the score is not known."""
     if score is None or order is None:
         return None
     scored = []
@@ -321,14 +318,13 @@ ACK = "ack"
 
 @own_check(ACK, asks="Was everything that counted as saved really saved?")
 def check_ack(analysis: RunAnalysis) -> CheckResult:
-    """Require that what a job went away on, or was given in the end, had been committed.
+    """Require that reports of an attempt that ended by itself, and its result, are committed.
 
-    The promise of acknowledgement after durability. Every report that
-    returned on all ranks of an attempt which ended by itself (its train
-    functions returned, no fault hit it) was committed; and the checkpoint
-    that `fit()` returns is one of the commits, and is there. In Ray 2.60 the
-    return of `report()` alone says nothing: a fault before the controller's
-    next poll loses what it reported, and that is not held against the job.
+    The promise of acknowledgement after durability. Every report that returned on all ranks of an
+    attempt which ended by itself (its train functions returned, no fault hit it) was committed. The
+    checkpoint that `fit()` returns is one of the commits, and is there. In Ray 2.60 the return of
+    `report()` alone proves nothing: a fault before the controller's next poll loses the report, and
+    that is no defect of the job.
     """
     returned = analysis.run.ending.returned
     settled = [a for a in analysis.run.attempts if _ended_by_itself(analysis, a)]
@@ -378,7 +374,7 @@ def _returned_reports(analysis: RunAnalysis, attempt: Attempt) -> Mapping[int, t
 
 def _lost_reports(attempt: Attempt, reports: Mapping[int, tuple[int, ...]]) -> Iterator[Anomaly]:
     committed = {commit.epoch for commit in attempt.commits}
-    # Where none at all was seen, the controller's word is missing, not the commits.
+    # Without any commit, it is the controller's events that are missing, not the commits.
     for epoch, events in sorted(reports.items()) if committed else ():
         if epoch not in committed:
             yield Anomaly(

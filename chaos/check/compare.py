@@ -1,12 +1,12 @@
-"""The comparison of a run with its baseline: values laid side by side at the same place.
+"""The comparison of a run with its baseline: values of the same place, in pairs.
 
 Each kind of value (losses, metrics, inputs, parts of the state, entries and counts of files) is
-made into pairs by a table of its own, and all of them are judged here, in the same way:
+made into pairs by a table of its own. All pairs are compared here, in the same way:
 
-    control     what was seen where nothing had been done to the job: before the first fault, and
-                in further clean runs. It shows which values repeat themselves, by name
-    unstable    values that differ there already; nothing follows from them
-    unproven    values that differ after the fault, and that the control never saw
+    control     what was recorded without any fault: before the first one, and in further clean
+                runs. It shows which values repeat themselves, by name
+    unstable    values that differ in the control; after the fault they prove nothing
+    unproven    values that differ after the fault, and are not in the control
     proven      all the others; the first of them that differs lies nearest to the cause
 """
 
@@ -25,11 +25,11 @@ class Pair(Protocol):
 
     @property
     def name(self) -> Hashable:
-        """That which repeats itself or does not: a metric, or a part of one rank's state."""
+        """The unit that repeats itself or does not: a metric, or a part of one rank's state."""
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """Where it stands in training; places sort in the order of training."""
+        """Its place in training; places sort in the order of training."""
 
 
 P = TypeVar("P", bound=Pair)
@@ -37,9 +37,9 @@ P = TypeVar("P", bound=Pair)
 
 @dataclass(frozen=True)
 class Tally(Generic[P]):
-    """Pairs, counted: how many were compared, which differ, and the names of those that do not.
+    """Counted pairs: the number compared, those that differ, and the names of those that do not.
 
-    `lacking`: the names of values that the run did not have where the baseline has them.
+    `lacking`: the names of values that the baseline has and the run has not.
     """
 
     compared: int
@@ -56,7 +56,7 @@ class Tally(Generic[P]):
         at_a_glance: int = 0,
         lacking: Iterable[Hashable] = (),
     ) -> Self:
-        """Compare pairs, in any order; some more were seen to be equal `at_a_glance`."""
+        """Compare pairs, in any order; `at_a_glance`: the number of others known to be equal."""
         compared, differing, same = at_a_glance, list[P](), set[Hashable]()
         for pair in pairs:
             compared += 1
@@ -77,13 +77,13 @@ class Tally(Generic[P]):
         return min(self.differing, key=lambda pair: pair.place, default=None)
 
     def shows_repeated(self, name: Hashable) -> bool:
-        """Return whether a value was the baseline's wherever it was seen, if it was."""
+        """Return whether a value was seen, and was the baseline's wherever it was seen."""
         return name in self.same and name not in self.other
 
 
 @dataclass(frozen=True)
 class Comparison(Generic[P]):
-    """Pairs from after the fault, held against a control."""
+    """Pairs from after the fault, compared in the light of a control."""
 
     control: Tally[P]
     compared: int
@@ -93,7 +93,9 @@ class Comparison(Generic[P]):
 
 
 def compare(pairs: Iterable[P], equal: Callable[[P], bool], *, control: Tally[P]) -> Comparison[P]:
-    """Compare what was seen after the fault, by what the control shows to repeat itself."""
+    """Compare pairs from after the fault, as far as the control shows that they repeat."""
+    # A name that differs without any fault proves nothing after one: the job does not repeat it.
+    # A name that the control never saw may repeat or not. If it differs now, it is in doubt.
     every = list(pairs)
     kept = [pair for pair in every if pair.name not in control.other]
     unproven = frozenset(
@@ -113,7 +115,7 @@ def compare(pairs: Iterable[P], equal: Callable[[P], bool], *, control: Tally[P]
 
 @dataclass(frozen=True)
 class Aligned:
-    """Steps of one rank and epoch, each with the baseline's at its place; None: there is none.
+    """Steps of one rank and epoch, each with the baseline's at its place, None without one.
 
     Almost all are equal, so whole epochs are compared at once.
     """
@@ -134,12 +136,12 @@ class Aligned:
 
     @cached_property
     def has_equal_inputs(self) -> bool:
-        """Whether all inputs were watched, and are the same."""
+        """Whether all inputs were watched, and are equal."""
         mine = [step.inputs for step in self.ours]
         return None not in mine and mine == [None if s is None else s.inputs for s in self.theirs]
 
     def pairs(self) -> Iterator[tuple[Step, Step | None]]:
-        """Return step by step."""
+        """Return each step with its counterpart."""
         return zip(self.ours, self.theirs, strict=True)
 
 
@@ -154,7 +156,7 @@ def surviving(
 
 
 def before(attempts: Iterable[Attempt], theirs: Lineage, *, began: int) -> tuple[Aligned, ...]:
-    """Align what was recorded before the first fault, thrown away since or not."""
+    """Align the steps made before the first fault, discarded by a later restart or not."""
     found = []
     for attempt in attempts:
         for steps in attempt.by_epoch.values():
@@ -169,6 +171,7 @@ def before(attempts: Iterable[Attempt], theirs: Lineage, *, began: int) -> tuple
 def _aligned(steps: Sequence[Step], theirs: Lineage) -> Aligned:
     rank, epoch, first = steps[0].rank, steps[0].epoch, steps[0].step
     there = theirs.steps.get((rank, epoch), ())
+    # Where both count up one by one, the counterparts are one slice; else each is looked up.
     due: Sequence[Step | None]
     if there and there[0].step == 1 and _is_unbroken(steps) and _is_unbroken(there):
         due = there[first - 1 : first - 1 + len(steps)]

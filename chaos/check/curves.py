@@ -12,10 +12,9 @@ from chaos.check.values import as_number
 class Point:
     """One step of one attempt.
 
-    `position` counts steps from the start of training, from 1; a step that is
-    done again has the position that it had. `loss` is the mean over the
-    step's micro-batches, None where it is unknown or not finite. `lost`: a
-    restart threw the step away. `number` is its event.
+    `position` counts steps from the start of training, from 1; a recomputed step has its former
+    position. `loss` is the mean over the step's micro-batches, None where it is unknown or not
+    finite. `lost`: a restart discarded the step. `number` is its event.
     """
 
     number: int
@@ -36,7 +35,7 @@ class Curves:
 
 
 def curves(analysis: RunAnalysis, *, rank: int = 0) -> Curves:
-    """Lay the steps of one rank along one axis, in the order in which they were done."""
+    """Return the steps of one rank on one axis, in the order in which they were made."""
     courses = [analysis.run] if analysis.reference is None else [analysis.run, analysis.reference]
     steps = [[s for a in c.attempts for s in a.steps if s.rank == rank] for c in courses]
     origins = _origins([step for of in steps for step in of])
@@ -48,7 +47,7 @@ def curves(analysis: RunAnalysis, *, rank: int = 0) -> Curves:
 
 
 def _origins(steps: Sequence[Step]) -> dict[int, int]:
-    """Return each epoch its place on the axis, as wide as it ever was in either run."""
+    """Return the place of each epoch on the axis, as wide as it ever was in either run."""
     widths: dict[int, int] = {}
     for step in steps:
         widths[step.epoch] = max(widths.get(step.epoch, 0), step.step)

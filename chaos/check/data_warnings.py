@@ -1,6 +1,6 @@
 """Warnings about a job's data, from any whole run: no broken promise, but worth knowing.
 
-All other checks compare with the baseline, which does the same.
+All other checks compare with the baseline, which has the same flaw.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ Epoch: TypeAlias = dict[int, Sequence[Step]]  # by rank
 
 
 def data_warnings(course: Lineage) -> Iterator[str]:
-    """Return warnings from the lineage of a whole run; none where its inputs were not all seen."""
+    """Yield warnings from the lineage of a whole run; none where some inputs were not seen."""
     if any(step.inputs is None for step in course.all_steps()):
         return
     epochs = _epochs(course)
@@ -34,7 +34,7 @@ def data_warnings(course: Lineage) -> Iterator[str]:
 
 
 def _epochs(course: Lineage) -> list[Epoch]:
-    """Return the epochs that were finished: those that were reported, or all where none was."""
+    """Return the finished epochs: those that were reported, or all where none was."""
     found: dict[int, Epoch] = {}
     for (rank, epoch), steps in sorted(course.steps.items()):
         found.setdefault(epoch, {})[rank] = steps
@@ -43,14 +43,14 @@ def _epochs(course: Lineage) -> list[Epoch]:
 
 
 def _has_one_order(epochs: Sequence[Epoch]) -> bool:
-    """Return whether each rank was given the same in every epoch, and more than one batch of it."""
+    """Return whether each rank had equal inputs in every epoch, and more than one batch of them."""
     orders = [{rank: _digests(steps) for rank, steps in of.items()} for of in epochs]
     differs_within = any(len(set(order)) > 1 for order in orders[0].values())
     return differs_within and all(of == orders[0] for of in orders)
 
 
 def _has_one_share(epochs: Sequence[Epoch]) -> bool:
-    """Return whether all ranks were given the same in each epoch, and not always one sample."""
+    """Return whether all ranks had equal inputs in each epoch, and more than one sample."""
     if not epochs or any(len(of) < SEVERAL for of in epochs):
         return False
     return all(map(_is_shared, epochs)) and _varies(epochs)

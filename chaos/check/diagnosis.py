@@ -1,4 +1,4 @@
-"""What came back at each resume, as a table, and what is wrong in one sentence."""
+"""The parts of the state at each resume, as a table, and the defect in one sentence."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,7 +20,7 @@ from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
 NAMED_MAX = 3
-# The checks whose first anomaly names a cause in what came back, or did not.
+# The checks whose first anomaly names a cause in the state that came back, or did not.
 CAUSES = (
     START_DECISION,
     COMMITTED_ONLY,
@@ -47,7 +47,7 @@ def diagnosis(analysis: RunAnalysis, results: Sequence[CheckResult]) -> tuple[Re
 
 
 def cause(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str | None:
-    """Return the defect of a resume and the first number that differs, None if no check knows."""
+    """Return the defect of a resume and the first number that differs; None if none is known."""
     broken = next((r for r in results if r.status == "fail"), None)
     if broken is None or broken.check not in CAUSES:
         return None
@@ -84,7 +84,7 @@ def _resume(analysis: RunAnalysis, restart: Restart, results: Sequence[CheckResu
 def _first_broken(
     restart: Restart, results: Sequence[CheckResult]
 ) -> tuple[CheckResult, list[Anomaly]] | None:
-    """Find the most specific check with anomalies of this attempt, or of work after it."""
+    """Return the most specific check with anomalies of this attempt, or of work after it."""
     since = min(start.number for start in restart.attempt.starts.values())
     until = max((step.number for step in restart.attempt.steps[-1:]), default=since)
     for result in results:
@@ -150,10 +150,10 @@ def _parts(analysis: RunAnalysis, restart: Restart) -> Iterator[Part]:
 
 
 def _is_told_by_others(row: Row, rows: Sequence[Row]) -> bool:
-    """Return whether a row is an optimizer's `state`, and what is in it has rows of its own.
+    """Return whether a row is an optimizer's `state`, and its content has rows of its own.
 
-    It says which parameters have which state. Where only that did not come
-    back, no other row tells it.
+    It records which parameters have which state. Where only that did not come back, no other row
+    shows it.
     """
     optimizer, _, name = row.component.rpartition(".")
     if name != "state" or row.group != "optimizer":

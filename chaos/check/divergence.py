@@ -16,7 +16,7 @@ Moment: TypeAlias = tuple[int, float]  # epoch, step; an epoch's report comes af
 
 
 def divergence_place(analysis: RunAnalysis) -> Moment | None:
-    """Return the first place whose loss, metric, inputs or model differ; None: there is none."""
+    """Return the first place whose loss, metric, inputs or model differ; None without one."""
     return min(_places(analysis), default=None)
 
 
@@ -41,18 +41,18 @@ def _models(analysis: RunAnalysis) -> Iterator[Moment]:
             continue
         names = set(differing(seen, theirs, allowance)) - analysis.unstable
         if any(group_of(name) == "model" for name in names):
-            # A model that entered differently left the baseline before its next step.
+            # A model that differs at an entry left the baseline before its next step.
             yield seen.epoch, seen.step + (0.5 if seen.moment == "entered" else 0)
 
 
 def left_before(analysis: RunAnalysis, epoch: int, step: int) -> bool:
-    """Return whether the run had left its baseline before a rank went on after this place."""
+    """Return whether the run had left its baseline before a rank continued after this place."""
     where = divergence_place(analysis)
     return where is not None and where <= (epoch, step)
 
 
 def divergence(analysis: RunAnalysis) -> NumberPair | None:
-    """Return where the run first left its baseline, None if it did not or that cannot be told."""
+    """Return the first number that differs; None without one, or where that cannot be known."""
     comparison = analysis.comparison
     if comparison is None or analysis.too_few_for_a_band or no_control(analysis, comparison):
         return None
@@ -109,5 +109,5 @@ def no_control(analysis: RunAnalysis, comparison: NumberComparison) -> str | Non
 
 
 def stated_tolerance(analysis: RunAnalysis) -> str:
-    """Return the name of the setting of `expect` that a run is compared by."""
+    """Return the name of the setting of `expect` that sets the tolerance of a run."""
     return "band" if analysis.plan.expect.band is not None else "loss_tolerance"

@@ -1,4 +1,4 @@
-"""How a run ended, as one row."""
+"""The end of a run, as one row."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,7 +20,7 @@ E = TypeVar("E", bound=Event)
 
 @dataclass(frozen=True)
 class Ending:
-    """The last words of driver and harness, each with its event number, where they were seen."""
+    """The last events of driver and harness, each with its number, where they were seen."""
 
     returned: tuple[int, FitReturned] | None
     raised: tuple[int, FitRaised] | None
@@ -32,7 +32,7 @@ class Ending:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more was to come: what is missing now is missing for good."""
+        """Whether the run was seen to its end: what is missing then is missing for good."""
         return self.ended is not None and not self.ended[1].interrupted
 
     @property
@@ -42,7 +42,7 @@ class Ending:
 
     @property
     def after_fit(self) -> str | None:
-        """What the script did after its `fit()`, which nobody judges; None where it ended well."""
+        """A sentence on a script that failed after its `fit()`, which no check judges; or None."""
         if self.late is not None and self.late.error == LATER_FIT:
             return (
                 f"{self.late.message}: the script was ended there, and that training is not "
@@ -57,10 +57,10 @@ class Ending:
 
 
 def ending(history: History) -> Ending:
-    """Find how the run ended.
+    """Return the end of a run.
 
-    What a script raises after its `fit()` has returned is none of the training's
-    end: it is `late`, and not `script_raised`.
+    An error that a script raises after its `fit()` has returned is no part of the training: it is
+    `late`, and not `script_raised`.
     """
     returned, raised = _last(history, FitReturned), _last(history, ScriptRaised)
     is_after = raised is not None and _is_after_fit(history, returned, raised)

@@ -17,20 +17,17 @@ CURSOR = "cursor"
 
 @own_check(CURSOR, asks="Did every restart go on at the place that its checkpoint says?")
 def check_cursor(analysis: RunAnalysis) -> CheckResult:
-    """Require that training goes on where the checkpoint left it: no step twice, none left out.
+    """Require that training continues where the checkpoint left it: no step twice, none left out.
 
-    The promise of the cursor. The first epoch after a restart has the
-    baseline's number of steps per rank: workers count them from their last
-    report, so a part that is done twice (Lightning-AI/pytorch-lightning#19815)
-    or left out (Lightning-AI/pytorch-lightning#5325) shows as another number.
-    And its inputs are not those of another place, by as many steps as the
-    whole run is too long or too short: such a job went back, or ahead
-    (Lightning-AI/pytorch-lightning#850, a finished epoch trained again).
-    With `expect.sampling: at_least_once` that epoch may be longer by as many
-    steps as the restart threw away on the rank, and never shorter: a source
-    that has not heard of the newest steps hands their samples out again. They
-    stay in the lineage, and what comes after them has no equal in the
-    baseline. An attempt with another number of workers is left out.
+    The promise of the cursor. The first epoch after a restart has the baseline's number of steps
+    per rank. Workers count them from their last report, so a part that is done twice
+    (Lightning-AI/pytorch-lightning#19815) or left out (Lightning-AI/pytorch-lightning#5325) shows
+    as another number. Nor are its inputs those of another place, by as many steps as the whole run
+    is too long or too short: such a job went back, or ahead (Lightning-AI/pytorch-lightning#850, a
+    finished epoch trained again). With `expect.sampling: at_least_once` that epoch may be longer by
+    as many steps as the restart discarded on the rank, and never shorter: a source that does not
+    know of the newest steps hands their samples out again. They stay in the lineage, and the work
+    after them has no equal in the baseline. An attempt with another number of workers is left out.
     """
     if not analysis.restarts:
         return without_restart(CURSOR, analysis)
@@ -69,7 +66,7 @@ def check_cursor(analysis: RunAnalysis) -> CheckResult:
 
 
 def _made_again(made: Sequence[RepeatedSteps]) -> str:
-    """Return how many steps of the job: those of the rank that made most of them again."""
+    """Return in words how many steps were repeated: those of the rank that repeated most."""
     most: dict[int, int] = {}
     for repeat in made:
         most[repeat.attempt] = max(most.get(repeat.attempt, 0), repeat.steps)
@@ -96,7 +93,7 @@ def _starts(restart: Restart) -> list[Start]:
 
 
 def _is_whole(restart: Restart, start: Start, analysis: RunAnalysis) -> bool:
-    """Return whether the rank made all the steps it was going to make in its first epoch."""
+    """Return whether the rank made all the steps of its first epoch that it was going to make."""
     is_last = restart is analysis.restarts[-1]
     finished = is_last and analysis.run.ending.is_finished
     return finished or restart.attempt.ended_epoch(start.rank, start.epoch)
@@ -135,15 +132,14 @@ EPOCHS = "epochs"
 def check_epochs(analysis: RunAnalysis) -> CheckResult:
     """Require that the lineage commits epochs 0, 1, 2, … once each, as many as the baseline.
 
-    The promise of contiguous steps. Every epoch but the first after a
-    restart (`cursor` judges those) has the baseline's number of steps per
-    rank, and the metric that carries the epoch, if the scenario names one,
-    has the baseline's values. A job that is handed a checkpoint and starts
-    over all the same (ray-project/ray#46814), or that trains a finished
-    epoch again (Lightning-AI/pytorch-lightning#850), trains more epochs
-    than its baseline. How many is not asked where clean runs differ in it, as
-    one does that stops early by a loss that it does not repeat. Of a job that
-    reports by the clock only the number of steps is due, over the whole run.
+    The promise of contiguous steps. Every epoch but the first after a restart (`cursor` judges
+    those) has the baseline's number of steps per rank. The metric that carries the epoch, if the
+    scenario names one, has the baseline's values. A job that is handed a checkpoint and starts over
+    all the same (ray-project/ray#46814), or that trains a finished epoch again
+    (Lightning-AI/pytorch-lightning#850), trains more epochs than its baseline. The number of epochs
+    is not compared where clean runs differ in it, as one does that stops early by a loss that it
+    does not repeat. Of a job that reports by the clock only the number of steps is due, over the
+    whole run.
     """
     ours = analysis.run.lineage
     anomalies = [*_contiguity(_done_epochs(analysis))]
@@ -187,8 +183,8 @@ def _epochs_summary(analysis: RunAnalysis) -> str:
 def _done_epochs(analysis: RunAnalysis) -> list[tuple[int, int]]:
     """Return the epochs that were done, each with an event.
 
-    A job that keeps files of its own goes on after an epoch whose report a
-    fault cut off, or kept from beginning: that it was trained is enough.
+    A job that keeps files of its own continues after an epoch whose report a fault cut off, or
+    prevented. Of such a job every epoch counts that was trained.
     """
     ours = analysis.run.lineage
     done = [(commit.epoch, commit.number) for commit in ours.commits]
@@ -290,7 +286,7 @@ def _metric_words(values: list[object]) -> str:
 
 
 def _usual_cause(analysis: RunAnalysis) -> str | None:
-    """Return the usual cause, where it was seen: the checkpoint was offered and left alone."""
+    """Return the usual cause, where it was seen: no rank read the checkpoint that it was handed."""
     for restart in analysis.restarts:
         offered = [c for c in restart.handed.values() if c is not None]
         if offered and restart.attempt.steps and not restart.attempt.asked:

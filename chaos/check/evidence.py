@@ -1,4 +1,4 @@
-"""Checks of the evidence: was the run watched to its end, and did the planned faults happen?"""
+"""Checks of the evidence: the planned faults happened, and the run was watched to its end."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -50,8 +50,8 @@ _MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
 def check_faults_happened(analysis: RunAnalysis) -> CheckResult:
     """Require that every op was invoked once and ended once, as `ok`, while the job trained.
 
-    Anything else is inconclusive and no failure: it says nothing about the job, and
-    a run in which nothing happened must not be green.
+    Otherwise the check is inconclusive and does not fail: nothing is shown about the job, and a run
+    without its faults must not be green.
     """
     if not analysis.plan.ops:
         return nothing_due(FAULTS_HAPPENED, "no fault was planned")
@@ -65,10 +65,10 @@ def check_faults_happened(analysis: RunAnalysis) -> CheckResult:
 
 
 def nothing_happened(analysis: RunAnalysis) -> bool:
-    """Return whether faults were planned, and none of them is known to have struck training.
+    """Return whether faults were planned, and none of them is known to have hit training.
 
-    What is found then is not their doing, whatever it is. Of several faults
-    one is enough: a job that breaks at the first never comes to the second.
+    A finding then is not their effect. Of several faults one is enough: a job that breaks at the
+    first never reaches the second.
     """
     landed = any(
         injection.landed and not injection.came_too_late for injection in analysis.injections
@@ -92,7 +92,7 @@ def _doubt(injection: Injection, history: History) -> str | None:
 
 
 def _attempts_missing(op: Op, injections: Sequence[Injection]) -> str | None:
-    """Return a doubt about attempts that an op was meant for and did not strike."""
+    """Return a doubt about attempts that an op was meant for and did not reach."""
     if op.fault.only_attempts is None:
         return None
     struck = {e.attempt for s in injections if s.op == op for _, e in s.invoked}
@@ -185,12 +185,10 @@ WATCHED = "watched"
 def check_watched(analysis: RunAnalysis) -> CheckResult:
     """Require that nothing a check reads is missing from the history.
 
-    Unknown where the run was disturbed, a file of it is another run's or lacks
-    lines, observer or probe failed, a journal is torn, or was lost with
-    its node before all of it had come from there, a rank trained
-    without having started, steps are missing between two steps, no worker
-    group was seen, or the run was left before its end. A worker that we
-    killed ourselves may leave a last line unfinished.
+    Unknown where the run was disturbed, a file of it is another run's or lacks lines, observer or
+    probe failed, a journal is torn, or was lost with its node before all of it was copied, a rank
+    trained without having started, steps are missing between two steps, no worker group was seen,
+    or the run was left before its end. A worker that chaos killed may leave a last line unfinished.
     """
     doubts = [*own_failures(analysis), *_torn(analysis)]
     for attempt in analysis.run.attempts:
@@ -209,9 +207,9 @@ def check_watched(analysis: RunAnalysis) -> CheckResult:
 
 
 def own_failures(analysis: RunAnalysis) -> Iterator[str]:
-    """Return our own failures: events that are missing then prove nothing of the job.
+    """Yield chaos's own failures: events that are missing then prove nothing about the job.
 
-    So it is with files that do not belong together, or were damaged since.
+    Files that do not belong together, or were damaged later, are among them.
     """
     for _, disturbed in analysis.history.of(Disturbed):
         yield disturbed.why
@@ -254,7 +252,7 @@ def _unheard(attempt: Attempt) -> Iterator[str]:
 
 
 def _gaps(attempt: Attempt) -> Iterator[str]:
-    """Find holes in what we saw: each worker counts its steps from 1, or from where it went on."""
+    """Yield gaps in the recorded steps: a worker counts from 1, or from where it continued."""
     places = {(rank, start.epoch): start.step for rank, start in attempt.starts.items()}
     for (rank, epoch), steps in attempt.by_epoch.items():
         before = places.get((rank, epoch), 0)
@@ -271,7 +269,7 @@ def _gaps(attempt: Attempt) -> Iterator[str]:
 
 
 def mixed_up(analysis: RunAnalysis) -> Iterator[str]:
-    """Return in words which files are not this run's, or lack something."""
+    """Yield in words the files that are not this run's, or lack something."""
     plan = analysis.plan
     yield from _of_another_run(plan, analysis.history)
     yield from _holes(HISTORY, analysis.history)

@@ -1,4 +1,4 @@
-"""Entries and counts of the files that a job writes, beside the baseline's at the same place."""
+"""Entries and counts of the files that a job writes, compared with the baseline's."""
 
 import math
 import re
@@ -25,7 +25,7 @@ _TEMPORARY = re.compile(r"tmp[a-z0-9_#]{8}")
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """One file as it was written; `nth`: of those that its rank wrote of it at this place."""
+    """One file as it was written; `nth`: its number among those of its name at this place."""
 
     number: int
     file: _File
@@ -35,12 +35,12 @@ class WrittenFile:
 
     @property
     def place(self) -> _Place:
-        """Where training was."""
+        """The place in training."""
         return self.what.epoch, self.what.step
 
     @property
     def folder(self) -> str:
-        """The name of the folder that it lies in: a logger may begin another at each start."""
+        """The name of its folder: a logger may begin another one at each start."""
         return PurePath(self.what.path).parent.name
 
     @property
@@ -50,7 +50,7 @@ class WrittenFile:
 
     @property
     def key(self) -> tuple[_File, _Place, int]:
-        """By what it is found in another run."""
+        """Its key in every run."""
         return self.file, self.place, self.nth
 
 
@@ -58,8 +58,8 @@ class WrittenFile:
 class EntryPair:
     """An entry of a file, and the baseline's.
 
-    `moves`, `grows`: it is not one and the same, or of one length, at all of the baseline's
-    saves. `is_last`: of the last version that was written at all.
+    `moves`, `grows`: its content, or its length, changes over the baseline's saves. `is_last`: both
+    are of the last version of the file.
     """
 
     mine: WrittenFile
@@ -72,13 +72,13 @@ class EntryPair:
 
     @property
     def differ(self) -> bool:
-        """Whether they are not the same to the last bit."""
+        """Whether they differ in any bit."""
         return self.ours.digest != self.theirs.digest
 
 
 @dataclass(frozen=True)
 class FileContents:
-    """The files of a run beside its baseline's; `began` is the first fault's event number.
+    """The files of a run and its baseline's; `began` is the first fault's event number.
 
     `repeats` are other clean runs. Attempts that are `resized` have no counterpart.
     """
@@ -90,7 +90,7 @@ class FileContents:
     resized: frozenset[int] = frozenset()
 
     def pairs(self) -> Iterator[EntryPair]:
-        """Return the entries that surviving work wrote since the fault, beside the baseline's."""
+        """Yield the entries that surviving work wrote since the fault, with the baseline's."""
         for mine in surviving(self.run):
             due = self._due.get(mine.key)
             if due is None or mine.number < self.began or mine.what.attempt in self.resized:
@@ -98,13 +98,15 @@ class FileContents:
             yield from self._proven_pairs(mine, due)
 
     def last(self) -> Iterator[EntryPair]:
-        """Return the entries of each file's last version, where it has not the baseline's place."""
+        """Yield the entries of a file's last version, where its place is not the baseline's."""
         mine, due = _last_of(surviving(self.run)), _last_of(self._due.values())
         others = [_last_of(surviving(run)) for run in self.repeats]
         for file, kept in mine.items():
             there = due.get(file)
             if there is None or kept.key == there.key or kept.number < self.began:
                 continue
+            # Left out: a table in a new folder, which a logger began anew, and a file whose last
+            # place differs between clean runs.
             places = {other[file].place for other in others if file in other}
             if not (kept.is_table and kept.folder != there.folder) and (
                 kept.what.attempt not in self.resized and places <= {there.place}
@@ -112,7 +114,7 @@ class FileContents:
                 yield from self._proven_pairs(kept, there, is_last=True)
 
     def missing(self) -> Iterator[WrittenFile]:
-        """Return the files that all of several clean runs left, and this run never wrote."""
+        """Yield the files that all of several clean runs left, and this run never wrote."""
         ours = {kept.file for kept in written(self.run)}
         theirs = [{kept.file for kept in written(run)} for run in self.repeats]
         if theirs and not self.resized:
@@ -137,7 +139,7 @@ class FileContents:
 
     @cached_property
     def _proven(self) -> frozenset[_Entry]:
-        """The entries that were the baseline's wherever nothing had been done to the job."""
+        """The entries that were the baseline's wherever no fault had been injected."""
         early = [kept for kept in written(self.run) if kept.number < self.began]
         clean = [*early, *(kept for run in self.repeats for kept in written(run))]
         same, other = set[_Entry](), set[_Entry]()
@@ -150,7 +152,7 @@ class FileContents:
         return frozenset(same - other)
 
     def _moves(self, entry: _Entry) -> bool:
-        """Return whether it changes from one of the baseline's saves to another, if of several."""
+        """Return whether it differs between the baseline's saves of the file, or has only one."""
         return self._digests[entry] > 1 or self._saves[entry[0]] == 1
 
     @cached_property
@@ -171,7 +173,7 @@ class FileContents:
 
 
 def written(course: RunTables) -> Iterator[WrittenFile]:
-    """Return every file that was written, under the name that it got in the end."""
+    """Yield every file that was written, under its final name."""
     renames = list(course.history.of(FileRenamed))
     found: list[tuple[int, FileSaved | FileWritten]] = []
     found += course.history.of(FileSaved)
@@ -186,7 +188,7 @@ def written(course: RunTables) -> Iterator[WrittenFile]:
 
 
 def surviving(course: RunTables) -> Iterator[WrittenFile]:
-    """Return the files of work that no later attempt did again."""
+    """Yield the files of work that no later attempt repeated."""
     starts = [a for a in course.attempts if a.place is not None]
     for kept in written(course):
         later = (a for a in starts if a.index > kept.what.attempt)
@@ -195,7 +197,7 @@ def surviving(course: RunTables) -> Iterator[WrittenFile]:
 
 
 def is_redone(what: FileSaved | FileWritten, attempt: Attempt) -> bool:
-    """Return whether a later attempt did the work again after which a file was written."""
+    """Return whether a later attempt repeated the work after which a file was written."""
     start = attempt.starts.get(what.rank)
     place = start.place if start is not None and start.settled else attempt.place
     assert place is not None
@@ -208,7 +210,7 @@ def _final(
     what: FileSaved | FileWritten,
     renames: Sequence[tuple[int, FileRenamed]],
 ) -> str:
-    """Return the name that a file was renamed to once it was written; what follows is another's."""
+    """Return the name to which a file was first renamed; later renames are those of other files."""
     for when, moved in renames:
         is_one = (moved.attempt, moved.rank) == (what.attempt, what.rank)
         if is_one and when > number and _is_below(what.path, moved.path):
@@ -235,7 +237,7 @@ _Told: TypeAlias = Mapping[tuple[_SavedFile, _SavePlace], FileSaved]
 
 @dataclass(frozen=True, slots=True)
 class OtherCount:
-    """A number in a file that counts otherwise than the baseline's at the same place."""
+    """A number in a file that is not the baseline's count at the same place."""
 
     number: int
     saved: FileSaved
@@ -246,9 +248,9 @@ class OtherCount:
 
 @dataclass(frozen=True)
 class SavedFiles:
-    """Files of a run beside its baseline's; `began` is the first fault's event number.
+    """Files of a run and its baseline's; `began` is the first fault's event number.
 
-    Counts are compared `until` the first step that may be made again (at least once).
+    Counts are compared `until` the first step that may be repeated (at least once).
     """
 
     run: RunTables
@@ -259,10 +261,10 @@ class SavedFiles:
     until: float = math.inf
 
     def other_counts(self) -> Iterator[OtherCount]:
-        """Return the counts that a restart may go wrong by, and that none has tried.
+        """Yield the counts that may mislead a restart, and that no restart of this run has tried.
 
-        A count grows from each of the baseline's saves of a file to the next,
-        and had its values before the fault.
+        A count grows from each of the baseline's saves of a file to the next, and had its values
+        before the fault.
         """
         found = list(self._other_counts())
         odd = {other.number for other in found}
@@ -285,7 +287,7 @@ class SavedFiles:
     def other_bytes(self) -> Mapping[str, int]:
         """Return the files of checkpoints that differ, each with the first epoch where it does.
 
-        Those alone that had the baseline's bytes before the fault, and never other ones there.
+        Only files that had the baseline's bytes before the fault, and never other ones there.
         """
         pairs = list(self._parts())
         same = {file for number, file, _, is_same in pairs if is_same and number < self.began}
@@ -297,7 +299,7 @@ class SavedFiles:
         return found
 
     def _gone_on_from(self, odd: set[int]) -> Iterator[FileSaved]:
-        """Give, of these files, those that were the newest of their kind as an attempt trained."""
+        """Yield the `odd` files that were the newest of their kind when an attempt trained."""
         kept = list(_surviving(self.run))
         for attempt in self.run.attempts:
             earlier = [item for item in kept if item[1].attempt < attempt.index]
@@ -322,7 +324,7 @@ class SavedFiles:
         return frozenset((found - broken) & named)
 
     def _parts(self) -> Iterator[tuple[int, _SavedFile, int, bool]]:
-        """Return every file of a surviving commit that the baseline's of its epoch has as well."""
+        """Yield every file of a surviving commit that the baseline's of its epoch has as well."""
         mine, theirs = stored_checkpoints(self.run).parts, stored_checkpoints(self.reference).parts
         epochs = {c.epoch: c.checkpoint for c in self.reference.lineage.commits}
         for commit in self.run.lineage.commits:
@@ -339,7 +341,7 @@ class SavedFiles:
 
 
 def _surviving(course: RunTables) -> Iterator[tuple[int, FileSaved]]:
-    """Return the saves of work that no later attempt did again."""
+    """Yield the saves of work that no later attempt repeated."""
     starts = [a for a in course.attempts if a.place is not None]
     for number, saved in course.history.of(FileSaved):
         later = (a for a in starts if a.index > saved.attempt)

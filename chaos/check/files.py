@@ -31,18 +31,18 @@ class Save:
 
     @property
     def series(self) -> str:
-        """The name that it shares with its like: its path without the numbers in it."""
+        """The name that it shares with others of its kind: its path without the numbers in it."""
         return series_of(self.path)
 
     @property
     def place(self) -> tuple[int, int]:
-        """When it was written, as epoch and finished steps of it."""
+        """Its place in training, as epoch and finished steps of it."""
         return self.epoch, self.step
 
 
 @dataclass(frozen=True)
 class Files:
-    """What one history tells of files."""
+    """The files of one history."""
 
     history: History
     attempts: Sequence[Attempt]
@@ -87,10 +87,10 @@ class Files:
         return found
 
     def published(self, *, before: int) -> Iterator[Save]:
-        """Return the files that were there for certain at one moment.
+        """Yield the files that were certainly there at one moment.
 
-        A rank that trained on after it wrote a file had put it in its place;
-        a fault may come between the writing and the renaming.
+        A rank that trained on after it wrote a file had put it in its place. A fault may come
+        between the writing and the renaming.
         """
         for save in self.saves:
             went_on = self._last_signs.get((save.attempt, save.rank), -1) > save.number
@@ -106,7 +106,7 @@ class Files:
         return last if last is not None and last.digest is None else None
 
     def origin(self, load: FileLoaded) -> Save | None:
-        """Find the save that wrote what was read."""
+        """Return the save that wrote the file which was read."""
         if load.saved_attempt is None:
             return None
         key = (load.saved_attempt, load.saved_rank, load.saved_epoch, load.saved_step)
@@ -117,7 +117,7 @@ class Files:
         return None
 
     def read_since(self, attempt: int) -> Iterator[FileLoaded]:
-        """Return the files of this run that later attempts read before their first steps."""
+        """Yield the files of this run that later attempts read before their first steps."""
         for (reader, _), loads in self.loads.items():
             yield from (e for _, e in loads if reader > attempt and is_own(e))
 
@@ -139,7 +139,7 @@ class Files:
 
 
 def outside_storage(course: History, attempts: Sequence[Attempt]) -> Iterator[str]:
-    """Return the files that a later attempt went on from where an earlier one had put them outside.
+    """Yield the files outside storage that a later attempt read and an earlier one had written.
 
     The working directory is a session's, and every node has one of its own (Ray 2.60).
     """
@@ -162,7 +162,7 @@ def _is_stored(path: str, storage: str | None) -> bool:
 
 
 def series_of(path: str) -> str:
-    """Return a path without the numbers in it: what a job's files of one kind share."""
+    """Return a path without the numbers in it, the same for all files of one kind."""
     return re.sub(r"\d+", "#", path)
 
 
@@ -172,5 +172,5 @@ def is_own(load: FileLoaded) -> bool:
 
 
 def place_of(load: FileLoaded) -> tuple[int, int]:
-    """Return when the file was saved, as epoch and finished steps of it."""
+    """Return the place at which the file was saved, as epoch and finished steps of it."""
     return load.saved_epoch or 0, load.saved_step or 0

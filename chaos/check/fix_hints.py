@@ -1,4 +1,4 @@
-"""What a person can do about a part of the state that did not come back."""
+"""Hints on how to repair a part of the state that did not come back."""
 
 from collections.abc import Sequence
 
@@ -47,21 +47,21 @@ _FIXES = {
 
 
 def sentence(rows: Sequence[Row]) -> str:
-    """Return in words what is wrong, and why likely, by the rows of one cause, nearest first."""
+    """Return in words the defect and its likely reason, by the rows of one cause, nearest first."""
     row = rows[0]
     others = [name for name in dict.fromkeys(of.component for of in rows) if name != row.component]
     alike = [of for of in rows if (of.component, of.standing) == (row.component, row.standing)]
     where = f"the resume at epoch {row.epoch}" + (f", step {row.step}" if row.step else "")
     who = ranks([of.rank for of in alike])
     verb = _VERBS[row.standing]
-    kind = row.component.rstrip(".0123456789")  # of several models' weights, whichever
+    kind = row.component.rstrip(".0123456789")  # the same for each of several models
     fix = _FIXES.get(kind, _FIXES.get(row.group, _FIXES["declared"]))
     told = f"{who}: {row.component} {verb} after {where}: {values(row)}"
     return f"{told}; with it {', '.join(others)}; {fix}" if others else f"{told}; {fix}"
 
 
 def values(row: Row) -> str:
-    """Return in words a component's value here, beside the baseline's."""
+    """Return in words a component's value in the run, and the baseline's."""
     due, ours = value(row.due, row.group), value(row.ours, row.group)
     if not due and ours in ("empty", "missing"):
         return f"{ours} here, and not in the baseline"
@@ -74,7 +74,7 @@ def values(row: Row) -> str:
 
 
 def value(part: Component | None, group: str) -> str:
-    """Return a component's size as a person reads it; nothing where it has none."""
+    """Return a component's size in readable form; an empty text where it has none."""
     if part is None or holds_nothing(part):
         return "empty" if part is not None else "missing"
     counted = _COUNTED.get(part.name.rstrip(".0123456789"))

@@ -1,8 +1,8 @@
-"""Where the time of a run went: every nanosecond of it belongs to one attempt and one phase.
+"""The goodput ledger: every nanosecond of a run, charged to one attempt and one phase.
 
-The names are those of goodput measurement (badput by cause). Each phase ends
-with an event of the history; where that was not seen, its time counts to the
-phase that comes next, so that the phases always add up to the wall time.
+The names are those of goodput measurement (badput by cause). Each phase ends with an event of the
+history. Where that was not seen, its time counts to the phase that comes next, so the phases always
+add up to the wall time.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ _KINDS: tuple[type[Event], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment; `phase`: what the time since the one before was spent on."""
+    """A moment; `phase`: the use of the time since the moment before."""
 
     time_ns: int
     phase: Spent
@@ -81,7 +81,7 @@ class _Reader:
         self.struck: dict[int, int] = {}
 
     def read(self, number: int, time_ns: int, what: Event) -> None:
-        """Take one event in; of a strike the attempt that it struck is remembered."""
+        """Add the mark of one event."""
         match what:
             case StepDone():
                 phase: Spent = "productive" if number in self.survivors else "replay"
@@ -91,6 +91,7 @@ class _Reader:
                 self._add(what.attempt, Mark(time_ns, self._of_report(what)))
             case ReportReturned():
                 self._add(what.attempt, Mark(time_ns, "checkpoint"))
+            # Up to the gate the rank trained; while it is held, no time is productive.
             case GateReached():
                 self._add(what.attempt, Mark(time_ns, self._latest(what.attempt)))
             case GateReleased():
@@ -100,6 +101,7 @@ class _Reader:
                 self._add(what.attempt, Mark(time_ns, "other"))
             case FaultHealed() if what.op in self.struck:
                 attempt = self.struck[what.op]
+                # Under a fault that stops all progress nothing is trained until it is healed.
                 stood = what.op in self.standstills
                 self._add(attempt, Mark(time_ns, "other" if stood else self._latest(attempt)))
             case _:
@@ -120,7 +122,7 @@ class _Reader:
 
 
 def scheduled_ns(history: History, *, since_ns: int, before_ns: int | None) -> int | None:
-    """Return when Ray's controller last went over to scheduling in a stretch, None if never."""
+    """Return the last moment of a stretch at which Ray's controller began to schedule, or None."""
     found = (
         history.time_ns(number)
         for number, seen in history.of(ControllerState)
@@ -173,7 +175,7 @@ MEANINGS: Mapping[Phase, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time in one phase; `attempt` is the index of the one it is charged to."""
+    """A stretch of time in one phase; `attempt` is the index of the attempt that is charged."""
 
     attempt: int
     phase: Phase
@@ -182,7 +184,7 @@ class Span:
 
     @property
     def ns(self) -> int:
-        """How long it lasted."""
+        """Its length."""
         return self.until_ns - self.since_ns
 
 
@@ -194,12 +196,12 @@ class Ledger:
 
     @property
     def wall_ns(self) -> int:
-        """The time of the whole job; what chaos itself needs before and after is not in it."""
+        """The time of the whole job, without the time that chaos needs before and after it."""
         return self.spans[-1].until_ns - self.spans[0].since_ns if self.spans else 0
 
     @property
     def attempts(self) -> tuple[int, ...]:
-        """The attempts that time is charged to."""
+        """The attempts that are charged."""
         return tuple(dict.fromkeys(span.attempt for span in self.spans))
 
     def ns(self, *, attempt: int | None = None) -> dict[Phase, int]:
@@ -211,7 +213,7 @@ class Ledger:
         return total
 
     def seconds(self, *, attempt: int | None = None) -> dict[Phase, float]:
-        """Return the same in seconds."""
+        """Return the seconds per phase, of one attempt or of all."""
         return {phase: ns / 1e9 for phase, ns in self.ns(attempt=attempt).items()}
 
     @property
@@ -220,12 +222,12 @@ class Ledger:
         return self.ns()["productive"] / self.wall_ns if self.wall_ns else None
 
 
-# Several parts of a page ask for it, and it takes as long as a few checks.
+# Several parts of a page use it, and it takes as long as a few checks.
 _known: WeakKeyDictionary[RunAnalysis, Ledger] = WeakKeyDictionary()
 
 
 def ledger_of(analysis: RunAnalysis) -> Ledger:
-    """Return the ledger of the struck run; it is made once."""
+    """Return the ledger of the run that is judged; it is made once."""
     if analysis not in _known:
         _known[analysis] = ledger(analysis.run, analysis.hits, injections=analysis.injections)
     return _known[analysis]
@@ -237,10 +239,10 @@ def ledger(
     *,
     injections: Sequence[Injection] = (),
 ) -> Ledger:
-    """Charge the time of a run; `hits` are the strikes that ended attempts, by their index.
+    """Charge the time of a run; `hits` are the injections that ended attempts, by their index.
 
-    An attempt is charged with all from its own scheduling until the next one's,
-    the first also with what came before, the last with what came after.
+    An attempt is charged with all time from its own scheduling until the next one's. The first is
+    also charged with the time before, the last with the time after.
     """
     history = course.history
     if not len(history):
@@ -257,7 +259,7 @@ def ledger(
 
 
 def bounds_ns(history: History) -> tuple[int, int]:
-    """Return when the job began and ended: from its driver's first word to the driver's exit.
+    """Return the begin and the end of the job: its driver's first event, and the driver's exit.
 
     Where these were not seen, the history's own first and last event stand for them.
     """
@@ -270,7 +272,7 @@ def bounds_ns(history: History) -> tuple[int, int]:
 
 @dataclass
 class _Sweep:
-    """Goes through a run once; a moment that lies behind, or was not seen, moves nothing."""
+    """One pass over the time of a run. A moment that lies behind, or is unknown, has no effect."""
 
     now_ns: int
     end_ns: int
@@ -295,6 +297,8 @@ def _charge(
     sweep.attempt = attempt.index
     opened_ns = None if attempt.opened is None else course.history.time_ns(attempt.opened)
     limit_ns = _until_ns(course, following, sweep.end_ns)
+    # Each call below ends a phase, in the order of a worker group's life. A moment that was not
+    # seen ends nothing, and its time falls to the next phase.
     sweep.to("other", scheduled_ns(course.history, since_ns=sweep.now_ns, before_ns=opened_ns))
     sweep.to("schedule", opened_ns)
     sweep.to("start", launched_ns(course.history, attempt, before_ns=limit_ns))
@@ -303,7 +307,7 @@ def _charge(
 
 
 def _train(sweep: _Sweep, attempt: Attempt, found: Sequence[Mark], *, stop_ns: int) -> None:
-    """Charge what lies between an attempt's steps and reports, as far as it got on."""
+    """Charge the time between an attempt's steps and reports, as far as it came."""
     resumed = any(start.checkpoint or start.path for start in attempt.starts.values())
     first = next((mark for mark in found if mark.is_step), None)
     begins_ns = sweep.now_ns if first is None else min(first.time_ns, stop_ns)
@@ -322,9 +326,9 @@ def _end(
     harm_ns: int | None,
     following: Attempt | None,
 ) -> None:
-    """Charge what lies between an attempt's last sign of life and the next one's scheduling."""
+    """Charge the time between an attempt's last sign of life and the next one's scheduling."""
     history = course.history
-    # What was begun and cut off is no step, and is done again where anything is.
+    # A step that the harm cut off is recomputed, as finished steps are.
     sweep.to("replay", harm_ns)
     decided = attempt.decisions[-1] if attempt.decisions else None
     decided_ns = None if decided is None else history.time_ns(decided.number)
@@ -335,14 +339,15 @@ def _end(
         return
     opened_ns = _until_ns(course, following, sweep.end_ns)
     again_ns = scheduled_ns(history, since_ns=sweep.now_ns, before_ns=opened_ns)
-    lasted = decided is None and harm_ns is not None  # nobody decided, as when the driver is gone
+    lasted = decided is None and harm_ns is not None  # no decision, as when the driver is gone
     sweep.to("detect" if lasted else "teardown", again_ns)
+    # Stragglers of an ended attempt may make steps after Ray began to schedule the next one.
     last_ns = max((history.time_ns(step.number) for step in attempt.steps[-1:]), default=0)
     sweep.to("teardown", min(last_ns, opened_ns))
 
 
 def _until_ns(course: RunTables, following: Attempt | None, end_ns: int) -> int:
-    """Return when the next attempt's workers were first heard of, or the end of the run."""
+    """Return the first sign of the next attempt's workers, or the end of the run."""
     if following is None:
         return end_ns
     firsts = [start.number for start in following.starts.values()]

@@ -1,4 +1,4 @@
-"""How bad a trajectory that parts is, by what it follows from; and what a scenario accepts.
+"""The severity of a trajectory that differs, and the severities that a scenario accepts.
 
 wrong result       as long as nothing else is shown
 not reproducible   every part of the state came back at every resume but
@@ -23,14 +23,14 @@ from chaos.model.scenario import Acceptable
 from chaos.model.severity import Severity
 from chaos.model.verdict import CheckResult
 
-# What shows that training went on where it had to, over as many steps.
+# The checks that show that training continued at its place, over as many steps.
 _GROUNDS = ("agreement", "resume-point", "cursor", "epochs", "batch")
-ACCEPTED = "accepted as "  # how a note begins that tells what is broken and may be
+ACCEPTED = "accepted as "  # opens a note on a broken promise that is accepted
 _MEANT: dict[Acceptable, Severity] = {"rng": "not reproducible", "cosmetic": "cosmetic"}
 
 
 def graded(analysis: RunAnalysis, results: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
-    """Return the results with the severity of a trajectory that parts."""
+    """Return the results with the severity of a trajectory that differs."""
     return tuple(
         _with(result, _of_trajectory(analysis, results))
         if result.check == TRAJECTORY and result.status == "fail"
@@ -42,7 +42,7 @@ def graded(analysis: RunAnalysis, results: Sequence[CheckResult]) -> tuple[Check
 def accepted(
     accept: Sequence[Acceptable], results: Sequence[CheckResult]
 ) -> tuple[tuple[CheckResult, ...], tuple[str, ...]]:
-    """Return the results where nothing is worse than what is accepted, and notes of what is."""
+    """Return the results, passed if nothing is worse than what is accepted, with notes of it."""
     broken = [result for result in results if result.status == "fail"]
     allowed = {_MEANT[word] for word in accept}
     if not broken or any(result.severity not in allowed for result in broken):
@@ -73,7 +73,7 @@ def _of_trajectory(analysis: RunAnalysis, results: Sequence[CheckResult]) -> Sev
 
 
 def only_random(analysis: RunAnalysis, results: Sequence[CheckResult]) -> bool:
-    """Return whether it is shown that only random streams are others than the baseline's."""
+    """Return whether only random streams are shown to differ from the baseline's."""
     named = {result.check: result for result in results}
     first = divergence(analysis)
     if first is None or not analysis.allowance.is_exact:
@@ -98,7 +98,7 @@ def only_random(analysis: RunAnalysis, results: Sequence[CheckResult]) -> bool:
 
 
 def _parts_by_chance(analysis: RunAnalysis, restart: Restart, order: CheckResult) -> bool:
-    """Return whether what first differs after a resume was drawn: numbers at once, or inputs."""
+    """Return whether the first difference after a resume was drawn: numbers at once, or inputs."""
     blame = blamed(analysis, restart)
     drew = blame.causes and all(is_rng(row.component) for row in blame.rows)
     if order.anomalies:
@@ -107,7 +107,7 @@ def _parts_by_chance(analysis: RunAnalysis, restart: Restart, order: CheckResult
 
 
 def _came_back(analysis: RunAnalysis, restart: Restart) -> bool:
-    """Return whether a rank's every part but its generators was seen to be what it must be."""
+    """Return whether every part of each rank but its generators was seen to be right."""
     rows = [row for row in analysis.components if row.attempt == restart.attempt.index]
     solid = [row for row in rows if not is_rng(row.component)]
     models = {
@@ -123,7 +123,7 @@ def _is_right(analysis: RunAnalysis, restart: Restart, row: Row) -> bool:
         return True
     if follows_a_first_forward(analysis, restart, row):
         return True
-    # Once numbers have parted, the run goes on from its own: what it had as the epoch was left.
+    # Once numbers differ, the state to restore is the run's own at the end of the last epoch.
     left = analysis.run.snapshots.left.get((row.rank, row.epoch - 1))
     own = parts_of(left).get(row.component)
     is_late = restart.attempt.place is not None and left_before(analysis, *restart.attempt.place)

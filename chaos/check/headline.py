@@ -37,7 +37,7 @@ def headline(
 ) -> str:
     """Return the faults, the outcome of the job, and the evidence, in one sentence.
 
-    `accepted`: how many broken promises the scenario accepts.
+    `accepted`: the number of broken promises that the scenario accepts.
     """
     sentence = _sentence(analysis, results, status, accepted=accepted)
     return sentence[:1].upper() + sentence[1:].removesuffix(".") + "."
@@ -72,7 +72,7 @@ def _deeds(analysis: RunAnalysis) -> str:
 
 def _deed(injection: Injection, times: int) -> str:
     at, fault = injection.op.at, injection.op.fault
-    if injection.is_in_storage:  # told in storage's own words; where it was armed is left out
+    if injection.is_in_storage:  # in the words of storage; the place where it was armed is left out
         details = "; ".join(event.detail for _, event in injection.effects[:1])
         return f"{fault.in_words(injection.rank, '')}: storage {details}"
     if isinstance(at, AtMoment):

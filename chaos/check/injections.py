@@ -1,4 +1,4 @@
-"""What was done to the job, as rows: one per op of the plan, and per attempt that it struck."""
+"""The injections as rows: one per op of the plan, and per attempt that a repeated op hit."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,15 +28,14 @@ EARLY_NS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Injection:
-    """One op with everything that was seen of it, in one attempt where it strikes several.
+    """One op with all events of it, in one attempt if the fault is repeated.
 
-    `harm_ns` is when the harm was due: at once, or at the notice's deadline.
-    `hit` is the attempt that it took workers from; None where it did not land,
-    or landed on nobody. `is_in_doubt`: it was begun, and may have done harm that
-    was not seen. `came_too_late`: training was over before the harm was done,
-    and the op was not meant for that.
-    `effects`: what the run's storage did, for a fault that strikes there, and
-    `again`: the further attempts that it took workers from, each with when.
+    `harm_ns` is the time at which the harm was due: at once, or at the notice's deadline. `hit` is
+    the attempt that it took workers from; None where it did not land, or hit no worker.
+    `is_in_doubt`: it was begun, and may have done harm that was not seen. `came_too_late`: training
+    was over before the harm was done, and the op was not meant for that. `effects`: the events of
+    the run's storage, for a storage fault. `again`: the further attempts that it took workers from,
+    each with the time.
     """
 
     op: Op
@@ -53,12 +52,12 @@ class Injection:
 
     @property
     def hits(self) -> dict[int, int | None]:
-        """The attempts that it took workers from, each with when the harm was done."""
+        """The attempts that it took workers from, each with the time of the harm."""
         return {} if self.hit is None else {self.hit: self.harm_ns, **dict(self.again)}
 
     @property
     def is_in_storage(self) -> bool:
-        """Whether it strikes in the run's storage, and takes no process by itself."""
+        """Whether it takes effect in the run's storage, and takes no process by itself."""
         return self.op.fault.family == "storage"
 
     @property
@@ -73,12 +72,12 @@ class Injection:
 
     @property
     def spares(self) -> bool:
-        """Whether it landed and ended no attempt, as is its kind."""
+        """Whether it landed and ended no attempt, as is usual for its kind."""
         return self.landed and self.hit is None and _is_sparing(self.op)
 
     @property
     def budget(self) -> Budget | None:
-        """What Ray charges for it; None where it is no failure of a worker group."""
+        """The budget that Ray charges; None where it is no failure of a worker group."""
         if not self.op.fault.needs_worker:
             return None
         return "preemptions" if self.is_preemption else "failures"
@@ -90,7 +89,7 @@ class Injection:
 
     @property
     def rank(self) -> int | None:
-        """Who was struck, or was to be."""
+        """The target's rank, hit or planned."""
         return self.invoked[0][1].rank if self.invoked else self.op.victim_rank
 
     @property
@@ -100,10 +99,10 @@ class Injection:
 
 
 def _is_sparing(op: Op) -> bool:
-    """Return whether a fault leaves its attempt alive, as a rule; of storage faults history tells.
+    """Return whether a fault usually leaves its attempt alive; for storage the history decides.
 
-    Ray 2.60 watches no progress, so that a hang or a long pause ends an attempt only where the
-    job's own time-outs, its peers', or those of a node's health end it.
+    Ray 2.60 watches no progress. So a hang or a long pause ends an attempt only where the job's own
+    time-outs, its peers', or those of a node's health end it.
     """
     return op.fault.family != "storage" and op.fault.ends_attempt != "always"
 
@@ -111,7 +110,7 @@ def _is_sparing(op: Op) -> bool:
 def injections(
     plan: Plan, history: History, attempts: Sequence[Attempt], ending: Ending
 ) -> tuple[Injection, ...]:
-    """Join the events of every op of the plan, in plan order."""
+    """Return the events of every op of the plan, joined, in plan order."""
     notices = {notice.op: notice.deadline_ns for _, notice in history.of(NoticeGiven)}
     found = []
     for op in plan.ops:
@@ -132,7 +131,7 @@ def injections(
 
 
 def _harm_ns(op: Op, began_ns: int | None, deadline_ns: int | None) -> int | None:
-    """Return when the harm is done: a node that stays past its deadline is given up at it."""
+    """Return the time of the harm: a node that stays past its deadline is given up at it."""
     if deadline_ns is None or not op.fault.is_announced:
         return began_ns
     loss_ns = op.fault.loss_ns(deadline_ns)
@@ -144,10 +143,10 @@ _Ended = tuple[tuple[int, FaultEnded], ...]
 
 
 def _turns(op: Op, history: History) -> Iterator[tuple[tuple[int, ...], _Invoked, _Ended]]:
-    """Return an op's events: all of them, or turn by turn where it strikes in several attempts.
+    """Yield an op's events: all at once, or attempt by attempt if the fault is repeated.
 
-    A turn is over before the next begins: what a strike came to is recorded
-    before another attempt can start.
+    A turn is over before the next begins: the outcome of an injection is recorded before another
+    attempt can start.
     """
     gates = tuple(n for n, e in history.of(GateReached) if e.op == op.index)
     invoked = tuple((n, e) for n, e in history.of(FaultInvoked) if e.op == op.index)
@@ -175,7 +174,7 @@ def _with_effect(
         return _in_storage(injection, history, attempts)
     broke = any(a.index == struck and a.decisions for a in attempts)
     if not injection.landed:
-        # What failed for sure did no harm, unless the attempt broke all the same.
+        # A fault that certainly failed did no harm, unless the attempt broke all the same.
         failed = [event.status for _, event in injection.ended] == ["fail"]
         return replace(injection, is_in_doubt=broke or not failed)
     if injection.is_preemption:
@@ -185,6 +184,7 @@ def _with_effect(
     if injection.op.fault.family == "capacity":
         hit = _grown(attempts, since=struck)
         return replace(injection, hit=hit, harm_ns=injection.ended_ns)
+    # A fault that may spare its attempt ended it only if Ray decided on a failure there.
     ended = not _is_sparing(injection.op) or (broke and injection.op.fault.ends_attempt != "never")
     late = _came_after_training(injection, history, attempts)
     too_late = late and not is_meant_for_the_end(injection.op)
@@ -194,7 +194,7 @@ def _with_effect(
 def _came_after_training(
     injection: Injection, history: History, attempts: Sequence[Attempt]
 ) -> bool:
-    """Return whether workers were taken that had nothing left to do: that ends no attempt."""
+    """Return whether the workers taken had finished training: then no attempt ended by it."""
     if _is_sparing(injection.op) or injection.op.fault.family == "control":
         return False
     number, invoked = injection.invoked[0]
@@ -203,7 +203,7 @@ def _came_after_training(
 
 
 def _in_storage(injection: Injection, history: History, attempts: Sequence[Attempt]) -> Injection:
-    """Return a strike with the attempts that what storage did has ended, if it did anything."""
+    """Return a storage fault with the attempts that its effects ended, if it had any."""
     if not injection.effects:
         failed = [event.status for _, event in injection.ended] == ["fail"]
         return replace(injection, is_in_doubt=not failed)
@@ -215,7 +215,7 @@ def _in_storage(injection: Injection, history: History, attempts: Sequence[Attem
 
 
 def _grown(attempts: Sequence[Attempt], *, since: int) -> int | None:
-    """Return the attempt that Ray itself ended, to go on with more workers."""
+    """Return the attempt that Ray itself ended, to continue with more workers."""
     for attempt, after in pairwise(attempts):
         if attempt.index >= since and not attempt.decisions and after.size > attempt.size:
             return attempt.index
@@ -225,7 +225,7 @@ def _grown(attempts: Sequence[Attempt], *, since: int) -> int | None:
 def _was_over(
     injection: Injection, history: History, attempts: Sequence[Attempt], ending: Ending
 ) -> bool:
-    """Return whether training was over when a preempted node went: nobody was struck by it."""
+    """Return whether training was over when a preempted node went, so no worker was hit."""
     if ending.returned is None:
         return False
     assert injection.harm_ns is not None
@@ -240,8 +240,8 @@ def _hit_at_deadline(
 ) -> int | None:
     """Return the attempt that a preemption ended.
 
-    The job may have moved on or be over by the deadline, and the loss of a
-    node that nobody uses costs nothing.
+    The job may have moved on or be over by the deadline. The loss of a node without workers ends no
+    attempt.
     """
     assert injection.harm_ns is not None
     struck = injection.invoked[0][1]
@@ -251,6 +251,8 @@ def _hit_at_deadline(
             return attempt.index
     if injection.op.fault.loss_ns(injection.harm_ns) is None:
         return None  # Ray ends the attempt at the deadline, or believes the node that stays
+    # Without a decision of Ray's, it hit the attempt that was open when the node went, if that had
+    # workers there, had not failed before, and is not the one in which the job finished.
     begun = [a for a in attempts if _opened_ns(a, history) <= injection.harm_ns]
     if not begun:
         return None
@@ -265,7 +267,7 @@ def _hit_at_deadline(
 def _forestalled(
     injection: Injection, others: Sequence[Injection], history: History, attempts: Sequence[Attempt]
 ) -> Injection:
-    """Take a hit back from a preemption whose group another fault had ended before its node went.
+    """Remove the hit of a preemption whose group another fault had ended before its node went.
 
     Ray then charges a failure, and rightly.
     """
@@ -292,7 +294,7 @@ def _opened_ns(attempt: Attempt, history: History) -> int:
 # -- after training --------------------------------------------------------------------------------
 
 
-# Ray 2.60's controller comes to them once every train function has returned, or for good failed.
+# Ray 2.60's controller enters them once every train function has returned, or failed for good.
 OVER = ("SHUTTING_DOWN", "FINISHED")
 
 
@@ -302,7 +304,7 @@ def is_meant_for_the_end(op: Op) -> bool:
 
 
 def training_was_over(op: Op, struck: Attempt, history: History, *, invoked: int) -> bool:
-    """Return whether an attempt had nothing left to train when an op began, by its event's number.
+    """Return whether an attempt had finished training when an op began; `invoked`: its event.
 
     Then Ray has no failure to decide on. An attempt with a decision was not over.
     """
@@ -324,13 +326,12 @@ def training_was_over(op: Op, struck: Attempt, history: History, *, invoked: int
 def harmed(
     effects: Sequence[tuple[int, StorageFaulted]], history: History, attempts: Sequence[Attempt]
 ) -> dict[int, int]:
-    """Return the attempts that ended by these effects, in order, each with when (monotonic ns).
+    """Return the attempts that ended by these effects, in order, each with the time (monotonic ns).
 
-    A rank that was killed ends its attempt. An error does where the train
-    function raised after it, or was never seen to end (an upload in the
-    background fails outside it) and Ray decided on a failure; a job that
-    catches the error, or Ray's own second try that succeeds, goes on. What
-    waits, or believes a lie, goes on too.
+    A rank that was killed ends its attempt. An error does so where the train function raised after
+    it, or was never seen to end (an upload in the background fails outside it) and Ray decided on a
+    failure. A job that catches the error continues, and so does one whose upload succeeds when Ray
+    tries again. An upload that is delayed, or cut without an error, ends no attempt either.
     """
     ended = list(history.of(TrainFnEnded))
     failed = {a.index: [d.number for d in a.decisions] for a in attempts}

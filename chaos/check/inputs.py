@@ -1,7 +1,7 @@
-"""What the model was given, beside the baseline's inputs at the same place.
+"""The inputs of the model, compared with the baseline's at the same place.
 
-What was recorded before the first fault is the control: inputs that differ
-there already (a shuffle without a seed) do not repeat here.
+The inputs before the first fault are the control: inputs that differ there already (a shuffle
+without a seed) do not repeat here.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ class InputsApart:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """How many steps' inputs were compared, and how many differ."""
+    """The number of steps whose inputs were compared, and of those that differ."""
 
     compared: int
     differing: int
@@ -37,7 +37,7 @@ class Control:
 
 @dataclass
 class _Beside:
-    """Surviving inputs beside the baseline's; `due`: the attempts of which some were due."""
+    """Surviving inputs and the baseline's; `due`: the attempts that owe some."""
 
     compared: int = 0
     apart: list[InputsApart] = field(default_factory=list)
@@ -68,7 +68,7 @@ class _Beside:
 class InputComparison:
     """The inputs of a lineage and the baseline's; `before`: those from before the first fault.
 
-    `has_epochs`: what lies between two reports is the same part of the data in both.
+    `has_epochs`: the steps between two reports use the same part of the data in both.
     """
 
     ours: Lineage
@@ -89,7 +89,7 @@ class InputComparison:
 
     @cached_property
     def control(self) -> Control:
-        """What was recorded before the first fault, beside the baseline's."""
+        """The inputs before the first fault, compared with the baseline's."""
         compared = differing = 0
         for group in self.before:
             if group.has_equal_inputs:
@@ -103,7 +103,7 @@ class InputComparison:
 
     @property
     def repeat(self) -> bool:
-        """Whether inputs were seen to repeat here, before the first fault."""
+        """Whether inputs were seen to repeat before the first fault."""
         return self.control.compared > 0 and self.control.differing == 0
 
     @cached_property
@@ -115,7 +115,7 @@ class InputComparison:
 
     @property
     def compared(self) -> int:
-        """How many surviving steps' inputs could be compared."""
+        """The number of surviving steps whose inputs could be compared."""
         return self._beside.compared
 
     @cached_property
@@ -125,7 +125,7 @@ class InputComparison:
 
     @cached_property
     def silent(self) -> tuple[int, ...]:
-        """The resumed attempts of whose inputs nothing was seen, though the baseline's were."""
+        """The resumed attempts without any inputs seen, though the baseline's were."""
         missed = self._beside.due - self._beside.seen
         return tuple(sorted(index for index in missed if index > 0))
 
@@ -133,7 +133,7 @@ class InputComparison:
 
     @cached_property
     def _positions(self) -> Mapping[int, tuple[list[Step], dict[str, list[int]]]]:
-        """The baseline's steps in order for each rank, and where each batch stands among them."""
+        """The baseline's steps in order for each rank, and the positions of each batch in them."""
         found: dict[int, tuple[list[Step], dict[str, list[int]]]] = {}
         for (rank, _), steps in sorted(self.theirs.steps.items()):
             flat, where = found.setdefault(rank, ([], {}))
@@ -144,9 +144,9 @@ class InputComparison:
         return found
 
     def found_at(self, steps: Sequence[Step]) -> int | None:
-        """Return how many steps of the baseline lie before these inputs, None if it has them not.
+        """Return the number of the baseline's steps before these inputs; None if it has them not.
 
-        Where it has them twice, the place nearest to their own counts.
+        Where it has them twice, the position nearest to their own place counts.
         """
         digests = [step.inputs.digest for step in steps if step.inputs is not None]
         if not digests or len(digests) < len(steps):
@@ -157,7 +157,7 @@ class InputComparison:
         return next((at for at in candidates if _digests(flat, at, len(digests)) == digests), None)
 
     def due_at(self, step: Step) -> int:
-        """Return how many steps of the baseline lie before a step's own place."""
+        """Return the number of the baseline's steps before a step's own place."""
         return self._offsets.get((step.rank, step.epoch), 0) + step.step - 1
 
     @cached_property
@@ -181,18 +181,18 @@ class InputComparison:
 
     @cached_property
     def known(self) -> frozenset[str]:
-        """Every sample that the baseline ever saw."""
+        """Every sample of the baseline."""
         steps = list(self.theirs.all_steps())
         return frozenset(one for step in steps for one in samples_of(step) or ())
 
     def samples(self, course: Lineage, epoch: int) -> Counter[str] | None:
-        """Count the samples of one epoch over all ranks, None where they cannot be told apart."""
+        """Return the samples of one epoch over all ranks, counted; None if some are not known."""
         keys = ((rank, epoch) for rank in course.ranks)
         return count_samples(step for key in keys for step in course.steps.get(key, ()))
 
     @cached_property
     def batch(self) -> int:
-        """The most samples that one rank was given for one step."""
+        """The largest number of samples that one rank had in one step."""
         counts = (s.inputs.count for s in self.theirs.all_steps() if s.inputs is not None)
         return max(counts, default=0)
 
@@ -203,20 +203,21 @@ class InputComparison:
 
 
 def input_offsets(restarts: Sequence[Restart], inputs: InputComparison) -> Mapping[int, int]:
-    """Return the attempts that went on at another place of the inputs, and by how many steps.
+    """Return the attempts that continued at another place of the inputs, with the offset in steps.
 
-    Negative: back. Only where the whole run is as much too long, or too
-    short: a job that draws one epoch in another's order is not longer.
+    A negative offset leads back. An offset counts only where the whole run is as much too long, or
+    too short: a job that draws one epoch in another's order is not longer.
     """
     found = {r.attempt.index: by for r in restarts if (by := _offset(r, inputs))}
     surplus = inputs.ours.steps_done - inputs.theirs.steps_done
-    # A job that went back stays back: the last resume shows what all have added up to.
+    # Each offset is measured at its own resume. Where a job stays at the shifted place, that of
+    # the last resume is already the sum of all.
     in_all = {-by for by in (sum(found.values()), *list(found.values())[-1:])}
     return found if surplus and surplus in in_all else {}
 
 
 def _offset(restart: Restart, inputs: InputComparison) -> int | None:
-    """Return the offset that all ranks show alike, None where they do not."""
+    """Return the offset that all ranks share; None where they differ."""
     seen: set[int | None] = set()
     apart = {(a.rank, a.epoch) for a in inputs.apart}
     for rank, start in restart.attempt.starts.items():
@@ -238,7 +239,7 @@ def samples_of(step: Step) -> list[str] | None:
 
 
 def count_samples(steps: Iterable[Step]) -> Counter[str] | None:
-    """Count samples over steps, None where those of one of them cannot be told apart."""
+    """Return the samples of steps, counted; None if those of one step are not known."""
     found: Counter[str] = Counter()
     for step in steps:
         mine = samples_of(step)

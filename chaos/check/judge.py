@@ -1,4 +1,4 @@
-"""All checks together: what the evidence of a run comes to."""
+"""The verdict on a run, from all checks."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -46,7 +46,7 @@ class Check(Protocol):
         """Judge one run."""
 
 
-# The first two ask whether there is anything to judge by and never fail.
+# The first two judge the evidence, and never fail.
 # The others follow from the most specific promise to the one that almost every defect breaks.
 CHECKS: tuple[Check, ...] = (
     evidence.check_faults_happened,
@@ -83,7 +83,7 @@ CHECKS: tuple[Check, ...] = (
     trajectory.check_trajectory,
 )
 
-# What they judge is laid beside the baseline's, and a step made twice makes another model.
+# They compare with the baseline, and a step made twice makes another model.
 _NEED_EQUAL_STEPS = frozenset({state.STATE, metrics.SELECTION, trajectory.TRAJECTORY})
 NO_OTHERS = Others()
 
@@ -114,9 +114,9 @@ def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict
 
 
 def _idle(analysis: RunAnalysis) -> Iterator[str]:
-    """Return a note on parts that did not come back, and nothing that lasts depends on.
+    """Yield a note on parts that did not come back, and that nothing lasting depends on.
 
-    Generators are not among it: most jobs have some that they never draw from.
+    Generators are left out: most jobs have some that they never draw from.
     """
     rows = () if analysis.reference is None else state.idle_rows(analysis)
     named = sorted({row.component for row in rows if not is_rng(row.component)})
@@ -149,7 +149,7 @@ def _diagnosed(analysis: RunAnalysis, results: tuple[CheckResult, ...]) -> tuple
 
 
 def _results(analysis: RunAnalysis, others: Others) -> Iterator[CheckResult]:
-    """Return each check's result; others' come before the one that almost every defect breaks."""
+    """Yield each check's result; others' come before the one that almost every defect breaks."""
     *specific, last = CHECKS
     yield from (_judged(check, analysis) for check in specific)
     for other in others.installed:
@@ -181,7 +181,7 @@ def _well_formed(result: object, check: Check, analysis: RunAnalysis) -> CheckRe
 
 
 def _beyond_doubt(result: CheckResult, analysis: RunAnalysis) -> CheckResult:
-    """Make a broken promise a doubt where what is not known, or was allowed, may explain it."""
+    """Return a failure as a doubt, where something unknown or allowed may explain it."""
     if result.status != "fail":
         return result
     cut = next((event for _, event in analysis.history.of(JournalCut)), None)
@@ -200,7 +200,7 @@ def _beyond_doubt(result: CheckResult, analysis: RunAnalysis) -> CheckResult:
 
 
 def _no_longer_comparable(analysis: RunAnalysis) -> tuple[int, str] | None:
-    """Return the event from which on nothing need equal the baseline's, and why."""
+    """Return the event from which on nothing need equal the baseline's, and the reason."""
     made = analysis.repeated_steps if analysis.plan.expect.is_exact else ()
     if not made:
         return None
@@ -249,8 +249,8 @@ def _shows_no_defect(
 ) -> bool:
     """Return whether a defect of Ray's own did not show.
 
-    All is well, or but for other known defects; or `fit()` returned, where
-    the defect was to make it raise.
+    All is well, or all but other known defects; or `fit()` returned, where the defect was to make
+    it raise.
     """
     expect = analysis.plan.expect
     if expect.until != "fixed" or status == "inconclusive":
@@ -265,7 +265,7 @@ def _is_news(
 ) -> bool:
     """Return whether a defect of Ray's own did not show, although all was done to show it.
 
-    On the embedded backend it is none: most of Ray is not there.
+    On the embedded backend it is no news: most of Ray is not there.
     """
     return analysis.plan.backend == "ray" and _shows_no_defect(analysis, status, results)
 

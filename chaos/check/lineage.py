@@ -1,10 +1,13 @@
-"""The part of a run that survived: attempts laid end to end, thrown-away work cut out.
+"""The lineage: the part of a run that survived, with discarded work cut out.
 
-An attempt that goes on after step `s` of epoch `e` makes everything before it
-that lies beyond that place work that is done again. What is left is the
-lineage, and its steps are keyed by (rank, epoch). With Ray's checkpoints an
-attempt starts at the head of an epoch; a job that keeps files of its own may
-go on within one, whose steps then come from two attempts.
+An attempt that continues after step `s` of epoch `e` repeats all earlier work beyond that place.
+The rest is the lineage, and its steps are keyed by (rank, epoch). With Ray's checkpoints an attempt
+starts at the head of an epoch. A job that keeps files of its own may continue within one, whose
+steps then come from two attempts:
+
+    attempt 0    epoch 0: 1 2 3 4    epoch 1: 1 2 3 4 5      killed after step 5
+    attempt 1                        epoch 1:     3 4 5 6    continues after step 2
+    lineage      0 0 0 0                      0 0 1 1 1 1    steps 3 to 5 of attempt 0 are lost
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +20,11 @@ from chaos.check.attempt import Attempt, Commit, Step
 
 @dataclass(frozen=True)
 class Lineage:
-    """What survived, and what did not.
+    """The surviving steps and commits, and the lost steps.
 
-    `steps` and `commits` are the survivors. `lost` gives, for each attempt
-    that was resumed, how many finished steps per rank its start threw away.
-    `resumed` holds the (rank, epoch) that are the first of a resumed attempt.
+    `steps` and `commits` are the survivors. `lost` holds, for each resumed attempt, the number of
+    finished steps per rank that its start discarded. `resumed` holds the (rank, epoch) that are the
+    first of a resumed attempt.
     """
 
     steps: Mapping[tuple[int, int], Sequence[Step]]
@@ -59,14 +62,14 @@ class Lineage:
 
     @property
     def steps_done(self) -> int:
-        """Optimizer steps of the job: those of the rank that made most."""
+        """The optimizer steps of the job: those of the rank that made most."""
         return max((self._steps_of(rank) for rank in self.ranks), default=0)
 
     def longest_way_between_commits(self) -> int:
-        """Return the most steps any rank makes from one checkpoint to the next.
+        """Return the most steps that any rank makes from one checkpoint to the next.
 
-        The start of training counts as a checkpoint, and so does its end:
-        what is trained after the last checkpoint can be lost as well.
+        The start of training counts as a checkpoint, and so does its end: steps after the last
+        checkpoint can be lost as well.
         """
         saved = [commit for commit in self.commits if commit.checkpoint is not None]
         return max((self._longest_way(rank, saved) for rank in self.ranks), default=0)
@@ -75,19 +78,19 @@ class Lineage:
         return sum(self.count(rank, epoch) for epoch in self.epochs[rank])
 
     def _longest_way(self, rank: int, saved: Sequence[Commit]) -> int:
-        """From where a checkpoint goes on to where the next one is there, which may be later."""
+        """Return the most steps from a checkpoint's content to the commit of the next one."""
         since = [0, *(self._done_before(rank, commit.goes_on) for commit in saved)]
         until = [self._done_before(rank, (commit.epoch + 1, 0)) for commit in saved]
         ways = zip(since, [*until, self._steps_of(rank)], strict=True)
         return max(end - begin for begin, end in ways)
 
     def _done_before(self, rank: int, place: tuple[int, int]) -> int:
-        """Return how many steps of a rank lie before a place."""
+        """Return the number of a rank's steps before a place."""
         return place[1] + sum(self.count(rank, e) for e in self.epochs[rank] if e < place[0])
 
 
 def lineage(attempts: Sequence[Attempt]) -> Lineage:
-    """Fold the attempts, oldest first, into what survived."""
+    """Return the surviving part of the attempts, oldest first."""
     fold = _Fold()
     for attempt in attempts:
         fold.cut(attempt)
@@ -108,9 +111,10 @@ class _Fold:
     resumed: set[tuple[int, int]] = field(default_factory=set)
 
     def cut(self, attempt: Attempt) -> None:
-        """Drop what `attempt` does again; a rank it does not tell of follows the others."""
+        """Drop the steps that `attempt` repeats."""
         if attempt.place is None:
             return
+        # A rank whose own place is not known is cut at the earliest place of the others.
         earliest = attempt.place
         settled = {rank: start for rank, start in attempt.starts.items() if start.settled}
         since = {rank: start.place for rank, start in settled.items()}
@@ -120,13 +124,14 @@ class _Fold:
             if gone:
                 thrown[key[0]] = thrown.get(key[0], 0) + gone
         self.commits = [c for c in self.commits if c.epoch < earliest[0]]
+        # A restart that goes back beyond an earlier resume repeats that one's first epoch.
         places = {(rank, place[0]) for rank, place in since.items()}
         self.resumed = {key for key in self.resumed if key[1] < since.get(key[0], earliest)[0]}
         if attempt.index > 0:
             self.resumed |= places
 
     def _cut_one(self, key: tuple[int, int], place: tuple[int, int]) -> int:
-        """Drop one rank's steps of one epoch beyond a place, and give their number."""
+        """Drop one rank's steps of one epoch beyond a place; return their number."""
         epoch, step = place
         if key[1] < epoch:
             return 0
@@ -139,7 +144,7 @@ class _Fold:
         return len(steps) - len(kept)
 
     def add(self, attempt: Attempt) -> None:
-        """Append what `attempt` did."""
+        """Append the work of `attempt`."""
         for key, steps in attempt.by_epoch.items():
             self.steps.setdefault(key, []).extend(steps)
         self.commits.extend(attempt.commits)

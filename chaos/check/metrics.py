@@ -28,12 +28,11 @@ _Series: TypeAlias = Mapping[_Key, Mapping[int, int]]  # its value in each epoch
 def check_metrics(analysis: RunAnalysis) -> CheckResult:
     """Require that every reported counter goes on as in the baseline: no reset, gap or repetition.
 
-    The promise of the metric series: a logger's step that begins at 0 again
-    draws the curve over itself (Lightning-AI/pytorch-lightning#12991,
-    wandb/wandb#4793). A counter is a whole number that grows from each of the
-    baseline's reports to the next, and that had the baseline's values before
-    the fault. It is what is logged that is wrong, and not the model: cosmetic.
-    Other metrics are `trajectory`'s to compare.
+    The promise of the metric series. A logger's step that begins at 0 again draws the curve over
+    itself (Lightning-AI/pytorch-lightning#12991, wandb/wandb#4793). A counter is a whole number
+    that grows from each of the baseline's reports to the next, and that had the baseline's values
+    before the fault. The log is wrong then, and not the model: cosmetic. `trajectory` compares
+    other metrics.
     """
     if not analysis.plan.ops:
         return nothing_due(METRICS, "no fault was planned, so there is nothing to compare")
@@ -147,12 +146,11 @@ _Report: TypeAlias = Mapping[tuple[int, str], Value]
 def check_selection(analysis: RunAnalysis) -> CheckResult:
     """Require the baseline's best value, patience and stop, and its choice of checkpoints.
 
-    The promise of the callbacks' state: patience that is counted anew never
-    stops a job that is preempted often (huggingface/transformers#28544), and
-    a best value that is forgotten keeps another model
-    (Lightning-AI/pytorch-lightning#4911). Judged by what is reported under
-    such a name, and by the checkpoints kept at the end. Where losses or other
-    metrics had parted before, the choice follows from them.
+    The promise of the callbacks' state. Patience that is counted anew never stops a job that is
+    preempted often (huggingface/transformers#28544). A best value that is forgotten keeps another
+    model (Lightning-AI/pytorch-lightning#4911). Judged by the values that are reported under such a
+    name, and by the checkpoints kept at the end. Where losses or other metrics differed before, the
+    choice follows from them.
     """
     if not analysis.plan.ops:
         return nothing_due(SELECTION, "no fault was planned, so there is nothing to compare")
@@ -243,9 +241,9 @@ def _numbers_parted_before(analysis: RunAnalysis, mine: Commit, due: Commit) -> 
 
 
 def _kept_alike(analysis: RunAnalysis, reference: RunTables) -> Anomaly | bool | None:
-    """Compare the epochs whose checkpoints are left; None where nothing can be said.
+    """Compare the epochs whose checkpoints are left; None where nothing follows.
 
-    A job that saves more than its baseline, as at a notice, keeps others than it.
+    A job that saves more than its baseline, as at a notice, keeps other checkpoints.
     """
     ours, theirs = kept_at_the_end(analysis.run), kept_at_the_end(reference)
     same_epochs = [c.epoch for c in analysis.run.lineage.commits] == [
@@ -265,7 +263,7 @@ def _kept_alike(analysis: RunAnalysis, reference: RunTables) -> Anomaly | bool |
 
 
 def _of_epochs(course: RunTables, kept: Mapping[str, int]) -> list[int]:
-    """Return the epochs whose checkpoints were kept; one from before training is of none."""
+    """Return the epochs whose checkpoints were kept; one from before training belongs to none."""
     early = {commit.checkpoint for attempt in course.attempts for commit in attempt.early}
     return sorted(epoch for name, epoch in kept.items() if name not in early)
 

@@ -1,4 +1,4 @@
-"""The losses and metrics of a run beside its baseline's, number by number."""
+"""The losses and metrics of a run, compared with its baseline's number by number."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from chaos.check.values import NumberPair, is_below, loss_pairs, metric_pairs
 class Sides:
     """A run and its baseline: the lineages, and their steps aligned.
 
-    `before` holds what was recorded before the first fault.
+    `before` holds the steps made before the first fault.
     """
 
     attempts: Sequence[Attempt]
@@ -33,15 +33,14 @@ class Sides:
 
 @dataclass(frozen=True)
 class NumberComparison:
-    """A run beside its baseline.
+    """The numbers of a run, compared with its baseline's.
 
-    `control` counts the losses before the first fault, thrown away since or not. `losses` and
-    `metrics` count the surviving lineage. Metrics that are not among them are named:
-    `not_compared` differ before the fault too, or are too noisy, `unproven` differ and
-    were not seen before it, `ignored` the scenario leaves out. `steps_apart`
-    are surviving steps without a loss on both sides, `silent` the resumed
-    attempts of which nothing that survived was compared. `resized` counts the
-    surviving steps of attempts with another number of workers, which have no
+    `control` counts the losses before the first fault, discarded since or not. `losses` and
+    `metrics` count the surviving lineage. Metrics that are not among them are named: `not_compared`
+    differ before the fault too, or are too noisy; `unproven` differ and were not seen before it;
+    `ignored` the scenario leaves out. `steps_apart` are surviving steps without a loss on both
+    sides, `silent` the resumed attempts of which nothing that survived was compared. `resized`
+    counts the surviving steps of attempts with another number of workers, which have no
     counterpart.
     """
 
@@ -68,7 +67,7 @@ class NumberComparison:
     ) -> Self:
         """Compare a lineage with the baseline's; `began` is the first fault's event number.
 
-        Not `has_reports`: its reports are none of the baseline's, and no metric is compared.
+        Not `has_reports`: its reports have no counterpart, and no metric is compared.
         """
         ours = sides.ours
         epochs = {commit.epoch: commit for commit in sides.theirs.commits} if has_reports else {}
@@ -86,7 +85,7 @@ class NumberComparison:
         )
         left_out = {*ignored, *noisy, *metrics.unstable, *metrics.unproven}
         told = [pair for pair in reported if pair.what not in left_out]
-        # A report without any metric owes nothing: there is nothing in it to compare.
+        # An attempt owes a comparison if it made a step, or reported a metric.
         owed = losses.attempts | {pair.attempt for pair in reported}
         heard = losses.heard | {pair.attempt for pair in told}
         return cls(
@@ -103,17 +102,17 @@ class NumberComparison:
 
     @property
     def first(self) -> NumberPair | None:
-        """The place where the run first leaves the baseline."""
+        """The first number that differs from the baseline's."""
         found = [f for f in (self.losses.first, self.metrics.first) if f is not None]
         return min(found, key=lambda pair: pair.place, default=None)
 
 
 @dataclass
 class _Losses:
-    """The losses of many steps beside the baseline's.
+    """The losses of many steps and the baseline's.
 
-    Almost all are equal: only those that are not become pairs. `apart` steps
-    have no loss on one of the two sides; `heard` are the attempts with one.
+    Almost all are equal: only others become pairs. `apart` steps have no loss on one of the two
+    sides; `heard` are the attempts with one.
     """
 
     equal: int = 0

@@ -18,7 +18,7 @@ class Others:
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def after(self, earlier: Verdict | None) -> "Others":
-        """Return them for a run that was judged before: whoever judged then is not forgotten."""
+        """Return them for a run that was judged before, with the checks that are missing now."""
         here = {check.name for check in self.installed}
         judged = () if earlier is None else earlier.results
         missing = {r.check: r.package for r in judged if r.package and r.check not in here}

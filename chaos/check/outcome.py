@@ -1,4 +1,4 @@
-"""The check of how a run ended."""
+"""The check of the end of a run."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,17 +24,15 @@ _Found = tuple[list[Anomaly], list[str]]
 def check_outcome(analysis: RunAnalysis) -> CheckResult:
     """Require that `fit()` returns, or that it raises as expected.
 
-    The promise of honest completion of the training; what the script does with
-    its result, and whether that succeeds, is told as a note. A run that finished
-    without a step or a commit is its own kind of failure: a run name that was
-    used before resumes a finished run (ray-project/ray#35812). A driver that is started again
-    when all was trained is an outcome of its own. What `fit()` returns are the
-    last report's metrics and the newest checkpoint, where they are so in the
-    baseline. An error that is expected is a struck rank's, or one that the
-    loss of a rank leaves the others with; whether any other came of the fault
-    is inconclusive. A run that was ended by us, at its limit or by an interruption,
-    says nothing. How often Ray names the rank that was struck, and not a
-    survivor, is told as a figure.
+    The promise of honest completion of the training. Whether the script succeeds in what it does
+    with the result is a note only. A run that finished without a step or a commit fails in a way of
+    its own: a run name that was used before resumes a finished run (ray-project/ray#35812). A
+    driver that is started again when all was trained is an outcome of its own. `fit()` returns the
+    last report's metrics and the newest checkpoint, where it does so in the baseline. An expected
+    error is that of a rank that a fault hit, or one that the loss of a rank causes in the others.
+    It is inconclusive whether any other error came of the fault, and so is a run that chaos ended,
+    at its limit or by an interruption. A figure counts how often Ray names the rank that was hit,
+    and not a survivor.
     """
     anomalies, doubts = _judged_ending(analysis)
     ending = analysis.run.ending
@@ -90,7 +88,7 @@ def _finished(analysis: RunAnalysis) -> _Found:
 
 
 def _foreign_result(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    """Find a result that is not of the last report, though the baseline's is."""
+    """Yield a result that is not of the last report, though the baseline's is."""
     if analysis.reference is None or not _is_of_last_report(analysis.reference):
         return
     if not _is_of_last_report(analysis.run) and analysis.run.ending.returned is not None:
@@ -106,7 +104,7 @@ def _foreign_result(analysis: RunAnalysis) -> Iterator[Anomaly]:
 
 
 def _foreign_checkpoint(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    """Find a checkpoint that is not the newest, though the baseline's is; or none at all."""
+    """Yield a checkpoint that is not the newest, though the baseline's is; or none at all."""
     reference, returned = analysis.reference, analysis.run.ending.returned
     if reference is None or reference.ending.returned is None or returned is None:
         return
@@ -147,7 +145,7 @@ def _is_of_last_report(course: RunTables) -> bool:
 
 
 def _root_causes(analysis: RunAnalysis) -> str | None:
-    """Count the faults for which Ray names the rank that was struck."""
+    """Count the faults for which Ray names the rank that was hit."""
     decided = {a.index: a.decisions[0].event.errors for a in analysis.run.attempts if a.decisions}
     struck = [(a, s.rank) for a, hits in analysis.hits.items() for s in hits if a in decided]
     named = sum(rank in decided[attempt] for attempt, rank in struck)
@@ -155,7 +153,7 @@ def _root_causes(analysis: RunAnalysis) -> str | None:
 
 
 def _has_trained(analysis: RunAnalysis) -> bool:
-    """Look for a step or a commit: a boosted tree is trained without one optimizer step."""
+    """Return whether there was a step or a commit: boosted trees need no optimizer step."""
     return analysis.history.count(StepDone) + analysis.history.count(Committed) > 0
 
 
@@ -178,8 +176,8 @@ def _failed(analysis: RunAnalysis) -> _Found:
 # -- foreign causes --------------------------------------------------------------------------------
 
 
-# What the peers of a rank that has gone are told by their collectives (gloo, NCCL, torch's store,
-# rabit, LightGBM's sockets, TensorFlow, JAX), Ray's own words for a loss, and ours.
+# The errors that collectives raise in the peers of a lost rank (gloo, NCCL, torch's store, rabit,
+# LightGBM's sockets, TensorFlow, JAX), Ray's own words for a loss, and ours.
 _CONSEQUENCES = re.compile(
     r"connection|by peer|broken pipe|\bsocket|timed? ?out|timeout|got 0 bytes|remote process exited"
     r"|gloo|nccl|rabit|collective|DistNetworkError|DistStoreError|DistBackendError"
@@ -192,13 +190,12 @@ _CONSEQUENCES = re.compile(
 
 
 def foreign_cause(analysis: RunAnalysis) -> str | None:
-    """Return a doubt where the error that ended the run fits nothing that was done to it.
+    """Return a doubt where the error that ended the run fits none of its faults.
 
-    It fits where it is a struck rank's, or one that the others are left with.
-    In Ray 2.60 the map often holds the survivor's error alone, so that the
-    rank proves nothing. Unknown and not wrong: a job may put its peers' loss
-    into words of its own, and an error of its own may come in between. What
-    storage has spoilt may come out as any error.
+    It fits where it is the error of a rank that was hit, or one that its loss causes in the others.
+    In Ray 2.60 the map often holds the survivor's error alone, so the rank proves nothing. Unknown
+    and not wrong: a job may put its peers' loss into words of its own, and an error of its own may
+    come in between. A storage fault may cause any error.
     """
     raised, injections = analysis.run.ending.raised, [s for s in analysis.injections if s.invoked]
     if raised is None or not injections or any(injection.is_in_storage for injection in injections):
@@ -219,7 +216,7 @@ def foreign_cause(analysis: RunAnalysis) -> str | None:
 
 
 def _errors_by_rank(raised: FitRaised, decided: FailureDecided | None) -> Mapping[int | None, str]:
-    """Return the errors by rank; where Ray tells of no rank, what it tells."""
+    """Return the errors by rank; where Ray names no rank, its own error."""
     if decided is not None and decided.errors:
         return dict(sorted(decided.errors.items()))
     told = "" if decided is None else decided.error

@@ -1,14 +1,12 @@
-"""How far apart runs of one job lie when nothing is done to them: a band around each number.
+"""The prediction band: how far a number may lie from those of several clean runs.
 
-For jobs that do not repeat themselves to the last bit. Several clean runs are
-several draws of the same number; a struck run is one more, and must lie where
-one more draw would.
+For jobs that do not repeat themselves to the last bit. Several clean runs are several draws of the
+same number. A run with faults is one more draw, and must lie where one more draw would.
 
-The band of a number is a prediction interval for one further draw (Hahn and
-Meeker, Statistical Intervals, 1991): mean ± q s sqrt(1 + 1/n). Five runs say
-little of one number's spread s, and neighbouring steps of all ranks have much
-the same, so s is pooled over a window of them. A run with nothing wrong leaves
-one of all its bands once in a hundred runs. There are two ways to leave one,
+The band of a number is a prediction interval for one further draw (Hahn and Meeker, Statistical
+Intervals, 1991): mean ± q s sqrt(1 + 1/n). Five runs hardly show one number's spread s, and
+neighbouring steps of all ranks have much the same, so s is pooled over a window of them. A run with
+nothing wrong leaves one of all its bands once in a hundred runs. There are two ways to leave one,
 and q is the wider of two quantiles of Student's distribution (Bonferroni):
 
 - The run as a whole lies off: it drifts, or amplifies rounding. Then the numbers
@@ -18,11 +16,10 @@ and q is the wider of two quantiles of Student's distribution (Bonferroni):
   all numbers may. The degrees are three quarters of those that have the kurtosis
   of the series, 4 + 6 / excess: a tail is longer than what was seen of it.
 
-Neither sees a tail that only whole runs have: of five runs, each is a fifth.
-Training amplifies rounding now and then, so a band is never narrower than twice
-the largest deviation seen in its window. `make statistics`
-measures the rate, for docs/statistics.md.
-To this the profile adds what it tolerates in any case.
+Neither covers a tail that only whole runs have: of five runs, each is a fifth. Training amplifies
+rounding now and then, so a band is never narrower than twice the largest deviation seen in its
+window. `make statistics` measures the rate, for docs/statistics.md. To this the profile adds a
+tolerance of its own.
 """
 
 import math
@@ -43,8 +40,8 @@ WIDEST_TIMES = 2.0
 # differs from step to step one defect in three is hidden.
 DEGREES_MIN, DEGREES_MAX, DEGREES_PART = 3, 200, 0.75
 # The part of a loss that a band may hide. A defect that moves losses by more is no small one: a
-# lost optimizer's state moves them by a few percent, so that a wider band says nothing of it. And
-# spreads of that size have tails that five runs do not show: 1 of 18 right runs left such a band.
+# lost optimizer's state moves them by a few percent, and a wider band hides it. And spreads of
+# that size have tails that five runs do not show: 1 of 18 right runs left such a band.
 HIDDEN_MAX = 0.05
 
 Key: TypeAlias = tuple[object, ...]
@@ -66,10 +63,9 @@ PROFILES: Mapping[Profile, tuple[Tolerance, Tolerance]] = {
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Where a number may lie: `half` to either side of `middle`, or where runs were no number.
+    """The range of a number: `half` to either side of `middle`, or values that are no number.
 
-    `odd` names what they were (`nan`, `inf`, `-inf`); `middle` is NaN where
-    all of them were.
+    `odd` names these (`nan`, `inf`, `-inf`); `middle` is NaN where all runs had one.
     """
 
     middle: float
@@ -77,13 +73,13 @@ class Interval:
     odd: frozenset[str] = frozenset()
 
     def holds(self, value: float) -> bool:
-        """Return whether a value lies in it; what is no number does where a run had the same."""
+        """Return whether a value lies in it; one that is no number does if a run had the same."""
         if not math.isfinite(value):
             return str(value) in self.odd
         return abs(value - self.middle) <= self.half
 
     def widened(self, by: Tolerance) -> "Interval":
-        """Add what is tolerated in any case."""
+        """Return it with a tolerance added."""
         half = self.half + by.absolute + by.relative * abs(self.middle)
         return replace(self, half=half)
 
@@ -93,9 +89,9 @@ Series: TypeAlias = Mapping[int, Mapping[Key, Sequence[float]]]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What will be held against bands: so many numbers, and so many windows that they lie in.
+    """The numbers to compare with bands, and the windows that they lie in, counted.
 
-    What is the same in all clean runs has no noise to leave a band by, and is not counted.
+    A number that is the same in all clean runs has no noise to leave a band by, and is not counted.
     """
 
     numbers: int
@@ -103,7 +99,7 @@ class Compared:
 
     @classmethod
     def of(cls, every: Iterable[Series]) -> "Compared":
-        """Count what varies. A window at either end of a series has one side only."""
+        """Count the numbers that vary. A window at either end of a series has one side only."""
         numbers = windows = 0
         for series in every:
             varying = [[v for v in at.values() if len(set(v)) > 1] for at in series.values()]
@@ -115,10 +111,10 @@ class Compared:
 def learn(series: Series, compared: Compared) -> dict[Key, Interval]:
     """Return the interval of each number.
 
-    `series` maps a position in training to the numbers there, each by its key
-    with one value per clean run; all have much the same spread (losses, or one
-    metric). `compared` counts all that will be held against bands, in other
-    series as well. Raises `ValueError` for fewer than two runs.
+    `series` maps a position in training to the numbers there, each by its key with one value per
+    clean run; all have much the same spread (losses, or one metric). `compared` counts all numbers
+    that will be compared with bands, in other series as well. Raises `ValueError` for fewer than
+    two runs.
     """
     places = sorted(series)
     rows = [_Spread.of(series[place].values()) for place in places]
@@ -146,8 +142,8 @@ def learn(series: Series, compared: Compared) -> dict[Key, Interval]:
 def student(tail: float, degrees: int) -> float:
     """Return the value that Student's t exceeds with a chance of `tail`, below one half.
 
-    By bisection of the sums that its distribution is for whole degrees
-    (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4).
+    By bisection of the sums that its distribution is for whole degrees (Abramowitz and Stegun,
+    Handbook of Mathematical Functions, 26.7.3 and 26.7.4).
     """
     low, high = 0.0, math.pi / 2
     for _ in range(60):
@@ -199,7 +195,7 @@ class _Spread:
 
 
 def _degrees(rows: Sequence[_Spread], near: Sequence[_Spread]) -> int:
-    """Return the degrees of the Student's distribution that deviations have the tails of."""
+    """Return the degrees of the Student's distribution whose tails are those of the deviations."""
     squares = [
         (a / spread.s) ** 2
         for row, spread in zip(rows, near, strict=True)

@@ -45,12 +45,11 @@ GRACE_NS = 1_000_000_000
 def check_single_writer(analysis: RunAnalysis) -> CheckResult:
     """Require that nothing of an earlier attempt trains, reports or saves beside a later one.
 
-    The promise of fencing: a worker that was only frozen, or cut off, comes
-    back and writes over its successor's work (modal-projects/stitch PR #236).
-    From a second after a later attempt was opened on (a rank of it started,
-    or made a step, where that was not seen), no step, report, commit or file
-    of an earlier one: the next one may be reading what it writes. And one
-    process for each rank of an attempt.
+    The promise of fencing. A worker that was only frozen, or cut off, comes back and writes over
+    its successor's work (modal-projects/stitch PR #236). From one second after a later attempt was
+    opened (or, where that was not seen, its first rank started or made a step), an earlier attempt
+    makes no step, report, commit or file: the next one may be reading what it writes. And each rank
+    of an attempt is one process.
     """
     if not analysis.run.attempts:
         return inconclusive(SINGLE_WRITER, "no attempt was seen")
@@ -69,7 +68,7 @@ def check_single_writer(analysis: RunAnalysis) -> CheckResult:
 
 
 def _stragglers(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    """Find the last sign of each attempt, and lay it beside the beginning of the next."""
+    """Yield the attempts whose last sign of life comes after the beginning of a later one."""
     history = analysis.history
     for earlier in analysis.run.attempts:
         began = [
@@ -89,7 +88,7 @@ def _stragglers(analysis: RunAnalysis) -> Iterator[Anomaly]:
 
 
 def _beginnings(attempt: Attempt) -> list[int]:
-    """Return when an attempt was there: nothing where no sign of it was seen."""
+    """Return the first event that shows an attempt; empty where none was seen."""
     signs = [attempt.opened] if attempt.opened is not None else []
     signs = signs or [start.number for start in attempt.starts.values()]
     return [min(signs)] if signs else [step.number for step in attempt.steps[:1]]
@@ -127,14 +126,12 @@ BYSTANDERS = "bystanders"
 
 @own_check(BYSTANDERS, asks="Did the other trials of the experiment notice?")
 def check_bystanders(analysis: RunAnalysis) -> CheckResult:
-    """Require that no trial of an experiment notices what is done to another.
+    """Require that no trial of an experiment is affected by the faults of another.
 
-    The promise of isolation in Ray Tune: each trial beside the one that is
-    struck has one attempt and no failure, its `fit()` returns, and its losses
-    are the baseline's (as exactly as the scenario has it: with a tolerance or
-    a band they are not compared). One that was not under way when a fault
-    struck has shown nothing, and none may be missing of those that Ray Tune
-    says it made.
+    The promise of isolation in Ray Tune. Each trial beside the one with faults has one attempt and
+    no failure, its `fit()` returns, and its losses are the baseline's (with a tolerance or a band
+    they are not compared). A trial that was not under way at any fault has shown nothing, and none
+    may be missing of those that Ray Tune reports to have made.
     """
     if analysis.plan.job.trial is None:
         return nothing_due(BYSTANDERS, "the job is no experiment of several trials")
@@ -195,7 +192,7 @@ def _elsewhen(history: History, seen: dict[int, tuple[int, BystanderSeen]]) -> I
 
 
 def _uncounted(made: list[int], *, trials: int) -> Iterator[str]:
-    """Doubt a baseline that does not hold as many trials as Ray Tune says it made."""
+    """Yield a doubt about a baseline that lacks trials which Ray Tune reports to have made."""
     if not made:
         yield "Ray Tune did not say how many trials it made in the baseline"
     elif made[-1] != trials:
@@ -233,16 +230,14 @@ _GONE_FOR_GOOD = {
 def check_leftovers(analysis: RunAnalysis) -> CheckResult:
     """Require that no process, placement group or actor of the run outlives it.
 
-    The promise that nothing leaks. A process is the run's own by descent, or
-    by a token in the environment that it inherited, whatever session or
-    process group a child made for itself. A port is not looked for: it lives
-    with its process, and what still holds one (ray-project/ray#35907: after a
-    restart) is found as that. One unregistered checkpoint directory per
-    landed fault is Ray's known behaviour (2.60: files are uploaded before
-    the report is recorded, and a report that a fault cuts off is forgotten,
-    its files are not), and two where a fault came by the clock; more are not.
-    A run that we ended ourselves, hung or
-    interrupted, had no chance to clean up.
+    The promise that nothing leaks. A process is the run's own by descent, or by a token in the
+    environment that it inherited, whatever session or process group a child made for itself. Ports
+    are not searched: a port lives with its process, and a process that still holds one
+    (ray-project/ray#35907: after a restart) is found itself. One unregistered checkpoint directory
+    per landed fault is Ray's known behaviour (2.60: files are uploaded before the report is
+    recorded, and a report that a fault cuts off is forgotten, its files are not), and two where a
+    fault came by the clock; more are not. A run that chaos ended, hung or interrupted, had no
+    chance to clean up.
     """
     ended = analysis.run.ending
     if ended.deadline is not None or (ended.ended is not None and ended.ended[1].interrupted):
@@ -310,17 +305,16 @@ class _NoticeWindow:
 def check_drain(analysis: RunAnalysis) -> CheckResult:
     """Require that a node which is announced to go gets no new work, and that training goes on.
 
-    The promise of the drain. No attempt opened between notice and deadline
-    has a rank on that node, and the one that runs does not stand still until
-    its deadline: ranks that see the notice at different steps wait for each
-    other (ray-project/ray PR #65183). Saving at the notice is required where
-    the scenario says `expect.jit_checkpoint: true` and the notice is long
-    enough for three of the baseline's longest steps and saves: a commit with a
-    checkpoint, or a file of the job's own that it resumes from, of work done
-    after the notice (goodfire-ai/spd#741: it fired 0 of 6 times). Such a file
-    is one like those that a later attempt read; where none read any, one like
-    those that the baseline of a job without Ray's checkpoints saves. A job
-    that takes no notice loses what its cadence says, which `lost-work` counts.
+    The promise of the drain. No attempt opened between notice and deadline has a rank on that node,
+    and the running one does not stand still until its deadline: ranks that see the notice at
+    different steps wait for each other (ray-project/ray PR #65183). Saving at the notice is
+    required where the scenario states `expect.jit_checkpoint: true` and the notice is long enough
+    for three of the baseline's longest steps and saves. Then there must be a commit with a
+    checkpoint, or a file of the job's own that it resumes from, of work done after the notice
+    (goodfire-ai/spd#741: it fired 0 of 6 times). Such a file is one like those that a later attempt
+    read; where none read any, one like those that the baseline of a job without Ray's checkpoints
+    saves. A job that ignores the notice loses the steps since its last save, which `lost-work`
+    counts.
     """
     if not any(op.fault.is_announced for op in analysis.plan.ops):
         return nothing_due(DRAIN, "no loss was announced")
@@ -373,7 +367,7 @@ def _new_work(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]
 
 
 def _stood_still(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly]:
-    """Find a standstill up to the deadline that is far longer than any of the baseline's."""
+    """Yield a standstill up to the deadline that is far longer than any of the baseline's."""
     attempt = next((a for a in analysis.run.attempts if a.index == window.attempt), None)
     if attempt is None or analysis.reference is None or not attempt.steps:
         return
@@ -444,7 +438,7 @@ def _not_saved(analysis: RunAnalysis, window: _NoticeWindow) -> Iterator[Anomaly
 def _kinds_of_checkpoints(analysis: RunAnalysis, attempt: int) -> set[str]:
     """Return the series of the files of its own that the job resumes from.
 
-    What is read out of a checkpoint of Ray's is none: that must be committed.
+    A file that was read out of a checkpoint of Ray's is none: that must be committed.
     """
     files, reference = analysis.run.files, analysis.reference
     names = set(analysis.run.committed)

@@ -29,14 +29,12 @@ RECOVERY = "recovery"
 def check_recovery(analysis: RunAnalysis) -> CheckResult:
     """Require a first step within `expect.recovery_s.max` of each fault.
 
-    The promise of quick detection. A worker or node that dies counts from
-    its death, so that the time until Ray sees it is part of the recovery; a
-    preempted one from its deadline. Where the scenario states no bound it is
-    120 s, or twice what the baseline needs from `fit()` to its first step, if
-    that is more. A restart with no fault of ours before it, or after the last
-    step, has nothing to time. Slow detection is the usual cause: Ray 2.60
-    counts a silent node as dead after about 60 s, and a group that does not
-    come up costs 60 s a time.
+    The promise of quick detection. For a worker or node that dies, the time runs from its death, so
+    that the time until Ray notices is part of the recovery; for a preempted one, from its deadline.
+    Without a bound in the scenario it is 120 s, or twice the baseline's time from `fit()` to its
+    first step, if that is more. A restart with no injected fault before it, or after the last step,
+    has nothing to time. Slow detection is the usual cause: Ray 2.60 counts a silent node as dead
+    after about 60 s, and a group that does not come up costs 60 s a time.
     """
     if not analysis.restarts:
         return without_restart(RECOVERY, analysis)
@@ -106,17 +104,15 @@ LOST_WORK = "lost-work"
 
 @own_check(LOST_WORK, asks="Did a restart throw away too much finished work?")
 def check_lost_work(analysis: RunAnalysis) -> CheckResult:
-    """Require that no restart throws away more steps than `expect.lost_steps.max`, on any rank.
+    """Require that no restart discards more steps than `expect.lost_steps.max`, on any rank.
 
-    The promise of bounded loss. Left out, the bound is the baseline's
-    longest way from one checkpoint to the next (or from one save of its
-    own, for a job that gives Ray none), and twice that for a preemption,
-    which comes by the clock and may find the last report not yet recorded,
-    and for a rank that had reported and trained on: in Ray 2.60 a report that
-    returned is no commit until all ranks have made it and the controller has
-    polled. Ranks that wait for one another at every step cannot come so far.
-    A job that saves by the clock makes another number of steps from one save to
-    the next in every run, which bounds nothing.
+    The promise of bounded loss. Without a bound in the scenario it is the baseline's longest way
+    from one checkpoint to the next (or from one save of its own, for a job that gives Ray none). It
+    is twice that for a preemption, which comes by the clock and may find the last report not yet
+    recorded, and for a rank that had reported and trained on: in Ray 2.60 a report that returned is
+    no commit until all ranks have made it and the controller has polled. Ranks that wait for one
+    another at every step cannot come so far. A job that saves by the clock makes another number of
+    steps from one save to the next in every run, so there is no bound.
     """
     if not analysis.restarts:
         return without_restart(LOST_WORK, analysis)
@@ -199,9 +195,9 @@ def _lost_bound(restart: Restart, analysis: RunAnalysis, rank: int) -> float:
 
 
 def _uncommitted_uploads(restart: Restart, run: RunTables, rank: int) -> int:
-    """Return how many checkpoints of what was thrown away a rank had uploaded its part of.
+    """Return the number of discarded checkpoints of which a rank had uploaded its part.
 
-    And trained on: the reports of which they were a part were never committed.
+    The rank trained on after them; the reports of which they were a part were never committed.
     """
     if restart.ended is None or restart.attempt.place is None:
         return 0
@@ -231,20 +227,17 @@ CIRCLES_MIN = 3
 def check_progress(analysis: RunAnalysis) -> CheckResult:
     """Require that no attempt stands still for longer than a whole recovery may take.
 
-    The promise of no silent stall, within an attempt, from its first step on
-    until `fit()` ends: between two steps, reports, uploads, saves or commits
-    of any rank lie at most `expect.recovery_s.max` seconds (120 where it is
-    left out), or `limits.gate_s`, whichever is more. A job that stands still
-    for longer by itself, in an evaluation, may take twice as long as its
-    baseline does where it does so: within an epoch, between two, or at the
-    end; as long elsewhere is inconclusive, and so is any long pause without a
-    baseline. The clean run has its limit, `limits.run_s`, and no other. A
-    straggler is slower than that nowhere; ranks that wait for one
-    that never comes are (Lightning-AI/pytorch-lightning#20806,
-    ray-project/ray PR #58229). Starting is `recovery`'s to time, and while a
-    rank is held by us nobody is late. Nor may a run be at its limit because
-    it retries for ever what fails each time at the same place, with nothing
-    committed since (ray-project/ray#29553).
+    The promise of no silent stall, within an attempt, from its first step on until `fit()` ends.
+    Two steps, reports, uploads, saves or commits of any rank lie at most `expect.recovery_s.max`
+    seconds (120 by default) apart, or `limits.gate_s`, whichever is more. A job that stands still
+    for longer by itself, in an evaluation, may take twice as long as its baseline does at the same
+    point: within an epoch, between two, or at the end. As long elsewhere is inconclusive, and so is
+    any long pause without a baseline. A run without faults has the limit `limits.run_s`, and no
+    other. A straggler never exceeds the bound; ranks that wait for one that never comes do
+    (Lightning-AI/pytorch-lightning#20806, ray-project/ray PR #58229). `recovery` times the start,
+    and a pause while chaos holds a rank does not count. Nor may a run reach its limit because it
+    retries for ever what fails each time at the same place, with nothing committed since
+    (ray-project/ray#29553).
     """
     patience = StallLimit.of(analysis)
     long = _long_pauses(analysis, patience) if analysis.plan.ops else []
@@ -328,7 +321,7 @@ def _hung_at_the_end(analysis: RunAnalysis, patience: StallLimit) -> Iterator[An
 
 
 def _in_circles(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    """Find attempts that failed one after the other, up to the limit, and committed nothing."""
+    """Yield attempts that failed one after the other, up to the limit, and committed nothing."""
     if analysis.run.ending.deadline is None:
         return
     vain: list[Attempt] = []
@@ -355,18 +348,17 @@ def _in_circles(analysis: RunAnalysis) -> Iterator[Anomaly]:
 TERMINATES = "terminates"
 
 
-STILL = 0.1  # of the limit: whoever got on with something so lately is not hung
+STILL = 0.1  # of the limit: a run with progress so lately is not hung
 
 
 @own_check(TERMINATES, asks="Did the run come to an end by itself?")
 def check_terminates(analysis: RunAnalysis) -> CheckResult:
     """Require that the run is over before `limits.run_s` has passed.
 
-    The promise that it terminates: a run at its limit is hung, or retries for
-    ever (a snapshot that is cut short can never be read again; a budget that
-    is not kept, ray-project/ray#29553). Unknown where the run was interrupted,
-    where a rank was still held by us, and where it was still training and
-    clean runs differ in how many epochs they train.
+    The promise that it terminates. A run at its limit is hung, or retries for ever (a snapshot that
+    is cut short can never be read again; a budget that is not kept, ray-project/ray#29553). Unknown
+    where the run was interrupted, where chaos still held a rank, and where it was still training
+    and clean runs differ in their number of epochs.
     """
     ending = analysis.run.ending
     if ending.deadline is not None:
@@ -397,7 +389,7 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
 
 
 def held_by_us(analysis: RunAnalysis) -> int | None:
-    """Return the rank that was still held at its place when the run ended, None if none was."""
+    """Return the rank that was still held at its place when the run ended; None without one."""
     held = {gate.op: gate for _, gate in analysis.history.of(GateReached)}
     for _, released in analysis.history.of(GateReleased):
         held.pop(released.op, None)
@@ -408,7 +400,7 @@ def held_by_us(analysis: RunAnalysis) -> int | None:
 
 
 def _idle_s(analysis: RunAnalysis, number: int) -> float:
-    """Return how long before an event the last progress was; without any, for ever."""
+    """Return the time from the last progress to an event; infinite without any."""
     last = last_sign(analysis.history, number)
     if last is None:
         return math.inf

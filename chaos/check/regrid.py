@@ -1,12 +1,13 @@
-"""A baseline laid on the reports of another run, for a job that reports by the clock.
+"""A baseline moved to the reports of another run, for a job that reports by the clock.
 
-An epoch is what lies between two reports. Where these come by the clock, epoch 3, step 2 is another
-moment of training in every run. What runs have in common is how many steps a rank has made in all:
+An epoch lies between two reports. Where these come by the clock, epoch 3, step 2 is another moment
+of training in every run. The number of steps that a rank has made in all is the same measure in
+every run:
 
     baseline   |1 2 3 4 5|6 7 8|9 10 ...      its step 7 is step 2 of epoch 1,
     run        |1 2 3|4 5 6 7|8 9 10 ...      and step 4 of epoch 1 on the run's reports
 
-So every event of the baseline is given the place that the run has for as many steps.
+So every event of the baseline gets the place that the run has after as many steps.
 """
 
 from bisect import bisect_left, bisect_right
@@ -44,13 +45,13 @@ WHY_NOT = "the job reports at other steps in every run, and its reports are not 
 
 @dataclass(frozen=True)
 class Grid:
-    """Where reports fall: how many steps of each rank lie before each epoch, and in all."""
+    """The places of reports: the number of steps of each rank before each epoch, and in all."""
 
     before: Mapping[int, Sequence[int]]
 
     @classmethod
     def of(cls, history: History) -> "Grid":
-        """Read it from what survived of a run."""
+        """Return the grid of the surviving part of a run."""
         course = lineage(attempts(history))
         count = 1 + max((epoch for _, epoch in course.steps), default=-1)
         return cls(
@@ -61,12 +62,12 @@ class Grid:
         )
 
     def done_at(self, rank: int, epoch: int, step: int = 0) -> int:
-        """Return how many steps of a rank are done at a place."""
+        """Return the number of steps of a rank that are done at a place."""
         before = self._of(rank)
         return before[min(epoch, len(before) - 1)] + step
 
     def head(self, rank: int, done: int) -> tuple[int, int]:
-        """Return the place from which a rank goes on after so many steps."""
+        """Return the place from which a rank continues after so many steps."""
         return self._place(rank, done, bisect_right(self._of(rank), done) - 1)
 
     def end(self, rank: int, done: int) -> tuple[int, int]:
@@ -74,18 +75,18 @@ class Grid:
         return self._place(rank, done, bisect_left(self._of(rank), done) - 1)
 
     def _place(self, rank: int, done: int, epoch: int) -> tuple[int, int]:
-        """Return a place within the epochs that there are: steps too many are of the last one."""
+        """Return a place within the known epochs: surplus steps belong to the last one."""
         before = self._of(rank)
         within = min(max(epoch, 0), len(before) - 2)
         return within, done - before[within]
 
     def _of(self, rank: int) -> Sequence[int]:
-        """Return a rank's row; one that made no step, as of a wider group, is as the first."""
+        """Return a rank's row; a rank without steps, as of a wider group, has the first row."""
         return self.before.get(rank) or next(iter(self.before.values()))
 
 
 def relaid(baseline: History, run: History) -> History:
-    """Return a baseline, and its repeats, with the places that its steps have in a run."""
+    """Return a baseline, and its repeats, with its steps at the places of a run."""
     grid = Grid.of(run)
     if not isinstance(baseline, Baseline):
         return _relaid(baseline, grid)
@@ -95,7 +96,7 @@ def relaid(baseline: History, run: History) -> History:
 def _relaid(history: History, grid: Grid) -> History:
     own = Grid.of(history)
     if not own.before or not grid.before:
-        return history  # where no step is seen, nothing is known of places but reports
+        return history  # without any step, only reports have a place
     entries = []
     for entry in history:
         place = _place(entry.what, own, grid)
@@ -108,6 +109,8 @@ def _place(what: AnyEvent, own: Grid, grid: Grid) -> dict[str, int]:
     """Return the fields of an event's new place; empty where it has no place in training."""
     if isinstance(what, StateSeen | _AT_STEP):
         done = own.done_at(what.rank, what.epoch, what.step)
+        # At the border of two epochs there are two places for one number of steps. A state at an
+        # entry belongs to the epoch that follows, any other event to the one that ends.
         is_next = what.step == 0 or (isinstance(what, StateSeen) and what.moment == "entered")
         epoch, step = (grid.head if is_next else grid.end)(what.rank, done)
         return {"epoch": epoch, "step": step}

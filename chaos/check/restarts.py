@@ -1,4 +1,4 @@
-"""What each restart cost and where it went on, as rows."""
+"""The cost and the place of each restart, as rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,16 +25,16 @@ class Phases:
 
     @property
     def total_s(self) -> float | None:
-        """From the fault to the first step."""
+        """The time from the fault to the first step."""
         return _between(self.fault_ns, self.step_ns)
 
     @property
     def seconds(self) -> dict[str, float | None]:
-        """How long each phase took; together they are the total.
+        """The length of each phase; together they are the total.
 
-        A moment that came before the one it should follow (Ray may end a
-        preempted group before the deadline) ends a phase that took no time,
-        and the time of a phase whose end was not seen counts to the next.
+        A moment that came before the one it should follow (Ray may end a preempted group before the
+        deadline) ends a phase that took no time. The time of a phase whose end was not seen counts
+        to the next.
         """
         moments = {
             "detect_s": self.decided_ns,
@@ -54,8 +54,8 @@ class Phases:
 class Restart:
     """One attempt after another.
 
-    `newest` is the newest commit with a checkpoint when the attempt was
-    opened, `lost_steps` the finished steps per rank that are done again.
+    `newest` is the newest commit with a checkpoint when the attempt was opened, `lost_steps` the
+    number of finished steps per rank that are recomputed.
     """
 
     attempt: Attempt
@@ -73,7 +73,7 @@ class Restart:
 
     @property
     def epoch(self) -> int | None:
-        """Where training went on."""
+        """The epoch at which training continued."""
         return self.attempt.epoch
 
 
@@ -110,7 +110,7 @@ def restarts(
 
 @dataclass(frozen=True, slots=True)
 class RepeatedSteps:
-    """Steps of one rank that a restart trained a second time, in the epoch that it went on with.
+    """Steps of one rank that a restart trained a second time, in its first epoch.
 
     `since`: the number of the attempt's first step; any from there on may be one of them.
     """
@@ -123,13 +123,13 @@ class RepeatedSteps:
 
 
 def surplus_steps(restart: Restart, start: Start, reference: Lineage) -> int:
-    """Return how many steps too many a rank made in the first epoch after a restart."""
+    """Return the number of surplus steps of a rank in the first epoch after a restart."""
     steps = restart.attempt.by_epoch.get((start.rank, start.epoch), ())
     return len(steps) - (reference.count(start.rank, start.epoch) - start.step)
 
 
 def repeated_steps(restarts: Iterable[Restart], reference: Lineage) -> Iterator[RepeatedSteps]:
-    """Return the steps that a source may hand out again: at most as many as were thrown away.
+    """Yield the steps that a source may hand out again: at most as many as were discarded.
 
     A source that learns only later what was trained hands out again what it does not know of.
     """
@@ -146,13 +146,13 @@ def _ended_one(injection: Injection, since: int, until: int) -> bool:
 
 
 def _harm_ns(hits: Sequence[Injection], since: int, until: int) -> int | None:
-    """Return when the first harm was done to the attempts from `since` on."""
+    """Return the time of the first harm to the attempts from `since` on."""
     done = (ns for s in hits for hit, ns in s.hits.items() if since <= hit < until)
     return min((ns for ns in done if ns is not None), default=None)
 
 
 def _newest(saved: Sequence[Commit], opened: int | None) -> Commit | None:
-    """Return the last commit that Ray could know of when it opened an attempt."""
+    """Return the last commit that Ray could know when it opened an attempt."""
     known = (c for c in reversed(saved) if opened is None or c.number < opened)
     return next(known, None)
 

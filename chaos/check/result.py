@@ -13,7 +13,7 @@ Measures = Mapping[str, float | int | str | None]
 
 @dataclass
 class OwnCheck:
-    """One of chaos's own checks; as a module of another package has them, `NAME` and `check`."""
+    """One of chaos's own checks; `NAME` and `check` as in a check module of another package."""
 
     NAME: str
     asks: str
@@ -26,7 +26,7 @@ class OwnCheck:
 def own_check(
     name: str, *, asks: str
 ) -> Callable[[Callable[[RunAnalysis], CheckResult]], OwnCheck]:
-    """Make a check of a function: its name, and the question that it answers."""
+    """Return a decorator that makes a check of a function; `asks`: the question it answers."""
     return lambda check: OwnCheck(name, asks, check)
 
 
@@ -39,7 +39,7 @@ def conclude(
     summary: str,
     measures: Measures | None = None,
 ) -> CheckResult:
-    """Judge: an anomaly fails, a doubt or no evidence is inconclusive."""
+    """Return the judgement: an anomaly fails, a doubt or no evidence is inconclusive."""
     figures = dict(measures or {})
     if anomalies:
         more = f" (and {len(anomalies) - 1} more)" if len(anomalies) > 1 else ""
@@ -62,17 +62,17 @@ def conclude(
 
 
 def nothing_due(check: str, summary: str) -> CheckResult:
-    """Judge a check that rightly has nothing to look at."""
+    """Return the pass of a check that rightly has nothing to judge."""
     return CheckResult(check=check, status="pass", summary=summary, evidence=0)
 
 
 def inconclusive(check: str, why: str) -> CheckResult:
-    """Judge a check that cannot tell."""
+    """Return the judgement of a check without enough evidence."""
     return CheckResult(check=check, status="inconclusive", summary=why, evidence=0)
 
 
 def without_restart(check: str, analysis: RunAnalysis) -> CheckResult:
-    """Judge a check of restarts where there was none."""
+    """Return the judgement of a check of restarts where there was none."""
     if analysis.why_nothing_restarted is not None:
         return nothing_due(check, analysis.why_nothing_restarted)
     return inconclusive(check, "no restart was seen")
@@ -81,10 +81,10 @@ def without_restart(check: str, analysis: RunAnalysis) -> CheckResult:
 def blind(
     check: str, analysis: RunAnalysis, what: str, *, ours: bool, theirs: bool
 ) -> CheckResult | None:
-    """Judge a check whose evidence was not recorded; None if it was, in the run and the baseline.
+    """Return the judgement of a check without evidence; None if both runs recorded some.
 
-    What a job has not, or was told not to be watched for, is missing in the
-    baseline too, and nothing is due. What only the run lacks was not seen.
+    Evidence that the job has not, or that was not to be watched, is missing in the baseline too,
+    and nothing is due. Evidence that only the run lacks was not seen.
     """
     if analysis.reference is None:
         if analysis.plan.ops:
@@ -113,12 +113,12 @@ def watched_feeds(check: str, analysis: RunAnalysis) -> InputComparison | CheckR
 
 
 def of_another_size(analysis: RunAnalysis) -> str:
-    """Return how many steps have no counterpart in the baseline, to end a summary."""
+    """Return the number of steps without a counterpart in the baseline, to end a summary."""
     count = 0 if analysis.comparison is None else analysis.comparison.resized
     steps = plural(count, "step")
     return f"; {steps} with another number of workers have no counterpart there" if count else ""
 
 
 def unseen_inputs(attempts: Sequence[int]) -> list[str]:
-    """Return doubts about attempts of which no inputs were seen, though they were due."""
+    """Return doubts about attempts without any inputs seen, though they were due."""
     return [f"nothing was seen of the inputs of attempt {index}" for index in attempts]

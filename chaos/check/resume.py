@@ -1,4 +1,4 @@
-"""Checks of where a restart goes on: what it was handed, what it read, and whether ranks agree."""
+"""Checks of the place of a restart: its checkpoint, the files it read, and whether ranks agree."""
 
 from collections.abc import Iterator, Mapping
 
@@ -26,14 +26,12 @@ START_DECISION = "start-decision"
 def check_start_decision(analysis: RunAnalysis) -> CheckResult:
     """Require that no rank trains from scratch because reading its checkpoint failed.
 
-    The promise of an explicit start: a load that fails ends the attempt, or
-    falls back to an older save; it is never taken for a first run
-    (facebookresearch/metaseq#602). It is broken where a rank's load raised,
-    nothing of this run was read after it, the rank trained all the same, and
-    did so from the very beginning, as its state shows. Where that was not
-    seen, nothing of this run may have been read before it either: a file that
-    is read besides the checkpoint may be missing. Where nothing was saved yet
-    there is nothing to fall back to.
+    The promise of an explicit start. A load that fails ends the attempt, or falls back to an older
+    save; it is never taken for a first run (facebookresearch/metaseq#602). The promise is broken
+    where a rank's load raised, nothing of this run was read after it, the rank trained all the
+    same, and did so from the very beginning, as its state shows. Where that was not seen, nothing
+    of this run may have been read before it either: a file that is read besides the checkpoint may
+    be missing. Where nothing was saved yet there is nothing to fall back to.
     """
     if not analysis.restarts:
         return without_restart(START_DECISION, analysis)
@@ -71,9 +69,10 @@ def _taken_for_a_first_run(analysis: RunAnalysis, restart: Restart) -> Iterator[
 
 
 def _was_saved(analysis: RunAnalysis, restart: Restart, *, before: int) -> bool:
-    """Return whether there was something to go on from: a commit, or training in files of its own.
+    """Return whether there was something to resume: a commit, or a save of the job's own.
 
-    Whatever else a job writes down that gives Ray its checkpoints is no training.
+    The save must come after a step. Other files of a job that gives Ray its checkpoints do not
+    count.
     """
     if restart.newest is not None:
         return True
@@ -85,10 +84,10 @@ def _was_saved(analysis: RunAnalysis, restart: Restart, *, before: int) -> bool:
 
 
 def _is_from_scratch(analysis: RunAnalysis, attempt: int, start: Start) -> bool:
-    """Return whether a rank went on from nothing, for all that is known of it.
+    """Return whether a rank trained from scratch, as far as is known.
 
-    A job that keeps files of its own and found no place in them begins where
-    a first run does: its state is right there, and does not tell it.
+    A job that keeps files of its own and found no place in them begins where a first run does. Its
+    state is right at that place, so it does not show the failure.
     """
     if attempt in analysis.began_anew or (start.checkpoint is None and start.place == (0, 0)):
         return True
@@ -107,7 +106,7 @@ def _is_reset(analysis: RunAnalysis, attempt: int, rank: int) -> bool:
 
 
 def _last_failure(analysis: RunAnalysis, attempt: int, rank: int) -> tuple[int, FileLoaded] | None:
-    """Return the load that raised and that no later one made good."""
+    """Return the last load that raised, if no later one succeeded."""
     failed = None
     for number, load in analysis.run.files.loads.get((attempt, rank), ()):
         if load.error is not None:
@@ -129,11 +128,10 @@ COMMITTED_ONLY = "committed-only"
 def check_committed_only(analysis: RunAnalysis) -> CheckResult:
     """Require that what an attempt is handed, or asks for, was committed before it began.
 
-    And that no rank goes on from a file of its own whose writing was never
-    seen to end. The promise that nothing is resumed from what is not
-    committed: files of a report that was cut off (ray-project/ray#41700), or
-    half a file (Lightning-AI/pytorch-lightning#688). A file that cannot be
-    read at all is `checkpoints`' to judge.
+    Nor does a rank continue from a file of its own whose writing was never seen to end. The promise
+    that nothing is resumed from what is not committed: files of a report that was cut off
+    (ray-project/ray#41700), or half a file (Lightning-AI/pytorch-lightning#688). `checkpoints`
+    judges a file that cannot be read at all.
     """
     if not analysis.restarts:
         return without_restart(COMMITTED_ONLY, analysis)
@@ -211,15 +209,13 @@ AGREEMENT = "agreement"
 def check_agreement(analysis: RunAnalysis) -> CheckResult:
     """Require that all ranks of a new attempt agree on checkpoint, epoch and step.
 
-    Also on the age of the files of one kind that several of them read, and on
-    the model that they enter with, where they agree on it in the baseline.
-    Where all state is seen to be what it must be at their place, the ages of
-    files do not matter: what was read is no training state then, but a log
-    that each rank keeps at its own pace. The promise
-    that ranks and parts agree: files of each rank without a barrier
-    (ray-project/ray#41700), a file that only some ranks find
-    (facebookresearch/detectron2#1732), two streams that each pick their own
-    newest (pytorch/torchtitan PR #4686).
+    They also agree on the age of the files of one kind that several of them read, and on the model
+    that they enter with, if they do so in the baseline. Where all state is seen to be right at
+    their place, the ages of files do not matter: the files then hold no training state, but a log
+    that each rank keeps at its own pace. The promise that ranks and parts agree: files of each rank
+    without a barrier (ray-project/ray#41700), a file that only some ranks find
+    (facebookresearch/detectron2#1732), two streams that each pick their own newest
+    (pytorch/torchtitan PR #4686).
     """
     if not analysis.restarts:
         return without_restart(AGREEMENT, analysis)
@@ -280,10 +276,10 @@ def _different_files(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
 
 
 def _is_no_matter(analysis: RunAnalysis, restart: Restart, *, ranks: set[int]) -> bool:
-    """Return whether what ranks read cannot matter.
+    """Return whether the files that ranks read cannot matter.
 
-    A fault ended the attempt before anybody trained; or these ranks were seen
-    to go on with the model, and everybody with all the state that was due.
+    A fault ended the attempt before any rank trained; or these ranks were seen to enter with the
+    right model, and all ranks with all the state that was due.
     """
     attempt = restart.attempt
     if attempt.index in analysis.hits and not attempt.first_steps:
@@ -333,14 +329,13 @@ RESUME_POINT = "resume-point"
 
 @own_check(RESUME_POINT, asks="Did every restart begin from the newest committed checkpoint?")
 def check_resume_point(analysis: RunAnalysis) -> CheckResult:
-    """Require that a new attempt goes on from the checkpoint that was committed last.
+    """Require that a new attempt continues from the checkpoint that was committed last.
 
-    The promise of the resume point. None only where nothing was committed.
-    Older: ray-project/ray#9036 (resume and retention disagree). None although
-    there is one: ray-project/ray#5734. Handed, and left alone:
-    ray-project/ray#46814. That `report()` returned is no commit in Ray 2.60:
-    the controller records a report at its next poll. A job that keeps files
-    of its own goes on from the newest save of its kind that every rank had
+    The promise of the resume point. An attempt has no checkpoint only if none was committed. Known
+    defects: an older one (ray-project/ray#9036: resume and retention disagree), none although there
+    is one (ray-project/ray#5734), one that is handed and not used (ray-project/ray#46814). In Ray
+    2.60 a report that returned is no commit yet: the controller records it at its next poll. A job
+    that keeps files of its own continues from the newest save of its kind that every rank had
     finished (latest by name: allenai/open-instruct#542).
     """
     if not analysis.restarts:
@@ -348,7 +343,7 @@ def check_resume_point(analysis: RunAnalysis) -> CheckResult:
     anomalies = []
     for restart in analysis.restarts:
         if len(set(restart.handed.values())) > 1:
-            continue  # which of them would be right is `agreement`'s to say
+            continue  # a finding of `agreement`
         found = list(_handed_older(restart, analysis.run.committed)) or list(
             _left_alone(analysis, restart)
         )
@@ -384,7 +379,7 @@ def _handed_older(restart: Restart, commits: Mapping[str, Commit]) -> Iterator[A
 
 
 def _left_alone(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
-    """Find an attempt that was handed a checkpoint, and trained as if there were none."""
+    """Yield an attempt that was handed a checkpoint, and trained as if there were none."""
     attempt, files = restart.attempt, analysis.run.files
     handed = next((c for c in restart.handed.values() if c is not None), None)
     read = any(files.newest_loaded(attempt.index, rank) for rank in attempt.starts)
@@ -406,6 +401,8 @@ def _own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
     since = min(start.number for start in attempt.starts.values()) if attempt.starts else 0
     saves = list(files.published(before=since))
     read = False
+    # Each rank is compared with the newest save of the series that it read; files of another
+    # series may be no checkpoints.
     for rank in sorted(attempt.starts):
         load = files.newest_loaded(attempt.index, rank)
         origin = None if load is None else files.origin(load[1])
@@ -431,7 +428,7 @@ def _own_files(analysis: RunAnalysis, restart: Restart) -> Iterator[Anomaly]:
 
 
 def _newest_of_all(saves: list[Save]) -> Save | None:
-    """Return the newest save that all ranks have that save: the oldest of their newest."""
+    """Return the newest save that all ranks with saves have: the oldest of their newest."""
     newest = {save.rank: save for save in saves}
     return min(newest.values(), key=lambda save: save.place, default=None)
 

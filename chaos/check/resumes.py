@@ -1,4 +1,4 @@
-"""Which restarts resumed, which began from scratch, and which had nothing left to do."""
+"""Restarts by kind: resumed, from scratch, and with nothing left to do."""
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.restarts import Restart
@@ -6,7 +6,7 @@ from chaos.model.verdict import Restarts
 
 
 def count_restarts(analysis: RunAnalysis) -> Restarts:
-    """Count a run's restarts by where they went on."""
+    """Count a run's restarts by the place where they continued."""
     trained = [restart for restart in analysis.restarts if _trained(analysis, restart)]
     resumed = sum(is_resumed(analysis, restart) for restart in trained)
     return Restarts(
@@ -17,10 +17,10 @@ def count_restarts(analysis: RunAnalysis) -> Restarts:
 
 
 def is_resumed(analysis: RunAnalysis, restart: Restart) -> bool:
-    """Return whether a restart trained on from a checkpoint, or from a file of the job's own.
+    """Return whether a restart continued from a checkpoint, or from a file of the job's own.
 
-    That it was handed one is not enough: it asked for it, or read a file that
-    an earlier attempt had saved, and it did not begin as at the very beginning.
+    To be handed a checkpoint is not enough. A rank asked for it, or read a file that an earlier
+    attempt had saved, and the attempt did not train from scratch.
     """
     attempt = restart.attempt
     if not _trained(analysis, restart) or attempt.index in analysis.began_anew:
@@ -33,7 +33,7 @@ def is_resumed(analysis: RunAnalysis, restart: Restart) -> bool:
 
 
 def _trained(analysis: RunAnalysis, restart: Restart) -> bool:
-    """Return whether it did anything: a step, or where none can be seen, a report."""
+    """Return whether it made a step or, where no step can be seen, a report."""
     attempt = restart.attempt
     if analysis.sees_steps:
         return bool(attempt.steps)
@@ -41,7 +41,7 @@ def _trained(analysis: RunAnalysis, restart: Restart) -> bool:
 
 
 def untested(analysis: RunAnalysis) -> str | None:
-    """Return why no resume was tested by the faults, None where one was."""
+    """Return the reason why the faults tested no resume; None where one was tested."""
     if not analysis.plan.ops or count_restarts(analysis).resumed:
         return None
     if not analysis.restarts:
@@ -55,9 +55,9 @@ def untested(analysis: RunAnalysis) -> str | None:
 def nothing_was_left(analysis: RunAnalysis) -> bool:
     """Return whether the last attempt rightly made no step: all epochs were committed.
 
-    What is started again under its run name resumes a finished run, and
-    `fit()` returns at once (ray-project/ray#35812): right for a driver that
-    was killed, and an outcome of its own.
+    A script that is started again under its run name resumes a finished run, and `fit()` returns at
+    once (ray-project/ray#35812). That is right for a driver that was killed, and an outcome of its
+    own.
     """
     ending, reference = analysis.run.ending, analysis.reference
     if ending.returned is None or reference is None or not analysis.restarts:

@@ -1,4 +1,4 @@
-"""The samples of each finished epoch, beside the baseline's."""
+"""The samples of each finished epoch, compared with the baseline's."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -24,9 +24,8 @@ SEVERAL = 2
 class EpochSamples:
     """One epoch: judged, with an `anomaly` or without, or left `open` for a reason.
 
-    `attempts` trained it. `is_resized`: with another number of workers than
-    the baseline. `is_due`: the baseline's inputs are all known. `is_doubt`:
-    what leaves it open may be a defect.
+    `attempts` trained it. `is_resized`: with another number of workers than the baseline. `is_due`:
+    the baseline's inputs are all known. `is_doubt`: the reason may be a defect.
     """
 
     epoch: int
@@ -40,7 +39,7 @@ class EpochSamples:
 
 @dataclass(frozen=True)
 class SampleLedger:
-    """The samples of a run's epochs, held against the baseline's."""
+    """The samples of a run's epochs, compared with the baseline's."""
 
     analysis: RunAnalysis
     feeds: InputComparison
@@ -57,7 +56,7 @@ class SampleLedger:
             return found
         if any(step.inputs is None for steps in self._ours(epoch) for step in steps) or not is_due:
             return _left(found, NOT_SEEN)
-        # Equal inputs that are only fewer or more are steps too few or too many: see `epochs`.
+        # Inputs that are equal as far as they go are steps too few or too many: see `epochs`.
         return self._beside(found) if epoch in self._apart else found
 
     def _beside(self, found: EpochSamples) -> EpochSamples:
@@ -67,17 +66,18 @@ class SampleLedger:
             return _left(found, "its samples cannot be told apart")
         if not feeds.known.issuperset(ours):
             return _left(found, NOT_KNOWN)
+        # Samples may come twice, but a sample that is missing is never forgiven.
         forgiven = self._forgiven(epoch) if ours >= due else 0
         if ours == due or (ours - due).total() <= forgiven:
             return found
         return self._broken(found, ours, due)
 
     def _of_other_size(self, epoch: int, attempts: frozenset[int]) -> EpochSamples:
-        """Judge an epoch by its samples over all ranks: those do not depend on their number.
+        """Judge an epoch by its samples over all ranks, which do not depend on their number.
 
-        Only where each epoch of the baseline is one pass over the same samples, in an order of
-        its own: a number of steps that is fixed means other samples for fewer workers. As much
-        as one batch of all ranks may be missing or come twice: it is filled up, or dropped.
+        Only where each epoch of the baseline is one pass over the same samples, in an order of its
+        own: with a fixed number of steps, fewer workers train other samples. As much as one batch
+        of all ranks may be missing or come twice, because the last batch is filled up or dropped.
         """
         found, feeds = EpochSamples(epoch, attempts, is_resized=True), self.feeds
         sizes = {a.size for a in self.analysis.run.attempts if a.index in attempts}
@@ -106,10 +106,10 @@ class SampleLedger:
         events = tuple(steps[0].number for steps in self._ours(found.epoch) if steps)
         return replace(found, anomaly=Anomaly(message=message, events=events))
 
-    # -- what they are held against ----------------------------------------------------------
+    # -- what they are compared with ---------------------------------------------------------
 
     def _forgiven(self, epoch: int) -> int:
-        """Return how many samples may repeat: those of discarded steps, if stated."""
+        """Return the number of samples that may repeat: those of discarded steps, if expected."""
         if self.analysis.plan.expect.sampling != "at_least_once":
             return 0
         here = (r for r in self.analysis.restarts if r.epoch == epoch)
@@ -117,13 +117,13 @@ class SampleLedger:
         return lost * self.feeds.batch
 
     def _spare(self, epoch: int) -> int:
-        """Return the samples of one step over all ranks, whichever run has more."""
+        """Return the number of samples of one step over all ranks, in the run that has more."""
         runs = (self._ours(epoch), self._theirs(epoch))
         return max(len(ranks) * max(map(_most, ranks), default=0) for ranks in runs)
 
     @cached_property
     def _is_one_pass(self) -> bool:
-        """Whether all epochs of the baseline have the same samples, and not all in one order."""
+        """Whether all epochs of the baseline have the same samples, in more than one order."""
         theirs = self.feeds.theirs
         epochs = sorted({commit.epoch for commit in theirs.commits} & set(self._of_theirs))
         samples = [self.feeds.samples(theirs, epoch) for epoch in epochs]

@@ -37,14 +37,13 @@ BATCH = "batch"
 def check_batch(analysis: RunAnalysis) -> CheckResult:
     """Require the baseline's samples, summed over ranks, and its micro-batches in each step.
 
-    The promise of the effective batch: gradients that were being accumulated
-    when the checkpoint was taken are lost (huggingface/transformers#22143), or
-    ranks that are missing make the batch smaller (pytorch/torchtitan PR #4663).
-    What differs before any fault already does not repeat and is not compared,
-    and neither are the steps of an attempt that went on at another place, or
-    with another number of workers. What one of the two runs does not tell of a
-    rank is counted in neither. Unknown where the size of no batch of a resumed
-    attempt was seen, though the baseline's were.
+    The promise of the effective batch. Gradients that were being accumulated when the checkpoint
+    was taken are lost (huggingface/transformers#22143), or ranks that are missing make the batch
+    smaller (pytorch/torchtitan PR #4663). Sizes that differ already before any fault do not repeat
+    and are not compared. Neither are the steps of an attempt that continued at another place, or
+    with another number of workers. Where one of the two runs lacks a rank's numbers, the rank is
+    counted in neither. Unknown where the size of no batch of a resumed attempt was seen, though the
+    baseline's were.
     """
     if not analysis.plan.ops:
         return nothing_due(BATCH, "no fault was planned, so there is nothing to compare")
@@ -89,11 +88,10 @@ def _why_no_batch_is_due(analysis: RunAnalysis, reference: RunTables) -> str | N
 
 @dataclass
 class _BatchSizes:
-    """Steps beside the baseline's, but for those from attempt `since` on.
+    """Steps and the baseline's, but for those from attempt `since` on.
 
-    `apart` have another size, `compared` counts those whose size both runs
-    tell; `due` are the attempts of which the baseline tells some, `known`
-    those of which the run does as well.
+    `apart` have another size. `compared` counts those whose size is known in both runs. `due` are
+    the attempts for which the baseline has some, `known` those for which the run has some as well.
     """
 
     since: float
@@ -155,13 +153,13 @@ def _sample_count(step: Step) -> int | None:
 
 
 def _micro_batches(step: Step) -> int | None:
-    """Count the losses, None where there are none: they were not watched, or never resolved."""
+    """Return the number of losses; None without any: not watched, or never resolved."""
     return len(step.losses) if step.losses else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Total:
-    """A number over all ranks of which both runs tell it; `unknown` are the others."""
+    """A number over all ranks for which both runs have it; `unknown` are the others."""
 
     ours: int
     due: int
@@ -224,18 +222,15 @@ SAMPLE_ORDER = "sample-order"
 
 @own_check(SAMPLE_ORDER, asks="Was every epoch trained in the baseline's order?")
 def check_sample_order(analysis: RunAnalysis) -> CheckResult:
-    """Require that each rank is given the baseline's inputs, step for step.
+    """Require that each rank has the baseline's inputs, step for step.
 
-    The promise of the epoch's order. An epoch in the order of another one is
-    a sampler that counts epochs from the resume, or a generator that began
-    anew (huggingface/transformers PR #8878); the same samples in a new order
-    are a permutation drawn again (wyim-pgl/transgenic#59). Other samples are
-    `samples`' to judge; where it cannot tell which they are, and the loss
-    differs from there on, they are the cause and named here. Inputs that
-    differ before any fault do not repeat here, and other numbers of ranks
-    share an epoch out differently: there orders are not compared. Unknown
-    where nothing was seen of what a resumed attempt was given, though the
-    baseline's inputs were.
+    The promise of the epoch's order. An epoch in the order of another one comes from a sampler that
+    counts epochs from the resume, or a generator that began anew (huggingface/transformers PR
+    #8878). The same samples in a new order are a permutation drawn again (wyim-pgl/transgenic#59).
+    `samples` judges other samples; where they cannot be identified, and the loss differs from there
+    on, they are the cause and named here. Inputs that differ before any fault do not repeat here,
+    and other numbers of ranks share an epoch out differently: there orders are not compared.
+    Unknown where no inputs of a resumed attempt were seen, though the baseline's were.
     """
     feeds = watched_feeds(SAMPLE_ORDER, analysis)
     if isinstance(feeds, CheckResult):
@@ -264,7 +259,7 @@ def check_sample_order(analysis: RunAnalysis) -> CheckResult:
 
 
 def unrepeatable(feeds: InputComparison) -> str | None:
-    """Return why inputs cannot be held against the job, None if they can or need not be."""
+    """Return why other inputs are no defect of the job; None if they are, or there are none."""
     if feeds.control.differing:
         return "the inputs differ from the baseline's before any fault: nothing seeds their order"
     if feeds.apart and not feeds.control.compared:
@@ -308,10 +303,10 @@ def _order_anomalies(
 def _order_severity(
     analysis: RunAnalysis, feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]
 ) -> Severity:
-    """Return whether only the order is another, or what generators draw: each sample comes once.
+    """Return the severity: not reproducible if only the order differs, or what generators draw.
 
-    That generators drew all that is new is taken for granted only where one of
-    theirs did not come back, at the head of the epoch, and as much was given.
+    New samples count as drawn by generators only where one of these did not come back, at the head
+    of the epoch, and the number of samples is the same.
     """
     ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
     if ours is not None and ours == due:
@@ -331,13 +326,13 @@ def _order_severity(
 def _elsewhere_words(
     analysis: RunAnalysis, feeds: InputComparison, parted: Sequence[InputsApart]
 ) -> str | None:
-    """Return whose inputs these are where a job has no epochs: those of another place."""
+    """Return in words the other place of these inputs, for a job without epochs."""
     first = min(parted, key=lambda apart: apart.first.step)
     rest = [step for step in first.steps if step.step >= first.first.step]
     at = None if analysis.input_offsets else feeds.found_at(rest)
     by = 0 if at is None else at - feeds.due_at(rest[0])
     if not by:
-        return None  # steps too many or too few are told elsewhere
+        return None  # `cursor` and `epochs` judge surplus and missing steps
     return (
         f"from step {rest[0].step} of epoch {first.epoch} on, the inputs are those that the "
         f"baseline has {plural(abs(by), 'step')} {'before' if by < 0 else 'after'} that place: "
@@ -372,18 +367,16 @@ SAMPLES = "samples"
 def check_samples(analysis: RunAnalysis) -> CheckResult:
     """Require each finished epoch's samples to be the baseline's, as a multiset over all ranks.
 
-    The promise of sample accounting: a cursor that counts from the last
-    resume (KempnerInstitute/KempnerForge#57), batches that stay skipped
-    (huggingface/accelerate#1451), prefetched samples counted as trained
-    (huggingface/accelerate#3938). `expect.sampling: at_least_once` allows as
-    many a second time as the thrown-away steps had. An order that is not seeded is
-    no matter here, if whole epochs before the fault had the baseline's
-    samples all the same. Samples that the baseline never saw are augmented
-    anew: which ones they are cannot be told. An epoch that other workers
-    trained has the same samples, where each of the baseline's is one pass over
-    its data. What was not seen is not counted, and unknown where it is all
-    that a resumed attempt finished. Where some step of every epoch has no inputs in
-    the baseline either (a generator's, that is trained through a critic), none is due.
+    The promise of sample accounting: a cursor that counts from the last resume
+    (KempnerInstitute/KempnerForge#57), batches that stay skipped (huggingface/accelerate#1451),
+    prefetched samples counted as trained (huggingface/accelerate#3938). `expect.sampling:
+    at_least_once` allows as many repeated samples as the discarded steps had. An order that is not
+    seeded does not matter here, if whole epochs before the fault had the baseline's samples all the
+    same. Samples that the baseline never saw are augmented anew, and cannot be identified. An epoch
+    trained by another number of workers has the same samples, if each of the baseline's is one pass
+    over its data. Samples that were not seen are not counted; the check is unknown where they are
+    all that a resumed attempt finished. Where some step of every epoch has no inputs in the
+    baseline either (a generator's, that is trained through a critic), none is due.
     """
     feeds = watched_feeds(SAMPLES, analysis)
     if isinstance(feeds, CheckResult):
@@ -422,7 +415,7 @@ def _samples_summary(judged: Sequence[EpochSamples], *, is_lax: bool) -> str:
 
 
 def _left_open(accounts: Sequence[EpochSamples]) -> Iterator[str]:
-    """Return which epochs are not counted, those for one reason together."""
+    """Yield the epochs that are not counted, those for one reason together."""
     reasons: dict[str, list[int]] = {}
     for each in accounts:
         if each.open is not None:
@@ -433,7 +426,7 @@ def _left_open(accounts: Sequence[EpochSamples]) -> Iterator[str]:
 
 
 def _samples_doubts(analysis: RunAnalysis, accounts: Sequence[EpochSamples]) -> Iterator[str]:
-    """Return doubts that leave more open than one epoch: of all that an attempt finished."""
+    """Yield doubts about attempts of which no finished epoch could be judged."""
     yield from _left_open([each for each in accounts if each.is_doubt])
     for index in sorted({index for each in accounts for index in each.attempts if index > 0}):
         mine = [each for each in accounts if index in each.attempts]

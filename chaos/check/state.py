@@ -23,19 +23,16 @@ STATE = "state"
 def check_state(analysis: RunAnalysis) -> CheckResult:
     """Require that a rank enters a resumed attempt with the baseline's state at that place.
 
-    The promise of the state's round trip, part by part: model, optimizer
-    (its momentum is what is forgotten most often: mozilla/DeepSpeech#3620),
-    settings, schedule (PolymathicAI/the_well PR #63), scaler
-    (huggingface/transformers PR #11663), averaged models (lightly-ai/lightly-train
-    PR #892), generators and what the job declares. Each cause is an anomaly,
-    those first that can have moved the first number that differs (see
-    `blame`). A part that differs from the baseline before any fault is
-    compared with the run's own at the commit, or not at all; so is, within a
-    tolerance, what the run itself had saved. A part without which the model is
-    the baseline's all the same, to the last bit, is told and not broken; a
-    generator is broken only where numbers depend on it: nothing else explains
-    that they differ (huggingface/transformers PR #11582). What differs because
-    the run had left its baseline before the resume is a consequence.
+    The promise of the state's round trip, part by part: model, optimizer (its momentum is forgotten
+    most often: mozilla/DeepSpeech#3620), settings, schedule (PolymathicAI/the_well PR #63), scaler
+    (huggingface/transformers PR #11663), averaged models (lightly-ai/lightly-train PR #892),
+    generators and what the job declares. Each cause is an anomaly. Causes that can have changed the
+    first number that differs come first (see `blame`). A part that differs from the baseline before
+    any fault is compared with the run's own at the commit, or not at all; so is, within a
+    tolerance, a part that the run itself had saved. A part without which the model is the
+    baseline's all the same, to the last bit, is noted and not broken. A generator is broken only
+    where numbers depend on it: nothing else explains that they differ (huggingface/transformers PR
+    #11582). A difference in a run that had left its baseline before the resume is a consequence.
     """
     if not analysis.restarts:
         return without_restart(STATE, analysis)
@@ -66,17 +63,17 @@ def check_state(analysis: RunAnalysis) -> CheckResult:
 
 
 def broken_rows(analysis: RunAnalysis) -> tuple[Row, ...]:
-    """Return the rows that the job is to blame for, the likely cause of each resume first."""
+    """Return the rows that are findings, the likely cause of each resume first."""
     return tuple(row for restart in analysis.restarts for row in blamed(analysis, restart).rows)
 
 
 def idle_rows(analysis: RunAnalysis) -> tuple[Row, ...]:
-    """Return the rows that did not come back, and nothing that was seen depends on them."""
+    """Return the rows that did not come back, and that no observation depends on."""
     return tuple(row for restart in analysis.restarts for row in blamed(analysis, restart).idle)
 
 
 def _state_anomalies(analysis: RunAnalysis) -> Iterator[Anomaly]:
-    """Return one anomaly per cause; only random streams make no wrong result, but another one."""
+    """Yield one anomaly per cause; random streams alone make a result not reproducible."""
     for restart in analysis.restarts:
         blame = blamed(analysis, restart)
         for cause in blame.causes:
@@ -113,12 +110,11 @@ RANK_RANDOMNESS = "rank-randomness"
 
 @own_check(RANK_RANDOMNESS, asks="Do ranks still draw random numbers of their own?")
 def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
-    """Require that no rank goes on with another rank's generator, if they differ in the baseline.
+    """Require that no rank continues with another rank's generator, if they differ in the baseline.
 
-    The promise that ranks' randomness is distinct: a generator that only
-    rank 0 saved, and every rank loaded, gives all of them the same dropout
-    (NVIDIA/Megatron-LM PR #6858). Broken only where the numbers part after
-    the resume: a job that draws nothing from it loses nothing.
+    The promise that ranks' randomness is distinct. A generator that only rank 0 saved, and every
+    rank loaded, causes the same dropout on all of them (NVIDIA/Megatron-LM PR #6858). Broken only
+    where the numbers differ after the resume: a job that draws nothing from it loses nothing.
     """
     if not analysis.restarts:
         return without_restart(RANK_RANDOMNESS, analysis)
@@ -171,10 +167,9 @@ _Seen: TypeAlias = tuple[int, StateSeen]
 def check_replicas(analysis: RunAnalysis) -> CheckResult:
     """Require equal models and optimizers on all ranks at equal places.
 
-    The promise of replica equality (pytorch/torchtitan PR #4598: a rank joins
-    with a stale learning rate, and equal gradients make unequal models). A
-    part that is not equal on all ranks in the baseline, such as a shard, or
-    before the fault, is no replica.
+    The promise of replica equality (pytorch/torchtitan PR #4598: a rank joins with a stale learning
+    rate, and equal gradients make unequal models). A part that is not equal on all ranks in the
+    baseline, such as a shard, or before the fault, is no replica.
     """
     theirs = analysis.reference is not None and bool(analysis.reference.snapshots.names)
     unseen = blind(
@@ -219,7 +214,7 @@ def _copied_names(snapshots: Iterable[_Seen]) -> set[str]:
 def _unequal_parts(
     snapshots: Iterable[_Seen], *, only: set[str] | None = None
 ) -> dict[str, tuple[_Place, tuple[int, ...]]]:
-    """Return the parts that are not equal on all ranks somewhere: the first such place each."""
+    """Return the parts that are unequal on some ranks, with the first such place of each."""
     first: dict[_Place, _Seen] = {}
     found: dict[str, tuple[_Place, tuple[int, ...]]] = {}
     for number, seen in snapshots:

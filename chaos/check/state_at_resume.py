@@ -1,12 +1,11 @@
-"""What came back of a job's state: one row per resumed attempt, rank and component.
+"""The state at each resume: one row per resumed attempt, rank and component.
 
-The place to compare at is where a rank was about to make the first step of its
-attempt: the baseline was there too. What differs from the baseline before the
-first fault already does not repeat here. For that the run's own state at the
-commit stands in, if it is of a kind that nothing touches between the two. It
-does so for tensors wherever numbers need not repeat to the last bit: loading
-what was saved needs no determinism, and a norm within the tolerance may be that
-of another state.
+It is compared at the place where a rank was about to make the first step of its attempt: the
+baseline has a snapshot there too. A part that differs from the baseline already before the first
+fault does not repeat. For such a part the run's own state at the commit is the measure, if the part
+is of a kind that nothing changes in between. It is also the measure for tensors wherever numbers
+need not repeat to the last bit: loading what was saved needs no determinism, and a norm within the
+tolerance may be that of another state.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,20 +38,20 @@ _SETTINGS = ("lr", "weight_decay", "betas", "eps", "momentum", "dampening", "nes
 _ORDER: tuple[Standing, ...] = ("not restored", "reset", "different", "restored", "not compared")
 _KEPT_TO_THE_ENTRY = ("model", "optimizer", "optimizer settings", "schedule")
 _TENSORS = ("model", "optimizer")
-# What a person takes away from a run, and what was named as its state. Other parts (an
-# optimizer's) are means to it: where they differ and this does not, nothing followed.
+# The result of a run, and the state that the job declared. Other parts (an optimizer's) serve it:
+# where they differ and the result does not, they had no effect.
 SHIPPED = ("model", "buffers", "averaged model", "declared")
-# bfloat16 keeps eight bits of a number: a state that was saved in it has a norm as near as this.
+# bfloat16 keeps eight bits of a number, so the norm of a state that was saved in it is this near.
 _ROUNDED = 2.0**-8
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One component of one rank as it entered a resumed attempt, and what was due there.
+    """One component of one rank as it entered a resumed attempt, and the component due there.
 
-    `copied_from`: another rank whose state it is, to the last bit. `of_own`:
-    what was due is what the run itself had at the commit. `rounded`: it is not
-    that, but so near that it may have been saved in fewer bits.
+    `copied_from`: another rank whose state it is, to the last bit. `of_own`: the run's own state at
+    the commit was due. `rounded`: it differs from that, but so little that it may have been saved
+    in fewer bits.
     """
 
     attempt: int
@@ -70,7 +69,7 @@ class Row:
 
     @property
     def group(self) -> str:
-        """The kind of state that it is part of."""
+        """The kind of its part of the state."""
         return group_of(self.component)
 
     @property
@@ -81,7 +80,7 @@ class Row:
 
 @cache
 def group_of(name: str) -> str:
-    """Return the kind of state that a component is part of."""
+    """Return the kind of state that a component belongs to."""
     if name.startswith("model.buffers"):
         return "buffers"
     head, _, tail = name.partition(".")
@@ -94,14 +93,14 @@ def group_of(name: str) -> str:
 
 
 def severity(row: Row) -> tuple[int, int, str, int]:
-    """Order rows by how near they are to the cause: what is gone first, in the table's order."""
+    """Order rows by how near they are to the cause: missing parts first, in the table's order."""
     return _ORDER.index(row.standing), GROUPS.index(row.group), row.component, row.rank
 
 
 def unstable(
     run: StateSnapshots, reference: StateSnapshots, *, began: int, allowance: Allowance
 ) -> frozenset[str]:
-    """Return the components that differ from the baseline's before the first fault already."""
+    """Return the components that differ from the baseline's already before the first fault."""
     found: set[str] = set()
     for number, seen in run.all:
         if number >= began:
@@ -114,11 +113,11 @@ def unstable(
 
 @dataclass(frozen=True)
 class Beside:
-    """The two courses that rows are made of.
+    """The state snapshots of the run and of its baseline, from which rows are made.
 
-    `resized` attempts have other numbers of workers than the baseline, and
-    those `descended` from one go on from its state, which the baseline
-    never had: they are held against what was left at the commit.
+    `resized` attempts have other numbers of workers than the baseline. Those `descended` from one
+    continue from its state, which the baseline never had: they are compared with the state at the
+    commit.
     """
 
     run: StateSnapshots
@@ -149,6 +148,8 @@ class Beside:
         at = (seen.attempt, seen.rank, seen.epoch, seen.step, number)
         for name, baseline in parts_of(due).items():
             mine, mine_before = ours.get(name), own.get(name)
+            # A part is not compared, or judged by the run's own state at the commit, or by the
+            # baseline's at the same place.
             is_out = self._is_out(seen, mine, baseline, is_own=mine_before is not None)
             if is_out or is_elsewhere(baseline, ours):
                 yield Row(*at, name, "not compared", mine, baseline)
@@ -163,10 +164,10 @@ class Beside:
     def _is_out(
         self, seen: StateSeen, mine: Component | None, due: Component, *, is_own: bool
     ) -> bool:
-        """Return whether nothing follows from what a part is."""
+        """Return whether the value of a part proves nothing."""
         if is_pending(mine) or is_pending(due):
             return True
-        # Ranks of another number of workers see other batches, and draw as many numbers.
+        # With another number of workers a rank has other batches, and draws other numbers.
         if is_rng(due.name) and (not self.allowance.is_exact or seen.attempt in self.resized):
             return True
         return not is_own and (due.name in self.unstable or seen.attempt in self.descended)
@@ -179,13 +180,13 @@ class Beside:
     def _is_due_exactly(self, attempt: int, own: Component) -> bool:
         """Return whether a part is due to the last bit although numbers may lie in a tolerance.
 
-        Tensors are, on as many workers as saved them: of others each may hold another share.
+        Tensors are, if as many workers load them as saved them: others may hold other shares.
         """
         is_tensor = isinstance(own.size, float) and group_of(own.name) in _TENSORS
         return is_tensor and not self.allowance.is_exact and attempt not in self.resized
 
     def _by_own(self, row: Row) -> Row:
-        """Judge a part by what the run itself had."""
+        """Judge a part by the run's own state at the commit."""
         ours, own = row.ours, row.due
         assert own is not None
         fresh = self.run.fresh(row.rank).get(row.component)
@@ -193,6 +194,7 @@ class Beside:
             place = (row.rank, row.epoch, row.step, "entered")
             return replace(row, standing=_standing(ours, own, fresh, self.allowance, place))
         standing = _standing(ours, own, fresh, EXACT)
+        # A state that the run had at another time is an old checkpoint, and no rounded one.
         if standing == "different" and _is_near(ours, own) and not self._was_seen_before(row):
             return replace(row, standing="not compared", rounded=True)
         return replace(row, standing=standing)
@@ -208,11 +210,11 @@ class Beside:
         )
 
     def _due(self, seen: StateSeen) -> StateSeen | None:
-        """Return the baseline's state at the place where a rank went on.
+        """Return the baseline's state at the place where a rank continued.
 
-        Within an epoch that is the one after the step before. Only model and
-        optimizer are the same there: schedules and averages move on after a
-        step, and the next forward draws random numbers.
+        Within an epoch that is the state after the step before. Only model and optimizer are the
+        same there: schedules and averages move on after a step, and the next forward draws random
+        numbers.
         """
         entered = self.reference.by_place.get(place_of(seen))
         if entered is not None or not seen.step:
@@ -224,7 +226,7 @@ class Beside:
         return msgspec.structs.replace(after, components=kept)
 
     def _owner(self, row: Row) -> int | None:
-        """Find the rank whose state this is in the baseline, at the same place."""
+        """Return the rank whose state this is in the baseline, at the same place."""
         if row.ours is None or not row.ours.digest:
             return None
         for rank in sorted({of for _, of in self.reference.entries} - {row.rank}):
@@ -235,9 +237,9 @@ class Beside:
         return None
 
     def _own_before(self, seen: StateSeen) -> Mapping[str, Component]:
-        """Return the run's own state at the commit, where nothing happens in between.
+        """Return the run's own state at the commit, for parts that nothing changes in between.
 
-        That nothing does is read from the baseline: there the two are equal.
+        The baseline shows these parts: there the states at the commit and at the entry are equal.
         """
         key = (seen.rank, seen.epoch - 1)
         mine, theirs = self.run.left.get(key), self.reference.left.get(key)
@@ -263,13 +265,14 @@ def _standing(
         return "restored"
     if ours is None or holds_nothing(ours):
         return "not restored"
+    # A norm of zero is that of a part that was just made, such as a momentum before any step.
     if ours.size == 0.0 or (fresh is not None and agree(ours, fresh, allowance)):
         return "reset"
     return "different"
 
 
 def _is_near(ours: Component | None, own: Component) -> bool:
-    """Return whether a state may be another one in fewer bits: that moves its norm, and not far."""
+    """Return whether a state may be the other one in fewer bits: that changes its norm a little."""
     if ours is None or not isinstance(ours.size, float) or not isinstance(own.size, float):
         return False
     return 0 < abs(ours.size - own.size) <= _ROUNDED * abs(own.size)
@@ -285,11 +288,11 @@ def _is_still(left: Component, entered: Component | None) -> bool:
 def began_anew(
     restart: Restart, rows: Sequence[Row], run: StateSnapshots, reference: Lineage | None
 ) -> bool:
-    """Return whether it did, by its state where that was seen, else by its losses.
+    """Return whether an attempt trained from scratch, by its state, or else by its losses.
 
-    By state: the model is as it was at the very beginning, and nothing else
-    is as it should be but what never changed. By losses: those of its first
-    epoch are the baseline's of epoch 0, and not those of its own place.
+    By state: the model has its first value, and no other part is restored but those that never
+    changed. By losses: those of its first epoch are the baseline's of epoch 0, and not those of its
+    own place.
     """
     mine = [
         row for row in rows if row.attempt == restart.attempt.index and not is_rng(row.component)

@@ -1,8 +1,8 @@
-"""Every part of the state that was seen in surviving work, beside the baseline's at its place.
+"""Every part of the state in surviving work, compared with the baseline's at its place.
 
-`state_at_resume` judges how a rank enters a resumed attempt; this is what follows.
-Random numbers are not among it: a generator that nothing draws from may differ
-for good, and where one matters, losses show it (`state`, `rank-randomness`).
+`state_at_resume` judges the state at the entry of a resumed attempt; this module judges what
+follows. Random numbers are left out: a generator that nothing draws from may differ for good, and
+where one matters, losses show it (`state`, `rank-randomness`).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,12 +38,12 @@ class PartPair:
 
     @property
     def name(self) -> _Name:
-        """The part; it repeats itself on a rank, or does not."""
+        """The rank and the part; it repeats itself on a rank, or does not."""
         return self.at[0], self.due.name
 
     @property
     def place(self) -> tuple[int, int, int, int, str, int]:
-        """Where it stands in training, then how near it is to the cause."""
+        """Its place in training, then its distance from the cause."""
         rank, epoch, step, moment = self.at
         group = GROUPS.index(group_of(self.due.name))
         return epoch, step, MOMENTS.index(moment), group, self.due.name, rank
@@ -51,10 +51,10 @@ class PartPair:
 
 @dataclass(frozen=True)
 class StateComparison:
-    """The parts `apart` differ, and are known to repeat themselves; `names` were compared at all.
+    """The parts that differ, `apart`, and are known to repeat; `names` of all that were compared.
 
-    `unproven` differ, and nothing shows whether they repeat; `missing` the baseline has at places
-    where the run has them not.
+    `unproven` differ, and nothing shows whether they repeat. `missing` are in the baseline at
+    places where the run has them not.
     """
 
     compared: int
@@ -64,7 +64,7 @@ class StateComparison:
     missing: frozenset[str]
 
     def of(self, groups: Collection[str]) -> "StateComparison":
-        """Return the part of some groups; all of it where none of them was compared."""
+        """Return the comparison of some groups; all of it where none of them was compared."""
         kept = frozenset(name for name in self.names if group_of(name) in groups)
         if not kept:
             return self
@@ -77,7 +77,7 @@ class StateComparison:
 
     @property
     def first(self) -> Sequence[PartPair]:
-        """The part that differs first, on all the ranks that show it there; empty if none does."""
+        """The part that differs first, on all ranks where it does there; empty without one."""
         if not self.apart:
             return ()
         first = min(self.apart, key=lambda apart: apart.place)
@@ -92,10 +92,10 @@ def compare_states(
     clean: Iterable[StateSeen],
     unstable: frozenset[str],
 ) -> StateComparison:
-    """Compare, to the last bit, what was seen in surviving work with the baseline.
+    """Compare the state in surviving work with the baseline's, to the last bit.
 
-    The control is `clean`: what was seen before the fault, and in further clean runs. Parts
-    that are `unstable` are known not to repeat themselves.
+    The control is `clean`: the states before the fault, and in further clean runs. Parts that are
+    `unstable` are known not to repeat.
     """
     control = Tally.of(_control(clean, reference), _same)
     out = unstable.union(part for pair in control.differing for _, part in [pair.name])
@@ -119,7 +119,7 @@ def compare_states(
 
 
 def _control(clean: Iterable[StateSeen], reference: StateSnapshots) -> Iterator[PartPair]:
-    """Return the parts of clean runs; one that never moved in the baseline shows nothing yet."""
+    """Yield the parts of clean runs; one that never moved in the baseline proves nothing yet."""
     moving = _moving(reference)
     for seen in clean:
         first = reference.fresh(seen.rank)
@@ -132,7 +132,7 @@ def _control(clean: Iterable[StateSeen], reference: StateSnapshots) -> Iterator[
 
 
 def _moving(reference: StateSnapshots) -> frozenset[_Name]:
-    """Return the parts that are not the same at all places of the baseline."""
+    """Return the parts that change over the places of the baseline."""
     first: dict[_Name, str] = {}
     found = set()
     for _, seen in reference.all:
@@ -146,7 +146,7 @@ def _moving(reference: StateSnapshots) -> frozenset[_Name]:
 def surviving_snapshots(
     run: StateSnapshots, attempts: Sequence[Attempt], *, without: frozenset[int]
 ) -> list[tuple[int, StateSeen]]:
-    """Return the sightings that no later attempt did again, apart from the attempts `without`."""
+    """Return the snapshots that no later attempt repeated, apart from the attempts `without`."""
     of: dict[int, list[tuple[int, StateSeen]]] = {}
     for number, seen in run.all:
         of.setdefault(seen.attempt, []).append((number, seen))

@@ -1,10 +1,10 @@
-"""What was seen of a course's state, by place.
+"""The state snapshots of one history, by place.
 
-A worker numbers parts by what there is at the moment: `model`, `model.1`, `optimizer.1.lr`.
-Another attempt may have an optimizer more, or less. So parts that tell the structure of their
-owner are named anew here: the same name stands for the same structure, in a run as in its
-baseline. Of owners that are built alike the first of two is not the only one: where another
-number of them is there, it cannot be told which is which.
+A worker numbers parts in the order of the moment: `model`, `model.1`, `optimizer.1.lr`. Another
+attempt may have an optimizer more, or less. So parts that carry the structure of their owner are
+renamed here: the same name stands for the same structure, in a run as in its baseline. Where two
+owners have the same structure, their names also depend on the number of such owners: with another
+number, it is not known which is which.
 """
 
 import re
@@ -21,40 +21,40 @@ from chaos.model.history import History
 
 Place: TypeAlias = tuple[int, int, int, str]  # rank, epoch, step, moment
 MOMENTS = ("entered", "step", "left")  # in the order of training
-# Of a rank: what kind of owner, its structure, which of those that have it, and of how many.
+# A rank; the kind of owner; its structure; its index among those that have it; their number.
 _Owner: TypeAlias = tuple[int, str, str, int, int]
 _NUMBERED = re.compile(r"(model\.rest|model\.buffers|model|optimizer|schedule)(\.\d+)?(\..*)?")
 
 
 class Allowed(Protocol):
-    """What must be known of a plan's tolerance to compare states."""
+    """The part of a plan's tolerance that is needed to compare states."""
 
     @property
     def is_exact(self) -> bool:
         """Whether everything must be equal to the last bit."""
 
     def allows_size(self, name: str, place: Place | None, ours: float, due: float) -> bool:
-        """Return whether a part of the state is as large as it must be."""
+        """Return whether the size of a part of the state is within the tolerance."""
 
 
 @dataclass(frozen=True)
 class StateSnapshots:
-    """The states seen in one history, each with its number, its parts named as those `like` it."""
+    """The snapshots of one history, each with its number; parts are named as in `like`."""
 
     history: History
     like: "StateSnapshots | None" = None
 
     @cached_property
     def all(self) -> tuple[tuple[int, StateSeen], ...]:
-        """Every sighting, in order."""
+        """Every snapshot, in order."""
         return tuple((number, self._named(seen)) for number, seen in self.history.of(StateSeen))
 
     @cached_property
     def owners(self) -> dict[_Owner, str]:
-        """The name of each owner of parts that was met so far."""
+        """The name of each owner of parts that was seen so far."""
         if self.like is None:
             return {}
-        assert self.like.all is not None  # all of them have their names
+        assert self.like.all is not None  # its owners are named as its snapshots are read
         return dict(self.like.owners)
 
     def _named(self, seen: StateSeen) -> StateSeen:
@@ -75,12 +75,12 @@ class StateSnapshots:
 
     @cached_property
     def by_place(self) -> Mapping[Place, StateSeen]:
-        """The last sighting at each place, of any attempt."""
+        """The last snapshot at each place, of any attempt."""
         return {place_of(seen): seen for _, seen in self.all}
 
     @cached_property
     def entries(self) -> Mapping[tuple[int, int], tuple[int, StateSeen]]:
-        """How each rank first entered training, by (attempt, rank)."""
+        """The first entry of each rank into training, by (attempt, rank)."""
         found: dict[tuple[int, int], tuple[int, StateSeen]] = {}
         for number, seen in self.all:
             if seen.moment == "entered":
@@ -89,12 +89,12 @@ class StateSnapshots:
 
     @cached_property
     def left(self) -> Mapping[tuple[int, int], StateSeen]:
-        """What each rank left an epoch with, by (rank, epoch): the last attempt's."""
+        """The state in which each rank left an epoch, by (rank, epoch): the last attempt's."""
         return {(s.rank, s.epoch): s for _, s in self.all if s.moment == "left"}
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Every component that was ever seen."""
+        """The name of every component that was ever seen."""
         return frozenset(part.name for _, seen in self.all for part in seen.components)
 
     def fresh(self, rank: int) -> Mapping[str, Component]:
@@ -106,7 +106,7 @@ class StateSnapshots:
 
 
 def place_of(seen: StateSeen) -> Place:
-    """Return where and when a state was seen."""
+    """Return the place and the moment of a snapshot."""
     return seen.rank, seen.epoch, seen.step, seen.moment
 
 
@@ -122,13 +122,13 @@ def owner_of(name: str) -> str:
 
 
 def is_elsewhere(part: Component, others: Mapping[str, Component]) -> bool:
-    """Return whether a part's owner is not among others at all: nothing can be lost of it."""
+    """Return whether the others lack a part's owner altogether: then it cannot be lost."""
     owner = owner_of(part.name)
     return bool(part.structure) and all(owner_of(name) != owner for name in others)
 
 
 def _owners(seen: StateSeen) -> Iterator[tuple[str, _Owner]]:
-    """Return each owner of parts, by the name that the worker has for it."""
+    """Yield each owner of parts, with the name that the worker gave it."""
     found = {owner_of(part.name): part.structure for part in seen.components if part.structure}
     kinds = {name: (_base(name), structure) for name, structure in found.items()}
     count, met = Counter(kinds.values()), Counter[tuple[str, str]]()
@@ -165,14 +165,14 @@ def holds_nothing(part: Component | None) -> bool:
 
 
 def is_pending(part: Component | None) -> bool:
-    """Return whether a component was still to be made, so that nothing is known of it."""
+    """Return whether a component was not made yet, so that its state is unknown."""
     return part is not None and part.pending
 
 
 def counterparts(
     ours: StateSeen, due: StateSeen | None
 ) -> Iterator[tuple[Component | None, Component]]:
-    """Return the baseline's parts at a place, each with ours, without those that tell nothing."""
+    """Yield the baseline's parts at a place, each with ours, unless they prove nothing."""
     mine = parts_of(ours)
     for part in () if due is None else due.components:
         own = mine.get(part.name)
@@ -196,7 +196,7 @@ def agree(
 
 
 def differing(ours: StateSeen, due: StateSeen, allowance: Allowed) -> Iterator[str]:
-    """Return the components of the baseline's state that are not the same in ours."""
+    """Yield the components of the baseline's state that differ in ours."""
     for mine, part in counterparts(ours, due):
         if not agree(mine, part, allowance, place_of(due)):
             yield part.name

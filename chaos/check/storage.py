@@ -1,4 +1,4 @@
-"""What storage held, beside what was committed."""
+"""The content of storage, compared with the commits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from chaos.model.history import History
 
 @dataclass(frozen=True)
 class StoredCheckpoints:
-    """The commits of one history, the files that belong to each, and what became of them."""
+    """The commits of one history, the files that belong to each, and their removal."""
 
     history: History
     commits: Sequence[Commit]
@@ -33,8 +33,8 @@ class StoredCheckpoints:
     def due(self, before: int, seen: StorageSeen) -> list[Commit]:
         """Return the commits that a look at storage must have found, oldest first.
 
-        `before` is the number of its event. One that Ray removes at some time
-        may be on its way out as soon as a newer one is there.
+        `before` is the number of its event. A commit that Ray removes later may be half removed as
+        soon as a newer one is there.
         """
         there = [c for c in self.commits if c.number < before and c.checkpoint is not None]
         newest = there[-1].checkpoint if there else None
@@ -49,7 +49,7 @@ class StoredCheckpoints:
         return found
 
     def damage(self, commit: Commit, seen: StorageSeen) -> str | None:
-        """Return the damage of a checkpoint as storage holds it, None if there is none."""
+        """Return the damage of a checkpoint as storage holds it; None without any."""
         assert commit.checkpoint is not None
         files = files_in(seen, commit.checkpoint)
         if files is None and not self._is_empty(commit.checkpoint):
@@ -77,7 +77,7 @@ class StoredCheckpoints:
         return None
 
     def _is_empty(self, checkpoint: str) -> bool:
-        """Return whether nothing was uploaded: a bucket holds no directory that has no file."""
+        """Return whether nothing was uploaded: a bucket has no directory without a file."""
         parts = self.parts.get(checkpoint, ())
         return bool(parts) and not any(part.files for part in parts)
 
@@ -90,9 +90,9 @@ def stored_checkpoints(course: RunTables) -> StoredCheckpoints:
 
 
 def files_in(seen: StorageSeen, checkpoint: str) -> dict[str, str] | None:
-    """Return the files of a checkpoint that storage held, by their path in it; None: there is none.
+    """Return the files of a checkpoint in storage, by their path in it; None if it is not there.
 
-    One that the job wrote deeper down itself lies within a directory of another name.
+    One that the job itself wrote deeper down lies within a directory of another name.
     """
     for found in seen.checkpoints:
         if found.name == checkpoint:
@@ -107,14 +107,14 @@ def files_in(seen: StorageSeen, checkpoint: str) -> dict[str, str] | None:
 
 
 def is_elsewhere(checkpoint: str) -> bool:
-    """Return whether a checkpoint lies outside the run's storage, where nobody looks."""
+    """Return whether a checkpoint lies outside the run's storage, which is all that is examined."""
     return checkpoint.startswith("../")
 
 
 def kept_at_the_end(course: RunTables) -> tuple[int, Mapping[str, int]] | None:
     """Return the committed checkpoints that were left, with their epochs.
 
-    None: nobody looked, or not at all the places where they may lie.
+    None: storage was not examined, or not all the places where they may lie.
     """
     last = [(n, seen) for n, seen in course.history.of(StorageSeen) if seen.op is None]
     every = (c for a in course.attempts for c in (*a.early, *a.commits))

@@ -61,15 +61,15 @@ class Pause:
 
     @property
     def seconds(self) -> float:
-        """How long it lasted."""
+        """Its length."""
         return self.ns / 1e9
 
 
 def pauses(history: History, attempts: Sequence[Attempt], *, over_ns: int) -> Iterator[Pause]:
-    """Return the pauses within attempts that are longer than `over_ns`.
+    """Yield the pauses within attempts that are longer than `over_ns`.
 
-    From an attempt's first step on, up to the end of `fit()`: what comes
-    before is its start. While a rank is held by us nobody is late.
+    From an attempt's first step on, up to the end of `fit()`: the time before is its start. A pause
+    while chaos holds a rank is left out.
     """
     entries = history.entries
     numbers = history.numbers_of(*_SIGNS)
@@ -97,7 +97,7 @@ def _where(since: AnyEvent, until: AnyEvent) -> Where:
 
 
 def start_s(history: History, attempts: Sequence[Attempt]) -> float | None:
-    """Return how long a run took from `fit()`, or its first worker group, to its first step."""
+    """Return the time of a run from `fit()`, or its first worker group, to its first step."""
     first = next((a for a in attempts if a.steps), None)
     if first is None:
         return None
@@ -108,7 +108,7 @@ def start_s(history: History, attempts: Sequence[Attempt]) -> float | None:
 
 
 def _holds(history: History, firsts: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Return from where to where each rank was held: until the next attempt at the latest."""
+    """Yield the begin and the end of each hold of a rank; the next attempt ends it too."""
     released = {gate.op: number for number, gate in history.of(GateReleased)}
     for number, gate in history.of(GateReached):
         over = min((first for first in firsts if first > number), default=len(history))
@@ -125,7 +125,7 @@ def last_sign(history: History, before: int) -> tuple[int, str] | None:
 
 
 def sign(what: AnyEvent) -> str | None:
-    """Return in words the progress that an event shows, None where it shows none."""
+    """Return in words the progress that an event shows; None where it shows none."""
     words = None
     match what:
         case StepDone():
@@ -150,20 +150,20 @@ def sign(what: AnyEvent) -> str | None:
 
 # From a fault to the next first step, where the plan states nothing.
 RECOVERY_S = 120.0
-# A struck run may be on a busier machine than its baseline was.
+# The run may be on a busier machine than its baseline was.
 SLACK = 2
 
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """So many seconds; `own_s`: what the baseline took itself, where that is why."""
+    """A number of seconds; `own_s`: the baseline's own time, if the limit comes from it."""
 
     seconds: float
     own_s: float | None = None
 
     @classmethod
     def of(cls, stated_s: float, own_s: float | None) -> "TimeLimit":
-        """Return the stated limit, or twice the time that the baseline takes, if more."""
+        """Return the stated limit, or twice the baseline's time, if more."""
         if own_s is None or SLACK * own_s <= stated_s:
             return cls(stated_s)
         return cls(SLACK * own_s, own_s)
@@ -176,9 +176,9 @@ class TimeLimit:
 
 
 def for_recovery(analysis: RunAnalysis) -> TimeLimit:
-    """Return how long a recovery may take: a bound that the scenario states is kept as it is.
+    """Return the limit of a recovery: the scenario's bound, if it states one.
 
-    Without one, a job that takes long to start, its baseline too, may do so again.
+    Without one, a job whose baseline takes long to start may do so again.
     """
     stated, reference = analysis.plan.expect.recovery_s, analysis.reference
     if stated is not None:
@@ -189,7 +189,7 @@ def for_recovery(analysis: RunAnalysis) -> TimeLimit:
 
 @dataclass(frozen=True)
 class StallLimit:
-    """How long an attempt may stand still. `own_s`: the baseline's longest pauses, by where."""
+    """The limit of a standstill. `own_s`: the baseline's longest pauses, by where."""
 
     stated_s: float
     own_s: Mapping[Where, float]
@@ -197,7 +197,7 @@ class StallLimit:
 
     @classmethod
     def of(cls, analysis: RunAnalysis) -> "StallLimit":
-        """Learn it from the plan and the baseline."""
+        """Return the limit that follows from the plan and the baseline."""
         stated = analysis.plan.expect.recovery_s
         recovery_s = RECOVERY_S if stated is None else stated.max
         return cls(
@@ -207,9 +207,9 @@ class StallLimit:
         )
 
     def with_(self, pause: Pause) -> TimeLimit:
-        """Return the limit of a pause, by the baseline's of its kind."""
+        """Return the limit of a pause, by the baseline's pauses of its kind."""
         own_s = self.own_s.get(pause.where)
-        # What a fault left to be found out, and no attempt follows, may be in the last pause.
+        # If no attempt follows a fault, the last pause contains the time to detect it.
         stated_s = max(self.stated_s, RECOVERY_S) if pause.where == "at the end" else self.stated_s
         return TimeLimit.of(stated_s, own_s and own_s * self._by(pause.attempt))
 
@@ -219,7 +219,7 @@ class StallLimit:
         return TimeLimit.of(self.stated_s, longest_s * self._by(attempt))
 
     def _by(self, attempt: int) -> float:
-        """Return how many times as long fewer workers take over the same work."""
+        """Return the factor by which the same work takes longer with fewer workers."""
         return self.sizes.get(attempt, 1.0)
 
 

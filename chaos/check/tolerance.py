@@ -22,11 +22,11 @@ Found: TypeAlias = dict[int, dict[Key, list[float]]]
 
 @dataclass(frozen=True)
 class Bands:
-    """What clean runs of one job show, as an interval for each number that all of them have.
+    """An interval for each number that several clean runs of one job all have.
 
-    `losses` go by (rank, epoch, step, index), `metrics` by (epoch, name,
-    rank), `sizes` of parts of the state by their place and name. `noisy`
-    metrics (a time, as a rule) vary by a quarter of themselves or more.
+    `losses` go by (rank, epoch, step, index), `metrics` by (epoch, name, rank), `sizes` of parts of
+    the state by their place and name. `noisy` metrics (a time, as a rule) vary by a quarter of
+    themselves or more.
     """
 
     profile: Profile
@@ -38,7 +38,7 @@ class Bands:
 
     @classmethod
     def of(cls, profile: Profile, runs: Sequence[tuple[Lineage, StateSnapshots]]) -> "Bands":
-        """Learn from the lineages and states of clean runs; two at least."""
+        """Learn the bands from the lineages and states of clean runs; two at least."""
         lineages = [lineage for lineage, _ in runs]
         losses = _common([_losses(lineage) for lineage in lineages])
         metrics = _common([_metrics(lineage.commits) for lineage in lineages])
@@ -51,9 +51,9 @@ class Bands:
 
     @cached_property
     def hides(self) -> tuple[float, float]:
-        """How far a loss can be off unseen, as a part of it: the median over steps, and the most.
+        """The relative error of a loss that goes unseen: the median over steps, and the most.
 
-        NaN where there is no loss to say it of.
+        NaN where there is no loss.
         """
         _, later = PROFILES[self.profile]
         wide = [band.widened(later) for band in self.losses.values()]
@@ -62,13 +62,13 @@ class Bands:
 
     @property
     def relative(self) -> Tolerance:
-        """What the profile adds to metrics and sizes: they have no scale of their own."""
+        """The profile's tolerance of metrics and sizes: they have no scale of their own."""
         _, later = PROFILES[self.profile]
         return Tolerance(relative=later.relative or later.absolute)
 
     @cached_property
     def hides_of(self) -> Mapping[str, float]:
-        """How far each metric can be off unseen, as a part of it: the median over its reports."""
+        """The relative error of each metric that goes unseen: the median over its reports."""
         parts: dict[str, list[float]] = {}
         for (_, name, _), band in self.metrics.items():
             if name not in self.noisy and math.isfinite(part := _part(band.widened(self.relative))):
@@ -78,7 +78,7 @@ class Bands:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What the plan allows. `firsts`: the event numbers of the first steps after a resume."""
+    """The tolerance of the plan. `firsts`: the event numbers of the first steps after a resume."""
 
     stated: Tolerance | None = None
     bands: Bands | None = None
@@ -90,7 +90,7 @@ class Allowance:
         return self.stated is None and self.bands is None
 
     def allows(self, pair: NumberPair) -> bool:
-        """Return whether a value of the run is as near to the baseline's as it must be."""
+        """Return whether a value of the run is within the tolerance."""
         ours = as_number(pair.ours)
         if self.bands is None or ours is None or pair.agrees(None):
             return pair.agrees(self.stated)
@@ -102,7 +102,7 @@ class Allowance:
         return band is not None and band.widened(by).holds(ours)
 
     def allows_size(self, name: str, place: Place | None, ours: float, due: float) -> bool:
-        """Return whether a part of the state is as large as it must be; no `place`: at any."""
+        """Return whether the size of a part is within the tolerance; no `place`: at any place."""
         if self.bands is not None and place is not None:
             return self._within(self.bands.sizes, (*place, name), ours)
         by = self.stated or self._relative()
@@ -116,7 +116,7 @@ class Allowance:
         return Tolerance() if self.bands is None else self.bands.relative
 
     def is_too_noisy(self, metric: str) -> bool:
-        """Return whether a metric varies so much by itself that nothing follows from its value."""
+        """Return whether a metric varies so much by itself that its value proves nothing."""
         return self.bands is not None and metric in self.bands.noisy
 
 
@@ -124,12 +124,12 @@ EXACT = Allowance()
 
 
 def _learnt(kind: Mapping[str, Found], compared: Compared) -> dict[Key, Interval]:
-    """Learn series by series: those of one name have much the same spread."""
+    """Return the bands series by series: the numbers of one name have much the same spread."""
     return {key: band for series in kind.values() for key, band in learn(series, compared).items()}
 
 
 def _part(band: Interval) -> float:
-    """Return the width of a band to one side as a part of what it lies around."""
+    """Return the width of a band to one side, relative to its middle."""
     if not band.half:
         return 0.0
     return band.half / abs(band.middle) if band.middle else math.inf
@@ -164,7 +164,7 @@ def _sizes(snapshots: StateSnapshots) -> Iterator[tuple[str, tuple[float, ...], 
 def _common(
     runs: Sequence[Iterable[tuple[str, tuple[float, ...], Key, float]]],
 ) -> dict[str, Found]:
-    """Lay runs side by side: by series and position, each number that all of them have."""
+    """Return the numbers that all runs have, by series and position."""
     values: dict[Key, list[float]] = {}
     where: dict[Key, tuple[str, tuple[float, ...]]] = {}
     for run in runs:

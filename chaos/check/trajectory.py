@@ -35,21 +35,17 @@ TRAJECTORY = "trajectory"
 def check_trajectory(analysis: RunAnalysis) -> CheckResult:
     """Require that every surviving loss, metric and part of the state equals the baseline's.
 
-    The promise of the trajectory. To the last bit, or within
-    `expect.loss_tolerance`, or within the band that five baselines show
-    (`expect.band`); a bound alone would hide a lost RNG state (0.08 % of the
-    loss where it was measured). What was recorded before the fault
-    is the control: if losses differ there already, the job does not repeat
-    here and nothing follows; a metric that differs there is left out by
-    name. Unknown where a metric that was not reported there differs, and
-    where nothing of a resumed attempt was compared, or the band is wide: five
-    runs do not show how far a sixth one may lie. An attempt with another
-    number of workers has no counterpart in the baseline. Where all numbers
-    are equal, the state that was seen beneath them may still be another: a
-    model that was averaged otherwise is used after the last loss. What lasts
-    (the model, its average, what the job declares) is compared where equality
-    to the last bit is asked for; another part that differs beneath a model
-    that does not is told in the summary.
+    The promise of the trajectory. Equal means to the last bit, or within `expect.loss_tolerance`,
+    or within the band that five baselines show (`expect.band`); a bound alone would hide a lost RNG
+    state (0.08 % of the loss where it was measured). The numbers before the fault are the control:
+    if losses differ there already, the job does not repeat here and nothing follows; a metric that
+    differs there is left out by name. Unknown where a metric that was not reported there differs,
+    and where nothing of a resumed attempt was compared, or the band is wide: five runs do not show
+    how far a sixth one may lie. An attempt with another number of workers has no counterpart in the
+    baseline. Where all numbers are equal, the state beneath them may still be another: a model that
+    was averaged otherwise is used after the last loss. What lasts (the model, its average, what the
+    job declares) is compared where equality to the last bit is required; another part that differs
+    beneath an equal model is noted in the summary.
     """
     if not analysis.plan.ops:
         return nothing_due(TRAJECTORY, "no fault was planned, so there is nothing to compare")
@@ -81,7 +77,7 @@ def check_trajectory(analysis: RunAnalysis) -> CheckResult:
 
 
 def states_of(analysis: RunAnalysis) -> StateComparison | None:
-    """Compare the state that was seen in surviving work; None where that is not to be equal."""
+    """Compare the state in surviving work; None where it need not be equal."""
     if analysis.reference is None or not analysis.allowance.is_exact:
         return None
     baseline, seen = analysis.counterpart, analysis.run.snapshots
@@ -202,7 +198,7 @@ def _of_states(states: StateComparison | None) -> Measures:
 
 
 def _hidden(analysis: RunAnalysis, comparison: NumberComparison) -> Measures:
-    """Return in words how large a defect the band would hide, as a part of a loss."""
+    """Return the size of a defect that the band would hide, as a part of a loss."""
     bands = analysis.allowance.bands
     if bands is None:
         return {}

@@ -1,4 +1,4 @@
-"""Reported values, which may be nested or no numbers: alone, and beside the baseline's."""
+"""Reported values, which may be nested or no numbers, in pairs with the baseline's."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,10 +16,9 @@ Value: TypeAlias = float | str | bool | None
 class NumberPair:
     """A loss or a metric of a run, and the baseline's at its place.
 
-    `what` is "loss", "number of losses", or a metric's dotted name; `step` is
-    None for a metric. `number` is the event in our history, and `attempt` the
-    attempt that it belongs to; `index` counts the losses of one step. A value
-    None: there is no such value.
+    `what` is "loss", "number of losses", or a metric's dotted name; `step` is None for a metric.
+    `number` is the event in the run's history, and `attempt` the attempt that it belongs to;
+    `index` counts the losses of one step. None stands for a value that is not there.
     """
 
     epoch: int
@@ -39,12 +38,12 @@ class NumberPair:
 
     @property
     def place(self) -> tuple[int, float, int]:
-        """Where it stands in training; an epoch's metrics come after its steps."""
+        """Its place in training; an epoch's metrics come after its steps."""
         return self.epoch, math.inf if self.step is None else self.step, self.rank
 
     @property
     def difference(self) -> float | None:
-        """How far apart the two are, None where that is no finite number."""
+        """The distance of the two; None where that is no finite number."""
         ours, due = as_number(self.ours), as_number(self.baseline)
         if ours is None or due is None:
             return None
@@ -53,14 +52,14 @@ class NumberPair:
 
     @property
     def relative(self) -> float | None:
-        """The difference as a part of the baseline's value."""
+        """The difference, relative to the baseline's value."""
         due = as_number(self.baseline)
         return self.difference / abs(due) if due and self.difference is not None else None
 
     def agrees(self, tolerance: Tolerance | None) -> bool:
-        """Return whether the two are equal, NaN to NaN, or numbers as near as is tolerated."""
+        """Return whether the two are equal, NaN to NaN, or numbers within a tolerance."""
         ours, due = as_number(self.ours), as_number(self.baseline)
-        if ours is None or due is None:  # to Python True equals 1, to a report it does not
+        if ours is None or due is None:  # Python's True equals 1, a report's does not
             return type(self.ours) is type(self.baseline) and self.ours == self.baseline
         if ours == due or (math.isnan(ours) and math.isnan(due)):
             return True
@@ -79,7 +78,7 @@ def as_number(value: object) -> float | None:
 
 
 def flat(value: object, name: str = "") -> Iterator[tuple[str, Value]]:
-    """Return every value below a report's metrics under its dotted name: `val.acc`, `hist.0`."""
+    """Yield every value below a report's metrics under its dotted name: `val.acc`, `hist.0`."""
     if isinstance(value, dict):
         parts = [(str(key), below) for key, below in value.items()]
     elif isinstance(value, list | tuple):
@@ -97,7 +96,7 @@ def is_below(name: str, others: tuple[str, ...]) -> bool:
 
 
 def loss_pairs(step: Step, theirs: Losses) -> Iterator[NumberPair]:
-    """Lay the losses of one step beside the baseline's."""
+    """Yield the losses of one step in pairs with the baseline's."""
     ours = step.losses or ()
     at, seen = (step.epoch, step.step, step.rank), (step.number, step.attempt)
     if len(ours) != len(theirs):
@@ -107,7 +106,7 @@ def loss_pairs(step: Step, theirs: Losses) -> Iterator[NumberPair]:
 
 
 def metric_pairs(commits: Iterable[Commit], epochs: Mapping[int, Commit]) -> Iterator[NumberPair]:
-    """Lay every value of every rank's report beside the baseline's report of that epoch."""
+    """Yield every value of every rank's report in pairs with the baseline's of that epoch."""
     nothing: dict[str, object] = {}  # where one of the two has no record of a rank
     for commit in commits:
         due = epochs.get(commit.epoch)
