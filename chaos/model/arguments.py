@@ -1,4 +1,4 @@
-"""What a job is called with: options by name, or a command line word for word."""
+"""The arguments of a job: options by name, or a command line word for word."""
 
 from typing import Annotated, Any, TypeAlias
 
@@ -6,7 +6,7 @@ from pydantic import BeforeValidator
 
 
 def _told_plainly(value: object) -> object:
-    """Refuse what is neither, in one sentence: pydantic would have one for each that it tried."""
+    """Refuse other values in one sentence: pydantic would have one for each type that it tried."""
     if isinstance(value, dict):
         return value
     if isinstance(value, list | tuple) and all(map(_is_word, value)):
@@ -24,7 +24,7 @@ Arguments: TypeAlias = Annotated[
 
 
 def command_line(args: Arguments) -> list[str]:
-    """Spell a command line: `{epochs: 4, fast: true}` is `--epochs 4 --fast`; words are words."""
+    """Return a command line: `{epochs: 4, fast: true}` is `--epochs 4 --fast`; words are words."""
     if not isinstance(args, dict):
         return [str(word) for word in args]
     words: list[str] = []

@@ -1,4 +1,4 @@
-"""How far a run may go from what is expected of it: bounds, tolerances, charges."""
+"""Bounds, tolerances and charges that a scenario expects."""
 
 from pydantic import Field, NonNegativeInt
 
@@ -12,14 +12,14 @@ class Bound(Record):
 
 
 class Tolerance(Record):
-    """How far a loss may lie from the baseline's: `absolute + relative * |baseline|`."""
+    """The largest distance of a loss from the baseline's: `absolute + relative * |baseline|`."""
 
     absolute: float = Field(default=0.0, ge=0)
     relative: float = Field(default=0.0, ge=0)
 
 
 class Charges(Record):
-    """How many times Ray may charge each retry budget."""
+    """The number of times that Ray may charge each retry budget."""
 
     failures: NonNegativeInt = 0
     preemptions: NonNegativeInt = 0

@@ -1,4 +1,4 @@
-"""What came back of a job's state at a resume, part by part."""
+"""The state of a job at its resumes, part by part."""
 
 from typing import Literal, TypeAlias
 
@@ -23,14 +23,13 @@ GROUPS = (
 
 
 class Part(Record):
-    """One part of one rank's state where it went on, beside the baseline's at that place.
+    """One part of one rank's state at a resume, compared with the baseline's at that place.
 
-    `reset`: as at the very beginning. `not restored`: the baseline has it, and
-    here is nothing. `different`: neither that nor the baseline's. `matters`
-    is False where a difference had no consequence that was seen, such as an
-    RNG that nothing drew from, or where other parts explain all that was.
-    `ours` and `baseline` say what each is: the norm of tensors, the value of
-    a number, a place in the inputs.
+    `reset`: it has its very first value. `not restored`: the baseline has it, and the run has
+    nothing. `different`: it is neither that nor the baseline's. `matters` is False where a
+    difference had no consequence that was seen, such as an RNG that nothing drew from, or where
+    other parts explain all differences. `ours` and `baseline` describe the two: the norm of
+    tensors, the value of a number, a place in the inputs.
     """
 
     group: str
@@ -43,11 +42,11 @@ class Part(Record):
 
 
 class Resume(Record):
-    """One resume: where it went on, what came back, and what follows from it.
+    """One resume: its place, the parts of the state, and the consequences.
 
-    `sentence` says what is wrong, where a fix is likely, and where the loss
-    first leaves the baseline; for a resume with nothing wrong it says so.
-    `events` are the entries of the ranks.
+    `sentence` names the defect, the likely fix, and the place where the loss first leaves the
+    baseline; for a sound resume it states that nothing is wrong. `events` are the entries of the
+    ranks.
     """
 
     attempt: int

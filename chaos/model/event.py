@@ -1,8 +1,7 @@
-"""One line of the history: what was seen, by whom, when.
+"""The union of all events: each is one line of the history.
 
-Times are monotonic nanoseconds of the host; `JournalOpened` pairs them with
-the wall clock so that journals of several hosts can be laid side by side.
-`epoch` and `step` count as in `model.trigger`.
+Times are monotonic nanoseconds of the host; `JournalOpened` pairs them with the wall clock so that
+journals of several hosts can be merged. `epoch` and `step` count as in `model.trigger`.
 """
 
 from typing import TypeAlias

@@ -38,13 +38,13 @@ class _Entry(Record):
 
     @property
     def fault_rank(self) -> int | None:
-        """The rank that the fault itself names, where it is to strike another than stands there."""
+        """The rank that the fault itself names, if its target is not the rank at the place."""
         rank: int | None = getattr(self.fault, "rank", None)
         return rank
 
     @property
     def victim_rank(self) -> int | None:
-        """The rank that is struck: the fault's own, or the trigger's."""
+        """The target's rank: the fault's own, or the trigger's."""
         return self.at.rank if self.fault_rank is None else self.fault_rank
 
     def may_strike(self, attempt: int) -> bool:

@@ -1,4 +1,4 @@
-"""Everything seen in one run, in order."""
+"""The history: all recorded events of one run, in order."""
 
 from array import array
 from collections import defaultdict
@@ -25,10 +25,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(Sequence[Entry]):
-    """The merged journals of one run. An event's number is its place here, from 0.
+    """The merged journals of one run. An event's number is its position here, from 0.
 
-    `torn` names the journals whose last line was cut short; what stood there
-    is not known.
+    `torn` names the journals whose last line was cut short; its content is not known.
     """
 
     def __init__(self, entries: Sequence[Entry], *, torn: Sequence[str] = ()) -> None:
@@ -72,9 +71,9 @@ class History(Sequence[Entry]):
 
     @cached_property
     def tokens(self) -> dict[str, set[str]]:
-        """The tokens of the runs that its journals belong to, each with the journals that say so.
+        """The tokens of the runs that its journals belong to, each with the journals that carry it.
 
-        Journals of an older chaos say nothing of it.
+        Journals of an older chaos carry none.
         """
         found: dict[str, set[str]] = {}
         for number, opened in self.of(JournalOpened):
@@ -84,11 +83,11 @@ class History(Sequence[Entry]):
 
     @cached_property
     def missing(self) -> dict[str, int]:
-        """The first line that is missing of each journal that is not whole, counted from 0.
+        """The first missing line, from 0, of each journal that is not whole.
 
-        Each journal numbers its lines, and the harness notes at the end how
-        many there were; what killed workers did not write was never counted.
-        A history without the first lines of journals was not recorded, but told.
+        Each journal numbers its lines, and at the end the harness records their number; lines that
+        killed workers did not write were never counted. A history without the first lines of
+        journals was not recorded, but written by hand.
         """
         if not self.count(JournalOpened):
             return {}
@@ -101,7 +100,7 @@ class History(Sequence[Entry]):
 
     @cached_property
     def _by_kind(self) -> "dict[type[Event], array[int]]":
-        """Where each kind stands: four bytes an event, made in one pass when first asked for."""
+        """The numbers of each kind of event: four bytes an event, made in one pass at first use."""
         found: defaultdict[type[Event], array[int]] = defaultdict(partial(array, "I"))
         for number, kind in enumerate([type(entry.what) for entry in self.entries]):
             found[kind].append(number)
@@ -113,7 +112,7 @@ class History(Sequence[Entry]):
 
 
 class Baseline(History):
-    """A run in which nothing was done to the job, with its repeats where one is not enough."""
+    """A run without faults, with its repeats where one is not enough."""
 
     def __init__(self, runs: Sequence[History]) -> None:
         first, *repeats = runs
@@ -122,12 +121,12 @@ class Baseline(History):
 
     @property
     def runs(self) -> tuple[History, ...]:
-        """All clean runs, the one that others are compared with first."""
+        """All clean runs; the first is the one that others are compared with."""
         return self, *self.repeats
 
 
 def _first_missing(numbers: list[int], due: int) -> int | None:
-    """Return the first of 0, 1, 2, … that is not there, or there twice; None where all are."""
+    """Return the first of 0, 1, 2, … that is missing, or there twice; None without one."""
     numbers = sorted(numbers)
     missing = next((n for n, number in enumerate(numbers) if n != number), len(numbers))
     return missing if missing < max(due, len(numbers)) else None
@@ -139,6 +138,6 @@ def repeat_name(number: int) -> str:
 
 
 def merge(journals: Sequence[Sequence[Entry]], *, torn: Sequence[str] = ()) -> History:
-    """Lay journals of one host together, by time and, at equal times, by source and number."""
+    """Merge journals of one host by time and, at equal times, by source and number."""
     entries = [entry for journal in journals for entry in journal]
     return History(sorted(entries, key=lambda e: (e.time_ns, e.source, e.seq)), torn=torn)

@@ -1,4 +1,4 @@
-"""What a machine offers a run."""
+"""The resources of a machine for a run."""
 
 from dataclasses import dataclass
 

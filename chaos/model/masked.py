@@ -1,9 +1,9 @@
-"""What is shown of values that may be secrets.
+"""Values that may be secrets, masked for display.
 
-By a rule, and not by looking at values: a value is masked where a word of its
-name says so (`AWS_SECRET_ACCESS_KEY`, `--hf-token`, `dbPassword`); so are user
-and password in a URI, and those of its parameters whose names say so. All else
-is readable: `EPOCHS=3`, `--max-tokens 512`, `TOKENIZERS_PARALLELISM=false`.
+The rule does not look at values: a value is masked where a word of its name marks it as a secret
+(`AWS_SECRET_ACCESS_KEY`, `--hf-token`, `dbPassword`). So are user and password in a URI, and its
+parameters with such names. All else is readable: `EPOCHS=3`, `--max-tokens 512`,
+`TOKENIZERS_PARALLELISM=false`.
 """
 
 import re
@@ -23,12 +23,12 @@ _PARAMETER = re.compile(r"(?<=[?&;])([^=&;#\s?]+)=([^&;#\s]+)")
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a name says that its value is a secret."""
+    """Return whether a name marks its value as a secret."""
     return name != "PWD" and any(_SECRET.fullmatch(word) for word in _WORD.findall(name))
 
 
 def masked_text(text: str) -> str:
-    """Return a text without what URIs in it carry of users, passwords and keys."""
+    """Return a text without the users, passwords and keys of URIs in it."""
     shown = _USER.sub(f"{MASK}@", text) if "://" in text else text
     return _PARAMETER.sub(_masked_parameter, shown)
 

@@ -1,4 +1,4 @@
-"""A scenario with every choice made: what is executed, saved and replayed."""
+"""The plan: a scenario with every choice made, to be executed, saved and replayed."""
 
 from typing import Literal, TypeAlias
 
@@ -19,10 +19,10 @@ PLAN_VERSION: Literal[1] = 1
 class Op(FaultEntry):
     """One numbered entry of a plan: a trigger and a fault.
 
-    `package` is the one that brings the fault, where it is not chaos's own;
-    `absent` stands in for the fault where that package is not installed. `node`, with a
-    trigger by the clock: the node that is struck at that moment, whatever it holds then,
-    by the order in which the run's nodes joined.
+    `package` is the one that brings the fault, where it is not chaos's own; `absent` stands in for
+    the fault where that package is not installed. `node`, with a trigger by the clock: the node
+    that is the target at that moment, whatever it holds then, by the order in which the run's nodes
+    joined.
     """
 
     index: NonNegativeInt
@@ -35,7 +35,7 @@ class Op(FaultEntry):
 
     @property
     def fault(self) -> Fault:
-        """The fault itself, or what is known of it."""
+        """The fault itself, or the stand-in for one that is not installed."""
         return self.absent or super().fault
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Op(FaultEntry):
 class Shape(Record):
     """The cluster a plan needs; runs whose shapes are equal share one cluster.
 
-    With `address`, one that chaos did not start: it has the nodes that it has.
+    With `address`, it is a cluster that chaos did not start, with the nodes that it has.
     """
 
     nodes: PositiveInt
@@ -58,7 +58,7 @@ class Shape(Record):
 
 
 class Confined(Record):
-    """What the job of an audit may do outside the audit's `folder`, by absolute paths."""
+    """The writes outside the audit's `folder` that its job may make, by absolute paths."""
 
     folder: str
     may_write: tuple[str, ...] = ()
@@ -66,13 +66,13 @@ class Confined(Record):
 
 
 class Plan(Record):
-    """Everything that decides a run. Paths are absolute, ranks are drawn.
+    """All choices that decide a run. Paths are absolute, ranks are drawn.
 
     `slug` names the run's folder under reports/, and no other; `cwd` is where the job runs.
-    `confined`: nothing but the audit's own folder is written to. `follows_script`:
-    the number of workers is a guess, and the script's own stands. `token` names
-    the run whose folder this was written into, and `baselines` those of the clean
-    runs that it is judged by. `digest` is that of the file that this was read from.
+    `confined`: nothing but the audit's own folder is written to. `follows_script`: the number of
+    workers is a guess, and the script's own stands. `token` names the run whose folder this was
+    written into, and `baselines` those of the clean runs that it is judged by. `digest` is that of
+    the file that this was read from.
     """
 
     version: Literal[1] = PLAN_VERSION
@@ -95,9 +95,9 @@ class Plan(Record):
     baselines: tuple[str, ...] = ()
 
     def baseline(self) -> "Plan":
-        """Return the same job and seed with nothing done to it and nothing special expected.
+        """Return the plan of the same job and seed without faults and special expectations.
 
-        Where a restart may go on from any step, state is watched at every step.
+        Where a restart may continue from any step, state is watched at every step.
         """
         by_steps = self.expect.align == "steps"
         watch = self.watch.model_copy(update={"entries": "steps"}) if by_steps else self.watch

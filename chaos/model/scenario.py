@@ -1,4 +1,4 @@
-"""What a person writes: job, cluster, faults, expectations and limits.
+"""The scenario, as a person writes it: job, cluster, faults, expectations and limits.
 
 The YAML is these records, spelled out; `chaos schema` prints their JSON Schema.
 """
@@ -20,7 +20,7 @@ Acceptable: TypeAlias = Literal["rng", "cosmetic"]
 
 
 class FailureBudget(Record):
-    """Ray Train's `FailureConfig`; what is left out keeps Ray's default (0 and -1)."""
+    """Ray Train's `FailureConfig`; a setting that is left out keeps Ray's default (0 and -1)."""
 
     max_failures: int = Field(default=0, ge=-1, description="-1: no limit")
     max_preemption_failures: int = Field(default=-1, ge=-1, description="-1: no limit")
@@ -37,11 +37,10 @@ class Retention(Record):
 class Job(Record):
     """The training under test.
 
-    Either `script`, a Ray Train script that calls `trainer.fit()` itself, or
-    `train_loop`, a `module:function` for which chaos builds the `TorchTrainer`.
-    Where `workers`, `failure` or `checkpoint` is given it replaces what a
-    script configures, and the report says so; storage path and run name are
-    always chaos's own, unique per run.
+    Either `script`, a Ray Train script that calls `trainer.fit()` itself, or `train_loop`, a
+    `module:function` for which chaos builds the `TorchTrainer`. `workers`, `failure` and
+    `checkpoint`, if given, replace the script's own settings, and the report notes it. Storage path
+    and run name are always chaos's own, unique per run.
     """
 
     script: str | None = Field(default=None, description="path, relative to the scenario file")
@@ -143,7 +142,7 @@ class ClusterShape(Record):
 
 
 class Expect(Record):
-    """What is special about this scenario; every check runs anyway."""
+    """The special expectations of this scenario; every check runs anyway."""
 
     verdict: VerdictStatus = "pass"
     check: str | None = Field(

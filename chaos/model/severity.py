@@ -1,4 +1,4 @@
-"""How bad a broken promise is: what a person who reads it would do about it."""
+"""The severity of a broken promise, which decides what a person does about it."""
 
 from collections.abc import Iterable
 from typing import Literal, TypeAlias, get_args

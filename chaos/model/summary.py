@@ -11,16 +11,15 @@ STALE = "the verdict is not of this history; `chaos rejudge` judges it again"
 
 
 class RunSummary(Record):
-    """One run, or a scenario that could not be run (`status` None, `error` says why).
+    """One run, or a scenario that could not be run (`status` None, `error` gives the reason).
 
-    One that was skipped has neither, and says why in its headline.
+    One that was skipped has neither; its headline gives the reason.
 
-    `directory` is relative to the folder that the summary lies in. `broken` is
-    the check that named the defect. `recovery_s` is the slowest, `lost_steps`
-    those of the rank that lost most; `phases_s` are seconds by phase of the
-    goodput ledger, which add up to the wall time. `history` is the digest of
-    the history that was judged. `repeat` counts the runs of a scenario that
-    `chaos run --repeat` made in one suite, from 1.
+    `directory` is relative to the folder that the summary lies in. `broken` is the check that named
+    the defect. `recovery_s` is the slowest, `lost_steps` those of the rank that lost most;
+    `phases_s` are seconds by phase of the goodput ledger, which add up to the wall time. `history`
+    is the digest of the history that was judged. `repeat` counts the runs of a scenario that `chaos
+    run --repeat` made in one suite, from 1.
     """
 
     scenario: str

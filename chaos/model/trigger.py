@@ -1,9 +1,8 @@
-"""When an op begins: a place in training.
+"""The triggers: places in training at which an op begins.
 
-A place is counted as the worker counts it. `epoch` is the number of reports
-that every rank has made in the surviving lineage, so 0 is the first. `step`
-is the number of optimizer steps since the last report, so `step: 5` is the
-moment after the fifth step of that epoch.
+A place is counted as the worker counts it. `epoch` is the number of reports that every rank has
+made in the surviving lineage, so 0 is the first. `step` is the number of optimizer steps since the
+last report, so `step: 5` is the moment after the fifth step of that epoch.
 """
 
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
@@ -16,10 +15,10 @@ Moment: TypeAlias = Literal["saving", "upload_begin", "upload_end", "reported", 
 MOMENTS: tuple[Moment, ...] = ("saving", "upload_begin", "upload_end", "reported", "committed")
 
 
-# The key that tells one kind of place from the others.
+# The key that distinguishes one kind of place from the others.
 KINDS = ("step", "moment", "recovering_from", "starting", "state", "seconds")
 
-# How far an attempt has come that goes on after a fault.
+# The stages of an attempt that continues after a fault.
 Stage: TypeAlias = Literal["start", "loading", "first_step"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
@@ -64,11 +63,11 @@ class AtStep(Record):
 class AtMoment(Record):
     """At one moment of the save or the report that ends epoch `epoch`, on rank `rank`.
 
-    `saving`: the first half of the first file that `torch.save` writes to a path
-    in that epoch is on disk, and the rest is not. `upload_begin`: the
-    checkpoint's upload is about to begin. `upload_end`: every file is written
-    and `report()` has not returned. `reported`: `report()` has returned, and
-    the controller, held, has not committed. `committed`: the controller has.
+    `saving`: the first half of the first file that `torch.save` writes to a path in that epoch is
+    on disk, and the rest is not. `upload_begin`: the checkpoint's upload is about to begin.
+    `upload_end`: every file is written and `report()` has not returned. `reported`: `report()` has
+    returned, and the controller, held, has not committed. `committed`: the controller has
+    committed.
     """
 
     epoch: NonNegativeInt
@@ -88,12 +87,11 @@ class Unplaced(Record):
 
 
 class AtRecovery(Unplaced):
-    """In the attempt after the one that another op struck, before its first step is done.
+    """In the attempt after the one that another op hit, before its first step is done.
 
-    `start`: the train function begins, and has neither read its checkpoint nor
-    made a step. `loading`: inside the first `torch.load` of a file that an earlier
-    attempt has saved with `torch.save`. `first_step`: its first step begins, and
-    whatever it loads is loaded.
+    `start`: the train function begins, and has neither read its checkpoint nor made a step.
+    `loading`: inside the first `torch.load` of a file that an earlier attempt has saved with
+    `torch.save`. `first_step`: its first step begins, and all loading is done.
 
     It lies before every epoch and step of its attempt.
     """
@@ -128,9 +126,9 @@ class AtStart(Unplaced):
 class AtState(Unplaced):
     """As Ray Train's controller enters a state, for the `visit`-th time.
 
-    The controller is held in it until the strike is over, and no worker is:
-    how far training has come by then is not planned. `rank` says who is
-    struck, among the workers that the controller started last.
+    The controller is held in it until the injection is over, and no worker is held: the progress of
+    training by then is not planned. `rank` names the target among the workers that the controller
+    started last.
     """
 
     state: State
@@ -144,7 +142,7 @@ class AtState(Unplaced):
 class AtTime(Unplaced):
     """Some seconds after the first workers have started, wherever training is then.
 
-    Nothing is held: two runs of such a plan need not be the same run.
+    No process is held: two runs of such a plan need not be the same run.
     """
 
     seconds: float = Field(gt=0, le=86_400)

@@ -1,4 +1,4 @@
-"""The verdict of a run: pass, fail or inconclusive, and why."""
+"""The verdict of a run: pass, fail or inconclusive, with its reasons."""
 
 from typing import Literal, TypeAlias
 
@@ -27,10 +27,9 @@ class Anomaly(Record):
 class CheckResult(Record):
     """One check's judgement.
 
-    `summary` says in one line what was found, whatever the outcome.
-    `evidence` counts the observations it rests on; without any a check is inconclusive.
-    `measures` are figures worth showing, each named with its unit.
-    `package` is the one that brings the check, where it is not chaos's own.
+    `summary` is the finding in one line, whatever the outcome. `evidence` counts the observations
+    it rests on; without any a check is inconclusive. `measures` are figures worth showing, each
+    named with its unit. `package` is the one that brings the check, where it is not chaos's own.
     """
 
     check: str
@@ -48,11 +47,11 @@ class CheckResult(Record):
 
 
 class Restarts(Record):
-    """How often training was started again, by where it went on.
+    """The number of restarts of training, by the place where they continued.
 
-    `resumed`: from a checkpoint, or a file of the job's own. `from_scratch`:
-    from the beginning, as it must where nothing was saved yet. `idle`: it made
-    no step, for a fault came first, or nothing was left to do.
+    `resumed`: from a checkpoint, or a file of the job's own. `from_scratch`: from the beginning, as
+    it must where nothing was saved yet. `idle`: it made no step, because a fault came first, or
+    nothing was left to do.
     """
 
     resumed: int = 0
@@ -63,13 +62,11 @@ class Restarts(Record):
 class Verdict(Record):
     """The judgement over all checks, the most specific broken promise first.
 
-    `as_expected` compares with the scenario's `expect`: a guilty job that is
-    found guilty by the check that the scenario names is as expected.
-    `is_news`: a defect of Ray's own that the scenario expects did not show.
-    `diagnosis` tells, for each resume, what came back of the job's state.
-    `notes` are worth knowing and break no promise: the baseline shows them too.
-    `restarts` says how often a resume was put to the test at all.
-    `history` is the digest of the file that was judged.
+    `as_expected` compares with the scenario's `expect`: a job with a known defect that fails by the
+    check that the scenario names is as expected. `is_news`: a defect of Ray's own that the scenario
+    expects did not show. `diagnosis` holds, for each resume, the parts of the job's state. `notes`
+    are worth knowing and break no promise: the baseline shows them too. `restarts` shows how often
+    a resume was tested at all. `history` is the digest of the file that was judged.
     """
 
     status: VerdictStatus
@@ -95,5 +92,5 @@ class Verdict(Record):
 
     @property
     def undecided(self) -> tuple[CheckResult, ...]:
-        """The checks that could not tell."""
+        """The inconclusive checks."""
         return tuple(r for r in self.results if r.status == "inconclusive")

@@ -1,4 +1,4 @@
-"""How closely a job is watched."""
+"""The extent to which a job is watched."""
 
 from typing import Literal
 
@@ -8,9 +8,9 @@ from chaos.record import Record
 
 
 class Watch(Record):
-    """What is recorded of the job beyond its steps, losses and reports.
+    """The records of the job beyond its steps, losses and reports.
 
-    What is turned off is not seen, and a check that needs it says so.
+    What is turned off is not recorded, and the summary of a check that needs it notes that.
     """
 
     state: bool = Field(

@@ -1,1 +1,1 @@
-"""The kinds of events, by who records them; `model.event` names them all."""
+"""The kinds of events, by the process that records them; `model.event` joins them all."""

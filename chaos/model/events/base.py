@@ -1,4 +1,4 @@
-"""What all events share."""
+"""The base of all events."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What the user's script did around `trainer.fit()`."""
+"""Events of the user's script around `trainer.fit()`."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class FitReturned(Event, frozen=True, kw_only=True):
 
 
 class ExperimentEnded(Event, frozen=True, kw_only=True):
-    """The script's `Tuner.fit()` returned; `trials` are those that Ray Tune says it made."""
+    """The script's `Tuner.fit()` returned; `trials`: the number that Ray Tune states it made."""
 
     trials: int
 

@@ -1,4 +1,4 @@
-"""What a job's files hold, and the files that it writes by other means than `torch.save`."""
+"""The content of a job's files, and the files that it writes by other means than `torch.save`."""
 
 from typing import Literal
 
@@ -8,11 +8,11 @@ from chaos.model.events.base import WorkerEvent
 
 
 class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of what a job saved, by its dotted name: empty where there is one in all.
+    """One entry of a saved file, by its dotted name; the name is empty for the only entry.
 
-    `kind`: `numbers` have a point (tensors, floats), `counts` have none,
-    `words` are texts and flags, `random` is a generator's state. `size` and
-    `count` as in `Component`; `digest` is empty where it is too large to look at.
+    `kind`: `numbers` have a point (tensors, floats), `counts` have none, `words` are texts and
+    flags, `random` is a generator's state. `size` and `count` as in `Component`; `digest` is empty
+    where the entry is too large to read.
     """
 
     name: str
@@ -23,11 +23,11 @@ class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileWritten(WorkerEvent, frozen=True, kw_only=True):
-    """A file as a rank left it, which it had opened for writing by other means than a saver's.
+    """A file as a rank left it, opened for writing by other means than a saver's.
 
-    `epoch` and `step` are where that began; it is looked at when a report is
-    entered, and when the train function ends. `parts`: what it holds, where
-    that can be read without running anything of it.
+    `epoch` and `step` are the place where that began. The file is read when a report is entered,
+    and when the train function ends. `parts`: its entries, if they can be read without running any
+    code of it.
     """
 
     epoch: int

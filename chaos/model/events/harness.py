@@ -1,4 +1,4 @@
-"""What the harness itself did and saw: the frame of every run."""
+"""Events of the harness itself: the frame of every run."""
 
 from typing import Literal
 
@@ -21,8 +21,8 @@ class JournalOpened(Event, frozen=True, kw_only=True):
 class RunStarted(Event, frozen=True, kw_only=True):
     """The harness begins to execute a plan.
 
-    `plan` is the digest of plan.json as it then was. `again_after`: why it is the second time;
-    `tried-before/` holds what was seen of the first.
+    `plan` is the digest of plan.json at that time. `again_after`: the reason of a second try;
+    `tried-before/` holds the records of the first.
     """
 
     scenario: str
@@ -48,7 +48,7 @@ class DriverExited(Event, frozen=True, kw_only=True):
 
 
 class DeadlinePassed(Event, frozen=True, kw_only=True):
-    """The run was still going at its limit, and was ended by the harness."""
+    """The run was still going at its limit, and the harness ended it."""
 
     limit_s: float
 
@@ -84,7 +84,7 @@ class MemoryExhausted(Event, frozen=True, kw_only=True):
 
 
 class Disturbed(Event, frozen=True, kw_only=True):
-    """Something beside chaos and the job went wrong: what the run shows is nobody's defect.
+    """Something beside chaos and the job went wrong, so the run proves no defect of the job.
 
     A process was ended by a signal that chaos did not send, or the backend itself failed.
     """
@@ -96,10 +96,10 @@ class Disturbed(Event, frozen=True, kw_only=True):
 
 
 class WorkersPrestarted(Event, frozen=True, kw_only=True):
-    """Idle processes were asked for, for the attempt after this one: it recovers sooner for them.
+    """Idle processes were requested for the next attempt, which recovers sooner with them.
 
-    `asked`: how many more, by node. `taken`: how many of this attempt's own
-    workers had been waiting. `error`: why the raylets could not be asked.
+    `asked`: the number of additional ones, by node. `taken`: the number of this attempt's workers
+    that had been waiting. `error`: the reason why the raylets could not be asked.
     """
 
     attempt: int
@@ -115,7 +115,7 @@ class WorkersPrestarted(Event, frozen=True, kw_only=True):
 
 
 class LeftoversSearched(Event, frozen=True, kw_only=True):
-    """The harness has looked for what the run left behind, in these places."""
+    """The harness has searched these places for leftovers of the run."""
 
     places: tuple[str, ...]
 
@@ -134,12 +134,12 @@ class Leftover(Event, frozen=True, kw_only=True):
 
 
 class BystanderSeen(Event, frozen=True, kw_only=True):
-    """How another trial of the experiment went than the one that faults strike.
+    """The course of a trial of the experiment that is not the target of faults.
 
-    `trial` counts as in `job.trial`. `losses` gives, for each rank and epoch
-    (`rank 0, epoch 2`), the digest of all losses of its surviving steps.
-    `error`: its `fit()` raised; `finished`: it returned. It was under way from
-    `began_ns` to `ended_ns` (monotonic, as all times of a history on one host).
+    `trial` counts as in `job.trial`. `losses` maps each rank and epoch (`rank 0, epoch 2`) to the
+    digest of all losses of its surviving steps. `error`: its `fit()` raised; `finished`: it
+    returned. It was under way from `began_ns` to `ended_ns` (monotonic, as all times of a history
+    on one host).
     """
 
     trial: int
@@ -160,9 +160,9 @@ class BystanderSeen(Event, frozen=True, kw_only=True):
 
 
 class JournalCut(Event, frozen=True, kw_only=True):
-    """A node was lost, or out of reach, before all of a journal had come from there.
+    """A node was lost, or out of reach, before all of a journal had been copied from it.
 
-    What is missing is unknown: it may hold steps, reports, or nothing.
+    The missing part is unknown: it may hold steps, reports, or nothing.
     """
 
     source: str
@@ -175,9 +175,9 @@ class JournalCut(Event, frozen=True, kw_only=True):
 class WroteOutside(Event, frozen=True, kw_only=True):
     """A process of an audited job wrote outside the audit's folder, by an absolute path.
 
-    `refused`: it would have harmed what was there before, and was kept from it.
-    `removed`: what it had made as training's output, when the run was over.
-    `after_fit`: it was the script itself, and not a worker.
+    `refused`: it would have harmed an existing file, and was prevented. `removed`: what it had made
+    as training's output, when the run was over. `after_fit`: it was the script itself, and not a
+    worker.
     """
 
     path: str
@@ -193,7 +193,7 @@ class WroteOutside(Event, frozen=True, kw_only=True):
 class RunEnded(Event, frozen=True, kw_only=True):
     """The harness has stopped watching; nothing of the run is recorded after this.
 
-    `lines` counts those that had been written by then, by journal.
+    `lines` counts the lines that had been written by then, by journal.
     """
 
     interrupted: bool = False

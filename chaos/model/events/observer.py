@@ -1,4 +1,4 @@
-"""What was seen inside Ray Train's controller."""
+"""Events inside Ray Train's controller."""
 
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ class ControllerState(Event, frozen=True, kw_only=True):
 
 
 class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Which process holds a rank, and where."""
+    """The process that holds a rank, and its node."""
 
     rank: int
     pid: int
@@ -40,13 +40,12 @@ class WorkerGroupStarted(Event, frozen=True, kw_only=True):
 class Committed(Event, frozen=True, kw_only=True):
     """Ray's controller recorded a report of all ranks.
 
-    `epoch` is the report's number in the surviving lineage. `checkpoint` is
-    the checkpoint directory's name, None where the report carried none.
-    `metrics` holds one record per reporting rank, in rank order. `early`: it came
-    before its attempt trained anything, such as a validation at every start, and ends
-    no epoch; `epoch` is the last one that was ended. `goes_on` is where a restart from
-    the checkpoint goes on (epoch, finished steps of it), where that is not after its
-    report: what is in it was saved earlier.
+    `epoch` is the report's number in the surviving lineage. `checkpoint` is the checkpoint
+    directory's name, None where the report carried none. `metrics` holds one record per reporting
+    rank, in rank order. `early`: it came before its attempt trained anything, such as a validation
+    at every start, and ends no epoch; `epoch` is the last one that was ended. `goes_on` is the
+    place where a restart from the checkpoint continues (epoch, finished steps of it), if that is
+    not after its report: its content was saved earlier.
     """
 
     attempt: int
@@ -64,9 +63,9 @@ class Committed(Event, frozen=True, kw_only=True):
 class FailureDecided(Event, frozen=True, kw_only=True):
     """Ray's controller saw a failure and decided.
 
-    `charged` is the budget that Ray's policy counts it against. `errors` maps
-    a rank to the class and first line of its error; a survivor's broken
-    connection often stands there in place of the dead rank's own.
+    `charged` is the budget that Ray's policy charges. `errors` maps a rank to the class and first
+    line of its error; a survivor's broken connection often stands there in place of the dead rank's
+    own.
     """
 
     attempt: int
@@ -81,7 +80,7 @@ class FailureDecided(Event, frozen=True, kw_only=True):
 
 
 class ObserverFailed(Event, frozen=True, kw_only=True):
-    """The observer met an exception of its own: what it should have seen is missing."""
+    """The observer raised an exception of its own: events that it should have seen are missing."""
 
     where: str
     error: str

@@ -1,4 +1,4 @@
-"""What was seen inside a worker. `epoch` and `step` count as in `model.trigger`."""
+"""Events inside a worker. `epoch` and `step` count as in `model.trigger`."""
 
 from chaos.model.events.base import WorkerEvent, numbers
 from chaos.model.events.state import Inputs
@@ -7,10 +7,10 @@ from chaos.model.events.state import Inputs
 class WorkerStarted(WorkerEvent, frozen=True, kw_only=True):
     """A worker is ready to train.
 
-    `checkpoint` is the one that Ray hands it; `epoch` is where training must
-    go on if it is loaded: one past the report that carried it, else 0; and `step`
-    steps of it are done, if what is in it was saved within an epoch.
-    `accelerators` are those that Ray gave it, such as `GPU 0`; none: the CPU.
+    `checkpoint` is the one that Ray hands it. `epoch` is the epoch at which training must continue
+    if it is loaded: one past the report that carried it, else 0. `step` steps of it are done, if
+    the content of the checkpoint was saved within an epoch. `accelerators` are those that Ray
+    assigned, such as `GPU 0`; none: the CPU.
     """
 
     world_size: int
@@ -27,7 +27,7 @@ class WorkerStarted(WorkerEvent, frozen=True, kw_only=True):
 
 
 class CheckpointRead(WorkerEvent, frozen=True, kw_only=True):
-    """The train function asked for its checkpoint for the first time and was given this one."""
+    """The train function asked for its checkpoint for the first time and got this one."""
 
     checkpoint: str | None
 
@@ -38,11 +38,10 @@ class CheckpointRead(WorkerEvent, frozen=True, kw_only=True):
 class StepDone(WorkerEvent, frozen=True, kw_only=True):
     """An optimizer step is finished.
 
-    `losses` holds the values on which `backward()` was called since the last
-    step, one per micro-batch; numbers that JSON lacks are spelled "nan",
-    "inf", "-inf". None: still on the accelerator, see `LossResolved`.
-    `inputs` is None where the job's inputs are not watched, where the model was
-    called with no tensors, and where they are still on the accelerator.
+    `losses` holds the values on which `backward()` was called since the last step, one per
+    micro-batch; numbers that JSON lacks are spelled "nan", "inf", "-inf". None: still on the
+    accelerator, see `LossResolved`. `inputs` is None where the job's inputs are not watched, where
+    the model was called with no tensors, and where they are still on the accelerator.
     """
 
     epoch: int
@@ -58,7 +57,7 @@ class StepDone(WorkerEvent, frozen=True, kw_only=True):
 class LossResolved(WorkerEvent, frozen=True, kw_only=True):
     """The losses of an earlier step, once they could be read without waiting for a GPU.
 
-    `inputs` is there where what the model was given was on the GPU as well.
+    `inputs` is present if the inputs of the model were on the GPU as well.
     """
 
     epoch: int
@@ -112,7 +111,7 @@ class UploadEnded(WorkerEvent, frozen=True, kw_only=True):
 
 
 class ProbeFailed(WorkerEvent, frozen=True, kw_only=True):
-    """The probe met an exception of its own: what it should have seen is missing."""
+    """The probe raised an exception of its own: events that it should have seen are missing."""
 
     where: str
     error: str

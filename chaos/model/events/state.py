@@ -1,8 +1,7 @@
-"""What a job's state was: digests of its parts, its inputs, its files, what storage held.
+"""The state of a job: digests of its parts, its inputs and its files, and the content of storage.
 
-A digest is 16 hexadecimal digits over canonical bytes: two are equal if, and
-for all purposes only if, what they stand for is equal to the last bit. They
-are compared within one device type only.
+A digest is 16 hexadecimal digits over canonical bytes: two are equal if, and for all purposes only
+if, the values are equal to the last bit. They are compared within one device type only.
 """
 
 from typing import Literal
@@ -16,14 +15,12 @@ from chaos.model.events.files import SavedPart
 class Component(msgspec.Struct, frozen=True, kw_only=True):
     """One part of a job's state, such as `model`, `optimizer.momentum_buffer` or `rng.torch`.
 
-    `digest` is empty where the part holds nothing (an optimizer that was never
-    stepped). `size` is the L2 norm of tensors or the value of a single number,
-    None where neither has a meaning (a generator's state). `count`: tensors,
-    or entries, in it. `pending`: it will be there after the first step only,
-    restored or new, and cannot be compared before. `structure` is a digest of
-    what it belongs to, whatever it holds: the shapes of an optimizer's
-    parameters, of a module's buffers. The number in a name is that of the
-    moment; two parts are the same one if their structures are.
+    `digest` is empty where the part holds nothing (an optimizer that was never stepped). `size` is
+    the L2 norm of tensors or the value of a single number, None where neither has a meaning (a
+    generator's state). `count`: tensors, or entries, in it. `pending`: it exists after the first
+    step only, restored or new, and cannot be compared before. `structure` is a digest of its owner,
+    whatever the content: the shapes of an optimizer's parameters, of a module's buffers. The number
+    in a name is that of the moment; two parts are the same one if their structures are.
     """
 
     name: str
@@ -37,10 +34,9 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
 class StateSeen(WorkerEvent, frozen=True, kw_only=True):
     """The state of one rank at one moment.
 
-    `entered`: just before the first optimizer step of an epoch in an attempt
-    (`step` counts the finished steps of the epoch: 0 at its head), and where a
-    rank has saved a file of the job's own since the last step. `step`: after
-    a step that was sampled. `left`: when `report()` was entered.
+    `entered`: just before the first optimizer step of an epoch in an attempt (`step` counts the
+    finished steps of the epoch: 0 at its head), and where a rank has saved a file of the job's own
+    since the last step. `step`: after a step that was sampled. `left`: when `report()` was entered.
     """
 
     epoch: int
@@ -56,12 +52,11 @@ class StateSeen(WorkerEvent, frozen=True, kw_only=True):
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model was given for one optimizer step, all micro-batches together.
+    """The inputs of the model for one optimizer step, all micro-batches together.
 
-    `count`: samples, 0 where they cannot be told apart. `digest` covers values
-    and order. `samples` holds 8 hexadecimal digits per sample, in order,
-    whatever the batch it came in; None where the step's samples are more than
-    512 or cannot be told apart.
+    `count`: samples, 0 if their number is not known. `digest` covers values and order. `samples`
+    holds 8 hexadecimal digits per sample, in order, whatever the batch it came in; None where the
+    step has more than 512 samples, or their number is not known.
     """
 
     count: int
@@ -72,8 +67,8 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
 class FileSaveBegun(WorkerEvent, frozen=True, kw_only=True):
     """The train function began to write a file.
 
-    `saver`: `torch` for `torch.save`, else the suffix of a file that it opened itself,
-    which is told of when it is closed.
+    `saver`: `torch` for `torch.save`, else the suffix of a file that it opened itself. Such a file
+    is recorded when it is closed.
     """
 
     epoch: int
@@ -88,8 +83,8 @@ class FileSaveBegun(WorkerEvent, frozen=True, kw_only=True):
 class FileSaved(WorkerEvent, frozen=True, kw_only=True):
     """The file is written; `digest` covers its bytes.
 
-    `counts` are whole numbers in what was saved, such as `epoch`, by dotted
-    name: the shallowest first, and at most 64. `parts`: what it holds.
+    `counts` are whole numbers in its content, such as `epoch`, by dotted name: the shallowest
+    first, and at most 64. `parts`: its entries.
     """
 
     epoch: int
@@ -107,8 +102,8 @@ class FileSaved(WorkerEvent, frozen=True, kw_only=True):
 class FileLoaded(WorkerEvent, frozen=True, kw_only=True):
     """The train function read a file: with `torch.load`, or one that this run has written.
 
-    `saved_*` tell when a file of these bytes was saved in this run, by which
-    rank; None where it was not. `error`: loading raised.
+    `saved_*` name the place at which a file of these bytes was saved in this run, and the rank;
+    None where it was not. `error`: loading raised.
     """
 
     epoch: int
@@ -135,10 +130,9 @@ class FileLoaded(WorkerEvent, frozen=True, kw_only=True):
 class PartUploaded(WorkerEvent, frozen=True, kw_only=True):
     """One rank's part of a checkpoint, as it was on the worker's own disk before its upload.
 
-    Or, where Ray uploads nothing, as it lay in storage once every rank had
-    entered `report()`. `epoch`: None for an upload that travels while training
-    goes on. `files` maps a path within the checkpoint to the digest of its
-    bytes; above 64 MiB, to its size.
+    Or, where Ray uploads nothing, as it lay in storage once every rank had entered `report()`.
+    `epoch`: None for an upload that travels while training continues. `files` maps a path within
+    the checkpoint to the digest of its bytes; above 64 MiB, to its size.
     """
 
     epoch: int | None
@@ -152,8 +146,8 @@ class PartUploaded(WorkerEvent, frozen=True, kw_only=True):
 class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One directory at the top of the run's folder in storage; `files` as in `PartUploaded`.
 
-    A checkpoint, what is left of one, or a directory of the job's own, which
-    may hold checkpoints deeper down.
+    A checkpoint, the remains of one, or a directory of the job's own, which may hold checkpoints
+    deeper down.
     """
 
     name: str
@@ -161,10 +155,10 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StorageSeen(Event, frozen=True, kw_only=True):
-    """What the run's storage held when op `op` had struck; None: when the run was over.
+    """The content of the run's storage after op `op` was carried out; None: when the run was over.
 
-    `began_ns` (monotonic) is when the look began: what was committed while it
-    lasted may have been looked for too early.
+    `began_ns` (monotonic) is the time at which the look began: a commit made while it lasted may
+    have been searched for too early.
     """
 
     op: int | None
@@ -210,7 +204,7 @@ class TrainFnEnded(WorkerEvent, frozen=True, kw_only=True):
 
 
 class WatchCost(WorkerEvent, frozen=True, kw_only=True):
-    """What watching cost one rank in one epoch: nanoseconds in all, and those for state."""
+    """The cost of watching one rank in one epoch: nanoseconds in all, and those for state."""
 
     epoch: int
     steps: int
@@ -223,9 +217,9 @@ class WatchCost(WorkerEvent, frozen=True, kw_only=True):
 
 
 class Repositioned(WorkerEvent, frozen=True, kw_only=True):
-    """A rank found its place in a file of its own: it goes on after `step` of `epoch`.
+    """A rank found its place in a file of its own: it continues after `step` of `epoch`.
 
-    Only before the first step of an attempt; `path` is the file that told it.
+    Only before the first step of an attempt; `path` is the file that holds the place.
     """
 
     epoch: int

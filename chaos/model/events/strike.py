@@ -1,4 +1,4 @@
-"""What was done to the job: gates, faults, notices."""
+"""Events of the injection of faults: gates, faults, notices."""
 
 from typing import Literal
 
@@ -27,7 +27,7 @@ class GateReleased(WorkerEvent, frozen=True, kw_only=True):
 
 
 class FaultInvoked(WorkerEvent, frozen=True, kw_only=True):
-    """Written before the harm, so that no crash can hide it."""
+    """A fault is about to be injected: written before the harm, so that no crash can hide it."""
 
     op: int
     fault: str
@@ -51,11 +51,10 @@ class NoticeGiven(Event, frozen=True, kw_only=True):
 
 
 class StorageFaulted(Event, frozen=True, kw_only=True):
-    """The run's file system did what an armed op asked of it, just now.
+    """The run's file system has just done the harm of an armed op.
 
-    `rank` is None in Ray's controller. `raised`: the caller got an error;
-    `killed`: its process ends now; `delayed`: it was made to wait; `cut`: it
-    believes that all of `path` is written.
+    `rank` is None in Ray's controller. `raised`: the caller got an error; `killed`: its process
+    ends now; `delayed`: it had to wait; `cut`: to the caller, all of `path` is written.
     """
 
     op: int
@@ -71,7 +70,7 @@ class StorageFaulted(Event, frozen=True, kw_only=True):
 
 
 class FaultHealed(Event, frozen=True, kw_only=True):
-    """What a fault did was undone, or there was nothing left to undo."""
+    """The harm of a fault was undone, or nothing was left to undo."""
 
     op: int
     detail: str
@@ -81,7 +80,7 @@ class FaultHealed(Event, frozen=True, kw_only=True):
 
 
 class FaultEnded(Event, frozen=True, kw_only=True):
-    """What a strike came to; `ok` only where the effect was seen."""
+    """The outcome of an injection; `ok` only where the effect was seen."""
 
     op: int
     status: Status
