@@ -1,4 +1,4 @@
-"""Is a driver that has ended started again? Read from what was recorded."""
+"""The restart of a driver that a fault ended, decided by the recorded events."""
 
 from collections.abc import Iterable
 

@@ -1,11 +1,11 @@
-"""How far a clean run came: what plans and displays need to know of it."""
+"""The extent of a clean run, for plans and displays."""
 
 from chaos.model.event import Committed, StepDone
 from chaos.model.history import Baseline, History
 
 
 def extent(baseline: History | None) -> tuple[int | None, int | None]:
-    """Return how many epochs, and steps in the longest, a job has when left alone."""
+    """Return the number of epochs of a job without faults, and of steps in the longest."""
     if baseline is None:
         return None, None
     epochs = sum(not event.early for _, event in baseline.of(Committed))

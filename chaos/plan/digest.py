@@ -1,4 +1,4 @@
-"""A short name by which plans with equal baselines are known."""
+"""The digest that plans with equal baselines share."""
 
 import hashlib
 import json
@@ -10,11 +10,10 @@ _DIGITS = 16
 
 
 def baseline_digest(plan: Plan, *, code: Mapping[str, str], versions: Mapping[str, str]) -> str:
-    """Return 16 hex digits that plans share where their jobs, left alone, do the same.
+    """Return 16 hex digits that plans share if their jobs do the same without faults.
 
-    So nothing of faults, expectations or limits is in it, and not the seed:
-    it draws our choices, never the job's. `code` holds a digest per file,
-    `versions` what the job runs on.
+    So nothing of faults, expectations or limits is in it, and not the seed: it draws our choices,
+    never the job's. `code` holds a digest per file, `versions` those of the job's environment.
     """
     decisive = {
         "plan": plan.model_dump(

@@ -21,11 +21,11 @@ _MOMENTS = [moment for moment in MOMENTS if moment != "saving"]
 
 
 def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:
-    """Return the plan's job with one to three faults drawn for it, and nothing special expected.
+    """Return the plan's job with one to three faults drawn for it, and no special expectation.
 
-    `steps` holds the steps of each epoch of its baseline. The job may fail as
-    often as it is struck, and there is a spare node for each; notices are
-    given in the first half of training, so that they run out within it.
+    `steps` holds the steps of each epoch of its baseline. The job may fail as often as faults are
+    drawn, and there is a spare node for each. Notices come in the first half of training, so that
+    they run out within it.
     """
     draws = random.Random(seed)  # noqa: S311 (repeatable is what it must be)
     count = 1 + int(draws.random() * FAULTS_MAX)

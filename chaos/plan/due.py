@@ -1,6 +1,6 @@
-"""When an op may begin, read from its plan and from what was recorded alone.
+"""The ops that may begin, by the plan and the recorded events alone.
 
-The chaos controller asks this where a rank stands at an op's place.
+The chaos controller uses it when a rank stands at an op's place.
 """
 
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from chaos.model.trigger import AtMoment, AtRecovery, AtStart
 def is_spent(op: Op, attempt: int, recorded: Iterable[AnyEvent]) -> bool:
     """Return whether an op has nothing more to do in an attempt.
 
-    A trigger fires once per run, one of a repeated fault once per attempt that
-    the fault is meant for. An op that was given up does not come again.
+    A trigger fires once per run, one of a repeated fault once per attempt that the fault is meant
+    for. An op that was given up does not come again.
     """
     begun: list[int] = []
     ended = 0
@@ -33,7 +33,7 @@ def is_spent(op: Op, attempt: int, recorded: Iterable[AnyEvent]) -> bool:
 
 
 def commits_before(op: Op) -> int:
-    """Count the commits that must be there before an op may strike.
+    """Return the number of commits that must be there before an op may begin.
 
     All earlier epochs; at `committed`, the op's own epoch as well.
     """
@@ -43,7 +43,7 @@ def commits_before(op: Op) -> int:
 
 
 def is_recovering(at: AtRecovery, attempt: int, recorded: Iterable[AnyEvent]) -> bool:
-    """Return whether an attempt comes after one that the op which `at` refers to has struck."""
+    """Return whether an attempt comes after one that the op which `at` refers to has hit."""
     begun = (e for e in recorded if isinstance(e, FaultInvoked) and e.op == at.recovering_from)
     return any(event.attempt < attempt for event in begun)
 
@@ -54,5 +54,5 @@ def holds_polls(op: Op) -> bool:
 
 
 def is_in_launch(op: Op) -> bool:
-    """Return whether an op strikes while Ray's controller waits for the launch of an attempt."""
+    """Return whether an op takes effect while Ray's controller waits for an attempt's launch."""
     return isinstance(op.at, AtStart) and op.at.at_launch

@@ -1,4 +1,4 @@
-"""How the GPUs of one machine are shared out among the nodes of a local cluster."""
+"""The shares of the nodes of a local cluster in the GPUs of one machine."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,11 +10,11 @@ _UNITS = 10_000  # Ray counts a resource in ten-thousandths
 
 
 def shares(gpus: Sequence[str], nodes: int) -> list[Share]:
-    """Return each node the GPUs that it has, by their ids as in `CUDA_VISIBLE_DEVICES`.
+    """Return the GPUs of each node, by their ids as in `CUDA_VISIBLE_DEVICES`.
 
-    As many each as there are for all, and no GPU twice: NCCL takes no two ranks
-    on one. Where there are fewer than nodes, the last ones have none. A single
-    GPU is every node's: one worker at a time has it, wherever that one is.
+    All nodes have equally many, and no GPU belongs to two: NCCL takes no two ranks on one. Where
+    there are fewer GPUs than nodes, the last nodes have none. A single GPU belongs to every node:
+    one worker at a time has it, on whichever node.
     """
     if len(gpus) <= 1:
         return [tuple(gpus)] * nodes

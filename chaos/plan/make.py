@@ -1,4 +1,4 @@
-"""Every choice that a scenario leaves open, made from a seed."""
+"""The plan of a scenario: every choice that it leaves open, made from a seed."""
 
 import random
 import re
@@ -52,7 +52,7 @@ def make_plan(
 
 
 def nodes_for(workers: int, cpus_per_node: int, *, spares: int) -> int:
-    """Return the nodes that hold all workers, and hold them still when the spares are lost.
+    """Return the nodes that hold all workers, and still do when the spares are lost.
 
     A node that is lost is not replaced before the run is over, except by `return_capacity`.
     """
@@ -75,8 +75,8 @@ def _ops(entries: tuple[FaultEntry, ...], *, workers: int, seed: int) -> tuple[O
     draws = random.Random(seed)  # noqa: S311  repeatable is what it must be
     ops = []
     for index, entry in enumerate(entries):
-        # Drawn for every op, used or not, so that giving one op its rank moves no other;
-        # from random() alone, whose sequence Python promises never to change.
+        # Drawn for every op, used or not, so that a rank given to one op changes no other's; from
+        # random() alone, whose sequence Python promises never to change.
         drawn = int(draws.random() * workers)
         faults = {fault: getattr(entry, fault) for fault in FAULTS}
         package = REGISTERED.packages.get(entry.kind)

@@ -1,9 +1,8 @@
-"""What may be done to a cluster that chaos did not start: pure rules, asked before and at a strike.
+"""Permissions on a cluster that chaos did not start: pure rules, for plans and for injections.
 
-Three rules. Nothing happens to a cluster that the user has not named twice.
-What may cost a node, which nobody here can bring back, takes a word of its
-own. And neither the head, nor chaos's own node, nor a node that holds no
-worker of the job is ever struck.
+There are three rules. Nothing happens to a cluster that the user has not named twice. A fault that
+may cost a node, which chaos cannot bring back, takes an option of its own. The head, chaos's own
+node, and nodes without a worker of the job are never targets.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +20,7 @@ UNUSED = "no worker of this job runs on this node"
 
 @dataclass(frozen=True)
 class Permissions:
-    """What the user has allowed, on the command line and nowhere else."""
+    """The permissions that the user has stated, on the command line and nowhere else."""
 
     faults_on: str | None = None
     node_loss: bool = False
@@ -29,14 +28,14 @@ class Permissions:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What the command line says of a cluster that chaos did not start."""
+    """The command line's options for a cluster that chaos did not start."""
 
     address: str | None = None
     storage: str | None = None
     permissions: Permissions = Permissions()
 
     def over(self, plan: Plan) -> Plan:
-        """Return a plan for the cluster named here, where one is: it wins over the file's."""
+        """Return a plan for the command line's cluster, if it names one; else for the file's."""
         address, storage = plan.shape.address, plan.shape.storage
         if self.address is not None:
             address, storage = self.address, self.storage or storage
@@ -58,14 +57,14 @@ class NodeFacts:
 
     @property
     def protection(self) -> str | None:
-        """Why the node is never struck, None where it may be."""
+        """The reason why the node is never a target; None where it may be one."""
         if self.is_head:
             return HEAD
         return OWN if self.is_own else None
 
     @property
     def standing(self) -> Standing:
-        """Whether the node may be struck, as far as that is known before a run."""
+        """Whether the node may be a target, as far as that is known before a run."""
         if self.protection is not None:
             return "never struck"
         return "may be struck" if self.cpus > 0 else "holds no worker"
@@ -73,7 +72,7 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An op that will not be carried out, and why."""
+    """An op that will not be carried out, and the reason."""
 
     op: Op
     why: str
@@ -111,7 +110,7 @@ def _refused(op: Op, permissions: Permissions) -> str | None:
 
 @dataclass(frozen=True)
 class Guard:
-    """Asked at every strike, with what is known then."""
+    """The permission of each single injection, by the facts at that moment."""
 
     protected: Mapping[str, str]
     node_loss: bool
@@ -125,7 +124,7 @@ class Guard:
     def refuses(
         self, node_id: str, *, used: Collection[str], costs_node: bool = False
     ) -> str | None:
-        """Return why a node must not be struck; None where it may be.
+        """Return why a node must not be a target; None where it may be one.
 
         `used` are the nodes that hold the job's workers now.
         """
