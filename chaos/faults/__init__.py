@@ -1,6 +1,5 @@
-"""The catalogue of harm: one file per fault, with all that chaos knows of it.
+"""The catalogue of faults: one file per fault, with everything that is specific to it.
 
-Each file holds the fault's record (its YAML), its facts (`base.py` lists
-them), how it strikes through a `World`, and what proves that it landed. A new
-fault is a new file: `plugins.py` finds it.
+Each file holds the fault's record (its YAML), its facts (`base.py` lists them), its injection
+through a `World`, and the proof that it landed. A new fault is a new file: `plugins.py` finds it.
 """

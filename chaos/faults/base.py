@@ -1,7 +1,7 @@
 """The base of every fault: its settings are fields, its facts are class variables.
 
-What the rest of chaos wants to know of a fault it asks the fault. A fact that
-depends on the settings is a property of the same name.
+The rest of chaos reads all facts from the fault itself. A fact that depends on the settings is a
+property of the same name.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ ENDS: tuple[Ends, ...] = get_args(Ends)
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Whether a fault may be injected on a cluster that chaos did not start, and why not."""
+    """The rule for a fault on a cluster that chaos did not start, and its reason."""
 
     rule: Literal["safe", "costs a node", "never"]
     why: str = ""
@@ -29,65 +29,64 @@ SAFE = Elsewhere("safe")
 
 @dataclass(frozen=True)
 class Between:
-    """A number of seconds that is drawn at random."""
+    """A range of seconds, from which a number is drawn at random."""
 
     low: float
     high: float
 
     def drawn(self, share: float) -> float:
-        """Return the number that lies this far (0 to 1) between the two."""
+        """Return the number at this share (0 to 1) of the range."""
         return round(self.low + share * (self.high - self.low), 3)
 
 
 class Fault(Record):
     """One kind of harm, as a value.
 
-    A subclass states at least `family`, `ends_attempt` and `rank`, and defines
-    `strike`; its docstring is what `chaos list` prints. The other facts have
-    the defaults that are right for most.
+    A subclass states at least `family`, `ends_attempt` and `rank`, and defines `strike`; `chaos
+    list` prints its docstring. The other facts have defaults that fit most faults.
     """
 
     family: ClassVar[Family]
-    # Does the attempt end that it strikes? `perhaps`: where the job's, its peers' or the cluster's
-    # own time-outs end it. Of a storage fault the history tells.
+    # Does it end the attempt that it hits? `perhaps`: where the job's, its peers' or the cluster's
+    # own time-outs end it. For a storage fault the history decides.
     ends_attempt: ClassVar[Ends]
-    # On a cluster of others; a fault of which nobody has said it is refused there.
+    # The rule on a cluster that chaos did not start; a fault that states none is refused there.
     elsewhere: ClassVar[Elsewhere] = Elsewhere(
         "never", "what it does to nodes of others has not been thought through"
     )
-    # How it is drawn for `--random`: the settings of each variant. Left out: it never is.
+    # The settings of each variant that `--random` draws. Left out: it is never drawn.
     at_random: ClassVar[tuple[dict[str, object], ...]] = ()
     # The headline's words for it; `{fault.x}` is a setting.
     sentence: ClassVar[str] = "the fault {fault} struck {place}"
-    # Whom `--dry-run` says that it would strike.
+    # The target that `--dry-run` prints.
     whom: ClassVar[str] = "the worker of rank {rank}"
 
-    # Does nobody get on until it is healed?
+    # Does all training stand still until it is healed?
     stops_progress: ClassVar[bool] = False
-    # Does it release the worker by itself, and do its harm while training goes on?
+    # Does it release the worker itself, and do its harm while training goes on?
     lets_go_first: ClassVar[bool] = False
     # Is the worker that is held at the place ordered to do it to itself?
     is_ordered: ClassVar[bool] = False
-    # Does Ray hear of the loss beforehand? It then charges a preemption, not a failure.
+    # Is the loss announced to Ray? It then charges a preemption, not a failure.
     is_announced: ClassVar[bool] = False
     # Does it end the user's script, so that the harness starts it again?
     ends_driver: ClassVar[bool] = False
-    # Does it take a cluster whose control service can be started again with what it knew?
+    # Does it need a cluster whose control service can be started again with its former state?
     needs_kept_gcs: ClassVar[bool] = False
 
     @property
     def nodes_lost(self) -> int:
-        """The most nodes that it takes from the job for good, workers and all."""
+        """The largest number of nodes that it takes from the job for good, with their workers."""
         return 0
 
     @property
     def nodes_added(self) -> int:
-        """The nodes without workers that it adds to the cluster, or for good takes (below 0)."""
+        """The number of nodes without workers that it adds, or takes for good (below 0)."""
         return 0
 
     @property
     def takes_others(self) -> bool:
-        """Whether it may kill workers besides the one that it strikes and those on its node."""
+        """Whether it may kill workers besides its target and those on the target's node."""
         return False
 
     @property
@@ -97,7 +96,7 @@ class Fault(Record):
 
     @property
     def is_repeated(self) -> bool:
-        """Whether it strikes in each attempt that comes to the place, instead of once."""
+        """Whether it is injected in each attempt that comes to the place, instead of once."""
         return False
 
     @property
@@ -107,22 +106,22 @@ class Fault(Record):
 
     @property
     def needs_worker(self) -> bool:
-        """Whether there must be a worker to strike."""
+        """Whether its target is a worker."""
         return self.family not in {"capacity", "control"}
 
     @property
     def refused_elsewhere(self) -> str | None:
-        """Why these settings are refused on a cluster of others, None where they are not."""
+        """The reason to refuse these settings on a cluster of others; None where there is none."""
         return None
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Do the harm, and return what is known to have come of it."""
+        """Do the harm, and return its known effect."""
         raise NotImplementedError
 
     def loss_ns(self, deadline_ns: int) -> int | None:
-        """Return when an announced loss comes true (monotonic ns); None where it does not."""
+        """Return the time of an announced loss (monotonic ns); None where the node stays."""
         return deadline_ns
 
     def in_words(self, rank: int | None, place: str) -> str:
-        """Return what was done, as part of a sentence."""
+        """Return the injection, as part of a sentence."""
         return self.sentence.format(fault=self, rank=rank, place=place)

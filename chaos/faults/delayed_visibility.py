@@ -1,4 +1,4 @@
-"""What was just written cannot be seen yet, as on storage that is only eventually consistent."""
+"""Newly written files cannot be seen yet, as on storage that is only eventually consistent."""
 
 from pydantic import Field, NonNegativeInt
 
@@ -6,18 +6,17 @@ from chaos.faults.storage import StorageFault
 
 
 class DelayedVisibility(StorageFault):
-    """Hide what the rank's next upload writes from all who list or read it, for a time.
+    """Hide the rank's next upload from all that list or read it, for a time.
 
-    Only whoever looks in that time is harmed: a worker that is to resume from
-    the hidden checkpoint gets `FileNotFoundError`, which costs one failure for
-    each attempt that tries. Landed when the wrapped file system has turned
-    somebody away. Storage that shows things late is no local disk:
+    Only a reader within that time is harmed: a worker that is to resume from the hidden checkpoint
+    gets `FileNotFoundError`, which costs one failure for each attempt that tries. Landed when the
+    wrapped file system has refused a reader. Storage that shows things late is no local disk:
     `Checkpoint.as_directory()` downloads from it.
 
-    The time runs from the first look, so that a restart meets it however long
-    it takes. Storage is late by seconds from the writing, and Ray's retention
-    comes whole epochs after that: it finds what it is to remove, and its look
-    is none (read in 2.60.0: where it found nothing, Ray's controller would fail).
+    The time runs from the first look, so that a restart falls into it however long it takes. Real
+    storage is late by seconds after the writing, and Ray's retention comes whole epochs later. So
+    retention finds the files that it is to remove, and its look does not count as the first (read
+    in 2.60.0: where it found nothing, Ray's controller would fail).
     """
 
     sentence = "what was written could not be seen"

@@ -14,13 +14,12 @@ PROOF_WITHIN_S = 60.0
 class ExhaustMemory(Fault):
     """Have the worker take so much memory at the place, and end it with SIGKILL once it holds it.
 
-    The memory is really taken; that there is no more is emulated, so that the
-    machine is in no danger: refused where less than twice as much is free.
-    `by: kernel`: it ends as by the kernel's out-of-memory killer. `by: raylet`:
-    its death reads as one by Ray's memory monitor, `OutOfMemoryError`; on the
-    embedded backend alone, for the monitors of a cluster on one machine look at
-    that machine's memory, and would end other nodes' workers and the controller.
-    Landed when the worker has said that it holds it all, and its pid is gone.
+    The memory is really taken. The lack of memory is emulated, so that the machine is in no danger:
+    refused where less than twice as much is free. `by: kernel`: the end is that of the kernel's
+    out-of-memory killer. `by: raylet`: its death reads as one by Ray's memory monitor,
+    `OutOfMemoryError`; on the embedded backend alone, because the monitors of a cluster on one
+    machine look at that machine's memory, and would end other nodes' workers and the controller.
+    Landed when the worker has reported that it holds all of it, and its pid is gone.
     """
 
     family = "worker"
@@ -34,7 +33,7 @@ class ExhaustMemory(Fault):
     rank: ClassVar[None] = None
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Let the worker go with the order to take memory, and end it when it has."""
+        """Release the worker with the order to take memory, and end it when it has."""
         name, free = f"pid {victim.pid} of rank {victim.rank}", world.free_memory()
         if free < 2 * self.bytes:
             return Outcome("fail", f"{_mib(free)} are free, not twice {_mib(self.bytes)}")

@@ -34,7 +34,7 @@ class FreezeNode(Fault):
     )
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Stop the node while the worker is held; the gate that opens then finds it stopped."""
+        """Stop the node while the worker is held; the gate opens on a stopped node."""
         del release
         name = f"node {victim.node_id[:8]}"
         stopped = world.freeze_node(victim.node_id, within_s=PROOF_WITHIN_S)
@@ -46,7 +46,7 @@ class FreezeNode(Fault):
         )
 
     def heal(self, world: World, victim: Victim) -> str:
-        """Let the node go on, when its time is over or the run is."""
+        """Let the node go on after its time, or at the end of the run."""
         when = f"after {self.for_s:g} s" if world.let_pass(self.for_s) else "at the end of the run"
         world.thaw_node(victim.node_id)
         return f"node {victim.node_id[:8]} goes on {when}"

@@ -15,9 +15,9 @@ class HangWorker(Fault):
     """Block the train function at the place, until its process is killed.
 
     `where: python` waits in the interpreter; `where: collective` in native code of
-    torch.distributed, for a peer that never comes. Either way the rank never
-    enters its next collective, and its actor still answers Ray. Landed when
-    the worker has said that it goes no further.
+    torch.distributed, for a peer that never comes. Either way the rank never enters its next
+    collective, and its actor still answers Ray. Landed when the worker has reported that it goes no
+    further.
     """
 
     family = "worker"
@@ -34,11 +34,11 @@ class HangWorker(Fault):
 
     @property
     def orders_all(self) -> bool:
-        """Whether all ranks are to do it."""
+        """Whether all ranks are to hang."""
         return self.ranks == "all"
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Let the worker go with the order to hang, and wait for its last word."""
+        """Release the worker with the order to hang, and wait for its last report."""
         order = Hang(self.where)
         release(order=order)
         where = "Python" if self.where == "python" else "torch.distributed"

@@ -11,8 +11,8 @@ PROOF_WITHIN_S = 15.0
 class KillDriver(Fault):
     """End the driver; the harness starts the script again under the same run name and storage.
 
-    Ray Train goes on from what its snapshot in the run's storage says.
-    Landed when the driver's process is gone.
+    Ray Train continues from its snapshot in the run's storage. Landed when the driver's process is
+    gone.
     """
 
     family = "control"

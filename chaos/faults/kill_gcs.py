@@ -1,4 +1,4 @@
-"""Ray's control service dies, and is started again with what it had stored."""
+"""Ray's control service dies, and is started again with its stored state."""
 
 from typing import ClassVar
 
@@ -13,10 +13,9 @@ PROOF_WITHIN_S = 30.0
 class KillGcs(Fault):
     """End the head's GCS server, and start another on the same port and storage.
 
-    A plan with this fault has a cluster of its own, whose GCS keeps what it
-    knows in RocksDB (Ray 2.60; `RAY_gcs_storage`). Training goes on while it is
-    down. Landed when its process is gone and the new one answers. The embedded
-    backend has none to end.
+    A plan with this fault has a cluster of its own, whose GCS keeps its state in RocksDB (Ray 2.60;
+    `RAY_gcs_storage`). Training goes on while it is down. Landed when its process is gone and the
+    new one answers. The embedded backend has none to end.
     """
 
     family = "control"
@@ -35,7 +34,7 @@ class KillGcs(Fault):
         del victim
         ended = world.end_gcs()
         release(None)
-        world.let_pass(self.down_s)  # where the run ends meanwhile it is started at once
+        world.let_pass(self.down_s)  # if the run ends meanwhile, it is started at once
         started = world.start_gcs(within_s=PROOF_WITHIN_S)
         if started is None:
             return Outcome("info", f"GCS {ended} was killed, and none answers in its place")

@@ -45,18 +45,18 @@ class KillNode(Fault):
 
     @property
     def nodes_lost(self) -> int:
-        """How many nodes go at most: two ranks may share one."""
+        """The largest number of nodes that go: two ranks may share one."""
         return len(set(self.ranks)) or 1
 
     @property
     def refused_elsewhere(self) -> str | None:
-        """A raylet is not lost without its workers."""
+        """The reason against `raylet_only`: the end of the workers could not be seen."""
         if not self.raylet_only:
             return None
         return "not without its workers: with the raylet gone nobody could tell that they ended"
 
     def in_words(self, rank: int | None, place: str) -> str:
-        """Name the nodes by the ranks on them."""
+        """Return the injection in words, with the nodes named by their ranks."""
         ranks = sorted(set(self.ranks)) if self.ranks else [rank]
         if len(ranks) == 1:
             return f"the node of rank {ranks[0]} was lost {place}"
@@ -86,7 +86,7 @@ class KillNode(Fault):
 
 
 def dead(world: World, victim: Victim) -> Outcome:
-    """Return whether the cluster counts the node of `victim`, just struck, as dead."""
+    """Return the outcome `ok` if the cluster counts the node of `victim` as dead."""
     name = f"node {victim.node_id[:8]}"
     if not world.node_is_dead(victim.node_id, within_s=PROOF_WITHIN_S):
         return Outcome("fail", f"{name} is alive after {PROOF_WITHIN_S:g} s")
@@ -94,7 +94,7 @@ def dead(world: World, victim: Victim) -> Outcome:
 
 
 def lost(world: World, victim: Victim) -> Outcome:
-    """Return whether the node of `victim`, just struck, is really lost, and its worker with it."""
+    """Return the outcome `ok` if the node of `victim` is really lost, and its worker with it."""
     outcome = dead(world, victim)
     if outcome.status != "ok":
         return outcome

@@ -13,8 +13,8 @@ PROOF_WITHIN_S = 15.0
 class KillWorker(Fault):
     """End one worker's process, or several at once; landed when each is gone.
 
-    `via: ray` asks Ray to kill the actor (`ray.kill`) where the harness must
-    not send signals itself.
+    With `via: ray` Ray kills the actor (`ray.kill`), for a harness that must not send signals
+    itself.
     """
 
     family = "worker"
@@ -53,7 +53,7 @@ class KillWorker(Fault):
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
         """Kill while the worker is held, and wait for the processes to end."""
-        del release  # the gate opens by itself once the strike is over
+        del release  # the gate opens by itself once this returns
         others = world.group().values() if self.ranks == "all" else ()
         victims = (victim, *(v for v in others if v.pid != victim.pid))
         for one in victims:

@@ -1,7 +1,7 @@
-"""What a worker can be told to do to itself, at the place where it is held.
+"""The orders to a worker, to be carried out by itself at the place where it is held.
 
-The answer to a worker's arrival carries it. The worker says when it has begun
-to obey, by the order's token.
+The answer to a worker's arrival carries the order. The worker reports that it has begun, by the
+order's token.
 """
 
 from typing import Literal, TypeAlias
@@ -22,7 +22,7 @@ class Raise(msgspec.Struct, frozen=True, tag=True):
 
 
 class Slow(msgspec.Struct, frozen=True, tag=True):
-    """Delay each of the next `steps` steps, for ever where that is None.
+    """Delay each of the next `steps` steps, or all of them if that is None.
 
     By `delay_s` seconds, or so that a step takes `factor` times as long.
     """

@@ -1,4 +1,4 @@
-"""A machine is cut off: it runs on, and nobody hears from it."""
+"""A machine is cut off: it runs on, and no message leaves or reaches it."""
 
 from typing import ClassVar
 
@@ -14,10 +14,9 @@ BACK_WITHIN_S = 15.0
 class PartitionNode(Fault):
     """Take the network of the worker's node down, and up again after a time.
 
-    A short cut is a blip that connections outlive; after a long one the
-    cluster has given the node up. Landed when the node's address no longer
-    answers. The node itself puts its network up again, by a timer of its own.
-    It takes a cluster whose nodes have addresses of their own.
+    Connections survive a short cut; after a long one the cluster has given the node up. Landed when
+    the node's address no longer answers. The node itself puts its network up again, by a timer of
+    its own. The fault needs a cluster whose nodes have addresses of their own.
     """
 
     family = "node"
@@ -35,7 +34,7 @@ class PartitionNode(Fault):
     )
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Cut the node off while the worker is held; word of its release comes once it is back."""
+        """Cut the node off while the worker is held; its release arrives once the node is back."""
         del release
         name = f"node {victim.node_id[:8]}"
         world.cut_off_node(victim.node_id, for_s=self.for_s)
@@ -44,7 +43,7 @@ class PartitionNode(Fault):
         return Outcome("fail", f"{name} still answers")
 
     def heal(self, world: World, victim: Victim) -> str:
-        """Wait until the node has put its network up again; it needs no help from here."""
+        """Wait until the node has put its network up again, which it does by itself."""
         name = f"node {victim.node_id[:8]}"
         world.let_pass(self.for_s)
         if world.node_is_back(victim.node_id, within_s=self.for_s + BACK_WITHIN_S):

@@ -12,8 +12,8 @@ FOR_EVER_S = 1e6
 class PauseWorker(Fault):
     """Stop the worker's process (SIGSTOP), and let it go on later (SIGCONT).
 
-    Landed when the process is stopped. It is healed after `for_s` seconds, and
-    at the end of the run in any case.
+    Landed when the process is stopped. It is healed after `for_s` seconds, and at the end of the
+    run in any case.
     """
 
     family = "worker"
@@ -31,7 +31,7 @@ class PauseWorker(Fault):
     )
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Stop the process while it is held; the gate that opens then finds it stopped."""
+        """Stop the process while it is held; the gate opens on a stopped process."""
         del release
         world.signal_worker(victim, "STOP")
         name = f"pid {victim.pid} of rank {victim.rank}"
@@ -40,7 +40,7 @@ class PauseWorker(Fault):
         return Outcome("fail", f"{name} is not stopped after {PROOF_WITHIN_S:g} s")
 
     def heal(self, world: World, victim: Victim) -> str:
-        """Let the process go on, when its time is over or the run is."""
+        """Let the process go on after its time, or at the end of the run."""
         waited = world.let_pass(FOR_EVER_S if self.for_s is None else self.for_s)
         when = f"after {self.for_s:g} s" if waited and self.for_s else "at the end of the run"
         try:

@@ -13,8 +13,8 @@ from chaos.faults.world import Outcome, Release, Victim, World
 class PoisonStep(Fault):
     """Kill every attempt at the same place; a retry cannot help.
 
-    The job must stop once its retry budget is spent. Each of its strikes has
-    the proof of what it does: the process is gone, or Ray has recorded it.
+    The job must stop once its retry budget is spent. Each injection has the proof of its kind: the
+    process is gone, or Ray has recorded the exception.
     """
 
     family = "worker"
@@ -30,7 +30,7 @@ class PoisonStep(Fault):
     rank: ClassVar[None] = None
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Strike the attempt that has come to the place."""
+        """End the attempt that has come to the place."""
         if self.by == "kill":
             return KillWorker().strike(world, victim, release)
         return RaiseInWorker(message="a poisoned step").strike(world, victim, release)

@@ -10,7 +10,7 @@ from chaos.faults.world import Outcome, Release, Victim, World
 
 Reclaim: TypeAlias = Literal["on_time", "early", "late", "never"]
 
-# When the node goes, in parts of its notice.
+# The time of the loss, in parts of the notice.
 _PARTS: dict[Reclaim, float] = {"on_time": 1.0, "early": 0.5, "late": 2.0}
 
 RULING_S = 1.0
@@ -19,15 +19,13 @@ RULING_S = 1.0
 class PreemptNode(Fault):
     """Announce the loss of the worker's node, let training go on, lose it at the deadline.
 
-    The notice is Ray's own drain with reason PREEMPTION. Ray never ends a
-    drained node (read in 2.60.0); the loss at the deadline is ours, as it is
-    the cloud's. A cloud stops a machine when its deadline is over, not a
-    moment sooner, and Ray gives the attempt up by itself at that same moment:
-    `on_time` lets Ray do so first, for `RULING_S` at most, or it would be
-    chance which of the two the controller sees (2.60.0 charges the broken
-    connections of a node that went first to `max_failures`). A node that is
-    gone while Ray still counts on it is `early`, or had no notice. Landed when the node is dead;
-    a false alarm (`never`) when the node outlives its deadline.
+    The notice is Ray's own drain with reason PREEMPTION. Ray never ends a drained node (read in
+    2.60.0), so chaos ends it at the deadline, as the cloud does. A cloud stops a machine when its
+    deadline is over, not a moment sooner, and Ray gives the attempt up by itself at that same
+    moment. `on_time` lets Ray do so first, for `RULING_S` at most; otherwise the order would be
+    chance (2.60.0 charges the broken connections of a node that went first to `max_failures`). A
+    node that is gone while Ray still counts on it is `early`, or had no notice. Landed when the
+    node is dead; a false alarm (`never`) when the node outlives its deadline.
     """
 
     family = "node"
@@ -54,17 +52,17 @@ class PreemptNode(Fault):
 
     @property
     def reclaimed(self) -> str:
-        """What became of the node, as part of a sentence."""
+        """The end of the node, as part of a sentence."""
         lost_ns = self.loss_ns(int(self.notice_s * 1e9))
         return "stayed" if lost_ns is None else f"lost {lost_ns / 1e9:g} s later"
 
     def loss_ns(self, deadline_ns: int) -> int | None:
-        """Return when the node goes (monotonic ns); None where it stays."""
+        """Return the time at which the node goes (monotonic ns); None where it stays."""
         part = _PARTS.get(self.reclaim)
         return None if part is None else deadline_ns + int((part - 1) * self.notice_s * 1e9)
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Return notice while the worker is held, release it, and lose the node in time."""
+        """Announce the loss while the worker is held, release it, and lose the node in time."""
         deadline_ns = world.give_notice(victim.node_id, notice_s=self.notice_s)
         release(deadline_ns)
         loss_ns = self.loss_ns(deadline_ns)

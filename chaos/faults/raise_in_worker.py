@@ -15,8 +15,8 @@ ERROR = "InjectedError"
 class RaiseInWorker(Fault):
     """Raise an exception in the train function, at the place.
 
-    Landed when Ray has recorded a failure of the attempt that names it; a job
-    that catches it was not failed.
+    Landed when Ray has recorded a failure of the attempt that names it; if the job catches it,
+    there is none.
     """
 
     family = "worker"
@@ -39,7 +39,7 @@ class RaiseInWorker(Fault):
 
     @property
     def orders_all(self) -> bool:
-        """Whether all ranks are to do it."""
+        """Whether all ranks are to raise."""
         return self.ranks == "all"
 
     @property
@@ -53,7 +53,7 @@ class RaiseInWorker(Fault):
         return self.attempts
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Let the worker go with the order to raise, and wait for Ray's word of it."""
+        """Release the worker with the order to raise, and wait until Ray has recorded it."""
         release(order=Raise(self.message))
         errors = world.failure_of(victim, within_s=PROOF_WITHIN_S)
         who = f"rank {victim.rank}"

@@ -1,4 +1,4 @@
-"""Machines are to be had again: new nodes join the cluster."""
+"""Machines are available again: new nodes join the cluster."""
 
 from typing import ClassVar
 
@@ -11,10 +11,10 @@ PROOF_WITHIN_S = 60.0
 
 
 class ReturnCapacity(Fault):
-    """Add nodes, as a cloud does that has replaced what it took.
+    """Add nodes, as a cloud does that replaces the nodes it took.
 
-    An elastic job that was short of workers grows again; one that waits for
-    room goes on. Landed when the control plane counts the new nodes as alive.
+    An elastic job that was short of workers grows again; one that waits for room goes on. Landed
+    when the control plane counts the new nodes as alive.
     """
 
     family = "capacity"
@@ -41,7 +41,7 @@ class ReturnCapacity(Fault):
         return self.nodes
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Let go of the worker, unless it is to wait, and add the nodes when it is time."""
+        """Release the worker, unless it is to wait, and add the nodes when it is time."""
         del victim
         if not self.hold:
             release(None)
@@ -56,7 +56,7 @@ class ReturnCapacity(Fault):
 
 
 def joined(world: World, count: int) -> Outcome:
-    """Add nodes, and say whether the cluster counts them as alive."""
+    """Add nodes, and return the outcome `ok` if the cluster counts them as alive."""
     came = world.add_nodes(count, within_s=PROOF_WITHIN_S)
     if len(came) < count:
         return Outcome("fail", f"{len(came)} of {count} nodes came within {PROOF_WITHIN_S:g} s")

@@ -9,7 +9,7 @@ from chaos.faults.storage import StorageFault
 
 
 class SlowUpload(StorageFault):
-    """Let the rank's next uploads take their time; the job only waits.
+    """Make the rank's next uploads slow; the job only waits.
 
     Landed when the wrapped file system has waited.
     """

@@ -47,11 +47,11 @@ class SlowWorker(Fault):
 
     @property
     def orders_all(self) -> bool:
-        """Whether all ranks are to do it."""
+        """Whether all ranks are to be slow."""
         return self.ranks == "all"
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Let the worker go with the order to be slow, and wait for its first slow step."""
+        """Release the worker with the order to be slow, and wait for its first slow step."""
         order = Slow(delay_s=self.delay_s, factor=self.factor, steps=self.steps)
         release(order=order)
         if world.has_obeyed(order, within_s=PROOF_WITHIN_S):

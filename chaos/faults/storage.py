@@ -1,8 +1,7 @@
 """The base of storage faults: armed at their place, and done by the run's wrapped file system.
 
-The harm is done in the process that writes or reads there
-(`backends/train/wrapped`). So a strike arms the fault, lets the held rank go
-on, and waits for the layer's own word that it took effect.
+The harm is done in the process that writes or reads there (`backends/train/wrapped`). So `strike`
+arms the fault, lets the held rank go on, and waits until the file system reports the effect.
 """
 
 from typing import ClassVar
@@ -12,14 +11,14 @@ from chaos.faults.world import Outcome, Release, Victim, World
 
 
 class StorageFault(Fault):
-    """What happens to a rank's uploads, or to the controller's own file."""
+    """A fault in a rank's uploads, or in the controller's own file."""
 
     family = "storage"
     ends_attempt: ClassVar[Ends] = "perhaps"
     elsewhere = SAFE
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Arm the fault for the victim's rank while it is held, and wait for the effect.
+        """Arm the fault for the target's rank while it is held, and wait for the effect.
 
         An effect that did not come before the run was over did no harm.
         """

@@ -7,13 +7,12 @@ from chaos.faults.storage import StorageFault
 
 
 class TornCheckpoint(StorageFault):
-    """Keep the first half of what the rank's next upload writes, and say nothing of the rest.
+    """Keep the first half of the rank's next upload, and drop the rest without an error.
 
-    The upload seems to succeed, Ray commits the checkpoint, and whoever loads
-    it finds half of it: nothing is charged for it until then. With
-    `worker_dies` the worker is killed at the half instead, so that the
-    checkpoint is never committed: one failure. Landed when the wrapped file
-    system has written a half.
+    The upload seems to succeed, Ray commits the checkpoint, and a load of it finds half of it:
+    nothing is charged until then. With `worker_dies` the worker is killed at the half instead, so
+    that the checkpoint is never committed: one failure. Landed when the wrapped file system has
+    written a half.
     """
 
     at_random = ({"worker_dies": True},)
@@ -29,7 +28,7 @@ class TornCheckpoint(StorageFault):
 
     @property
     def ends_attempt(self) -> Ends:  # type: ignore[override] # it depends on a setting
-        """A half that nobody loads ends nothing."""
+        """Whether the attempt ends: a half that is never loaded ends none."""
         return "perhaps" if self.worker_dies else "never"
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The machines that were to take over are not to be had."""
+"""The machines that were to take over are not available."""
 
 from typing import ClassVar
 
@@ -14,9 +14,9 @@ PROOF_WITHIN_S = 30.0
 class WithholdCapacity(Fault):
     """Take nodes away that hold no worker, for a time or for good.
 
-    A job that has lost a node finds no other: one of a fixed size waits, an
-    elastic one goes on with fewer workers. Landed when the control plane
-    counts the nodes as dead and, after `for_s`, as many new ones as alive.
+    A job that has lost a node finds no other: one of a fixed size waits, an elastic one goes on
+    with fewer workers. Landed when the control plane counts the nodes as dead and, after `for_s`,
+    as many new ones as alive.
     """
 
     family = "capacity"
@@ -34,7 +34,7 @@ class WithholdCapacity(Fault):
 
     @property
     def nodes_added(self) -> int:
-        """The nodes that never come back, below 0."""
+        """The number of nodes that never come back, below 0."""
         return 0 if self.for_s else -self.nodes
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:

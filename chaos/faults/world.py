@@ -1,4 +1,4 @@
-"""What a fault can do to the world, and how it says what really happened."""
+"""The means by which faults act on a cluster, and the outcomes that they report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ Status: TypeAlias = Literal["ok", "fail", "info"]
 
 
 class RefusedError(Exception):
-    """The world does not do this harm, to this target: nothing was done, and the text says why."""
+    """A harm that the backend refuses for a target: nothing was done; the text has the reason."""
 
 
 @dataclass(frozen=True)
 class Victim:
-    """Who is struck, resolved at the moment the gate was reached; `op` is the op that strikes."""
+    """The target of op `op`, resolved at the moment the gate was reached."""
 
     attempt: int
     rank: int
@@ -26,10 +26,10 @@ class Victim:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a strike came to.
+    """The outcome of an injection.
 
-    `ok`: the effect was seen. `fail`: it surely did not happen. `info`: it
-    cannot be told, which can never make a verdict green.
+    `ok`: the effect was seen. `fail`: it surely did not happen. `info`: it is not known, which can
+    never make a verdict green.
     """
 
     status: Status
@@ -37,13 +37,13 @@ class Outcome:
 
 
 class Release(Protocol):
-    """Lets go of the held worker, once; called by itself after the strike."""
+    """The release of the held worker, once; without a call, it follows the injection."""
 
     def __call__(self, deadline_ns: int | None = None, *, order: Order | None = None) -> None:
         """Open the gate.
 
-        A fault that announced a deadline passes it (monotonic ns); one that the
-        worker is to do to itself passes the order.
+        A fault with a notice passes its deadline (monotonic ns); one that the worker is to do to
+        itself passes the order.
         """
 
 
@@ -52,58 +52,57 @@ class Healed(Protocol):
     """A fault that is undone some time after it has landed, at the end of the run at the latest."""
 
     def heal(self, world: "World", victim: Victim) -> str:
-        """Wait until it is time, undo the harm, and say how that went."""
+        """Wait until it is time, undo the harm, and return in words how that went."""
 
 
 class World(Protocol):
     """The means of doing harm. A backend provides them; faults choose among them.
 
-    Every method may raise `ProcessLookupError` where its target is already
-    gone: harm to the dead is not harm done; and `RefusedError` where the harm
-    cannot, or must not, be done there.
+    Every method may raise `ProcessLookupError` where its target is already gone, because harm to a
+    dead process is no harm; and `RefusedError` where the harm cannot, or must not, be done there.
     """
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
-        """Send a signal (`KILL`, `TERM`, `STOP`, `CONT`) to the victim's process."""
+        """Send a signal (`KILL`, `TERM`, `STOP`, `CONT`) to the target's process."""
 
     def end_worker_actor(self, victim: Victim) -> None:
-        """End the victim's actor through the framework, as an operator would."""
+        """End the target's actor through the framework, as an operator would."""
 
     def free_memory(self) -> int:
-        """Return how many bytes of memory are free, of the machine or of its container."""
+        """Return the number of free bytes of memory, of the machine or of its container."""
 
     def blame_memory(self, victim: Victim) -> None:
-        """Have the victim's end, when it comes, read as one by Ray's memory monitor."""
+        """Have the target's coming end read as one by Ray's memory monitor."""
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
-        """Wait until the victim's process has ended, and say whether it has."""
+        """Wait until the target's process has ended; return whether it has."""
 
     def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
-        """Wait until the victim's process is stopped by a signal, and say whether it is."""
+        """Wait until the target's process is stopped by a signal; return whether it is."""
 
     def group(self) -> Mapping[int, Victim]:
-        """Return who holds each rank now."""
+        """Return the process that holds each rank now."""
 
     def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
-        """Wait until Ray has recorded that the victim's attempt failed; gives the ranks' errors."""
+        """Wait until Ray has recorded that the target's attempt failed; return the errors."""
 
     def has_obeyed(self, order: Order, *, within_s: float) -> bool:
-        """Wait until a worker says that it does as it was told, and say whether it has."""
+        """Wait until a worker reports that it carries out an order; return whether it does."""
 
     def let_pass(self, seconds: float) -> bool:
-        """Let time pass; False where the run ended before it was over."""
+        """Let time pass; return False where the run ended before it was over."""
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
-        """Announce the loss of a node; gives the deadline (monotonic ns)."""
+        """Announce the loss of a node; return the deadline (monotonic ns)."""
 
     def wait_until(self, deadline_ns: int) -> bool:
-        """Let time pass until a deadline (monotonic ns); False where the run ended before it."""
+        """Let time pass until a deadline (monotonic ns); return False if the run ended before."""
 
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
         """End a node at once: its raylet and, but for `raylet_only`, all that it started."""
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
-        """Stop a node's raylet and all below it; gives how many processes stand still.
+        """Stop a node's raylet and all below it; return the number of stopped processes.
 
         None where some of them were still running after `within_s`.
         """
@@ -115,10 +114,10 @@ class World(Protocol):
         """Take a node's network down; it comes back by itself after `for_s`."""
 
     def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
-        """Wait until a node's address does not answer, and say whether it does not."""
+        """Wait until a node's address does not answer; return whether that is so."""
 
     def node_is_back(self, node_id: str, *, within_s: float) -> bool:
-        """Wait until a node's address answers again, and say whether it does."""
+        """Wait until a node's address answers again; return whether it does."""
 
     def joined_nodes(self) -> list[str]:
         """Return every node of the run that could hold workers, lost ones too, oldest first."""
@@ -127,25 +126,25 @@ class World(Protocol):
         """Return the nodes that are alive, hold no worker and were not announced to go."""
 
     def add_nodes(self, count: int, *, within_s: float) -> list[str]:
-        """Add nodes to the cluster; gives those that it counts as alive in time."""
+        """Add nodes to the cluster; return those that it counts as alive in time."""
 
     def end_driver(self) -> int:
-        """Kill the process that runs the user's script, and wait for its end; gives its pid."""
+        """Kill the process that runs the user's script, and wait for its end; return its pid."""
 
     def end_controller(self) -> int:
-        """Kill Ray Train's controller, and wait for its end; gives its pid."""
+        """Kill Ray Train's controller, and wait for its end; return its pid."""
 
     def end_gcs(self) -> int:
-        """Kill the cluster's control service, and wait for its end; gives its pid."""
+        """Kill the cluster's control service, and wait for its end; return its pid."""
 
     def start_gcs(self, *, within_s: float) -> int | None:
-        """Start it again with what it had stored; gives its pid once it answers, None if late."""
+        """Start it again with its stored state; return its pid once it answers, None if late."""
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
-        """Wait until the cluster itself counts the node as dead, and say whether it does."""
+        """Wait until the cluster itself counts the node as dead; return whether it does."""
 
     def arm_storage(self, victim: Victim) -> None:
-        """Let the storage fault of the victim's op take effect when its rank next gives cause."""
+        """Arm the storage fault of the target's op for the next use of storage by its rank."""
 
     def await_storage(self, victim: Victim) -> str | None:
-        """Wait until storage itself says what the op's fault did; None: the run ended before."""
+        """Wait until storage reports the effect of the op's fault; None: the run ended before."""
