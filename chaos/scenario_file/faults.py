@@ -1,7 +1,7 @@
 """One function for each fault: `kill_worker(rank=1, epoch=2, step=5)` is an entry of `faults`.
 
-They are made from the records in `FaultEntry`, so a new fault is here by
-itself; `faults.pyi` tells editors and type checkers (`signatures` writes it).
+They are made from the records in `FaultEntry`, so a new fault needs no line here. `signatures`
+writes the stub `faults.pyi` for editors and type checkers.
 """
 
 from chaos.scenario_file.from_python import BY_NAME

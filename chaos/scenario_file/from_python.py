@@ -1,4 +1,4 @@
-"""Scenarios that Python writes: a function for each fault, and keywords checked as a file is."""
+"""Scenarios from Python: a function for each fault, and keywords checked as a file is."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -52,8 +52,8 @@ PLACE_DOC = """\
 The place is `epoch` with `step` or `moment`, in one `attempt` or the first that
 comes there; or `recovering_from` and its `stage`, `starting`, a `state` and its `visit`, or
 `seconds`; on `rank` (left out: drawn from the seed). Where it is given as
-`at={...}` instead, `rank` is the fault's own: it strikes another rank than the
-one that stands there.\
+`at={...}` instead, `rank` is the fault's own: its target is another rank than
+the one at the place.\
 """
 
 
@@ -64,7 +64,7 @@ def settings_of(fault: str) -> Mapping[str, FieldInfo]:
 
 
 def signature_of(fault: str) -> Signature:
-    """Return what a fault's function is called with; everything by name."""
+    """Return the parameters of a fault's function; all are keywords."""
     return Signature(list(_parameters(fault)), return_annotation=FaultEntry)
 
 
@@ -148,8 +148,7 @@ JOB_KEYS = frozenset(Job.model_fields)
 def scenario_of(given: Mapping[str, Any], *, name: str, path: Path, line: int) -> Scenario:
     """Return the scenario that keywords describe, the job's among them; None is left out.
 
-    Raises `ScenarioError` at the line with all that is wrong, in the words
-    that a file's reader uses.
+    Raises `ScenarioError` at the line with all mistakes, in the words used for a file.
     """
     known = {key: _plain(value) for key, value in given.items() if value is not None}
     value = {

@@ -33,15 +33,15 @@ def find_scenarios(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def load_scenario(path: Path) -> Scenario:
-    """Read one scenario file; a `ScenarioError` lists everything that is wrong with it."""
+    """Return the scenario of one file; a `ScenarioError` lists all mistakes in it."""
     return _scenario(read_source(read_text(path, "scenario")), path)
 
 
 def scenario_from(value: Plain, *, path: Path, line: int) -> Scenario:
-    """Return the scenario that plain values make; their mistakes are all at the line that has them.
+    """Return the scenario that plain values make; all mistakes are at the line that has them.
 
-    It is for what Python wrote instead of a file; `path` is that of the
-    program, to which the scenario's own paths are relative.
+    It is for keywords of Python instead of a file; `path` is that of the program, to which the
+    scenario's own paths are relative.
     """
     return _scenario(Source(value=value, lines=Lines(values={(): line})), path)
 
@@ -60,7 +60,7 @@ def _problems(source: Source, folder: Path) -> Iterator[Problem]:
             text = f"a scenario must be a mapping, got {quoted(value)}"
             yield Problem(lines.value(()), text, "Begin with `scenario:` and `job:`.")
         return
-    # One mistake, one message: what was not read is not also wrong or missing.
+    # One mistake, one message: a value that was not read is not also wrong or missing.
     unread = [problem.loc for problem in source.problems]
     value, open_choices = settled(value, lines)
     open_choices = [problem for problem in open_choices if not _is_known(problem, unread)]

@@ -1,7 +1,7 @@
 """Error messages of scenario files: pydantic's errors in the words of a file.
 
-What a value must be is read from the JSON Schema, so that a message, an
-editor and the records say the same.
+The expected values are read from the JSON Schema, so that a message, an editor and the records
+agree.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -151,7 +151,7 @@ def _broken_rule(error: ErrorDetails, lines: Lines) -> Problem:
 
 
 def expectation(value: JsonSchema) -> str:
-    """Describe in words what a schema asks of one value."""
+    """Return in words the value that a schema requires."""
     if "enum" in value:
         return f"one of {', '.join(str(choice) for choice in value['enum'])}"
     if "oneOf" in value and "type" not in value:
@@ -176,7 +176,7 @@ def _bounds(value: JsonSchema) -> Iterator[str]:
 
 
 def _record(schema: JsonSchema, loc: Loc) -> JsonSchema:
-    """Return the part of the schema that speaks of `loc`, with references followed."""
+    """Return the part of the schema that describes `loc`, with references followed."""
     node = schema
     for part in loc:
         if "oneOf" in node and "properties" not in node:

@@ -1,9 +1,9 @@
 """Checks of a scenario beyond its schema: choices, references between its parts, its files.
 
-Choices are asked of the plain values, before the records: pydantic would ask only once everything
-else is right, and for a trigger whose keys leave the choice open it would speak of the wrong
-record. Each question is asked of what is there, so that a mistake elsewhere in the file does not
-hide an answer.
+Choices are checked on the plain values, before the records. Pydantic would check them only once
+everything else is right, and for a trigger whose keys leave the choice open it would name the wrong
+record. Each check uses the values that are there, so that a mistake elsewhere in the file does not
+hide another.
 """
 
 import json
@@ -21,7 +21,7 @@ from chaos.scenario_file.messages import nearest, quoted
 from chaos.scenario_file.yaml_lines import Lines, Loc, Plain, Problem
 
 SOURCES = ("script", "train_loop")
-# What stands in for the value of a key that was misspelt, so that its place is known.
+# Values in place of a misspelt key's, so that its place is known.
 _FOR: dict[str, dict[str, Any]] = {
     "step": {"step": 1},
     "moment": {"moment": "saving"},
@@ -34,7 +34,7 @@ _EXAMPLE = "Write `at: {epoch: 2, step: 5}`"
 
 
 def settled(value: dict[str, Any], lines: Lines) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the scenario with every `at` of one kind, and the choices that were not made."""
+    """Return the scenario with every `at` of one kind, and the choices that are still open."""
     problems = list(_sources(value.get("job"), lines))
     faults = value.get("faults")
     if not isinstance(faults, list):
@@ -94,7 +94,7 @@ def _trigger(at: Plain, loc: Loc, lines: Lines) -> tuple[dict[str, Any], Problem
         hint = f"{_EXAMPLE}, or one of the moments {', '.join(MOMENTS)}."
         problem = Problem(lines.value(loc), "at needs step or moment", hint, loc)
         meant = next((kind for key in at if (kind := nearest(key, KINDS))), None)
-        # A key that was probably meant is the mistake to report: the rest is judged as if it were.
+        # Only the misspelt key is reported: the rest is checked as if the meant one stood there.
         return {**at, **_FOR[meant or "step"]}, None if meant else problem
     return at, None
 
@@ -109,11 +109,11 @@ def _is_misspelt(record: dict[str, Any], choices: Collection[str]) -> bool:
 
 
 NO_WORKER = ("state", "seconds")  # places at which no worker is held
-ONE_ATTEMPT = ("starting", "attempt")  # what names the one attempt that a place belongs to
+ONE_ATTEMPT = ("starting", "attempt")  # keys that name the one attempt of a place
 
 
 def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
-    """Return what does not fit; paths are relative to `folder`, the scenario file's."""
+    """Yield the problems of sense; paths are relative to `folder`, the scenario file's."""
     yield from _missing_script(value, lines, folder)
     yield from _missing_inputs(value, lines, folder)
     yield from _misspelt_train_loop(value, lines)
@@ -182,7 +182,7 @@ def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
 
 
 def _nodes_lost(value: Plain) -> int:
-    """Count the nodes that faults take for good, without those that the file leaves unclear."""
+    """Return the number of nodes that faults take for good, as far as the file is clear."""
     faults = [fault for entry in _entries(value) if (fault := _fault(entry)) is not None]
     return sum(fault.nodes_lost + max(0, -fault.nodes_added) for fault in faults)
 
@@ -193,13 +193,13 @@ def _nodes_returned(value: Plain) -> int:
 
 
 def _key(entry: Plain) -> str | None:
-    """Return an entry's fault key, None where it has not exactly one."""
+    """Return an entry's fault key; None where it has not exactly one."""
     given = [key for key in FAULTS if _pick(entry, (key,)) is not None]
     return given[0] if len(given) == 1 else None
 
 
 def _fault(entry: Plain) -> Fault | None:
-    """Return an entry's fault, None where there is none yet: its own mistake is told elsewhere."""
+    """Return an entry's fault; None without a valid one: another check reports that mistake."""
     key = _key(entry)
     if key is None:
         return None
@@ -254,7 +254,7 @@ def _recoveries_from_what_ends_nothing(value: Plain, lines: Lines) -> Iterator[P
 
 
 def _ends_no_attempt(entry: Plain, value: Plain) -> str | None:
-    """Return the fault of an entry where it is certain that it ends no attempt; else None."""
+    """Return the fault of an entry if it certainly ends no attempt; else None."""
     fault = _fault(entry)
     if fault is None:
         return None
@@ -298,7 +298,7 @@ def _orders_without_a_worker(value: Plain, lines: Lines) -> Iterator[Problem]:
 
 
 def _whole(value: Plain, loc: Loc, *, default: int | None, least: int = 1) -> int | None:
-    """Return the number at `loc`, the default where nothing is, None where it is no such number."""
+    """Return the number at `loc`, the default without one, None where it is no such number."""
     given = _pick(value, loc)
     if given is None:
         return default

@@ -1,6 +1,6 @@
 """YAML text as plain values, each with its line; every mistake is a problem at its line.
 
-Nothing is constructed from tags: the nodes are read as JSON has them.
+No object is constructed from a tag: the nodes are read as JSON has them.
 """
 
 import math
@@ -22,7 +22,7 @@ Loc: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong at a line (from 1); `loc` is the value's way from the top."""
+    """A mistake at a line (from 1); `loc` is the path of the value from the top."""
 
     line: int
     text: str
@@ -31,7 +31,7 @@ class Problem:
 
     @property
     def said(self) -> str:
-        """The problem and what to write instead, without its line."""
+        """The problem and its remedy, without its line."""
         return f"{self.text}. {self.hint}" if self.hint else self.text
 
 
@@ -49,10 +49,10 @@ SAVE = "Save the file as UTF-8."
 
 
 def read_text(path: Path, what: str, *, most: int = TEXT_BYTES, hint: str = SAVE) -> str:
-    """Return a file's text; `what` it is, such as "scenario", is for the errors.
+    """Return a file's text; `what` names the file in errors, as in "scenario".
 
-    Raises `UsageError` where it cannot be read, and `ScenarioError`, with the
-    line, where it has more than `most` bytes, or is no text, with the `hint`.
+    Raises `UsageError` where it cannot be read, and `ScenarioError`, with the line, where it has
+    more than `most` bytes, or is no text, with the `hint`.
     """
     try:
         with path.open("rb") as file:
@@ -169,17 +169,17 @@ MAX_VALUES = 20_000
 
 @dataclass
 class Lines:
-    """Where keys and values stand; lines count from 1."""
+    """The lines of keys and values, counted from 1."""
 
     keys: dict[Loc, int] = field(default_factory=dict)
     values: dict[Loc, int] = field(default_factory=dict)
 
     def key(self, loc: Loc) -> int:
-        """Return the line of a key; of what holds it where there is no such key."""
+        """Return the line of a key; without such a key, that of the value around it."""
         return self.keys[loc] if loc in self.keys else self.value(loc)
 
     def value(self, loc: Loc) -> int:
-        """Return the line of a value; of what holds it where there is no such value."""
+        """Return the line of a value; without such a value, that of the one around it."""
         while loc and loc not in self.values:
             loc = loc[:-1]
         return self.values.get(loc, 1)
@@ -187,7 +187,7 @@ class Lines:
 
 @dataclass
 class Source:
-    """What a file says, where it says it, and what cannot be read."""
+    """The content of a file, with its lines, and its problems."""
 
     value: Plain = None
     lines: Lines = field(default_factory=Lines)
@@ -196,11 +196,11 @@ class Source:
 
 
 def read_source(text: str) -> Source:
-    """Read one YAML 1.2 document; what is wrong with it is in `problems`."""
+    """Return the content of one YAML 1.2 document; its mistakes are in `problems`."""
     source = Source()
     try:
         with warnings.catch_warnings():
-            # YAML 1.2 lets a name be given again: what follows means the newer one.
+            # YAML 1.2 allows an anchor's name again: later aliases mean the newer one.
             warnings.simplefilter("ignore", ReusedAnchorWarning)
             documents = list(YAML(typ="safe", pure=True).compose_all(text))
     except RecursionError:
