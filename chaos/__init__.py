@@ -1,11 +1,10 @@
 """Fault-tolerance and spot-preemption testing for Ray Train and PyTorch.
 
-A scenario file goes in, a real training job is struck at exact places in
-training, and a verdict comes out with the evidence for it.
+Input is a scenario file. chaos injects faults into a real training job at exact places in training.
+The result is a verdict with its evidence.
 
-What tests are written with (`chaos.scenario`, `chaos.kill_worker` and the
-other faults, `chaos.Result`) is imported when it is first asked for: a
-training script that calls `chaos.declare` pays for none of it.
+The names for tests (`chaos.scenario`, `chaos.kill_worker` and the other faults, `chaos.Result`) are
+imported at their first use: a training script that calls `chaos.declare` pays for none of it.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
-"""What a job says of its own state: `chaos.declare("sampler", sampler)`.
+"""The job's own declaration of its state: `chaos.declare("sampler", sampler)`.
 
-A training script may call it whether or not chaos is running: outside of a
-run it does nothing. Nothing heavy is imported here.
+A training script may call it whether or not chaos is running: outside of a run it has no effect.
+Nothing heavy is imported here.
 """
 
 import os
@@ -17,9 +17,9 @@ _listeners: list[Callable[[str], None]] = []
 def declare(name: str, obj: Any) -> None:  # noqa: ANN401 - whatever holds state
     """Name a part of the job's state, so that chaos compares it across restarts.
 
-    `obj` has a `state_dict()`, or is a dict, list, tensor, number or string, or
-    is a function without arguments that gives one. It is looked at as each
-    epoch begins and ends; a name that is declared again means the new object.
+    `obj` has a `state_dict()`, or is a dict, list, tensor, number or string, or is a function
+    without arguments that returns one. It is read as each epoch begins and ends; a name that is
+    declared again means the new object.
     """
     if TOKEN_ENV not in os.environ:
         return
@@ -29,12 +29,12 @@ def declare(name: str, obj: Any) -> None:  # noqa: ANN401 - whatever holds state
 
 
 def declared_parts() -> list[tuple[str, Any]]:
-    """Return what was declared in this process, in the order of the names."""
+    """Return the objects declared in this process, in the order of their names."""
     return sorted(_declared.items())
 
 
 def on_declare(listener: Callable[[str], None]) -> None:
-    """Have a function called with each name that is declared; told of those declared already."""
+    """Register the function to call with each declared name, and with those declared already."""
     _listeners[:] = [listener]
     for name in _declared:
         listener(name)

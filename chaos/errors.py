@@ -1,21 +1,21 @@
-"""What can go wrong that is not the tested job's doing, drawn as a tree.
+"""The errors that are not the tested job's doing, drawn as a tree.
 
     ChaosError
     ├── UsageError        the caller's: exit code 3
     │   ├── ScenarioError     a scenario file is wrong, at a line
     │   ├── JobError          the job cannot run even without a fault
-    │   │   └── UnmetNeedError    its environment lacks what it says it needs
+    │   │   └── UnmetNeedError    its environment lacks what it needs
     │   │       └── MissingExtraError   a package that an extra of ours installs
-    │   ├── RefusalError      chaos cannot strike the job as it is; it may be all right
-    │   │   ├── NeedsClusterError     it asks Ray for what the embedded backend has not
-    │   │   ├── ComputedEarlyError    it has begun what no forked process could go on with
+    │   ├── RefusalError      chaos cannot inject faults into the job; it may be all right
+    │   │   ├── NeedsClusterError     it uses a part of Ray that the embedded backend lacks
+    │   │   ├── ComputedEarlyError    it has begun what a forked process cannot continue
     │   │   └── ForeignFileError      it is about to overwrite what was there before
     │   ├── HistoryError      a run directory or one of its files cannot be read
     │   └── ClusterError      the cluster cannot hold the job
     └── HarnessError      ours, or the machine's: exit code 4
 
-What the tested system does wrong is never an exception here: it is an event.
-`InjectedError` stands apart: it is harm, raised in the tested job on purpose.
+A failure of the tested system is never an exception here: it is an event. `InjectedError` stands
+apart: it is harm, raised in the tested job on purpose.
 """
 
 from pathlib import Path
@@ -23,11 +23,11 @@ from typing import Self
 
 
 class ChaosError(Exception):
-    """Anything chaos raises on purpose; caught in `cli` alone."""
+    """The base of all errors that chaos raises on purpose; caught in `cli` alone."""
 
 
 class UsageError(ChaosError):
-    """Something the caller can put right; the message says what and how."""
+    """A mistake that the caller can correct; the message names it, and how."""
 
     def __init__(self, problem: str, hint: str = "", *, place: str = "") -> None:
         self.problem = problem
@@ -51,7 +51,7 @@ class JobError(UsageError):
 
 
 class UnmetNeedError(JobError):
-    """The job says what it needs of its environment, and that is not there.
+    """The environment lacks something that the job declares to need.
 
     In a suite the scenario is skipped: nothing is wrong with it or the job.
     """
@@ -62,15 +62,15 @@ class MissingExtraError(UnmetNeedError):
 
 
 class RefusalError(UsageError):
-    """Chaos cannot strike the job as it is, and says nothing of whether the job is right."""
+    """Chaos cannot inject faults into this job; whether the job is right remains open."""
 
 
 class NeedsClusterError(RefusalError):
-    """The job asks Ray's core for something that only a cluster has."""
+    """The job uses a part of Ray's core that only a cluster has."""
 
     @classmethod
     def of(cls, what: str) -> Self:
-        """Return the error for one thing, as code names it, with the line that asks for it."""
+        """Return the error for one thing, as code names it, with the line that uses it."""
         return cls(
             f"the job uses {what}, which the embedded backend does not have",
             "Strike it on a local Ray cluster: `chaos init` writes a scenario for the script, and "
@@ -79,7 +79,7 @@ class NeedsClusterError(RefusalError):
 
 
 class ComputedEarlyError(RefusalError):
-    """The script has begun, before its `fit()`, what does not survive a fork."""
+    """The script has begun, before its `fit()`, a computation that does not survive a fork."""
 
     @classmethod
     def of(cls, what: str) -> Self:
@@ -93,7 +93,7 @@ class ComputedEarlyError(RefusalError):
 
 
 class ForeignFileError(RefusalError):
-    """A job that is audited was about to overwrite or remove a file that is not its own."""
+    """An audited job was about to overwrite or remove a file that is not its own."""
 
     @classmethod
     def of(cls, path: str, act: str) -> Self:
@@ -119,11 +119,11 @@ class HarnessError(ChaosError):
 
 
 class InjectedError(RuntimeError):
-    """What `raise_in_worker` raises in a train function; no part of chaos may catch it."""
+    """The exception of `raise_in_worker` in a train function; no part of chaos may catch it."""
 
 
 def refusal_in(words: str) -> str | None:
-    """Return what a refusal says, where a text is one: `SomeError: …`, with or without a module."""
+    """Return the message of a refusal in a text: `SomeError: …`, with or without a module."""
     name, colon, rest = words.strip().partition(": ")
     kinds: list[type[RefusalError]] = [RefusalError, *RefusalError.__subclasses__()]
     is_one = colon and name.rpartition(".")[2] in {kind.__name__ for kind in kinds}

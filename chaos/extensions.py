@@ -1,7 +1,7 @@
-"""What other packages add to chaos in this process: found when it is first asked for.
+"""The extensions of chaos by other packages in this process, found at their first use.
 
-The edge asks here (the command line, the pytest plugin, the harness); the
-core is given what was found.
+Only the edge uses this module (the command line, the pytest plugin, the harness); the core gets the
+result as an argument.
 """
 
 from functools import cache
@@ -31,7 +31,7 @@ def check_names() -> list[str]:
 
 
 def refuse_unusable() -> None:
-    """Raise `UsageError` where a package registers what cannot be used."""
+    """Raise `UsageError` where a package registers an extension that cannot be used."""
     unusable = [*REGISTERED.unusable, *_checks().unusable]
     if unusable:
         raise UsageError("\n".join(map(str, unusable)), HINT)

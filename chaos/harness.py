@@ -1,7 +1,7 @@
 """Load → plan → execute → judge → report: a run and a suite, on one screen.
 
-`Harness` owns the order of things and the files; what it decides comes from
-the pure stages, and what is done to processes is a backend's.
+`Harness` owns the order of things and the files. Decisions come from the pure stages; a backend
+acts on processes.
 """
 
 import difflib
@@ -58,10 +58,10 @@ _being_made: dict[str, Lock] = {}
 
 @dataclass
 class Harness:
-    """Executes and judges plans, and keeps what they rest on below `reports`.
+    """The execution and judgement of plans; their baselines and results are kept below `reports`.
 
-    `tell` is given every run as soon as it is judged and written down: baselines
-    as well, and one that was interrupted, of which `run_plan` gives nothing back.
+    `tell` is called with every run as soon as it is judged and written down: with baselines as
+    well, and with one that was interrupted, which `run_plan` does not return.
     """
 
     reports: Path
@@ -88,7 +88,7 @@ class Harness:
     def random_plans(
         self, file: Path, *, seeds: range, backend: BackendName = "ray"
     ) -> Iterator[Plan]:
-        """Return a plan per seed, with faults drawn from it in place of the scenario's own."""
+        """Yield a plan per seed, with faults drawn from it in place of the scenario's own."""
         plan = self._plan(file, seed=0, backend=backend)
         refuse_unnamed_cluster(plan, self.elsewhere.permissions)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
@@ -123,7 +123,7 @@ class Harness:
             return error.run
 
     def baseline(self, plan: Plan) -> Baseline:
-        """Return the same job left alone, as often as the plan needs, from the cache if it can."""
+        """Return as many runs without faults as the plan needs, from the cache if possible."""
         refuse_unmet_needs(plan, os.environ)
         refuse_trials_elsewhere(plan)
         alone = plan.baseline()
@@ -156,7 +156,7 @@ class Harness:
     def _execute(
         self, plan: Plan, directory: RunDirectory, baseline: History | None
     ) -> FinishedRun:
-        """Execute and judge; whatever breaks on the way, what was seen is written down."""
+        """Execute and judge; the records of a run that breaks off are written down as well."""
         start = self.clock.now_ns()
         epochs, steps = extent(baseline)
         display = Display(
@@ -199,7 +199,7 @@ class Harness:
 
 
 class UnkeptError(HarnessError):
-    """What a run came to could not be written down, on a full disk for one; the verdict stands."""
+    """The outcome of a run could not be written down, as on a full disk; the verdict stands."""
 
     def __init__(self, run: FinishedRun, error: OSError) -> None:
         self.run = run
@@ -208,7 +208,7 @@ class UnkeptError(HarnessError):
 
 
 def kept(directory: RunDirectory, run: FinishedRun) -> FinishedRun:
-    """Write down what a run came to; gives it with the digest of the history it was judged by."""
+    """Write down the outcome of a run; return the run with the digest of the judged history."""
     with _keeping(run):
         run = replace(run, verdict=directory.save_verdict(run.verdict))
         row = row_of(run)
@@ -250,7 +250,7 @@ def recorded(directory: RunDirectory) -> History:
 def refuse_unknown_check(file: Path, scenario: Scenario, *, line: int | None = None) -> None:
     """Raise `ScenarioError` where a scenario expects a check that does not exist.
 
-    Without `line`, it is the one of the file that names the check.
+    Without `line`, the error is at the line of the file that names the check.
     """
     names = check_names()
     told = (scenario.expect.check, *scenario.expect.besides)
@@ -293,7 +293,7 @@ def refuse_unpermitted(plan: Plan, permissions: Permissions) -> None:
 
 
 def write_suite(reports: Path, rows: Sequence[SuiteRow], clock: Clock) -> Path:
-    """Write a suite's page, JUnit file, Markdown and figures; gives the page's path."""
+    """Write a suite's page, JUnit file, Markdown and figures; return the page's path."""
     started = stamp(clock.wall_ns())
     with full_disk_told(shown(reports), "What each run came to is in its own folder."):
         suite = RunDirectory(fresh(reports / "suites", started))

@@ -1,4 +1,4 @@
-"""Why a job cannot be tested: it does not even come through without a fault."""
+"""Reasons why a job cannot be tested: it fails even without a fault."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -29,8 +29,8 @@ from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.report.outcome import FinishedRun
 
-# What our extras install, by the name that it is imported under. Any other module that is missing
-# is the job's own.
+# The packages of our extras, by the name for their import. Any other module that is missing is the
+# job's own.
 EXTRAS = {
     "accelerate": "transformers",
     "lightgbm": "lightgbm",
@@ -56,8 +56,8 @@ _ISNT_INSTALLED = {"PyTorch Lightning": "lightning", "TensorFlow": "tensorflow"}
 def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
     """Return the error to raise, at the line of the scenario that names the job.
 
-    A script that failed before its `fit()` on the embedded backend had no driver yet.
-    Raises `HarnessError` where something else than the job went wrong.
+    A script that failed before its `fit()` on the embedded backend had no driver yet, and its
+    output is in the zygote's log. Raises `HarnessError` where the job was not the cause.
     """
     for _, disturbed in run.history.of(Disturbed):
         raise HarnessError(disturbed.why)
@@ -73,7 +73,7 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
         return JobError(refusal.removesuffix("."), place=_place(plan))
     log = log if log.exists() else log.with_name("zygote.log")
     source = plan.job.source
-    reason = _reason(run).removesuffix(".")  # what follows is a sentence of its own
+    reason = _reason(run).removesuffix(".")  # another sentence follows it
     if plan.backend == "fork" and (asks := _asks_for_gpu(run.history, reason)) is not None:
         return JobError(f"{asks}: {reason}", _NO_GPU, place=_place(plan))
     how = "fails without any fault"
@@ -84,7 +84,7 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
 
 
 def _refusal(history: History) -> str | None:
-    """Return what chaos itself says where it cannot strike the job, in driver or worker."""
+    """Return chaos's own message that it cannot test the job, from driver or worker; or None."""
     lines = [f"{event.error}: {event.message}" for _, event in history.of(FitRaised)]
     lines += [line for text in lines for line in text.splitlines()]
     told = (refusal_in(words) for words in (*lines, *_raised(history)))
@@ -92,7 +92,7 @@ def _refusal(history: History) -> str | None:
 
 
 def refuse_harm(run: FinishedRun) -> None:
-    """Raise `JobError` where a job was kept from harming a file, whatever it made of the error."""
+    """Raise `JobError` if the job was kept from harming a file, even if it caught the error."""
     for _, wrote in run.history.of(WroteOutside):
         if wrote.how == "refused" and not wrote.after_fit:
             refusal = ForeignFileError.of(wrote.path, "overwrite")
@@ -100,7 +100,7 @@ def refuse_harm(run: FinishedRun) -> None:
 
 
 def _asks_for_gpu(history: History, reason: str) -> str | None:
-    """Say so where what failed on the embedded backend is that a GPU is not there."""
+    """Return a sentence if the failure on the embedded backend is a GPU that is not there."""
     if not _OF_GPU.search(reason):
         return None
     replaced = [name for _, e in history.of(FitCalled) for name in e.replaced if name == "use_gpu"]
@@ -109,7 +109,7 @@ def _asks_for_gpu(history: History, reason: str) -> str | None:
 
 
 def _own_retry(history: History) -> str | None:
-    """Return the failure that a job came through by its own retries, with nothing done to it."""
+    """Return the failure that a job survived by its own retries, without any fault."""
     if not any(history.of(FitReturned)):
         return None
     for _, decided in history.of(FailureDecided):
@@ -124,9 +124,9 @@ def _own_retry(history: History) -> str | None:
 
 
 def missing_module(history: History) -> str | None:
-    """Name the module of one of our extras that a job could not import, if it was that.
+    """Return the module of one of our extras that a job could not import; or None.
 
-    Read from what the script, or the train function in a worker, has raised.
+    Read from the errors of the script, or of the train function in a worker.
     """
     for raised in _raised(history):
         found = _NO_MODULE.fullmatch(raised)
@@ -156,7 +156,7 @@ def refuse_trials_elsewhere(plan: Plan) -> None:
 
 
 def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
-    """Raise `UnmetNeedError` where the backend or a variable is not there that the job needs."""
+    """Raise `UnmetNeedError` if the backend or a variable that the job needs is not there."""
     if plan.job.needs_backend not in (None, plan.backend):
         raise UnmetNeedError(
             f"the scenario can be shown on the backend `{plan.job.needs_backend}` alone",
@@ -189,7 +189,7 @@ def _reason(run: FinishedRun) -> str:
 
 
 def _found_its_own(history: History) -> str | None:
-    """Say so where nothing was left to train, because of files that were there before."""
+    """Return a sentence if nothing was left to train, because of files from before the run."""
     loaded = sorted({e.path for _, e in history.of(FileLoaded) if e.saved_attempt is None})
     if not loaded or history.count(StepDone):
         return None
@@ -211,7 +211,7 @@ def _place(plan: Plan) -> str:
 
 
 def _line_of_job(plan: Plan) -> int:
-    """Find the line that names the job; 1 where the file is gone."""
+    """Return the line that names the job; 1 where the file is gone."""
     try:
         lines = Path(plan.file).read_text(encoding="utf-8").splitlines()
     except OSError:

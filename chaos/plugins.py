@@ -1,9 +1,9 @@
-"""The faults that there are, and what other packages bring: entry points, loaded once.
+"""The faults of chaos, and the faults and checks of other packages: entry points, loaded once.
 
-chaos's own faults are the files of `chaos/faults`; other packages register
-theirs as entry points of the group `chaos.faults`, and checks of the group
-`chaos.checks`. A name that cannot be used is never passed over: it is kept
-with the reason, and the command line and the pytest plugin refuse to begin.
+chaos's own faults are the files of `chaos/faults`; other packages register theirs as entry points
+of the group `chaos.faults`, and checks of the group `chaos.checks`. A name that cannot be used is
+never ignored: it is kept with the reason, and the command line and the pytest plugin refuse to
+begin.
 """
 
 import inspect
@@ -54,7 +54,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class Unusable:
-    """One entry point that cannot be used, and why."""
+    """One entry point that cannot be used, and the reason."""
 
     group: str
     name: str
@@ -122,10 +122,10 @@ def read_registry(
     taken: Collection[str],
     flaw: Callable[[str, Any], str | None],
 ) -> Registry:
-    """Load what is registered in a group.
+    """Load the entry points of a group.
 
-    `shape` is what a name looks like, `taken` are chaos's own names, and `flaw`
-    returns what is wrong with what was loaded, None where nothing is.
+    `shape` is the pattern of a name, `taken` are chaos's own names, and `flaw` returns the defect
+    of a loaded object, None without one.
     """
     if os.environ.get(EXTENSIONS_ENV) == OFF:
         return Registry()
@@ -173,7 +173,7 @@ def _package(point: metadata.EntryPoint) -> str:
 
 
 def fault_flaws(what: Any, places: Collection[str]) -> Iterator[str]:  # noqa: ANN401 - anything
-    """Yield what keeps something from being a fault, most basic first."""
+    """Yield the reasons why an object is no fault, most basic first."""
     if not (isinstance(what, type) and issubclass(what, Fault)):
         yield "a fault is a subclass of chaos.faults.base.Fault"
         return
@@ -205,7 +205,7 @@ def _facts_missing(what: type[Fault]) -> Iterator[str]:
 
 
 def _check_flaws(name: str, what: Any) -> Iterator[str]:  # noqa: ANN401 - anything
-    """Yield what keeps something from being a check, most basic first."""
+    """Yield the reasons why an object is no check, most basic first."""
     own = getattr(what, "NAME", None)
     if own != name:
         yield f"it is to be a module whose NAME is {name!r}, and NAME is {own!r}"
@@ -219,8 +219,8 @@ def _check_flaws(name: str, what: Any) -> Iterator[str]:  # noqa: ANN401 - anyth
 class AbsentFault(Fault):
     """A fault of a plan whose package is not installed here: its key, settings and package.
 
-    It keeps the plan readable: the run is shown and judged, as inconclusive, and
-    its other processes hold their workers at the place as planned.
+    It keeps the plan readable: the run is shown and judged, as inconclusive, and its other
+    processes hold their workers at the place as planned.
     """
 
     family = "worker"
@@ -237,13 +237,13 @@ class AbsentFault(Fault):
         return rank
 
     def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
-        """Refuse: nobody here knows what it does."""
+        """Refuse: without its package, the harm is not known."""
         del world, victim, release
         raise RefusedError(self.why)
 
     @property
     def why(self) -> str:
-        """Which package is missing."""
+        """The package that is missing, in a sentence."""
         return f"{self.kind} is of the package {self.package}, which is not installed here"
 
     def __str__(self) -> str:
@@ -253,8 +253,8 @@ class AbsentFault(Fault):
 def with_absent(plan: bytes, known: Collection[str]) -> bytes:
     """Return a plan's JSON with the faults of packages that are not here marked as absent.
 
-    Only what a package was named for is marked: any other unknown key is a mistake.
-    Left out are keys that hold nothing: faults that were installed, and not used.
+    A fault is marked only if its package was named for it: any other unknown key is a mistake. Left
+    out are keys that hold nothing: faults that were installed, and not used.
     """
     value = json.loads(plan)
     ops = value.get("ops") if isinstance(value, dict) else None

@@ -1,7 +1,7 @@
-"""One run, whoever asks for it: execute a plan in its folder, read what was seen, judge it.
+"""One run, for every caller: execute a plan in its folder, read its journals, judge it.
 
-A suite, an audit, a self-test, a validation and pytest all come here; what they keep of a run, and
-what they show of it, is their own.
+A suite, an audit, a self-test, a validation and pytest all use this module. Each keeps and shows of
+a run what it needs.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +25,9 @@ def execute(
     baseline: History | None,
     show: Callable[[Sequence[Entry]], None] = lambda _: None,
 ) -> None:
-    """Execute a plan; its folder's journals hold what was seen, and `show` is given it as it comes.
+    """Execute a plan; its folder's journals keep the events, and `show` gets them as they come.
 
-    Raises what the backend raises, and `UsageError` where the disk is full.
+    Raises the backend's errors, and `UsageError` where the disk is full.
     """
     with room_in(directory):
         if plan.expect.align == "reports":
@@ -47,7 +47,7 @@ def judged(
     """Return a run with its verdict, and the tables that it was judged by.
 
     `others`: the checks of other packages; left out, those that are installed. A run without a
-    baseline is one itself: whether it serves to compare with is asked by chaos's own checks alone.
+    baseline is one itself: chaos's own checks alone decide whether it can serve as one.
     """
     if others is None:
         others = NO_OTHERS if baseline is None else other_checks()

@@ -40,7 +40,7 @@ AUDIT, PAGES = "audit.json", {"run": "report.html", "suite": "report.html", "aud
 
 @dataclass(frozen=True)
 class Item:
-    """One thing on the shelf; `stamp` is when it began (UTC, as in folder names)."""
+    """One run, suite or audit; `stamp` is the time of its begin (UTC, as in folder names)."""
 
     kind: Kind
     path: Path
@@ -48,12 +48,12 @@ class Item:
 
     @property
     def page(self) -> Path:
-        """Where its page lies."""
+        """The path of its page."""
         return self.path / PAGES[self.kind]
 
 
 def kind_of(path: Path) -> Kind | None:
-    """Describe what a folder is, None where it is none of chaos's."""
+    """Return the kind of a folder; None where it is none of chaos's."""
     if (path / AUDIT).is_file():
         return "audit"
     if (path / SUITE).is_file() or (
@@ -64,7 +64,7 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def items(reports: Path) -> list[Item]:
-    """Return everything on the shelf, newest first."""
+    """Return all runs, suites and audits, newest first."""
     folders = [path for path in reports.glob("*/*") if path.is_dir() and not _is_hidden(path)]
     found = [Item(kind, path, _stamp(path)) for path in folders if (kind := kind_of(path))]
     return sorted(found, key=lambda item: (item.stamp, item.path.name), reverse=True)
@@ -84,7 +84,7 @@ def item_at(path: Path) -> Item:
 
 
 def came_to(item: Item) -> str:
-    """Describe in a word or two what it came to, without reading a history."""
+    """Return the outcome in a word or two, without reading a history."""
     if item.kind == "run":
         return _verdict_word(item.path)
     try:
@@ -119,7 +119,7 @@ def is_stale(path: Path, judged: str | None) -> bool:
 
 
 def read_run(path: Path) -> FinishedRun:
-    """Return an old run with the verdict that it was given; judged now where it has none."""
+    """Return an old run with its recorded verdict; judged now where it has none."""
     directory = RunDirectory(path.resolve())
     plan, history = directory.load_plan(), recorded(directory)
     baseline = directory.load_baseline()
@@ -179,15 +179,15 @@ def _seen_from_reports(run: RunSummary, suite: str) -> RunSummary:
 
 
 def summary_at(path: Path) -> RunSummary:
-    """Return a run in figures: as it wrote them down, else from its history."""
+    """Return a run in figures: as written down with it, else from its history."""
     return _written(path) or summary_of(row_of(read_run(path)))
 
 
 def runs_at(path: Path) -> Sequence[RunSummary]:
-    """Return the runs that a path stands for, in figures.
+    """Return the runs at a path, in figures.
 
-    A run is itself, a suite its rows, and a folder of runs (`reports/<scenario>`)
-    all of them: repeats of one scenario.
+    A run is itself, a suite its rows, and a folder of runs (`reports/<scenario>`) all of them:
+    repeats of one scenario.
     """
     kind = kind_of(path)
     if kind == "suite":
@@ -196,7 +196,7 @@ def runs_at(path: Path) -> Sequence[RunSummary]:
         return [summary_at(path)]
     found = sorted(p for p in path.glob("*") if kind_of(p) == "run") if path.is_dir() else []
     if not found:
-        item_at(path)  # says what is wrong
+        item_at(path)  # raises where there is nothing
         raise HistoryError(
             "an audit cannot be compared",
             "Give runs, suites, or a folder of runs such as reports/<scenario>.",
@@ -218,7 +218,7 @@ def rows_of(path: Path) -> Iterator[SuiteRow]:
 
 
 def _written(path: Path) -> RunSummary | None:
-    """Return the figures that a run wrote down, None where it did not, or another version did."""
+    """Return the recorded figures of a run; None without any, or if another version wrote them."""
     try:
         told = RunSummary.model_validate_json(read_record(path / SUMMARY))
     except (OSError, ValidationError):
@@ -227,7 +227,7 @@ def _written(path: Path) -> RunSummary | None:
 
 
 def _checked(run: RunSummary, suite: Path) -> RunSummary:
-    """Return a run of a suite as it told of it, where its folder does not tell otherwise."""
+    """Return a suite's figures of a run, as undecided if the run's folder contradicts them."""
     folder = None if run.directory is None else suite / run.directory
     if folder is None or not (folder / HISTORY).exists() or not is_stale(folder, run.history):
         return run
@@ -249,6 +249,6 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _stamp(path: Path) -> str:
-    """Return when something began, by its folder's name: the part that looks like a date."""
+    """Return the time of the begin, from the part of a folder's name that looks like a date."""
     parts = (part for part in path.name.split("-") if len(part) == 15 and part[8] == "T")  # noqa: PLR2004 - 20261121T014500
     return next(parts, "")

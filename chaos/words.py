@@ -1,4 +1,4 @@
-"""Counts, lists and errors as words, for whoever writes a sentence."""
+"""Counts, lists and errors as words, for sentences."""
 
 from collections.abc import Sequence
 
@@ -17,6 +17,6 @@ def ranks(named: Sequence[int]) -> str:
 
 
 def gist(message: str) -> str:
-    """Return the last line of an error's text: of a traceback, the one that says most."""
+    """Return the last line of an error's text, the most specific one of a traceback."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return lines[-1] if lines else "it gave no reason"
