@@ -108,7 +108,7 @@ campaigns: $(READY)  ## chaos itself under attack: a line of figures for each ca
 	exit $$status
 
 nightly: static $(S3_READY)  ## all of it: every scenario on Ray, every campaign in full (three hours)
-	@$(BIN)/pytest -m "ray or nightly or not ray"
+	@$(BIN)/pytest --hypothesis-profile nightly -m "ray or nightly or not ray"
 	@$(BIN)/python -m tests.tools.s3 $(BIN)/chaos run scenarios
 
 check: static  ## what trains no job: format, lint, types, imports, tests (two minutes)

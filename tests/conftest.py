@@ -1,4 +1,4 @@
-"""Hypothesis without deadlines: these machines are noisy, and a slow example is no defect."""
+"""Hypothesis without deadlines, as a slow example on a noisy machine is no defect."""
 
 import pytest
 from hypothesis import settings
@@ -7,7 +7,8 @@ collect_ignore_glob = [
     "*.chaos.yaml"
 ]  # tests use these files themselves; pytest is not to run them
 
-settings.register_profile("chaos", deadline=None)
+settings.register_profile("chaos", deadline=None, max_examples=30)
+settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile("chaos")
 
 # Folders whose tests start processes. Begun last, one of their files would still run when the

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.audit.group import GROUPS, ORDERS, QUESTIONS, Group, Question
@@ -24,7 +24,6 @@ def applying(strikes: tuple[Strike, ...], profile: JobProfile) -> set[Group]:
     return {s.group for s in strikes if resumes_from(s, profile) is not None}
 
 
-@settings(max_examples=60)
 @given(extents(), SEEDS, ASKED, st.integers(1, 60))
 def test_an_order_is_of_all_places_and_leaves_none_out(
     profile: JobProfile, seed: int, question: Question, limit: int
@@ -36,7 +35,6 @@ def test_an_order_is_of_all_places_and_leaves_none_out(
     assert sorted(order.all, key=id) == sorted(strikes, key=id)
 
 
-@settings(max_examples=60)
 @given(extents(), SEEDS, ASKED, st.data())
 def test_any_beginning_as_long_as_there_are_groups_that_apply_has_one_of_each(
     profile: JobProfile, seed: int, question: Question, data: st.DataObject
@@ -50,7 +48,6 @@ def test_any_beginning_as_long_as_there_are_groups_that_apply_has_one_of_each(
     assert applying(begun, profile) == groups
 
 
-@settings(max_examples=60)
 @given(extents(), SEEDS, ASKED)
 def test_what_is_needed_has_every_group_and_resumes_from_every_part_of_training(
     profile: JobProfile, seed: int, question: Question
@@ -66,7 +63,6 @@ def test_what_is_needed_has_every_group_and_resumes_from_every_part_of_training(
     assert len(needed) <= len({s.group for s in strikes}) + parts_in(profile)
 
 
-@settings(max_examples=60)
 @given(extents(), SEEDS, ASKED)
 def test_what_shows_no_resume_comes_after_what_does(
     profile: JobProfile, seed: int, question: Question
@@ -78,7 +74,6 @@ def test_what_shows_no_resume_comes_after_what_does(
         assert shows == sorted(shows, reverse=True)
 
 
-@settings(max_examples=60)
 @given(extents(), SEEDS, st.integers(1, 40))
 def test_a_group_that_the_map_says_can_resume_has_a_place_in_the_sample_that_does(
     profile: JobProfile, seed: int, limit: int

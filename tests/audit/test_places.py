@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.audit.group import GROUPS, LOADS, Group
@@ -104,7 +104,6 @@ def test_every_group_that_the_job_has_is_struck(profile: JobProfile, seed: int, 
     }
 
 
-@settings(max_examples=50)
 @given(extents(), SEEDS)
 def test_an_exhaustive_map_has_every_step_and_every_moment_once(
     profile: JobProfile, seed: int
@@ -120,7 +119,6 @@ def test_an_exhaustive_map_has_every_step_and_every_moment_once(
     assert len(moments) == saves + uploads + 2 * len(profile.epochs) * len(profile.ranks)
 
 
-@settings(max_examples=50)
 @given(extents(), SEEDS, st.integers(1, 40))
 def test_a_sample_is_part_of_the_whole_and_no_larger_than_asked_for(
     profile: JobProfile, seed: int, limit: int
@@ -136,7 +134,6 @@ def test_a_sample_is_part_of_the_whole_and_no_larger_than_asked_for(
         assert of_loads <= limit
 
 
-@settings(max_examples=50)
 @given(extents(), SEEDS)
 def test_every_strike_makes_a_plan_that_can_be_saved(profile: JobProfile, seed: int) -> None:
     for strike in kill_map(profile, seed=seed, limit=30):
@@ -168,7 +165,6 @@ def test_only_the_groups_that_were_chosen_are_struck(
     assert groups_of(strikes) <= choose
 
 
-@settings(max_examples=50)
 @given(extents(), SEEDS, st.integers(1, 40))
 def test_what_was_left_out_is_known_in_numbers(profile: JobProfile, seed: int, limit: int) -> None:
     whole = kill_map(profile, seed=seed, exhaustive=True)
@@ -182,7 +178,6 @@ def test_what_was_left_out_is_known_in_numbers(profile: JobProfile, seed: int, l
     assert all((row.places == 0) == (row.why_none is not None) for row in rows)
 
 
-@settings(max_examples=50)
 @given(extents(), SEEDS, st.integers(1, 40))
 def test_ranks_that_are_seen_to_load_add_places_and_move_none(
     profile: JobProfile, seed: int, limit: int

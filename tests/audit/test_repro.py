@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.audit.places import kill_map
@@ -57,7 +57,6 @@ def test_a_reproduction_is_judged_by_the_band_that_the_audit_went_by(tmp_path: P
     assert load_scenario(written(tmp_path, plan)).expect.band is None
 
 
-@settings(max_examples=40)
 @given(st.dictionaries(WORDS, WORDS | st.booleans() | st.integers(-9, 9), max_size=4), WORDS)
 def test_no_text_of_a_job_is_taken_for_anything_else(
     tmp_path_factory: pytest.TempPathFactory, args: dict[str, Any], headline: str

@@ -4,7 +4,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.check.analysis import RunAnalysis, RunTables
@@ -202,7 +202,6 @@ def parts_of_runs(draw: st.DrawFn) -> RunAnalysis:
     return RunAnalysis(story.plan(), History(entries))
 
 
-@settings(max_examples=300)
 @given(parts_of_runs())
 def test_the_phases_add_up_to_the_wall_time_whatever_is_missing(analysis: RunAnalysis) -> None:
     found = ledger_of(analysis)

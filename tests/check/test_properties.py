@@ -58,7 +58,6 @@ def struck(history: History) -> set[int]:
     return {event.op for number, event in history.of(ev.FaultEnded) if number < over}
 
 
-@settings(max_examples=300)
 @given(stories())
 def test_a_right_run_is_never_accused(story: Story) -> None:
     verdict = verdict_on(story, epoch_metric="epoch", ignore_metrics=("seconds",))
@@ -68,7 +67,6 @@ def test_a_right_run_is_never_accused(story: Story) -> None:
     assert verdict.status == ("pass" if len(landed) == len(story.strikes) else "inconclusive")
 
 
-@settings(max_examples=300)
 @given(stories())
 def test_a_metric_that_never_repeats_accuses_nobody_and_is_always_named(story: Story) -> None:
     story = replace(story, wall=True, files=False)
@@ -83,7 +81,6 @@ def test_a_metric_that_never_repeats_accuses_nobody_and_is_always_named(story: S
     assert result.status == ("inconclusive" if named[1] else "pass")
 
 
-@settings(max_examples=200)
 @given(stories(), st.data())
 def test_a_baseline_that_is_cut_short_accuses_nobody_and_clears_nobody(
     story: Story, data: st.DataObject
@@ -97,7 +94,6 @@ def test_a_baseline_that_is_cut_short_accuses_nobody_and_clears_nobody(
     assert verdict.status == "inconclusive"
 
 
-@settings(max_examples=200)
 @given(stories(), st.data())
 def test_a_right_run_that_is_cut_short_is_never_accused_and_never_green(
     story: Story, data: st.DataObject
@@ -108,7 +104,6 @@ def test_a_right_run_that_is_cut_short_is_never_accused_and_never_green(
     assert judge(story.plan(epoch_metric="epoch"), cut, story.baseline()).status == "inconclusive"
 
 
-@settings(max_examples=300)
 @given(stories(), st.data())
 def test_judging_any_part_of_a_run_gives_the_same_verdict_twice_and_never_fails(
     story: Story, data: st.DataObject

@@ -33,7 +33,8 @@ def card(ran: Done) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("does", [pytest.param("much", marks=pytest.mark.nightly), "bucket"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("does", ["much", "bucket"])
 def test_what_a_job_reserves_and_where_it_stores_is_no_hindrance(does: str, tmp_path: Path) -> None:
     assert len(card(audit(does, tmp_path))["runs"]) == 1
 
@@ -52,6 +53,7 @@ def test_what_comes_after_the_training_is_a_note(does: str, words: str, tmp_path
     assert any(words in note["text"] for note in card(audit(does, tmp_path))["notes"])
 
 
+@pytest.mark.nightly
 def test_the_second_fit_is_struck_where_it_is_asked_for(tmp_path: Path) -> None:
     notes = card(audit("fit-twice", tmp_path, "--fit", "2"))["notes"]
 

@@ -101,6 +101,7 @@ def test_nodes_that_are_lost_together_are_one_failure(run: RunJob) -> None:
     assert [e.charged for _, e in judged.history.of(FailureDecided)] == ["failures"]
 
 
+@pytest.mark.nightly
 def test_ray_leaves_a_node_that_was_announced_to_go_and_stays(run: RunJob) -> None:
     digits = {"script": ROOT / "scenarios/jobs/digits_ddp.py", "epochs": 12, "batch-size": 128}
     pair = {**digits, "workers": 2, "spares": 1}

@@ -1,6 +1,6 @@
 """The suite under `scenarios/` on the embedded backend: each file comes out as it expects.
 
-CI takes one of each folder, `make nightly` all. Those of `smoke/` are compared with Ray in
+CI takes some, `make nightly` all. Those of `smoke/` are compared with Ray in
 `tests/ray/test_parity.py`, those of `frameworks/` run in `test_frameworks.py`; of `guilty/`, whose
 jobs are audited in `test_audits.py`, CI takes none.
 """
@@ -23,10 +23,7 @@ IN_CI = {
     "node/lost_in_upload",
     "spot/reclaimed_before_commit",
     "storage/upload_torn_by_death",
-    "control/driver_killed",
-    "elastic/fewer_workers",
     "budget/failures_at_max",
-    "ray-defects/reported_and_lost",
 }
 pytestmark = pytest.mark.timeout(400)
 
@@ -65,6 +62,5 @@ def test_a_scenario_comes_out_as_it_expects(file: Path, harness: Harness) -> Non
     assert row.standing == "expected", row.why
 
 
-def test_ci_takes_one_of_each_folder() -> None:
+def test_what_ci_takes_is_there() -> None:
     assert {name_of(file) for file in FILES} >= IN_CI
-    assert {name.partition("/")[0] for name in IN_CI} == set(FOLDERS)

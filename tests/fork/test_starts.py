@@ -112,6 +112,7 @@ def test_a_script_that_never_comes_to_its_fit_is_told_the_limit(
     assert "did not come to its fit() within 1 s (limits.run_s" in raised.message
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("whose", ["lane", "start", "root"])
 def test_the_run_after_somebody_killed_what_it_is_forked_from_has_a_new_one(
     whose: str, tmp_path: Path

@@ -62,6 +62,7 @@ def of(history: History, kind: Any) -> list[Any]:
     return [event for _, event in history.of(kind)]
 
 
+@pytest.mark.nightly
 def test_every_part_of_a_right_job_comes_back_as_the_baseline_had_it(run: RunJob) -> None:
     script = JOBS / "digits_ddp.py"
     baseline = run(script=script, workers=2).history

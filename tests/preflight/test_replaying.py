@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.audit.job_profile import job_profile
@@ -117,7 +117,6 @@ def traces(draw: st.DrawFn) -> Trace:
     return trace_of_counts("drawn", counts, format_="test", kind="held", span_s=at_s + 1)
 
 
-@settings(max_examples=150, deadline=None)
 @given(traces(), st.integers(0, 5), st.sampled_from([None, 1]))
 def test_what_comes_of_any_trace_can_be_run(
     tmp_path_factory: pytest.TempPathFactory, trace: Trace, seed: int, least: int | None

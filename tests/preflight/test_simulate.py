@@ -56,7 +56,6 @@ def questions(draw: st.DrawFn) -> Question:
     )
 
 
-@settings(max_examples=40, deadline=None)
 @given(questions())
 def test_every_second_of_every_run_is_accounted_for_once(question: Question) -> None:
     seen = outcomes(question)
@@ -68,7 +67,6 @@ def test_every_second_of_every_run_is_accounted_for_once(question: Question) -> 
     assert all((getattr(seen, part) >= -1e-6).all() for part in PARTS)
 
 
-@settings(max_examples=40, deadline=None)
 @given(questions())
 def test_no_run_does_more_than_its_work_or_spends_more_than_its_budget(question: Question) -> None:
     seen = outcomes(question)

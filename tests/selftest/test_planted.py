@@ -4,9 +4,10 @@ import ast
 import importlib
 import inspect
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,12 @@ class Seen:
 
 
 Run = Callable[..., Seen]
+
+
+def sampled(exhibits: Iterable[Exhibit]) -> list[Any]:
+    """Return exhibits as parameters: a third of them for CI, the rest for the nightly run."""
+    marks = ((), pytest.mark.nightly, pytest.mark.nightly)
+    return [pytest.param(e, id=e.id, marks=marks[n % 3]) for n, e in enumerate(exhibits)]
 
 
 def variant(exhibit: Exhibit) -> Variant:
@@ -90,7 +97,7 @@ def run(backend: ForkBackend, choice: Path, tmp_path: Path) -> Run:
     return run_exhibit
 
 
-@pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.id)
+@pytest.mark.parametrize("exhibit", sampled(EXHIBITS))
 def test_left_alone_it_trains_to_its_end_as_the_catalogue_lays_it_out(
     run: Run, exhibit: Exhibit
 ) -> None:
@@ -102,7 +109,7 @@ def test_left_alone_it_trains_to_its_end_as_the_catalogue_lays_it_out(
         assert tuple(length.steps[epoch, rank] for epoch in length.epochs) == course.steps
 
 
-@pytest.mark.parametrize("control", CONTROLS, ids=lambda exhibit: exhibit.id)
+@pytest.mark.parametrize("control", sampled(CONTROLS))
 def test_a_control_that_is_struck_comes_out_the_same(run: Run, control: Exhibit) -> None:
     baseline = run(control).history
 
@@ -111,7 +118,7 @@ def test_a_control_that_is_struck_comes_out_the_same(run: Run, control: Exhibit)
     assert seen.verdict.status == "pass", seen.verdict.headline
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda exhibit: exhibit.id)
+@pytest.mark.parametrize("bug", sampled(BUGS))
 def test_a_bug_that_is_struck_where_it_shows_is_found(run: Run, bug: Exhibit) -> None:
     strikes = ops(bug)
     assert bug.is_revealed_by(variant(bug), strikes)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 from ray.train import Checkpoint
@@ -115,7 +115,6 @@ def _told(info: fs.FileInfo, root: str) -> tuple[str, str, int]:
     return info.path.replace(root, ""), info.type.name, info.size or 0
 
 
-@settings(max_examples=150)
 @given(st.lists(moves, max_size=12))
 def test_storage_on_which_nothing_is_due_is_what_it_wraps(made: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,7 @@ _DEEPEST = 5  # calls of the script's own functions, one in the other
 
 
 def refuse_by_its_text(script: str) -> None:
-    """Raise `NeedsClusterError` where a script's text shows that it needs a cluster."""
+    """Raise `NeedsClusterError` if a script's text shows that it needs a cluster."""
     try:
         tree = ast.parse(Path(script).read_bytes())
     except (OSError, SyntaxError, ValueError):

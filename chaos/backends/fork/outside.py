@@ -27,7 +27,7 @@ def settle(run: RunAddress, confines: Confines, journal: Journal) -> None:
     for event in outside(lines, confines.folder, after_fit={line.path for line in heads}):
         journal.add(event)
         if event.removed:
-            with contextlib.suppress(OSError):  # gone, or no longer ours to remove
+            with contextlib.suppress(OSError):  # gone, or not removable any more
                 Path(event.path).unlink()
     for folder in _folders(lines, confines.folder):
         with contextlib.suppress(OSError):  # something else is in it

@@ -17,9 +17,9 @@ TRAIN_ENV = {
     "RAY_TRAIN_ENABLE_WORKER_STRUCTURED_LOGGING": "0",
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",
     "TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S": "1",
-    "OMP_NUM_THREADS": "1",  # as for a worker of one CPU: what it asks for changes no sum
+    "OMP_NUM_THREADS": "1",  # as for a worker of one CPU: its resources change no sum
     "GLOO_SOCKET_IFNAME": "lo",
-    "ACCELERATE_USE_CPU": "true",  # it sees one process else, where there is no GPU (1.15)
+    "ACCELERATE_USE_CPU": "true",  # otherwise it sees one process on a machine without GPU (1.15)
 }
 
 

@@ -26,7 +26,7 @@ class Wire:
     def send(self, message: Any, *, along: socket.socket | None = None) -> None:  # noqa: ANN401 - whatever can be pickled
         """Send one message, whole, and hand over a socket along with it.
 
-        Raises `OSError` where the other end is gone.
+        Raises `OSError` if the other end is gone.
         """
         body = self._dumps(message)
         with self._lock:

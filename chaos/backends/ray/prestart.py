@@ -22,7 +22,7 @@ class Prestart:
     def serves(self, plan: Plan) -> bool:
         """Return whether a run is to have its workers prestarted, and tell the user why not."""
         if not self._is_wanted or not plan.ops:
-            return False  # nothing is struck, and nothing recovers
+            return False  # without faults there is no recovery
         why = why_not(plan, can_ask=compat.can_prestart(), cores=os.cpu_count() or 1)
         self._tell(f"{FORE} {TOLD}" if why is None else f"{FORE} off, {why}")
         return why is None

@@ -72,7 +72,7 @@ class RayWorld(RunWorld):
         agent = self._agent_on(node_id)
         self.struck.add(node_id)
         try:
-            call(agent.ready.remote())  # the GCS learns of a death later than its agent dies
+            call(agent.ready.remote())  # the GCS detects the death some time after the agent's end
         except ray.exceptions.RayError as error:
             raise ProcessLookupError(f"node {node_id[:8]} is dead already") from error
         (agent.lose_raylet if raylet_only else agent.lose_node).remote()

@@ -66,7 +66,7 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
         self._observe("commit", lambda o: o.committed(training_report.checkpoint, metrics))
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:  # noqa: ANN401, ARG002
-        """Let the chaos controller hold the next poll, where an op needs it."""
+        """Let the chaos controller hold the next poll, if an op needs it."""
         self._observe("poll", lambda o: o.polled())
 
     # -- in a worker ---------------------------------------------------------------------------

@@ -20,7 +20,7 @@ CALLBACKS_ENV = "RAY_TRAIN_CALLBACKS"
 
 
 def callback_bases() -> tuple[type, ...]:
-    """Return the callback classes (DeveloperAPI, internal path) whose hooks we use."""
+    """Return the callback classes (DeveloperAPI, internal path) whose hooks chaos uses."""
     from ray.train.v2._internal.execution.callback import (
         ControllerCallback,
         ReportCallback,

@@ -112,7 +112,7 @@ class Fit:
         self._replace(run, "storage_path", _storage_path(run, part))
         self._replace(run, "name", f"{part.plan.slug}-{os.environ[TOKEN_ENV]}")
         self._storage = _settle_storage(run, part)
-        vars(run).pop("storage_context", None)  # cached from the path before ours (Ray 2.60)
+        vars(run).pop("storage_context", None)  # cached for the script's own path (Ray 2.60)
         _mark_workers(run, {**marks(trainer), **job.env})
         self._settle_resources(trainer, part)
 

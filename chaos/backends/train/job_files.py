@@ -73,7 +73,7 @@ class JobFiles:
             self._opened.watch()
             self._handed.watch()
 
-    # -- told by torch.save and torch.load, and by pickle ----------------------------------------
+    # -- called by torch.save and torch.load, and by pickle --------------------------------------
 
     def save_begun(self, path: Path) -> None:
         """Record that a file begins to be written."""
@@ -139,7 +139,7 @@ class JobFiles:
         """Save while no module carries a hook of ours."""
         return self.unhook(save)
 
-    # -- told by the probe -----------------------------------------------------------------------
+    # -- called by the probe ---------------------------------------------------------------------
 
     def look(self, *, at_rest: bool = False) -> None:
         """Record what was written and closed, or read, since the last look.

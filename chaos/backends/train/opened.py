@@ -150,7 +150,7 @@ class Opened:
         """Return a context in which this thread's files are ours, or told of otherwise."""
         return _Quiet(self._within)
 
-    # -- told by Python ------------------------------------------------------------------------
+    # -- the audit hook ------------------------------------------------------------------------
 
     def _told(self, event: str, arguments: tuple[Any, ...]) -> None:
         if os.getpid() != self._pid or getattr(self._within, "is_ours", False):

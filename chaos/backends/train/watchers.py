@@ -86,7 +86,7 @@ class Watchers:
         """Whether the job has made an optimizer, so far as that is watched."""
         return self._state is not None and bool(self._state.found.all("optimizer"))
 
-    # -- told by the probe -----------------------------------------------------------------------
+    # -- called by the probe ---------------------------------------------------------------------
 
     def gradients_due(self) -> None:
         """Look at the gradients that wait to be added to."""

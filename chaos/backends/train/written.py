@@ -35,7 +35,7 @@ How: TypeAlias = Literal[
 ]
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-_NO_FILES = ("/dev/", "/proc/", "/sys/")  # what is opened there is a device or a pipe
+_NO_FILES = ("/dev/", "/proc/", "/sys/")  # below these are devices and pipes
 _HERE = -1  # the dir_fd of a path that is relative to the working directory
 
 

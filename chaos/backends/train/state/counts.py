@@ -8,7 +8,7 @@ from typing import Any
 COUNTS_MAX = 64
 LOOKED_AT_MAX = 4096
 _DEPTH_MAX = 4
-_LARGEST = 2**63 - 1  # what a journal can hold
+_LARGEST = 2**63 - 1  # the largest that a journal can hold
 
 
 def counts_of(saved: Any) -> dict[str, int]:  # noqa: ANN401 - whatever `torch.save` is given

@@ -41,7 +41,7 @@ def _of_optimizer(optimizer: Any, end: str, *, full: bool) -> Iterator[Part]:  #
     made = bool(slots) or not steps
     yield _of_variables(f"optimizer.slots{end}", slots, full=full, made=made)
     rate = optimizer.get_config().get("learning_rate") if full else None
-    if isinstance(rate, numbers.Real):  # numpy's, as a variable gives it
+    if isinstance(rate, numbers.Real):  # one of numpy, as that of a variable is
         yield Part.of_numbers(f"optimizer{end}.lr", [float(rate)])
 
 
