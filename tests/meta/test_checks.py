@@ -28,7 +28,7 @@ def test_the_worked_example_adds_a_check_that_all_tests_of_checks_accept(tmp_pat
     for folder in ("chaos", "tests/check", "docs"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     check = DIFF.read_text(encoding="utf-8")
-    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=check, text=True, check=True)
+    subprocess.run(["git", "apply", "-C1", "-"], cwd=tmp_path, input=check, text=True, check=True)
     words = "unfinished or half or every_check or most_specific"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "tests/check", "-k", words],
