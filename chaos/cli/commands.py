@@ -153,7 +153,7 @@ def top(
     if show:
         write_document(f"chaos {__version__}\n")
         raise typer.Exit
-    from chaos.cli import settings  # noqa: PLC0415 - what `--help` need not import
+    from chaos import settings  # noqa: PLC0415 - what `--help` need not import
     from chaos.extensions import refuse_unusable  # noqa: PLC0415 - likewise
 
     context.default_map = settings.defaults([entry.name for entry in COMMANDS])

@@ -6,19 +6,18 @@ from typing import Annotated
 
 import typer
 
+from chaos import settings
 from chaos.model.plan import BackendName
 
 REPORTS = Path("reports")
-_UNITS_S = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
-_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|m|min|h|d)?")
 
 
 def seconds(text: str | float) -> float:
     """Return a time such as 90s, 5m or 1h in seconds; a number alone is in seconds."""
-    found = _TIME.fullmatch(str(text).strip())
-    if found is None:
-        raise typer.BadParameter(f"'{text}' is not a time such as 90s, 5m or 1h")
-    return float(found[1]) * _UNITS_S[found[2] or ""]
+    try:
+        return settings.seconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def hours(text: str | float) -> float:

@@ -13,6 +13,7 @@ import pytest
 
 from chaos.pytest_plugin.keys import GROUP, JOB_MARK, RUNS, SCENARIO_MARK, Option
 from chaos.pytest_plugin.seeds import parse_seeds
+from chaos.pytest_plugin.settled import fill_in
 from chaos.pytest_plugin.spread import keep_what_runs_scenarios_together, note_groups
 from chaos.pytest_plugin.suite import Suite, attach_rows
 
@@ -31,11 +32,11 @@ _MARKERS = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options; `pytest --help` lists them under chaos."""
-    group = parser.getgroup("chaos", "chaos: training jobs are struck, and judged")
+    group = parser.getgroup("chaos", "chaos: fault injection into training jobs")
     group.addoption(
         Option.BACKEND,
         choices=("ray", "fork"),
-        default="ray",
+        default=None,
         help="a local Ray cluster (the default), or forked workers without one, in seconds",
     )
     group.addoption(
@@ -55,13 +56,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         Option.KEEP_STORAGE,
         action="store_true",
+        default=None,
         help="keep the checkpoints of runs that pass as well",
     )
     group.addoption(
         Option.PRESTART_WORKERS,
         action="store_true",
-        help="on a local Ray cluster: start the next attempt's workers beforehand, so that "
-        "recoveries are shorter than they are",
+        help="on a local Ray cluster: start the next attempt's workers beforehand; measured "
+        "recoveries are then shorter than in production",
     )
 
 
@@ -69,6 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Name the marks, and begin the suite that this session's runs make up."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
+    fill_in(config)
     config.pluginmanager.register(Suite(config), "chaos-suite")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from chaos.cli import settings
+from chaos import settings
 from chaos.cli.commands import COMMANDS
 from chaos.cli.documents import Document
 from chaos.cli.options import hours, seconds

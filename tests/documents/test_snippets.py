@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import chaos
+from chaos import settings
 from chaos.errors import ScenarioError
 from chaos.preflight.load import load_question
 from chaos.scenario_file.load import load_scenario
@@ -41,6 +42,9 @@ def test_yaml_is_a_scenario_a_question_or_a_part_of_a_scenario(
     packages = install_examples(tmp_path)
     (tmp_path / "train.py").touch()
     kind = block.text.partition(":")[0]
+    if kind == "steps":  # of a GitHub workflow
+        assert (ROOT / "action.yml").is_file()
+        return
     if kind == "preflight":
         (tmp_path / "x.preflight.yaml").write_text(block.text)
         load_question(tmp_path / "x.preflight.yaml")
@@ -81,11 +85,17 @@ def test_every_worked_example_stands_in_a_document() -> None:
 
 
 @every("block", blocks("toml"), ids=ids)
-def test_toml_names_entry_points_that_are_there(
-    block: Block, monkeypatch: pytest.MonkeyPatch
+def test_toml_names_entry_points_or_settings_that_are_there(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    table = tomllib.loads(block.text)
+    if "tool" in table:
+        (tmp_path / "pyproject.toml").write_text(block.text)
+        monkeypatch.chdir(tmp_path)
+        assert len(settings.defaults(["run"])["run"]) == len(table["tool"]["chaos"])
+        return
     monkeypatch.syspath_prepend(EXAMPLES)
-    groups = tomllib.loads(block.text)["project"]["entry-points"]
+    groups = table["project"]["entry-points"]
 
     for group, points in groups.items():
         assert group in {"chaos.faults", "chaos.checks"}

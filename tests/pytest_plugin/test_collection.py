@@ -256,3 +256,36 @@ def test_clusters_are_refused_where_xdist_would_have_two(
     note_groups(cast("pytest.Config", config), cast("list[pytest.Item]", items))
 
     assert would_have_clusters_side_by_side(cast("pytest.Config", config)) is refused
+
+
+SETTLED = {
+    "pyproject.toml": '[tool.chaos]\nbackend = "fork"\nreports = "out"\n',
+    "conftest.py": (
+        "def pytest_report_header(config):\n"
+        "    names = ('chaos_backend', 'chaos_report', 'chaos_keep_storage')\n"
+        "    return ' '.join(str(config.getoption(name)) for name in names)\n"
+    ),
+    "test_plain.py": "def test_plain(): pass\n",
+}
+
+
+@pytest.mark.parametrize(("words", "backend"), [((), "fork"), (("--chaos-backend", "ray"), "ray")])
+def test_the_projects_settings_are_the_defaults_of_options(
+    pytester: pytest.Pytester, words: tuple[str, ...], backend: str
+) -> None:
+    project(pytester.path, SETTLED)
+
+    result = pytester.runpytest_inprocess(*PLUGIN, *words)
+
+    result.stdout.fnmatch_lines([f"{backend} {pytester.path / 'out'} False"])
+
+
+def test_a_mistake_in_the_projects_settings_is_named_at_its_line(
+    pytester: pytest.Pytester,
+) -> None:
+    project(pytester.path, {"pyproject.toml": "[tool.chaos]\nbakend = 'fork'\n"})
+
+    result = pytester.runpytest_inprocess(*PLUGIN)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*pyproject.toml:2: unknown key 'bakend'. Did you mean backend?*"])

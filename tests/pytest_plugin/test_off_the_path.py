@@ -50,6 +50,7 @@ def test_the_entry_point_loads_the_hooks_and_nothing_heavy(tmp_path: Path) -> No
         "chaos.pytest_plugin",
         "chaos.pytest_plugin.keys",
         "chaos.pytest_plugin.seeds",
+        "chaos.pytest_plugin.settled",
         "chaos.pytest_plugin.spread",
         "chaos.pytest_plugin.suite",
         "chaos.run",

@@ -1,4 +1,4 @@
-"""`[tool.chaos]` in pyproject.toml: other defaults for the options of the command line.
+"""`[tool.chaos]` in pyproject.toml: other defaults for options, of the commands and of pytest.
 
     [tool.chaos]
     backend = "fork"
@@ -17,13 +17,23 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, get_args
 
-import typer
-
-from chaos.cli.options import seconds
 from chaos.errors import ScenarioError
 from chaos.model.plan import BackendName
 
 FILE, TABLE = "pyproject.toml", "tool.chaos"
+_UNITS_S = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|m|min|h|d)?")
+
+
+def seconds(text: str | float) -> float:
+    """Return a time such as 90s, 5m or 1h in seconds; a number alone is in seconds.
+
+    Raises `ValueError` for what is none.
+    """
+    found = _TIME.fullmatch(str(text).strip())
+    if found is None:
+        raise ValueError(f"'{text}' is not a time such as 90s, 5m or 1h")
+    return float(found[1]) * _UNITS_S[found[2] or ""]
 
 
 def defaults(commands: Iterable[str]) -> dict[str, Any]:
@@ -51,7 +61,7 @@ def _is_count(value: object) -> bool:
 def _is_time(value: object) -> bool:
     try:
         return isinstance(value, int | float | str) and seconds(value) >= 0
-    except typer.BadParameter:
+    except ValueError:
         return False
 
 
