@@ -1,1 +1,1 @@
-"""Where a plan is executed. A backend writes journals and changes nothing else of ours."""
+"""Backends, which execute plans. A backend writes journals and changes nothing else of chaos."""

@@ -1,4 +1,4 @@
-"""Opens a backend by its name, importing it only then: Ray takes a second."""
+"""The choice of a backend by its name, imported only then: the import of Ray takes a second."""
 
 import contextlib
 import os
@@ -19,9 +19,9 @@ def open_backend(
     *,
     prestart: bool = False,
 ) -> OpenBackend:
-    """Return a backend as a context, and say so where Ray's version was never tested.
+    """Return a backend as a context manager; warn if Ray's version is an untested one.
 
-    `permissions`: what may be done to clusters that chaos did not start.
+    `permissions` are those for clusters that chaos did not start.
     `prestart`: a local cluster's workers are started before they are needed.
     """
     say = _ready(console)
@@ -37,7 +37,7 @@ def open_backend(
 
 
 def open_scripts(console: Console) -> ScriptBackend:
-    """Return the embedded backend, of which there can be several on one start of a script."""
+    """Return the embedded backend, of which several may share one start of a script."""
     _ready(console)
     from chaos.backends.fork.backend import ForkBackend
 
@@ -59,9 +59,9 @@ def _ready(console: Console) -> Say:
 
 @contextlib.contextmanager
 def _sending_metrics_every_second() -> Iterator[None]:
-    """Have this process send its metrics on ten times as often as Ray's processes do.
+    """Have this process send its metrics ten times as often as Ray's processes do.
 
-    Ray 2.60 reads it as it is imported. It is for nobody whom we start.
+    Ray 2.60 reads the variable as it is imported. It is unset then: no child gets it.
     """
     name = "RAY_metrics_report_interval_ms"
     is_ours = name not in os.environ
@@ -75,7 +75,7 @@ def _sending_metrics_every_second() -> Iterator[None]:
 
 
 def nodes_at(address: str) -> list[NodeFacts]:
-    """Look at a cluster that runs; `ClusterError` where there is none that can be joined."""
+    """Return the nodes of a running cluster; raises `ClusterError` if none can be joined."""
     from chaos.backends.ray.existing.cluster import connect
     from chaos.backends.ray.existing.survey import nodes
 

@@ -1,4 +1,4 @@
-"""Executes plans without a cluster: a warm start of the script per job, forked for each run."""
+"""The backend without a cluster: a warm start of the script per job, forked for each run."""
 
 import os
 import threading
@@ -18,9 +18,9 @@ from chaos.run.ports import Show
 
 
 class Starts:
-    """The start of the script that all lanes fork from, begun where it is first needed.
+    """The zygote that all lanes are forked from; the first plan that needs it starts it.
 
-    With a hash seed other than the usual, it has a root of its own, which ends with it.
+    With a hash seed other than the usual one, it has a root of its own, which ends with it.
     """
 
     def __init__(self, hash_seed: str = HASH_SEED) -> None:
@@ -30,12 +30,12 @@ class Starts:
         self._plan: Plan | None = None
 
     def warm_up(self, plan: Plan, log: Path) -> None:
-        """Have the root begin its imports, which takes it seconds beside other work."""
+        """Start the root, whose imports take seconds, while the harness does other work."""
         self._plan = plan
         root_for(plan, log=log, hash_seed=self._hash_seed)
 
     def of(self, plan: Plan, directory: RunDirectory) -> ZygoteHandle:
-        """Return the start of a plan's script, a new one for another job than the last."""
+        """Return the zygote of a plan's script: a new one when the job is not the last one's."""
         shape, job = plan.shape, plan.job
         cpus = str(shape.nodes * shape.cpus_per_node)  # which the script may ask for
         key = (plan.cwd, job.source, repr(job.args), repr(job.env), cpus)
@@ -49,7 +49,7 @@ class Starts:
             return self._zygote
 
     def close(self) -> None:
-        """End it, and with it all that was forked from it."""
+        """End the zygote, and with it all that was forked from it."""
         with self._turn:
             if self._zygote is not None:
                 self._zygote.end()
@@ -59,9 +59,9 @@ class Starts:
 
 
 class ForkBackend:
-    """A context: leaving it ends its lane, and the script that it started.
+    """A context manager: leaving it ends its lane, and the script that it started.
 
-    `starts` are another's, unless it starts scripts: then it works beside that one.
+    It ends the zygote of `starts` only if it made `starts`, or if `starts_scripts` is set.
     """
 
     def __init__(self, starts: Starts | None = None, *, starts_scripts: bool = False) -> None:
@@ -70,7 +70,7 @@ class ForkBackend:
         self._lane: LaneHandle | None = None
 
     def __enter__(self) -> Self:
-        """Start nothing yet; the first plan says which job is needed."""
+        """Start nothing yet: the first plan names the job."""
         return self
 
     def __exit__(
@@ -83,14 +83,14 @@ class ForkBackend:
         self.close()
 
     def beside(self) -> "ForkBackend":
-        """Return one that carries out plans at the same time, from the same start of the script."""
+        """Return a backend that executes plans at the same time, from the same zygote."""
         return ForkBackend(self._starts)
 
     def afresh(self, *, other_hashes: Plan | None = None) -> "ForkBackend":
-        """Return one that starts the script once more.
+        """Return a backend that starts the script once more.
 
-        With `other_hashes`, the plan that it will carry out, in an interpreter
-        with another hash seed, as every process of a cluster has one of its own.
+        `other_hashes` is the plan that it will execute in an interpreter with another
+        hash seed, as every process of a cluster has a hash seed of its own.
         """
         if other_hashes is None:
             return ForkBackend()
@@ -107,27 +107,27 @@ class ForkBackend:
                 self._starts.close()
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
-        """Carry out a plan; everything that was seen is in the directory's journals.
+        """Execute a plan; all that was recorded is in the directory's journals.
 
-        Once more where something beside chaos and the job went wrong.
+        Executes it once more if something other than chaos and the job disturbed the run.
         """
         try:
             why = self._execute(plan, directory, show)
         except HarnessError as error:
             why = str(error)
-        if why is not None:  # by the machine or by ourselves, which one try more may come through
+        if why is not None:  # the machine or chaos itself failed: one more try may succeed
             directory.set_aside()
             self._execute(plan, directory, show, again_after=why)
 
     def _execute(
         self, plan: Plan, directory: RunDirectory, show: Show, *, again_after: str | None = None
     ) -> str | None:
-        """Carry out a plan once, and return what disturbed it, None where nothing did."""
+        """Execute a plan once; return what disturbed it, None if nothing did."""
         zygote = self._starts.of(plan, directory)
         run = Run(plan, directory, show, zygote, self._lane_of, again_after)
         try:
             run.execute()
-        except BaseException:  # broken off, perhaps in mid-sentence: the next run has its own lane
+        except BaseException:  # a message may be half sent: the next run gets a new lane
             self._end_lane()
             raise
         return run.disturbed_by

@@ -1,4 +1,4 @@
-"""The driver's side of the embedded backend: starts workers, keeps objects, runs the controller."""
+"""The driver's side of the embedded backend: its workers, its objects and Ray's controller."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ POLL_S = 0.02
 
 
 class ForkCluster:
-    """One per run, in its driver."""
+    """The emulated cluster of one run, in the run's driver."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class ForkCluster:
         threading.Thread(target=self._loop.run_forever, daemon=True, name="objects").start()
 
     def start_worker(self, node_id: str, env: dict[str, str]) -> core.ProcessActor:
-        """Start a worker, a fork of the lane, and return it once it is there.
+        """Start a worker, a fork of the lane, and return it once it runs.
 
-        Once more where it does not come to its first line: on Ray, too, a start is retried.
+        Starts another if it does not come to its first line: Ray, too, retries a start.
         """
         spawn = Spawn(self._disk_of(node_id), env, self._log, compat.Context.session)
         started = self._forked(spawn) or self._forked(spawn)
-        if started is None:  # no defect of the job: what is then seen of it is judged by nobody
+        if started is None:  # no defect of the job: no check judges a disturbed run
             self._failed(Disturbed(why=STUCK))
             raise core.WorkerDiedError(is_preempted=False)
         pid, wire = started
@@ -67,6 +67,8 @@ class ForkCluster:
         )
 
     def _forked(self, spawn: Spawn) -> tuple[int, Wire] | None:
+        # The lane forks, not this process: Ray's controller has threads here, and a lock that
+        # one of them holds at a fork stays locked in the child for ever.
         ours, theirs = socket.socketpair()
         with theirs:
             self._lane.send(spawn, along=theirs)
@@ -83,13 +85,13 @@ class ForkCluster:
         return pid, wire
 
     def _end(self, pid: int) -> None:
-        """Kill a worker; the lane is told before, for which it would be another's doing."""
-        with contextlib.suppress(OSError):  # gone already, or the lane, with which it ends
+        """Kill a worker; announce it to the lane, which would report a foreign signal otherwise."""
+        with contextlib.suppress(OSError):  # the worker has ended, or the lane and so the worker
             self._lane.send(Ending(pid))
             os.kill(pid, signal.SIGKILL)
 
     def _death_of(self, pid: int, node_id: str) -> RayError:
-        """Return what Ray's core says to a call of a worker that has ended."""
+        """Return the error that Ray's core raises for a call of a worker that has ended."""
         if pid in self._port.exhausted():
             return OutOfMemoryError("Task was killed due to the node running low on memory.")
         return core.WorkerDiedError(is_preempted=node_id in self._port.preempted())
@@ -99,9 +101,9 @@ class ForkCluster:
         return core.ObjectActor(instance, self._loop)
 
     def slots(self, count: int, *, within_s: float) -> list[str]:
-        """Return `count` places on nodes that are alive, or fewer where time runs out.
+        """Return the nodes of `count` workers, all of them alive; fewer when time runs out.
 
-        Where the number of workers is still to be learnt from the script, nodes hold any.
+        A node holds any number of workers while only the script states their number.
         """
         start = self._clock.now_ns()
         while True:
@@ -123,7 +125,7 @@ class ForkCluster:
         return self._port.draining()
 
     def run_controller(self, controller_class: Any, arguments: dict[str, Any]) -> Any:  # noqa: ANN401
-        """Run Ray's controller to its end, in this thread; gives the run's `Result`."""
+        """Run Ray's controller to its end, in this thread; return the run's `Result`."""
 
         async def run() -> Any:  # noqa: ANN401
             controller = controller_class(**arguments)

@@ -1,8 +1,8 @@
-"""Where Ray Train touches Ray's core, and how that is answered by `core` instead.
+"""Replacement of Ray's core, as far as Ray Train calls it, by `core`.
 
 Every private name is here, read in Ray 2.60.0. Ray Train reaches its core
 through attributes of the module `ray` and through a few imported names; both
-are replaced in the zygote, before the user's script runs.
+are replaced in the root, before any user's script runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """As much of `ray.get_runtime_context()` as Ray Train reads."""
+    """The part of `ray.get_runtime_context()` that Ray Train reads."""
 
     node_id = HEAD
     session = ""
@@ -39,11 +39,11 @@ class Context:
         return type(self).node_id
 
     def get_worker_id(self) -> str:
-        """Return this process a name."""
+        """Return a name for this process."""
         return f"{os.getpid():056x}"
 
     def get_actor_id(self) -> str:
-        """Return this process, which is an actor's, a name."""
+        """Return a name for the actor in this process."""
         return f"{os.getpid():032x}"
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
@@ -51,15 +51,15 @@ class Context:
         return {}
 
     def get_job_id(self) -> str:
-        """Return the one job there is."""
+        """Return the id of the only job."""
         return "01000000"
 
 
 class Session:
-    """As much of the process's Ray node as Ray Train reads: where a session keeps its files."""
+    """The part of the process's Ray node that Ray Train reads: the folder of the session."""
 
     def get_session_dir_path(self) -> str:
-        """Return a folder of this run's own."""
+        """Return a folder that only this run uses."""
         return Context.session
 
 
@@ -92,7 +92,7 @@ class Placement:
         self._nodes: list[str] = []
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Wait until there are enough nodes; False where they do not come in time."""
+        """Wait until there are enough nodes; return whether they came in time."""
         self._nodes = _the_cluster().slots(self._count, within_s=timeout_seconds)
         return len(self._nodes) == self._count
 
@@ -102,7 +102,7 @@ class Placement:
 
 
 class Slot:
-    """Where one worker goes."""
+    """The place of one worker in a placement group."""
 
     def __init__(self, placement_group: Placement, placement_group_bundle_index: int) -> None:
         self._placement = placement_group
@@ -117,7 +117,7 @@ _cluster: list[ForkCluster] = []
 
 
 def use_cluster(cluster: ForkCluster) -> None:
-    """Answer from now on with this cluster: the driver of a run does so once."""
+    """Use this cluster from now on; the driver of a run calls this once."""
     _cluster[:] = [cluster]
 
 
@@ -128,7 +128,7 @@ def _the_cluster() -> ForkCluster:
 
 
 def _cluster_resources() -> dict[str, float]:
-    """Return the CPUs of the nodes that are alive: before `fit()`, of all that the plan has."""
+    """Return the CPUs of the nodes that are alive; before `fit()`, of all nodes of the plan."""
     if Context.node_id != HEAD:
         raise NeedsClusterError.of("`ray.cluster_resources()` in a worker")
     if not _cluster:
@@ -138,7 +138,7 @@ def _cluster_resources() -> dict[str, float]:
 
 
 def _available_resources() -> dict[str, float]:
-    """Return the CPUs of the plan's nodes: before `fit()` nothing uses them."""
+    """Return the CPUs of the plan's nodes; before `fit()` nothing uses them."""
     if _cluster or Context.node_id != HEAD:
         raise NeedsClusterError.of("`ray.available_resources()` once fit() was called")
     return Context.resources
@@ -152,7 +152,7 @@ def worker_class() -> Any:  # noqa: ANN401
 
 
 def replace_core() -> None:
-    """Put `core` in the place of Ray's core, for this process and all that it forks."""
+    """Replace Ray's core by `core`, for this process and all that it forks."""
     from ray.train.v2._internal.execution import preemption
     from ray.train.v2._internal.execution.checkpoint.sync_actor import SynchronizationActor
     from ray.train.v2._internal.execution.worker_group import placement_group_handle, worker_group
@@ -196,7 +196,7 @@ def _take_reports_before_errors(group_class: Any) -> None:  # noqa: ANN401
 
 
 def _replace_autoscaling() -> None:
-    """Answer an elastic policy with the nodes that are alive: nobody else asks for them here."""
+    """Have an elastic policy see all nodes that are alive: no other job uses them here."""
     from ray.train.v2._internal.execution.scaling_policy.elastic import ElasticScalingPolicy
     from ray.train.v2._internal.execution.scaling_policy.scaling_policy import ScalingPolicy
 
@@ -207,7 +207,7 @@ def _replace_autoscaling() -> None:
 
 
 def run_controllers_here(run: Callable[[Any, dict[str, Any]], Any]) -> None:
-    """Have `fit()` hand what it would start a controller actor with to `run` instead."""
+    """Have `fit()` call `run` with the arguments of the controller actor that it would start."""
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
     def start(trainer: Any, **arguments: Any) -> Any:  # noqa: ANN401
@@ -226,7 +226,7 @@ def controller_class() -> Any:  # noqa: ANN401
     return TrainController
 
 
-# What workers and drivers were seen to import after their fork (Ray 2.60, torch 2.13):
+# Modules that workers and drivers were seen to import after their fork (Ray 2.60, torch 2.13):
 # `ray.tune` alone costs a worker 60 ms, more than its process group.
 WARM = (
     "ray.train.torch",
@@ -242,11 +242,11 @@ WARM = (
 
 
 def warm_up() -> None:
-    """Import, once, what every worker would import at its own expense."""
+    """Import once the modules that every worker would import for itself."""
     for name in (*WARM, CALLBACK.rpartition(".")[0]):
         importlib.import_module(name)
 
 
 def _needs_cluster(callback: Any) -> bool:  # noqa: ANN401
-    """Leave out what cleans up placement groups and feeds Ray Data: neither is here."""
+    """Return whether a callback cleans up placement groups or feeds Ray Data: neither is here."""
     return type(callback).__name__ in ("PlacementGroupCleanerCallback", "DatasetsCallback")

@@ -1,4 +1,4 @@
-"""Ray's core in small: references, actors and their calls, as far as Ray Train asks for them.
+"""Ray's core in small: references, actors and their calls, as far as Ray Train uses them.
 
 An actor is either a forked process (the workers) or an object in the driver
 (synchronization, preemption watcher, the controller itself). Calls return
@@ -23,7 +23,7 @@ from chaos.backends.fork.wire import Wire
 
 
 class WorkerDiedError(ActorDiedError):  # type: ignore[misc]
-    """A worker's process has ended. `preempted`, as Ray says it: with a node that was drained."""
+    """A worker's process has ended. `preempted` has Ray's meaning: its node was drained."""
 
     def __init__(self, *, is_preempted: bool) -> None:
         super().__init__()
@@ -36,13 +36,13 @@ class WorkerDiedError(ActorDiedError):  # type: ignore[misc]
 
 
 class Ref:
-    """Stands for `ray.ObjectRef`: a value that may still be on its way."""
+    """The stand-in for `ray.ObjectRef`: a value that may not be there yet."""
 
     def __init__(self, future: "Future[Any]") -> None:
         self.future = future
 
     def __reduce__(self) -> tuple[Callable[[Any], "Ref"], tuple[Any]]:
-        """Travel by value: what is passed to a worker is there already."""
+        """Pickle the value: an argument of a worker's method has its value already."""
         return put, (self.future.result(),)
 
 
@@ -54,7 +54,7 @@ def put(value: Any) -> Ref:  # noqa: ANN401 - any value
 
 
 class Stored(Ref):
-    """What `ray.put` gives: pickled there and then, once, however often it travels."""
+    """The result of `ray.put`: pickled at once, and only once, however often it is sent."""
 
     def __init__(self, value: Any) -> None:  # noqa: ANN401 - any value
         super().__init__(Future())
@@ -62,7 +62,7 @@ class Stored(Ref):
         self.future.set_result(value)
 
     def __reduce__(self) -> tuple[Callable[[Any], Ref], tuple[Any]]:
-        """Travel as the bytes that were made when it was stored."""
+        """Pickle as the bytes that were made when the value was stored."""
         return _unpickled, (self._pickled,)
 
 
@@ -71,10 +71,10 @@ def _unpickled(pickled: bytes) -> Ref:
 
 
 def get(refs: Any, *, timeout: float | None = None) -> Any:  # noqa: ANN401 - as `ray.get`
-    """Wait for one reference or for a list of them, and no longer than until one has failed.
+    """Return the value of one reference or of a list; raise as soon as one of them has failed.
 
-    So does `ray.get`: a rank that waits for one that is dead would be waited
-    for as long as its process group's own time-out.
+    `ray.get` does so too. Otherwise the driver would wait for a rank that waits
+    for a dead one, as long as the time-out of their process group is.
     """
     if isinstance(refs, Ref):
         try:
@@ -96,7 +96,10 @@ def get(refs: Any, *, timeout: float | None = None) -> Any:  # noqa: ANN401 - as
 def wait(
     refs: Sequence[Ref], *, num_returns: int = 1, timeout: float | None = None
 ) -> tuple[list[Ref], list[Ref]]:
-    """Wait until `num_returns` references are there, or the time is up."""
+    """Wait for all references, or for the first if `num_returns` is fewer; or until the time-out.
+
+    Returns those that are there, and the others.
+    """
     everything = num_returns >= len(refs)
     when = "ALL_COMPLETED" if everything else "FIRST_COMPLETED"
     wait_for_futures([ref.future for ref in refs], timeout=timeout, return_when=when)
@@ -105,24 +108,24 @@ def wait(
 
 
 class Method:
-    """`handle.method`, with `.remote()` and `.options()`."""
+    """The `handle.method` of an actor, with `.remote()` and `.options()`."""
 
     def __init__(self, handle: Any, name: str) -> None:  # noqa: ANN401 - one of the handles below
         self._handle = handle
         self._name = name
 
     def remote(self, *args: Any, **kwargs: Any) -> Ref:  # noqa: ANN401
-        """Call without waiting."""
+        """Call the method without waiting for it."""
         ref: Ref = self._handle.call(self._name, args, kwargs)
         return ref
 
     def options(self, **_: Any) -> "Method":  # noqa: ANN401 - names of tasks and the like
-        """Accept options that mean nothing here."""
+        """Ignore options, which have no meaning here."""
         return self
 
 
 class ObjectActor:
-    """An actor that is an object in the driver, its calls run on one event loop."""
+    """An actor that is an object in the driver; its calls run on one event loop."""
 
     _all: dict[int, "ObjectActor"] = {}  # noqa: RUF012 - the process's registry, by number
 
@@ -138,7 +141,7 @@ class ObjectActor:
         return Method(self, name)
 
     def __reduce__(self) -> tuple[Callable[[int], "DriverActor"], tuple[int]]:
-        """Travel to a worker as a handle that calls back here."""
+        """Pickle as a handle, by which a worker calls back into the driver."""
         return DriverActor, (self.number,)
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
@@ -151,11 +154,11 @@ class ObjectActor:
         return Ref(asyncio.run_coroutine_threadsafe(run(), self._loop))
 
     def end(self) -> None:
-        """Have nothing to end: the object goes with its driver."""
+        """Do nothing: the object ends with its driver."""
 
     @classmethod
     def numbered(cls, number: int) -> "ObjectActor":
-        """Find the actor that a worker's handle names."""
+        """Return the actor that a worker's handle names."""
         return cls._all[number]
 
 
@@ -199,11 +202,13 @@ class ProcessActor:
         return Method(self, name)
 
     def __reduce__(self) -> tuple[Callable[[int], int], tuple[int]]:
-        """Travel as the pid: nobody but the driver calls a worker."""
+        """Pickle as the pid: only the driver calls a worker."""
         return int, (self.pid,)
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ref:
         """Send a call to the worker."""
+        # Registered before the send: if the worker dies in between, either the listener or this
+        # call fails the future.
         future: Future[Any] = Future()
         with self._lock:
             number = self._count
@@ -218,7 +223,7 @@ class ProcessActor:
         return Ref(future)
 
     def end(self) -> None:
-        """Kill the process, as `ray.kill` does; one that has ended by itself is left alone."""
+        """Kill the process, as `ray.kill` does, unless it has ended by itself."""
         if not self._is_dead:
             self._kill()
 
@@ -257,7 +262,7 @@ class ProcessActor:
 
 
 def settle(future: "Future[Any]", succeeded: bool, value: Any) -> None:  # noqa: ANN401, FBT001
-    """Give a future its result, or the exception that came instead."""
+    """Set a future's result, or its exception."""
     if succeeded:
         future.set_result(value)
     else:
@@ -271,7 +276,7 @@ def dumps(message: Any) -> bytes:  # noqa: ANN401 - functions of a script travel
 
 
 def picklable(error: BaseException) -> BaseException:
-    """Return an exception that can travel, in place of one that cannot."""
+    """Return the exception if it can be pickled, otherwise one with the same message that can."""
     try:
         pickle.loads(dumps(error))  # noqa: S301 - our own bytes
     except Exception:  # noqa: BLE001 - whatever pickling it raises

@@ -1,8 +1,8 @@
-"""The calls of `fit()` before the one that is watched: carried out here as well, and left alone.
+"""The calls of `fit()` before the one that is watched: trained without faults, and not recorded.
 
-A lane is forked for each, with a driver and workers of its own; the script
-goes on with the result. Nothing is struck or recorded there. Its storage is a
-folder beside the runs', and stays, for the watched training may begin with it.
+The zygote forks a lane for each, with a driver and workers of its own, and the
+script continues with the result. Its storage is a folder beside that of the
+runs, and stays: the watched training may begin with it.
 """
 
 import os
@@ -29,7 +29,7 @@ POLL_S = 0.01
 
 
 def earlier_fits(plan: Plan, directory: RunDirectory) -> EarlierFit:
-    """Return what carries out earlier trainings of a start of the script, made for a run."""
+    """Return the function by which a zygote, started for a run, executes earlier trainings."""
     held = directory.path if plan.confined is None else Path(plan.confined.folder)
 
     def train(trainer: Any, fit: Train, configure: Configure) -> Any:  # noqa: ANN401
@@ -37,6 +37,9 @@ def earlier_fits(plan: Plan, directory: RunDirectory) -> EarlierFit:
         address = RunAddress(place.path, os.urandom(4).hex(), "none:")
         make_room(address)
         start = StartRun(address, {**plan.job.env, CALLBACKS_ENV: _theirs()})
+        # By `orders` the lane is asked for a driver, as by the harness; by `tells`, which the
+        # driver inherits, comes the result. The lane holds `tells` open as well, so that a driver
+        # that ends without a result shows no end there: `_result` looks at the lane's messages.
         (ours, orders), (told, tells) = socket.socketpair(), socket.socketpair()
         zygote, pid = os.getpid(), os.fork()
         if pid == 0:
@@ -59,7 +62,7 @@ def earlier_fits(plan: Plan, directory: RunDirectory) -> EarlierFit:
 
 
 def _result(told: Wire, lane: Wire) -> Any:  # noqa: ANN401 - Ray Train's Result
-    """Wait for what the driver tells; its lane tells when it has ended without a word."""
+    """Wait for the driver's result; raise if the lane reports that the driver ended without one."""
     while not select.select([told.end], [], [], POLL_S)[0]:
         if select.select([lane.end], [], [], 0)[0] and isinstance(lane.receive(), Exited):
             raise RefusalError("an earlier fit() of the script ended its process")
@@ -76,7 +79,7 @@ def _live(
     orders: Wire,
     tells: Wire,
 ) -> NoReturn:
-    """Become the lane, and in the driver that it forks, train."""
+    """Become the lane; in the driver that it forks, train and send the result."""
     try:
         adopt_orphans()
         part = Lane(orders).serve()
@@ -91,6 +94,6 @@ def _live(
 
 
 def _theirs() -> str:
-    """Return the callbacks that are not ours."""
+    """Return the callbacks that are not of chaos."""
     names = os.environ.get(CALLBACKS_ENV, "").split(",")
     return ",".join(name for name in names if name != CALLBACK)

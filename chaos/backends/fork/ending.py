@@ -1,10 +1,10 @@
-"""Ends processes that may be gone already."""
+"""Ending processes that may be gone already."""
 
 import psutil
 
 
 def living(pid: int) -> list[psutil.Process]:
-    """Return what a process and its children have forked and is alive; none where it is gone."""
+    """Return the descendants of a process that are alive; none if the process itself is gone."""
     try:
         found: list[psutil.Process] = psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -13,7 +13,7 @@ def living(pid: int) -> list[psutil.Process]:
 
 
 def end_all(pid: int) -> None:
-    """Kill a process, and then all below it: so nobody is left who could start more."""
+    """Kill a process, and then all below it, so that it cannot start more meanwhile."""
     below = living(pid)
     try:
         kill(psutil.Process(pid))
@@ -39,7 +39,7 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process is there and has not ended."""
+    """Return whether a process exists and has not ended; a zombie has."""
     try:
         return _is_alive(psutil.Process(pid))
     except psutil.NoSuchProcess:

@@ -43,9 +43,9 @@ STACKS_S = 0.5
 
 @dataclass
 class Run(RunWatch[int]):
-    """One execution of one plan; a driver is its pid.
+    """One execution of one plan; a driver is represented by its pid.
 
-    `lane_of` gives the lane that the run takes place in. `again_after`: why it is the second try.
+    `lane_of` returns the run's lane. `again_after` is the reason if this is the second try.
     """
 
     zygote: ZygoteHandle
@@ -67,7 +67,7 @@ class Run(RunWatch[int]):
         self._memory = Exhaustion()
 
     def execute(self) -> None:
-        """Fork a driver, watch it, clean up; the history says how it went."""
+        """Fork a driver, watch it, clean up; the outcome is in the journals."""
         with self._memory.watching(self.descendants, lambda: self.world.driver):
             self._execute()
 
@@ -108,14 +108,14 @@ class Run(RunWatch[int]):
         return failed
 
     def start_driver(self) -> int:
-        """Have the lane fork a driver; gives its pid. After a killed one, the script starts anew.
+        """Have the lane fork a driver; return its pid. After a killed one, the script starts anew.
 
-        Whoever starts a script again starts it at its first line: what it draws there
-        without a seed is then other than it was.
+        A user who restarts a script restarts it at its first line, too: what the script
+        draws there without a seed differs from the first time.
         """
         if self._had_driver and (failed := self._begin_again()) is not None:
             self.journal.add(ScriptRaised(error=failed.error, message=failed.message))
-            return self._begun_again[-1].pid  # which is all of a driver that there is
+            return self._begun_again[-1].pid  # in place of a driver, which was never forked
         self._had_driver = True
         return self._lanes[-1].start(StartRun(self.address, dict(self.plan.job.env)))
 
@@ -128,11 +128,11 @@ class Run(RunWatch[int]):
         return failed
 
     def driver_started(self, driver: int) -> None:
-        """Tell the world which process the driver is."""
+        """Set the world's driver, the target of faults that kill it."""
         self.world.driver = driver
 
     def exit_code(self, driver: int) -> int | None:
-        """Wait a moment for the driver's end; gives its exit code, None while it runs."""
+        """Wait a moment for the driver's end; return its exit code, None while it runs."""
         if any(zygote.pid == driver for zygote in self._begun_again):
             return 1  # a script that was started again, and did not come to its fit()
         lane = self._lanes[-1]
@@ -144,7 +144,7 @@ class Run(RunWatch[int]):
         return code
 
     def _tell_foreign(self, what: str, pid: int, code: int) -> None:
-        """Write down that a process was ended, unless a fault or this run has ended it."""
+        """Record that a process was ended by a signal, unless a fault or this run sent it."""
         killed_here = {
             event.pid
             for event in self.seen()
@@ -155,19 +155,19 @@ class Run(RunWatch[int]):
             self.journal.add(Disturbed(why=killed(what, code)))
 
     def end_driver(self, driver: int) -> int:
-        """Kill the driver; what it forked goes with the run."""
+        """Kill the driver; its workers end with the run."""
         with contextlib.suppress(ProcessLookupError):  # it may have ended just now
             os.kill(driver, signal.SIGKILL)
         return -signal.SIGKILL
 
     def meanwhile(self) -> None:
-        """End the largest process of all runs where memory runs out, if it is one of this run."""
+        """If memory runs out, end the largest process of all runs, provided it is of this run."""
         if self._memory.is_near():
             ranks = {event.pid: event.rank for event in self.workers()}
             self._memory.end_the_largest(ranks, self.journal)
 
     def take_stacks(self, driver: int) -> None:
-        """Ask all ranks and the driver for their stacks: faulthandler answers even from C++."""
+        """Signal all ranks and the driver to write their stacks: faulthandler does, even in C++."""
         ranks = [(e.pid, e.rank, rank_stacks(e.rank, e.pid)) for e in self.workers()]
         asked: list[tuple[int, int | None, str]] = [(driver, None, DRIVER_STACKS), *ranks]
         for pid, rank, name in asked:
@@ -177,11 +177,13 @@ class Run(RunWatch[int]):
         self.clock.sleep(STACKS_S)
 
     def descendants(self) -> list[psutil.Process]:
-        """Return what is left of the run, where its lanes still live."""
+        """Return the processes that are left of the run, below the lanes that still live."""
         return [process for lane in self._lanes for process in lane.descendants()]
 
     def _end(self, *, interrupted: bool) -> None:
-        with contextlib.ExitStack() as closing:  # each step is taken, come what may
+        # The body comes first, then the callbacks from the last to the first; each step is taken,
+        # even if one before it raises.
+        with contextlib.ExitStack() as closing:
             closing.callback(self.end, interrupted=interrupted)
             for zygote in self._begun_again:
                 closing.callback(zygote.end)
@@ -190,7 +192,7 @@ class Run(RunWatch[int]):
                 closing.callback(lane.end)
             self._search_leftovers()
             confines = confines_of(self.plan)
-            if confines is not None:  # nobody writes any more
+            if confines is not None:  # no process of the run is left that could write
                 settle(self.address, confines, self.journal)
 
     def _search_leftovers(self) -> None:

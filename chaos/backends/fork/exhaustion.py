@@ -1,7 +1,7 @@
-"""Where memory runs out, one process is ended: the largest of all runs of this harness.
+"""The end of one process when memory runs out: the largest of all runs of this harness.
 
-Ray's memory monitor ends a worker of its node. Memory is the machine's, and
-runs go on side by side here: each looks at all of them, and ends what is its own.
+Ray's memory monitor ends a worker of its node. Here runs take place side by side and
+share the machine's memory: each run looks at all of them, and ends only its own processes.
 """
 
 import threading
@@ -21,19 +21,19 @@ END_S = 5.0
 
 @dataclass(frozen=True)
 class Inhabitants:
-    """The processes of a run as they are now, and the pid of its driver."""
+    """The processes of a run at this moment, and the pid of its driver."""
 
     processes: Callable[[], Sequence[psutil.Process]]
     driver: Callable[[], int | None]
 
     def candidates(self) -> list[psutil.Process]:
-        """Return those that may be ended: a driver is none, on Ray either."""
+        """Return the processes that may be ended: not the driver, which Ray does not end either."""
         driver = self.driver()
         return [process for process in self.processes() if process.pid != driver]
 
 
 class Exhaustion:
-    """One per run; all of them know of each other."""
+    """The memory monitor of one run; all of this process share one registry of runs."""
 
     _all: dict[int, Inhabitants] = {}  # noqa: RUF012 - of this process, by the run's object
     _turn = threading.Lock()
@@ -47,7 +47,7 @@ class Exhaustion:
         processes: Callable[[], Sequence[psutil.Process]],
         driver: Callable[[], int | None],
     ) -> Iterator[None]:
-        """Have a run's processes looked at, by every run, for as long as this lasts."""
+        """Register a run's processes, for all runs to look at, while the context lasts."""
         with self._turn:
             self._all[id(self)] = Inhabitants(processes, driver)
         try:
@@ -63,7 +63,7 @@ class Exhaustion:
     def end_the_largest(self, ranks: Mapping[int, int], journal: Journal) -> None:
         """End the largest process of all runs if it is of this one; `ranks` are by pid.
 
-        One run at a time: when it is the next one's turn, what was ended has made room.
+        One run at a time does so: before the next looks, the ended process has freed its memory.
         """
         with self._turn:
             if not self.is_near():
@@ -72,7 +72,7 @@ class Exhaustion:
             everyone = [p for run in self._all.values() for p in run.candidates()]
             largest = memory.largest(everyone)
             if largest is None or largest.pid not in ours:
-                return  # whose it is ends it, within a look of its own
+                return  # the run that it belongs to ends it, when it looks next
             event = MemoryExhausted(
                 pid=largest.pid, rank=_rank_of(largest, ranks), share=memory.used_share()
             )
@@ -82,7 +82,7 @@ class Exhaustion:
 
 
 def _rank_of(process: psutil.Process, ranks: Mapping[int, int]) -> int | None:
-    """Return the rank that a process is, or works for: a DataLoader's worker is one's child."""
+    """Return the rank of a process or of one above it: a DataLoader's worker is a rank's child."""
     try:
         family = [process, *process.parents()]
     except psutil.NoSuchProcess:

@@ -1,8 +1,8 @@
 """A process that forks a child for each request: its own side, and the harness's handle to it.
 
-The root forks the start of a script so, and the start of a script its lanes. Such
-a process has one thread and does nothing else; each child has a connection of its own,
-one end of which comes along with the request.
+The root forks zygotes so, and a zygote its lanes (`root` has a drawing). Such a process has
+one thread and does nothing else. Each child has a connection of its own to the harness; the
+child's end comes along with the request.
 """
 
 import os
@@ -24,9 +24,9 @@ POLL_S = 0.01
 
 
 def fork_for_each(harness: Wire) -> tuple[Any, Wire]:
-    """Fork for each request, for ever; returns it in the child, with the child's connection.
+    """Fork for each request, for ever; return only in a child, with its request and connection.
 
-    Ends when the harness is gone.
+    The process ends when the harness is gone.
     """
     selector = selectors.DefaultSelector()
     selector.register(harness.end, selectors.EVENT_READ)
@@ -35,8 +35,9 @@ def fork_for_each(harness: Wire) -> tuple[Any, Wire]:
             try:
                 request, end = harness.receive_along()
             except EOFError:
-                os._exit(0)  # what was forked here is killed by the kernel with us
+                os._exit(0)  # the kernel then kills the children, which asked it to
             assert end is not None
+            # Flushed before: a copy of the buffer would be printed by the child once more.
             sys.stdout.flush()
             parent, pid = os.getpid(), os.fork()
             if pid == 0:
@@ -51,7 +52,7 @@ def fork_for_each(harness: Wire) -> tuple[Any, Wire]:
 
 
 class Forks:
-    """The harness's handle to such a process; `what` it is stands in its errors."""
+    """The harness's handle to such a process; `what` is its name in error messages."""
 
     def __init__(self, wire: Wire, what: str) -> None:
         self._wire = wire
@@ -63,13 +64,13 @@ class Forks:
 
     @property
     def can_be_asked(self) -> bool:
-        """Whether nothing was broken off in mid-sentence, and nothing is closed."""
+        """Whether the connection is open, and no message was left half read."""
         return not self._is_closed
 
     def fork(self, request: object) -> tuple[int, Wire]:
         """Return the pid of a new child and the connection to it, which ends when the child does.
 
-        Raises `HarnessError` where the process that forks is gone.
+        Raises `HarnessError` if the process that forks is gone.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -83,13 +84,14 @@ class Forks:
         return message.pid, Wire(ours)
 
     def exit_code(self, pid: int, *, within_s: float) -> int | None:
-        """Wait for a child's end and return its exit code; None where it does not come.
+        """Wait for a child's end and return its exit code; None if it does not end in time.
 
-        Nor does it where this process itself is gone, and its children with it.
+        None also if the process that forks is gone, and its children with it.
         """
         start = self._clock.now_ns()
         while not self._is_closed:
             with self._lock:
+                # Reports of other children come first, and are kept until they are asked for.
                 while select.select([self._wire.end], [], [], 0)[0]:
                     try:
                         message = self._receive()
@@ -105,7 +107,7 @@ class Forks:
         return None
 
     def close(self) -> None:
-        """Close the connection: nobody is asked any more."""
+        """Close the connection; nothing can be asked after it."""
         self._is_closed = True
         self._wire.close()
 
@@ -120,13 +122,13 @@ class Forks:
             message: Started | Exited = self._wire.receive()
         except EOFError as error:
             raise gone(self._what) from error
-        except BaseException:  # broken off: its answer would be taken for that to the next question
+        except BaseException:  # half read: the rest would be taken for the next answer
             self.close()
             raise
         return message
 
 
 def gone(what: str, code: int | None = None) -> HarnessError:
-    """Return the error for a process of ours that ended before its time, negative codes signals."""
+    """Return the error for a process of chaos that ended too early; a negative code is a signal."""
     why = f"{what} is gone, and chaos did not end it. {MEMORY}"
     return HarnessError(why if code is None else killed(what, code))

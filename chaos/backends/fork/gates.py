@@ -1,9 +1,9 @@
 """Questions of a run's processes to its chaos controller, and the socket that carries them.
 
-A DataLoader's worker asks as well, and anything else that the job has started: the socket
-has a name, which every user of the machine can read. So whoever connects is asked for the user it
-runs as before a byte of it is read (`SO_PEERCRED`, unix(7)), and so is whoever listens; and
-what is sent is a question of this list in MessagePack, of which nothing is ever executed.
+Any process that the job starts may ask, a DataLoader's worker too, so the socket has a name,
+which every user of the machine can read. Therefore each end checks the other's user
+(`SO_PEERCRED`, unix(7)) before it reads a byte. A message is a question of this list in
+MessagePack, of which nothing is ever executed.
 """
 
 import os
@@ -20,10 +20,10 @@ from chaos.model.event import Committed, FailureDecided
 
 _LENGTH = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("3i")  # pid, user, group
-LENGTH_MAX = 64 * 2**20  # the metrics of all ranks are the longest that is told
+LENGTH_MAX = 64 * 2**20  # the metrics of all ranks are the longest message
 
 Types: TypeAlias = tuple[Any, Any]
-# By name: the types of what a question is asked with, and that of its answer.
+# By name: the types of a question's arguments, and the type of its answer.
 QUESTIONS: dict[str, Types] = {
     "group_started": (tuple[dict[int, Victim]], None),
     "group_launched": (tuple[int], None),
@@ -59,15 +59,15 @@ class Gate:
             raise StrangerError(f"a process of user {user} is at the other end")
 
     def ask(self, question: str, *arguments: Any) -> Any:  # noqa: ANN401 - the question's answer
-        """Return the answer to one of `QUESTIONS`; `EOFError` where the harness is gone."""
+        """Return the answer to one of `QUESTIONS`; raises `EOFError` if the harness is gone."""
         _, answer = QUESTIONS[question]
         self._send([question, arguments])
         return msgspec.msgpack.decode(self._received(), type=answer)
 
     def asked(self) -> tuple[str, tuple[Any, ...]]:
-        """Return the next question and what it is asked with; `EOFError` at the end.
+        """Return the next question and its arguments; raises `EOFError` at the end.
 
-        Raises `msgspec.DecodeError` for what is none of `QUESTIONS`.
+        Raises `msgspec.DecodeError` for a message that is none of `QUESTIONS`.
         """
         question, raw = msgspec.msgpack.decode(self._received(), type=tuple[str, msgspec.Raw])
         if question not in QUESTIONS:
@@ -96,7 +96,7 @@ class Gate:
 
 
 def listen(name: str) -> socket.socket:
-    """Listen at a name in the abstract namespace, which no file and no port stands for."""
+    """Listen at a name in the abstract namespace, which needs no file and no port."""
     server = socket.socket(socket.AF_UNIX)
     server.bind(f"\0{name}")
     server.listen(128)
@@ -104,7 +104,7 @@ def listen(name: str) -> socket.socket:
 
 
 def connect(name: str) -> Gate:
-    """Connect to a listener's name; raises `OSError` where nobody of this user listens."""
+    """Connect to a listener's name; raises `OSError` if no process of this user listens."""
     end = socket.socket(socket.AF_UNIX)
     end.connect(f"\0{name}")
     return Gate(end)

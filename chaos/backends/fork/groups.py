@@ -1,10 +1,10 @@
-"""What a worker has started ends with it, as on Ray: a process group per worker.
+"""A process group per worker, which ends with the worker, as on Ray.
 
-Ray puts each worker into a process group of its own and, once the worker has
-ended, however it did, sends the group SIGTERM and 200 ms later SIGKILL (Ray
+Ray puts each worker into a process group of its own. Once the worker has ended,
+for whatever reason, Ray sends the group SIGTERM and 200 ms later SIGKILL (Ray
 2.60, RAY_process_group_cleanup_enabled, on since 2.57; ray-project/ray#64407).
-A DataLoader's workers end so, which would else look for their parent every 5 s.
-Whoever makes a session of its own is out of the group, there and here.
+So a DataLoader's workers end, which otherwise look for their parent every 5 s.
+A process that makes a session of its own leaves the group, there and here.
 """
 
 import os
@@ -24,11 +24,11 @@ class ProcessGroups:
         self._asked_ns: dict[int, int] = {}
 
     def add(self, pid: int) -> None:
-        """Know a child that leads a group of its own."""
+        """Add a child that leads a group of its own."""
         self._leaders.add(pid)
 
     def ended(self, pid: int) -> bool:
-        """Ask the rest of the group to end where this is a leader, and return whether it is."""
+        """Return whether an ended child was a leader; if so, send the rest of its group SIGTERM."""
         if pid not in self._leaders:
             return False
         self._leaders.remove(pid)
@@ -37,7 +37,7 @@ class ProcessGroups:
         return True
 
     def kill_the_late(self) -> None:
-        """Kill those that were asked and are still there."""
+        """Kill the groups whose SIGTERM was sent `GRACE_S` ago."""
         for pid, since_ns in list(self._asked_ns.items()):
             if seconds_since(since_ns, self._clock) >= GRACE_S:
                 del self._asked_ns[pid]
@@ -45,7 +45,7 @@ class ProcessGroups:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Signal a group; False where nobody is left in it."""
+    """Signal a group; return whether a process was left in it."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:

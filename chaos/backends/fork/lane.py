@@ -1,8 +1,8 @@
-"""A fork of the script as it stands at its `fit()`, for one run at a time.
+"""A fork of the zygote, at the script's `fit()`, for one run at a time (`root` has a drawing).
 
 It has one thread and does nothing but fork: a driver for each run that the
-harness asks for, a worker for each that a driver asks for. It adopts what they
-leave behind, so that each lane's own is known.
+harness asks for, a worker for each that a driver asks for. It adopts the
+processes that they leave behind, so that each belongs to one lane.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ POLL_S = 0.01
 
 
 class Lane:
-    """Forks on request until the harness is gone."""
+    """The loop of a lane's process, which forks on request until the harness is gone."""
 
     def __init__(self, harness: Wire) -> None:
         self._harness = harness
@@ -53,7 +53,7 @@ class Lane:
         self._selector.register(harness.end, selectors.EVENT_READ, harness)
 
     def serve(self) -> RunPart:
-        """Serve for ever; returns in each driver, with the run that it is to carry out."""
+        """Serve for ever; return only in a driver, with the run that it is to execute."""
         while True:
             if (part := self._answer(POLL_S)) is not None:
                 return part
@@ -66,7 +66,7 @@ class Lane:
             self._workers.kill_the_late()
 
     def _answer(self, within_s: float) -> RunPart | None:
-        """Carry out what was asked for; returns a run's part in its driver alone."""
+        """Carry out the requests that have come; return a run's part in its driver alone."""
         while keys := self._selector.select(within_s):
             within_s = 0
             for key, _ in keys:
@@ -89,7 +89,8 @@ class Lane:
         return None
 
     def _fork_driver(self, request: StartRun) -> RunPart | None:
-        # A worker inherits it, and answers even where it is stuck before its own first line.
+        # A worker inherits this handler: it writes its stacks even if it hangs before its
+        # own first line.
         answer_with_stacks(RunDirectory(request.address.directory).logs / START_STACKS)
         ours, theirs = socket.socketpair()
         lane = os.getpid()
@@ -107,6 +108,8 @@ class Lane:
         return None
 
     def _fork_worker(self, spawn: Spawn, end: socket.socket) -> None:
+        # A child of the lane, not of its driver (see `ForkCluster`): it continues from the script
+        # as it stood at `fit()`, and the lane learns its exit code.
         lane, pid = os.getpid(), os.fork()
         if pid != 0:
             end.close()  # an open copy would hide the worker's end from its driver
@@ -126,7 +129,7 @@ class Lane:
             os._exit(1)
 
     def _shed(self) -> None:
-        """Close, in a child, the ends that are the lane's: an open copy would hide an EOF."""
+        """Close, in a child, the lane's ends of connections: an open copy would hide an EOF."""
         self._selector.close()
         for wire in [self._harness, *self._drivers.values()]:
             wire.close()
@@ -137,6 +140,7 @@ class Lane:
             os._exit(0)
 
     def _ended(self, pid: int, code: int) -> None:
+        # After the driver's end the harness kills workers that are left: that is no disturbance.
         is_asked = pid in self._ending
         self._ending.discard(pid)
         if self._workers.ended(pid) and is_foreign(code) and not is_asked and self._drivers:

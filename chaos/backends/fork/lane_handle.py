@@ -1,4 +1,4 @@
-"""The harness's handle to a lane, which a zygote forks for runs one after the other."""
+"""The harness's handle to a lane, a fork of a zygote for runs one after the other."""
 
 import select
 
@@ -14,7 +14,7 @@ LANE = "the process that a lane's runs are forked from"
 
 
 class LaneHandle:
-    """A fork of the script as it stands at its `fit()`."""
+    """One lane, by its pid and the connection to it."""
 
     def __init__(self, zygote: ZygoteHandle) -> None:
         self.zygote = zygote
@@ -28,7 +28,7 @@ class LaneHandle:
         return is_running(self.pid)
 
     def start(self, request: StartRun) -> int:
-        """Have a driver forked; gives its pid."""
+        """Have a driver forked; return its pid."""
         try:
             self._wire.send(request)
         except OSError as error:
@@ -44,12 +44,12 @@ class LaneHandle:
         return self._exited.pop(pid, None)
 
     def killed(self) -> list[WorkerKilled]:
-        """Return what was told, since the last call, of workers that their driver did not end."""
+        """Return the workers reported, since the last call, as killed by a foreign signal."""
         told, self._killed = self._killed, []
         return told
 
     def descendants(self) -> list[psutil.Process]:
-        """Return what the lane and its children have forked; orphans are its children too."""
+        """Return all processes below the lane, which adopts orphans."""
         return living(self.pid)
 
     def end(self) -> None:
@@ -73,6 +73,6 @@ class LaneHandle:
         return message
 
     def _signal(self) -> int | None:
-        """Return the signal, negative, that has ended the lane; None where it cannot be told."""
+        """Return the signal, negative, that has ended the lane; None if it is unknown."""
         code = self.zygote.exit_code(self.pid, within_s=END_S)
         return code if code is not None and code < 0 else None

@@ -1,8 +1,8 @@
-"""A look at a script's text before it is run: what it will surely ask Ray for before its `fit()`.
+"""The calls of Ray that a script surely makes before its `fit()`, read from its text.
 
-Only what no condition decides is followed: statements of the module, of its
-`if __name__ == "__main__"`, and of the functions of the script that these
-call. All else is refused where it happens (see `needs`), or never happens.
+Only statements that no condition decides are followed: those of the module, of
+its `if __name__ == "__main__"`, and of the functions of the script that these
+call. Any other call is refused when it is made (see `needs`).
 """
 
 import ast
@@ -22,14 +22,17 @@ def refuse_by_its_text(script: str) -> None:
     try:
         tree = ast.parse(Path(script).read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return  # whoever runs it is told
+        return  # running it raises the same error, with its traceback
     found = asks_for(tree)
     if found is not None:
         raise NeedsClusterError.of(f"{found[0]}, {Path(script).name}:{found[1]})")
 
 
 def asks_for(tree: ast.Module) -> tuple[str, int] | None:
-    """Return what a script asks for before its `fit()`, its bracket left open, and the line."""
+    """Return the first call before `fit()` that needs a cluster, and its line.
+
+    The bracket of the text is left open, for the caller to add the line.
+    """
     script = _Script(tree)
     for call in script.calls(tree.body):
         name = script.name_of(call.func)
@@ -44,7 +47,7 @@ def asks_for(tree: ast.Module) -> tuple[str, int] | None:
 
 
 class _Script:
-    """The names of a script: what its imports stand for, its functions, its tasks and actors."""
+    """The names of a script: those that it imports, its functions, its tasks and actors."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._imported: dict[str, str] = {}
@@ -72,7 +75,7 @@ class _Script:
             self._functions[node.name] = node
 
     def name_of(self, node: ast.expr) -> str:
-        """Return a dotted name as it was imported; what is called on the way is left out."""
+        """Return a dotted name as it was imported, without the calls in between."""
         match node:
             case ast.Name(id=name):
                 return self._imported.get(name, name)
@@ -110,7 +113,7 @@ class _Script:
 
 
 def _may_leave(statement: ast.stmt) -> bool:
-    """Return whether what follows a statement may not come, or come after a `fit()` of its own."""
+    """Return whether a statement may leave the body, or may itself call `fit()`."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
     return any(
@@ -121,7 +124,7 @@ def _may_leave(statement: ast.stmt) -> bool:
 
 
 def _values(statement: ast.stmt) -> list[ast.expr]:
-    """Return what a statement surely computes."""
+    """Return the expressions that a statement surely evaluates."""
     match statement:
         case ast.With(items=items):
             return [item.context_expr for item in items]

@@ -1,8 +1,8 @@
-"""A rank that eats the machine's memory ends, before the kernel ends something else.
+"""The share of memory in use, and the largest process: as for Ray's memory monitor.
 
-On a cluster Ray's memory monitor does this: where a node's memory is more than
-`RAY_memory_usage_threshold` full (0.95, Ray 2.60), it kills a worker. The
-embedded backend kills the largest process of the run.
+When more than `RAY_memory_usage_threshold` of a node's memory is in use (0.95,
+Ray 2.60), Ray's monitor kills a worker. The embedded backend kills the largest
+process of its runs, before the kernel kills another one.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What harness, root, zygotes, lanes and drivers say to each other."""
+"""Messages between harness, root, zygotes, lanes and drivers."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from chaos.backends.train.address import RunAddress
 
 @dataclass(frozen=True)
 class StartRun:
-    """The harness asks for a driver."""
+    """The harness asks a lane for a driver."""
 
     address: RunAddress
     env: dict[str, str]
@@ -29,14 +29,14 @@ class Failed:
 
 @dataclass(frozen=True)
 class Started:
-    """What was asked for was forked."""
+    """The child that was asked for is forked."""
 
     pid: int
 
 
 @dataclass(frozen=True)
 class Exited:
-    """What was forked has ended; negative codes are signals."""
+    """A forked child has ended; negative codes are signals."""
 
     pid: int
     code: int
@@ -62,12 +62,12 @@ class Spawn:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A driver tells its lane that the worker it asked for last does not come to its first line."""
+    """A driver reports to its lane that the newest worker does not come to its first line."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """A driver tells its lane that it ends a worker now, as `ray.kill` does."""
+    """A driver announces to its lane that it ends a worker now, as `ray.kill` does."""
 
     pid: int
 

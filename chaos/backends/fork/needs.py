@@ -1,7 +1,7 @@
-"""What a script asks of Ray that the embedded backend has not: refused where it asks, by name.
+"""Refusals, by name, of the calls of Ray that the embedded backend does not have.
 
 A task or an actor may be declared, and Ray Data imported: many scripts use
-them after `fit()` alone. Whoever calls is told, with the line of the script.
+them only after `fit()`. A call is refused, with the line of the script.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ READS = ("read_", "from_", "range")
 
 
 def refuse_to_fork_tensorflow() -> None:
-    """Raise `ComputedEarlyError` where TensorFlow has computed in this process.
+    """Raise `ComputedEarlyError` if TensorFlow has computed in this process.
 
-    Its threads are not in a child, whose first operation waits for them for ever
-    (tensorflow 2.21). An import starts none of them.
+    A fork does not copy TensorFlow's threads, and the child's first operation waits for
+    them for ever (tensorflow 2.21). An import starts none of them.
     """
     module = sys.modules.get("tensorflow.python.eager.context")
     context = getattr(module, "_context", None)
@@ -38,7 +38,7 @@ def refuse_to_fork_tensorflow() -> None:
 
 
 def remote(actor_class: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., Any]:
-    """Return what stands in the place of `ray.remote`; `actor_class` makes actors of Ray's own."""
+    """Return the replacement of `ray.remote`; `actor_class` wraps the classes of Ray itself."""
 
     def remote(*args: Any, **options: Any) -> Any:  # noqa: ANN401
         def make(target: Any) -> Any:  # noqa: ANN401
@@ -52,25 +52,25 @@ def remote(actor_class: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., A
 
 
 class Declared:
-    """A task or an actor of the script's own: it may be declared, and not be started."""
+    """A task or an actor of the script: it may be declared, but not started."""
 
     def __init__(self, target: Any) -> None:  # noqa: ANN401 - a function or a class
         self._name = getattr(target, "__name__", type(target).__name__)
         self.__doc__ = target.__doc__
 
     def options(self, **_: Any) -> Declared:  # noqa: ANN401
-        """Return the same: an option starts nothing."""
+        """Return the same object: an option starts nothing."""
         return self
 
     def remote(self, *_: Any, **__: Any) -> NoReturn:  # noqa: ANN401
-        """Refuse to start it."""
+        """Refuse to start the task or actor."""
         raise NeedsClusterError.of(f"`ray.remote` (`{self._name}.remote()`{line_of_script()})")
 
     bind = remote
 
 
 def refuse_ray_data() -> None:
-    """Refuse what makes a dataset of Ray Data; all else of it needs one."""
+    """Refuse the functions that make a dataset of Ray Data; all others need a dataset."""
     import ray.data
 
     for name, function in inspect.getmembers(ray.data, inspect.isfunction):
@@ -87,7 +87,7 @@ def _refused(name: str, function: Callable[..., Any]) -> Callable[..., NoReturn]
 
 
 def named(error: BaseException) -> BaseException:
-    """Return an error that says what the job uses, where Ray complains that it is not there."""
+    """Return an error that names what the job uses, for one in which Ray reports its absence."""
     if isinstance(error, DeprecationWarning) and "restore" in str(error):
         return refused_v1(", which calls `restore` or `can_restore`")
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]

@@ -1,12 +1,12 @@
-"""What an emulated node keeps for itself of a run: its temporary folder, and a list of its writes.
+"""The disk of an emulated node in a run: its temporary folder, and a list of its writes.
 
     <run>/nodes/<node>/tmp            TMPDIR of its workers, and of all that they start
     <run>/nodes/<node>/written.jsonl  which files they have written, wherever (see `written`)
 
-Where the run's folder lies so deep that no socket could be bound in that
-folder (a socket's path has 107 bytes), TMPDIR is `/tmp/chaos-<token>.held/<node>`, which goes
-with the harness, however that ends (see `leavings`). A lost node takes both along; the rest is
-removed at the end of the run.
+If the run's folder lies so deep that no socket could be bound in it (a socket's path has at
+most 107 bytes), TMPDIR is `/tmp/chaos-<token>.held/<node>`, which is removed when the harness
+ends, however it ends (see `leavings`). The loss of a node removes its TMPDIR and the files that
+it made elsewhere on its disk; the rest is removed at the end of the run.
 """
 
 import os
@@ -23,7 +23,7 @@ from chaos.run import leavings
 from chaos.run.directory import RunDirectory
 
 HEAD, START, LEDGER = "head", "start", "written.jsonl"
-LONGEST = "node-new-999"  # see `ForkWorld`: what the decision is made by, for all nodes alike
+LONGEST = "node-new-999"  # see `ForkWorld`: this name decides for all nodes of a run
 SOCKET_PATH_MAX = 107
 IN_TMP = len("/torch-shm-dir-XXXXXX/manager.sock") + 10  # the longest that torch and Python bind
 INDUCTOR_ENV = "TORCHINDUCTOR_CACHE_DIR"
@@ -46,15 +46,15 @@ class NodeDisk:
         return _short(self.run) / self.node_id if _is_deep(self.run) else self._folder / "tmp"
 
     def written(self) -> list[Written]:
-        """Read what the node's processes have written so far."""
+        """Return the writes of the node's processes so far."""
         return read_ledger(self._ledger)
 
     def use(self) -> None:
-        """Have this process, and what is forked from it, live on this node's disk."""
+        """Have this process, and all forked from it, use this node's disk."""
         before = tempfile.gettempdir()
         self.tmp.mkdir(parents=True, exist_ok=True)
         self._folder.mkdir(parents=True, exist_ok=True)
-        # What torch compiles is nobody's state, and would be compiled anew in each run.
+        # torch's compiled code is no state of a job; in TMPDIR each run would compile it anew.
         os.environ.setdefault(INDUCTOR_ENV, f"{before}/torchinductor_{os.getuid()}")
         os.environ["TMPDIR"] = str(self.tmp)
         tempfile.tempdir = None
@@ -63,12 +63,11 @@ class NodeDisk:
         record(Ledger(self._ledger, [*ours, self.tmp], self.confines))
 
     def lose(self) -> None:
-        """Remove what was on the node's own disk, as far as that can be told.
+        """Remove the files that were on the node's own disk, as far as that is known.
 
-        Its temporary folder; and of what its processes have made elsewhere, what they wrote
-        as output below the host's temporary folders, or by a relative path in their working
-        directory, unless another node wrote there as well.
-        A path elsewhere may lie on a disk that all nodes share, and is left.
+        They are its temporary folder, and files that only this node's processes made: output
+        below the host's temporary folders, and files in their working directory. Any other
+        path may lie on a disk that all nodes share, and is left.
         """
         shutil.rmtree(self.tmp, ignore_errors=True)
         others = [disk for disk in disks(self.run) if disk.node_id != self.node_id]
@@ -86,7 +85,7 @@ class NodeDisk:
         return any(is_below(real, folder) for folder in HOSTS)
 
     def _is_in_the_working_directory(self, path: str) -> bool:
-        """Return whether a path is where a worker's relative paths lead.
+        """Return whether a path lies in the working directory of a worker.
 
         Ray Train makes that folder in Ray's session, of which each node has one of its
         own (2.60: `StorageContext.local_working_directory`).
@@ -104,7 +103,7 @@ class NodeDisk:
 
 
 def confines_of(plan: Plan) -> Confines | None:
-    """Return what the processes of a plan's run may not harm, None where nothing is forbidden."""
+    """Return the confines of the processes of a plan's run, None if nothing is forbidden."""
     if plan.confined is None:
         return None
     allowed = tuple(Path(path) for path in plan.confined.may_write)
@@ -112,20 +111,20 @@ def confines_of(plan: Plan) -> Confines | None:
 
 
 def record_start(directory: RunDirectory, plan: Plan) -> None:
-    """Write down what the script writes up to its `fit()`, beside what this run's nodes do."""
+    """Record the script's writes up to its `fit()`, beside those of this run's nodes."""
     ledger = directory.path / "nodes" / START / LEDGER
     ledger.parent.mkdir(parents=True, exist_ok=True)  # a killed driver's script starts once more
     record(Ledger(ledger, [directory.path / name for name in OURS], confines_of(plan)))
 
 
 def disks(run: RunAddress) -> list[NodeDisk]:
-    """Return the disks of all nodes that a process of a run has lived on, its start's too."""
+    """Return the disks of all nodes that had a process of a run, and that of the script's start."""
     folders = sorted((run.directory / "nodes").glob(f"*/{LEDGER}"))
     return [NodeDisk(run, folder.parent.name) for folder in folders]
 
 
 def make_room(run: RunAddress) -> None:
-    """Hold, in the harness, what a run's nodes need outside of its folder."""
+    """Hold, in the harness, the folder that a run's nodes need outside of the run's own."""
     if _is_deep(run):
         leavings.hold(_short(run))
 

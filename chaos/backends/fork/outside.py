@@ -1,8 +1,8 @@
-"""What an audited job wrote outside the audit's folder: recorded, and cleared before the next run.
+"""The files that an audited job wrote outside the audit's folder, recorded and removed.
 
-A run that found the files of the one before would go on where that one ended.
-What was made as training's output is removed; data that a job has fetched or
-prepared stays, and so does everything that was there before.
+A run that found the files of the one before would continue where that one ended.
+Output of training is removed; data that a job has fetched or prepared stays, and
+so does everything that was there before.
 """
 
 import contextlib
@@ -37,9 +37,9 @@ def settle(run: RunAddress, confines: Confines, journal: Journal) -> None:
 def outside(
     lines: Iterable[Written], folder: Path, *, after_fit: Collection[str] = ()
 ) -> Iterator[WroteOutside]:
-    """Yield one event for each file outside a folder that was written, by what was done to it.
+    """Yield one event, with the worst that was done, for each file outside a folder.
 
-    `after_fit`: what the script's own process has written.
+    `after_fit` are the paths that the script's own process has written.
     """
     by_path: dict[str, list[Written]] = {}
     for line in lines:
@@ -55,6 +55,6 @@ def outside(
 
 
 def _folders(lines: Iterable[Written], folder: Path) -> list[str]:
-    """Return the folders outside that were made, the deepest first."""
+    """Return the folders made outside, the deepest first."""
     made = {line.path for line in lines if line.how == "folder" and line.is_output}
     return sorted((path for path in made if not is_below(path, str(folder))), reverse=True)

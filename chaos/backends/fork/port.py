@@ -10,14 +10,14 @@ from chaos.faults.world import Victim
 
 
 class ForkPort(ControllerPort):
-    """What the embedded backend's controller is asked besides: it has no cluster to ask."""
+    """The chaos controller's port, with the questions that a cluster would answer."""
 
     def placed(self, pid: int, node_id: str) -> None:
         """Report the node that a worker was started on."""
         self.ask("placed", pid, node_id)
 
     def live_nodes(self) -> list[str]:
-        """Return the nodes that are neither lost nor about to be."""
+        """Return the nodes that are neither lost nor announced to be."""
         return list(self.ask("live_nodes"))
 
     def draining(self) -> dict[str, int]:
@@ -29,29 +29,29 @@ class ForkPort(ControllerPort):
         return list(self.ask("preempted") or ())
 
     def exhausted(self) -> list[int]:
-        """Return the pids whose end is to read as one by Ray's memory monitor."""
+        """Return the pids whose end is to look like one by Ray's memory monitor."""
         return list(self.ask("exhausted") or ())
 
 
 class SocketController(ForkPort):
-    """Asks over a socket, one question at a time."""
+    """The port over a socket, one question at a time."""
 
     def __init__(self, name: str) -> None:
         self._gate = connect(name)
         self._lock = threading.Lock()
 
     def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
-        """Ask the harness, and wait for the answer."""
+        """Return the harness's answer."""
         with self._lock:
             return self._gate.ask(question, *arguments)
 
     def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
-        """Tell who holds each rank; handles stay where they are."""
+        """Report the worker of each rank; its handle stays in this process."""
         self.ask("group_started", {rank: victim for rank, (victim, _) in group.items()})
 
 
 class NobodysController(Unattended, ForkPort):
-    """The controller of an earlier training, to which nothing is done: all its nodes live."""
+    """The controller of an earlier training, which gets no fault: all its nodes live."""
 
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes
@@ -62,6 +62,6 @@ class NobodysController(Unattended, ForkPort):
 
 
 def port_of(address: RunAddress, nodes: int) -> ForkPort:
-    """Return the way to a run's chaos controller, where it has one."""
+    """Return the port to a run's chaos controller; a stand-in if the run has none."""
     kind, _, name = address.controller.partition(":")
     return NobodysController(nodes) if kind == "none" else SocketController(name)

@@ -1,11 +1,11 @@
-"""Where a forked process prints to."""
+"""The output of a forked process, in the run's log."""
 
 import os
 from pathlib import Path
 
 
 def write_to(log: Path) -> None:
-    """Send what this process prints to the run's log."""
+    """Redirect this process's stdout and stderr to a log."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (1, 2):
         os.dup2(file, stream)

@@ -1,10 +1,10 @@
-"""Reports that are under way are taken before an error is told, as they nearly always are on Ray.
+"""The order of reports and errors: reports under way are taken first, as nearly always on Ray.
 
-Ray's controller asks its workers every 2 s, and by then what a rank has
-reported before another one failed has arrived (Ray 2.60). Here it asks a
-hundred times as often, and would see the error first. So an error waits, in
-polls that go on, until every rank that still trains has handed over as many
-reports as the furthest of those that failed; or for as long as one poll takes there.
+Ray's controller polls its workers every 2 s. By then, a report that a rank made
+before another rank failed has arrived (Ray 2.60). Here it polls a hundred times
+as often, and would see the error first. So an error is held back until every rank
+that still trains has handed over as many reports as the furthest of those that
+failed, or for 2 s, which is Ray's time between two polls.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ class UnderWay:
     since_ns: int | None = None
 
     def hides_errors(self, statuses: Mapping[int, Any], now_ns: int) -> bool:
-        """Take in one poll, and say whether its errors are to be told by a later one.
+        """Record one poll; return whether its errors are to be held back for a later one.
 
         `statuses` are Ray's `WorkerStatus` by rank.
         """

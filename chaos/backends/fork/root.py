@@ -1,8 +1,29 @@
 """The process that zygotes are forked from: Ray Train and torch imported, and no script run.
 
-`python -m chaos.backends.fork.root SOCKET_FD`. Importing takes seconds, a fork
-takes milliseconds; every job of a harness begins here. It has one thread, and
-ends when the harness is gone.
+`python -m chaos.backends.fork.root SOCKET_FD`. Imports take seconds, a fork takes
+milliseconds; every job of a harness begins here.
+
+    harness                chaos itself, or pytest
+      |
+      +-- root             one per hash seed and environment of a job; a new interpreter
+            |
+            +-- zygote     one per job: its script, run up to `fit()`
+                  |
+                  +-- lane         one for each run that goes on at the same time
+                        |
+                        +-- driver     one per run: Ray's TrainController
+                        |
+                        +-- worker     one per rank and attempt: Ray's RayTrainWorker
+                              |
+                              +-- what the job starts, such as a DataLoader's workers
+
+Root, zygote and lane have one thread, since a fork copies no other. Each reaps its children and
+reports their ends to the harness (a worker's only if a foreign signal killed it). A driver asks
+its lane for workers, so they are children of the lane. Lane and zygote also adopt and reap the
+orphans below them. The root ends when its connection to the harness ends, a worker when that to
+its driver does. The kernel kills every zygote, lane, driver and worker when its parent ends.
+After a driver was killed, its script starts in a new zygote, with a lane of its own. For an
+earlier `fit()` the zygote forks one more lane, and reaps it before it goes on (`earlier`).
 """
 
 import os
@@ -23,7 +44,7 @@ from chaos.backends.fork.zygote import live_as_zygote
 
 
 def main(fd: int) -> None:
-    """Serve until the harness is gone; in each zygote, live as one."""
+    """Fork zygotes until the harness is gone; does not return."""
     harness = Wire(socket.socket(fileno=fd))
     with _ended_with(harness.end):
         compat.warm_up()
@@ -32,7 +53,7 @@ def main(fd: int) -> None:
     request, end = fork_for_each(harness)
     try:
         _become_zygote(request, end)
-    except BaseException as error:  # noqa: BLE001 - ours: nobody sees it but in this log
+    except BaseException as error:  # noqa: BLE001 - of chaos: it is seen in this log alone
         sys.excepthook(type(error), error, error.__traceback__)
         sys.stderr.flush()
     finally:
@@ -41,10 +62,11 @@ def main(fd: int) -> None:
 
 @contextmanager
 def _ended_with(harness: socket.socket) -> Iterator[None]:
-    """End this process if the harness ends meanwhile: importing, it reads no socket for seconds.
+    """End this process if the harness ends meanwhile: it imports, and reads no socket for seconds.
 
-    The kernel's own signal at the parent's end would come when the thread ends that has
-    started this process. No thread of ours is left: what has threads cannot be forked.
+    The kernel's signal at the parent's end (PR_SET_PDEATHSIG) would come when the harness's
+    thread ends that started this process. The thread made here ends before any fork, which
+    would not copy it.
     """
     stop, stops = os.pipe()
     ends = select.poll()

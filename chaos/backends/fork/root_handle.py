@@ -1,4 +1,4 @@
-"""The harness's handle to the process that zygotes are forked from."""
+"""The harness's handle to the process that zygotes are forked from (see `root`)."""
 
 import atexit
 import socket
@@ -18,9 +18,9 @@ from chaos.run.directory import RunDirectory
 
 
 class RootHandle:
-    """One root process. It ends by itself when this process does, however that ends.
+    """One root process. It ends by itself when this process ends, for whatever reason.
 
-    All that is forked from it has its hash seed: Python reads it as it starts, and never again.
+    All that is forked from it has its hash seed, which Python reads only as it starts.
     """
 
     def __init__(self, plan: Plan, *, log: Path, hash_seed: str = HASH_SEED) -> None:
@@ -43,7 +43,7 @@ class RootHandle:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs, and can be talked to."""
+        """Whether the process runs, and answers requests."""
         return self._forks.can_be_asked and self._process.poll() is None
 
     def fork_zygote(self, plan: Plan, directory: RunDirectory) -> tuple[int, Wire]:
@@ -52,7 +52,7 @@ class RootHandle:
         return self._forks.fork(ForkZygote(str(directory.path), plan.cwd, log, env))
 
     def exit_code(self, pid: int, *, within_s: float) -> int | None:
-        """Wait for a zygote's end and give its exit code; None where it does not come."""
+        """Wait for a zygote's end and return its exit code; None if it does not end in time."""
         return self._forks.exit_code(pid, within_s=within_s)
 
     def end(self) -> None:
@@ -68,10 +68,10 @@ _guard = threading.Lock()
 
 
 def root_for(plan: Plan, *, log: Path, hash_seed: str = HASH_SEED) -> RootHandle:
-    """Return the root for a plan: one for all jobs that ask for the same environment.
+    """Return the root for a plan: one for all jobs that state the same environment.
 
-    What a module reads from the environment while it is imported must be there
-    when the root starts, so jobs with an `env` of their own have one of their own.
+    A variable that a module reads while it is imported must be set when the root
+    starts, so a job with an `env` of its own has a root of its own.
     """
     key = _key(plan, hash_seed)
     with _guard:
@@ -81,13 +81,13 @@ def root_for(plan: Plan, *, log: Path, hash_seed: str = HASH_SEED) -> RootHandle
             root = None
         if root is None:
             if not _roots:
-                leavings.sweep()  # what harnesses before this one were killed over
+                leavings.sweep()  # folders that killed harnesses have left behind
             root = _roots[key] = RootHandle(plan, log=log, hash_seed=hash_seed)
         return root
 
 
 def end_root(plan: Plan, hash_seed: str) -> None:
-    """End one root, which nothing more is forked from: it holds the memory of its imports."""
+    """End one root that is needed no more: it holds the memory of its imports."""
     with _guard:
         root = _roots.pop(_key(plan, hash_seed), None)
         if root is not None:
@@ -106,5 +106,5 @@ def end_roots() -> None:
         _roots.clear()
 
 
-# They end with this process however it ends; where it ends in good order, they are waited for.
+# They end with this process however it ends; at a normal exit they are waited for.
 atexit.register(end_roots)

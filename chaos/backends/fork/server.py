@@ -18,7 +18,7 @@ RETRY_S = 0.05
 
 
 class GateServer:
-    """Serves one run's chaos controller at a name until it is closed."""
+    """The server of one run's chaos controller, at a name, until it is closed."""
 
     def __init__(self, name: str, controller: ChaosController, world: ForkWorld) -> None:
         self._controller = controller
@@ -37,14 +37,14 @@ class GateServer:
         threading.Thread(target=self._accept, daemon=True, name="gates").start()
 
     def close(self) -> None:
-        """Stop answering; those who still ask see the end of their connection."""
+        """Stop answering; a process that still asks sees the end of its connection."""
         self._closed.set()
         # shutdown, because a thread that waits in accept() would keep a closed socket alive
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
 
     def _accept(self) -> None:
-        """Accept until closed; whatever one connection fails in, the next one is accepted."""
+        """Accept until closed; a failure of one connection does not stop the next."""
         while not self._closed.is_set():
             try:
                 end, _ = self._server.accept()
@@ -56,7 +56,7 @@ class GateServer:
                 threading.Thread(target=self._answer, args=(gate,), daemon=True).start()
             except StrangerError:
                 continue  # closed unread
-            except RuntimeError:  # no more threads: whoever asks sees the end at once
+            except RuntimeError:  # no more threads: the other process sees the end at once
                 end.close()
 
     def _answer(self, gate: Gate) -> None:

@@ -1,4 +1,4 @@
-"""The environment a zygote starts in."""
+"""The environment of a zygote."""
 
 import os
 
@@ -7,7 +7,7 @@ from chaos.backends.train.compat import CALLBACKS_ENV
 from chaos.model.plan import Plan
 from chaos.plugins import EXTENSIONS_ENV, OFF
 
-# Read by Ray Train. Polls are frequent: nothing here is far away.
+# Read by Ray Train. Polls are frequent, because all processes are on this machine.
 TRAIN_ENV = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.01",
     "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "0.05",
@@ -23,8 +23,8 @@ TRAIN_ENV = {
 }
 
 
-# Of all processes of a run, so that runs repeat; on a cluster each process has another one. It
-# decides the order in which a set of strings is gone through.
+# The hash seed of all processes of a run, so that runs repeat; on a cluster each process has
+# another one. It decides the order in which a set of strings is iterated.
 HASH_SEED, OTHER_HASH_SEED = "0", "1"
 
 
@@ -36,7 +36,7 @@ def zygote_env(plan: Plan, hash_seed: str = HASH_SEED) -> dict[str, str]:
         **TRAIN_ENV,
         "PYTHONHASHSEED": hash_seed,
         **theirs,
-        "CUDA_VISIBLE_DEVICES": "",  # it trains on the CPU, and a script that asks is told so
+        "CUDA_VISIBLE_DEVICES": "",  # training is on the CPU, and torch reports no GPU
         "PYTHONUNBUFFERED": "1",
         EXTENSIONS_ENV: OFF,
         CALLBACKS_ENV: ",".join(name for name in callbacks if name),

@@ -1,7 +1,7 @@
 """Messages between the processes of a run: length, then a pickle, over a unix socket.
 
-Both ends come of one `socketpair`, inherited or handed over by a process that has one: there
-is no name that another user of the machine could connect to. (The gates have a name, and
+Both ends are of one `socketpair`, inherited or handed over by another process: there is no
+name that another user of the machine could connect to. (The gates have a name, and
 exchange no pickles: see `gates`.)
 """
 
@@ -33,14 +33,14 @@ class Wire:
             if along is None:
                 self.end.sendall(_LENGTH.pack(len(body)) + body)
             else:
-                # One byte carries the socket: of a longer part only some bytes might be taken.
+                # One byte carries the socket: of a longer part only some bytes might be sent.
                 socket.send_fds(self.end, [_LENGTH.pack(len(body))[:1]], [along.fileno()])
                 self.end.sendall(_LENGTH.pack(len(body))[1:] + body)
 
     def receive(self) -> Any:  # noqa: ANN401 - whatever was sent
-        """Return the next message; `EOFError` where the other end is gone.
+        """Return the next message; raises `EOFError` if the other end is gone.
 
-        `TimeoutError` where a time-out was set on the socket, and is over.
+        Raises `TimeoutError` after the socket's time-out, if one is set.
         """
         return self._message(exactly(self.end, _LENGTH.size))
 
@@ -67,9 +67,9 @@ class Wire:
 
 
 def exactly(end: socket.socket, count: int) -> bytes:
-    """Return the next `count` bytes of a connection; `EOFError` where its other end is gone.
+    """Return the next `count` bytes of a connection; raises `EOFError` if its other end is gone.
 
-    `TimeoutError` where a time-out was set on the socket, and is over.
+    Raises `TimeoutError` after the socket's time-out, if one is set.
     """
     parts = []
     while count:

@@ -19,7 +19,7 @@ from chaos.backends.fork.wire import Wire
 
 
 class Worker:
-    """Serves the calls of one driver until that driver is gone."""
+    """The server of one driver's calls, until that driver is gone."""
 
     def __init__(self, instance: Any, wire: Wire) -> None:  # noqa: ANN401 - a RayTrainWorker
         self._instance = instance
@@ -38,6 +38,7 @@ class Worker:
             number, name, args, kwargs = self._calls.get()
             try:
                 result = getattr(self._instance, name)(*args, **kwargs)
+                # Sent within the `try`: a result that cannot be pickled is the caller's error, too.
                 reply = ("reply", number, True, result)
                 self._wire.send(reply)
             except Exception as error:  # noqa: BLE001 - it belongs to the caller
@@ -75,10 +76,10 @@ def live_as_worker(spawn: Spawn, end: socket.socket, instance: Any) -> None:  # 
 
 
 def draw_fresh_randomness() -> None:
-    """Begin as a new process begins: a job that seeds nothing must not repeat itself here."""
+    """Seed all generators as in a new process: a job without a seed must not repeat itself."""
     import numpy as np
     import torch
 
     random.seed()
     np.random.seed()  # noqa: NPY002 - the global generator is the one that jobs use
-    torch.default_generator.seed()  # torch 2.13: of a new process too it is drawn from the machine
+    torch.default_generator.seed()  # torch 2.13: from the machine, as in a new process

@@ -1,4 +1,4 @@
-"""Harm on the embedded backend: real signals to forked workers, nodes as groups of them."""
+"""Faults on the embedded backend: real signals to forked workers, nodes as groups of workers."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ END_S = 2.0
 
 
 class ForkWorld(RunWorld):
-    """A node is a name that some workers were started under; losing it ends them at once."""
+    """The nodes and workers of one run. A node is a name that some workers are started under."""
 
     def __init__(
         self,
@@ -38,18 +38,18 @@ class ForkWorld(RunWorld):
         self._frozen: dict[str, tuple[int, ...]] = {}
         self._added = 0
         self._exhausted: list[int] = []
-        self.signalled: set[int] = set()  # whoever a fault has sent a signal to
+        self.signalled: set[int] = set()  # the pids that a fault has sent a signal to
 
     # -- asked by the driver ---------------------------------------------------------------
 
     def learn_group(self, group: Mapping[int, Victim]) -> None:
-        """Learn who holds each rank."""
+        """Set the worker of each rank."""
         super().learn_group(group)
         with self._lock:
             self._placed.clear()
 
     def placed(self, pid: int, node_id: str) -> None:
-        """Learn where a worker of the next group is; one whose node was lost meanwhile ends."""
+        """Set the node of a worker of the next group; kill it if the node was lost meanwhile."""
         with self._lock:
             self._placed[pid] = node_id
             is_lost = node_id not in self._live
@@ -73,20 +73,20 @@ class ForkWorld(RunWorld):
             return [node for node in self._deadlines if node not in self._live]
 
     def exhausted(self) -> list[int]:
-        """Return the pids whose end is to read as one for memory."""
+        """Return the pids whose end is to look like one by Ray's memory monitor."""
         return list(self._exhausted)
 
     # -- asked by the faults ---------------------------------------------------------------
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
-        """Send a signal to the victim's process."""
+        """Send a signal to the target's process."""
         if not is_running(victim.pid):
             raise ProcessLookupError(f"pid {victim.pid}")
         self.signalled.add(victim.pid)
         os.kill(victim.pid, signal.Signals[f"SIG{signal_name}"])
 
     def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
-        """Wait until the victim's process is stopped."""
+        """Wait until the target's process is stopped; return whether it is."""
         return self._until(lambda: _is_stopped(victim.pid), within_s)
 
     def end_worker_actor(self, victim: Victim) -> None:
@@ -94,15 +94,15 @@ class ForkWorld(RunWorld):
         self.signal_worker(victim, "KILL")
 
     def blame_memory(self, victim: Victim) -> None:
-        """Have the driver's calls to the victim fail with `OutOfMemoryError` once it has ended."""
+        """Have the driver's calls to the target fail with `OutOfMemoryError` once it has ended."""
         self._exhausted.append(victim.pid)
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
-        """Wait until the victim's process has ended."""
+        """Wait until the target's process has ended; return whether it has."""
         return self._until(lambda: not is_running(victim.pid), within_s)
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
-        """Announce the loss of a node; Ray's own watcher asks for it and tells every rank."""
+        """Announce the loss of a node; Ray's own watcher polls for it and informs every rank."""
         with self._lock:
             if node_id not in self._live:
                 raise ProcessLookupError(f"{node_id} is lost already")
@@ -113,7 +113,7 @@ class ForkWorld(RunWorld):
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
         """End every worker of the node, and place none there again; there is no raylet here.
 
-        Its disk goes along: its temporary folder, and what it has written to the host's.
+        Removes the node's disk: its temporary folder, and what it wrote to the host's.
         """
         del raylet_only
         with self._lock:
@@ -125,7 +125,7 @@ class ForkWorld(RunWorld):
         for pid in struck:
             if is_running(pid):
                 os.kill(pid, signal.SIGKILL)
-        if self._disk_of is not None:  # what is still there of a dying process writes no more
+        if self._disk_of is not None:  # removed only once no process is left that could write
             self._until(lambda: not any(map(is_running, struck)), END_S)
             self._disk_of(node_id).lose()
 
@@ -141,7 +141,7 @@ class ForkWorld(RunWorld):
         return len(struck) if is_still else None
 
     def thaw_node(self, node_id: str) -> None:
-        """Let the stopped workers go on."""
+        """Continue the stopped workers."""
         for pid in filter(is_running, self._frozen.pop(node_id)):
             os.kill(pid, signal.SIGCONT)
 
@@ -151,12 +151,12 @@ class ForkWorld(RunWorld):
         raise RefusedError("the embedded backend has no network between its nodes")
 
     def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
-        """Say no: a node has no address."""
+        """Return False: a node has no address that could be cut off."""
         del node_id, within_s
         return False
 
     def node_is_back(self, node_id: str, *, within_s: float) -> bool:
-        """Say yes: a node is never cut off."""
+        """Return True: a node is never cut off."""
         del node_id, within_s
         return True
 
@@ -166,13 +166,13 @@ class ForkWorld(RunWorld):
             return list(self._joined)
 
     def idle_nodes(self) -> list[str]:
-        """Return the nodes that hold no worker and are neither lost nor about to be."""
+        """Return the nodes that hold no worker and are neither lost nor announced to be."""
         with self._lock:
             used = {victim.node_id for victim in self.group().values()} | set(self._deadlines)
             return [node for node in self._live if node not in used]
 
     def add_nodes(self, count: int, *, within_s: float) -> list[str]:
-        """Add names that workers may be started under; they are there at once."""
+        """Add nodes, which are names only and are there at once."""
         del within_s
         with self._lock:
             fresh = [f"node-new-{self._added + number}" for number in range(count)]
@@ -188,7 +188,7 @@ class ForkWorld(RunWorld):
             raise ProcessLookupError("there is no driver")
         self.signalled.add(pid)
         os.kill(pid, signal.SIGKILL)
-        while is_running(pid):  # a killed process ends, at the latest when the kernel lets it
+        while is_running(pid):  # no limit: a killed process always ends
             self._clock.sleep(POLL_S)
         return pid
 
@@ -201,18 +201,18 @@ class ForkWorld(RunWorld):
         raise RefusedError("the embedded backend has no GCS")
 
     def start_gcs(self, *, within_s: float) -> int | None:
-        """Have none to start."""
+        """Return None: there is no GCS to start."""
         del within_s
         return None
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
-        """Return whether the node is lost; here that is known at once."""
+        """Return whether the node is lost; no wait is needed here."""
         del within_s
         with self._lock:
             return node_id not in self._live
 
     def _until(self, is_there: Callable[[], bool], within_s: float) -> bool:
-        """Wait for a proof, beyond the end of the run where need be."""
+        """Wait for a proof, even beyond the end of the run; return whether it came."""
         start = self._clock.now_ns()
         while not is_there():
             if seconds_since(start, self._clock) > within_s:

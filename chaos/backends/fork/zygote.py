@@ -1,8 +1,8 @@
-"""A start of the script: everything imported, the script run up to its `fit()`.
+"""A zygote: a process in which the script has run up to its `fit()`, and waits to be forked.
 
-One per job, forked from the root (see `root`). It forks lanes, which fork the
-processes of runs: whatever its driver part drew at random, all runs of all lanes
-have drawn the same.
+One per job, forked from the root, which has a drawing. It forks lanes, which fork
+the processes of runs: random numbers that the script drew before its `fit()` are the
+same in all runs of all lanes.
 """
 
 import gc
@@ -28,8 +28,8 @@ from chaos.run.directory import RunDirectory
 
 
 def live_as_zygote(request: ForkZygote, harness: Wire) -> NoReturn:
-    """Run the script up to its `fit()`, and fork from there, in a process forked from the root."""
-    adopt_orphans()  # what the script starts before its `fit()` ends with this process
+    """Become a zygote, in a fork of the root: run the script up to its `fit()`, and fork there."""
+    adopt_orphans()  # processes that the script starts before its `fit()` end with this one
     draw_fresh_randomness()
     directory = RunDirectory(Path(request.run_directory))
     plan = directory.load_plan()
@@ -53,10 +53,12 @@ def live_as_zygote(request: ForkZygote, harness: Wire) -> NoReturn:
 
 
 def _serve(harness: Wire) -> RunPart:
-    """Fork lanes for ever; returns in each driver, with the run that it is to carry out."""
+    """Fork lanes for ever; return only in a driver, with the run that it is to execute."""
+    # This runs inside the script's call of `fit()`. The zygote and its lanes never leave it; a
+    # driver returns, and the script goes on there as if it had been started for this run.
     needs.refuse_to_fork_tensorflow()
-    # Nothing that exists by now is ever garbage, and a collector that looked at it in a
-    # child would copy its pages.
+    # Nothing that exists by now becomes garbage. A collector that visited it in a child
+    # would write to its pages, and so copy them.
     gc.collect()
     gc.freeze()
     harness.send(Ready())
@@ -64,14 +66,14 @@ def _serve(harness: Wire) -> RunPart:
     try:
         adopt_orphans()
         return Lane(end).serve()
-    except Exception as error:  # noqa: BLE001 - it is ours, and the script would take it for its own
+    except Exception as error:  # noqa: BLE001 - of chaos; the script must not catch it
         sys.excepthook(type(error), error, error.__traceback__)
         sys.stderr.flush()
         os._exit(1)
 
 
 def _tell(harness: Wire, fit: Fit, error: BaseException) -> None:
-    # Printed first: a harness that is told of it may end this process.
+    # Printed first: the harness may end this process as soon as it has the message.
     sys.excepthook(type(error), error, error.__traceback__)
     sys.stderr.flush()
     known = needs.named(error)

@@ -1,4 +1,4 @@
-"""The harness's handle to a start of the script, which a root process forks for each job."""
+"""The harness's handle to a zygote, which a root process forks for each job."""
 
 import threading
 
@@ -18,7 +18,7 @@ SCRIPT = "the start of the script that runs are forked from"
 
 
 class ZygoteHandle:
-    """One start of the script; all that is forked from it has the same driver part behind it."""
+    """One zygote; all its forks share the part of the script before `fit()`."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class ZygoteHandle:
 
     @property
     def can_be_used(self) -> bool:
-        """Whether it has not failed, was not broken off, and runs."""
+        """Whether it runs, has not failed, and its connection is intact."""
         return not self._is_spent and self._forks.can_be_asked and is_running(self.pid)
 
     def await_fit(self) -> Failed | None:
-        """Wait until the script has called `fit()`; gives the reason where it has not."""
+        """Wait until the script has called `fit()`; return the reason if it does not."""
         with self._turn:
             if self._is_ready:
                 return None
@@ -61,7 +61,7 @@ class ZygoteHandle:
         return self._forks.fork(ForkLane())
 
     def exit_code(self, pid: int, *, within_s: float) -> int | None:
-        """Wait for a lane's end and give its exit code; None where it does not come."""
+        """Wait for a lane's end and return its exit code; None if it does not end in time."""
         return self._forks.exit_code(pid, within_s=within_s)
 
     def end(self) -> None:
@@ -82,7 +82,7 @@ class ZygoteHandle:
             )
         except EOFError:
             code = self._root.exit_code(self.pid, within_s=END_S)
-            if code is None or is_foreign(code):  # with the root, all that it has forked ends
+            if code is None or is_foreign(code):  # None: the root is gone, and its forks with it
                 raise gone(SCRIPT, code) from None
             return Failed("Exited", f"the script ended its process with code {code}")
         self._wire.end.settimeout(None)

@@ -27,7 +27,7 @@ from chaos.run.world import answers
 
 @ray.remote(num_cpus=0, max_restarts=0)
 class ChaosActor:
-    """Gives the observer and the workers a way to the `ChaosController`."""
+    """The actor by which observer, workers and harness call the `ChaosController`."""
 
     def __init__(
         self,
@@ -63,27 +63,27 @@ class ChaosActor:
         """Return once the actor is up."""
 
     def driver_started(self, pid: int) -> None:
-        """Learn which process runs the user's script."""
+        """Set the process that runs the user's script."""
         self._world.driver = pid
 
     def nodes_wanted(self) -> int:
-        """Return how many nodes the harness is to start, once."""
+        """Return the number of nodes that the harness is to start; a second call returns 0."""
         return self._world.capacity.take_order()
 
     def nodes_joined(self, agents: dict[str, Any]) -> None:
-        """Take the agents of the nodes that were started."""
+        """Add the agents of the nodes that were started."""
         self._world.nodes_joined(agents)
 
     def struck_nodes(self) -> frozenset[str]:
-        """Return the nodes that faults had to do with so far."""
+        """Return the nodes that faults have affected so far."""
         return frozenset(self._world.struck)
 
     def gcs_errand(self) -> GcsErrand | None:
-        """Return what the harness is to do with the GCS, once."""
+        """Return the harness's next task with the GCS, only once."""
         return self._world.gcs.take_errand()
 
     def gcs_done(self, pid: int) -> None:
-        """Learn that the harness has done it."""
+        """Note that the harness has done its task with the GCS."""
         self._world.gcs.done(pid)
 
     def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
@@ -91,28 +91,28 @@ class ChaosActor:
         return self._answers[question](*arguments)
 
     def run_files(self) -> dict[str, bytes]:
-        """Return what a process needs of the run's directory that its host does not see."""
+        """Return the files of the run that a process needs on a host that does not see them."""
         return pack(self._run)
 
     def renew(self) -> None:
-        """Renew the leases of the agents, by the harness's word."""
+        """Renew the leases of the agents, on behalf of the harness."""
         if self._crew is not None:
             self._crew.renew()
 
     def ask_for_stack(self, node_id: str, pid: int) -> None:
-        """Have a worker's node agent ask it for its stacks."""
+        """Have the agent of a worker's node signal the worker to write its stacks."""
         if self._crew is not None:
             call(self._crew.agents[node_id].send_signal.remote(pid, "USR2"))
 
     def finish(self, within_s: float) -> None:
-        """Open all gates; wait for strikes that are under way."""
+        """Open all gates; wait for faults that are being injected."""
         self._world.end()
         self._controller.finish(within_s=within_s)
         if self._pool is not None:
             self._pool.finish()
 
     def retire(self) -> frozenset[str]:
-        """End the agents, record what they found and what did not come; gives the run's jobs."""
+        """End the agents, record leftovers and cut journals, and return the run's Ray jobs."""
         if self._crew is not None:
             leftovers, cuts = self._crew.retire()
             for leftover in leftovers:

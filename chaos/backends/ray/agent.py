@@ -1,8 +1,7 @@
-"""The node agent: chaos's hands on one node.
+"""The node agent, which injects faults on one node.
 
-It touches processes of its own node's raylet and no others, by pid; the
-head's agent may stop and continue the raylets of its host, which cannot
-continue themselves.
+It signals only processes of its own node's raylet, by pid. The head's agent may
+also stop and continue the raylets of its host, which cannot continue themselves.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ POLL_S = 0.02
 
 
 class NodeHands:
-    """What an agent can do on its node."""
+    """The operations of an agent on its node."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -37,7 +36,7 @@ class NodeHands:
         process.send_signal(signal.Signals[f"SIG{signal_name}"])
 
     def is_gone(self, pid: int, within_s: float) -> bool:
-        """Wait until a process has ended (a zombie has), and say whether it has."""
+        """Wait until a process has ended (a zombie has); return whether it has."""
         start = self._clock.now_ns()
         while is_running(pid):
             if seconds_since(start, self._clock) > within_s:
@@ -46,7 +45,7 @@ class NodeHands:
         return True
 
     def is_stopped(self, pid: int, within_s: float) -> bool:
-        """Wait until a process of this node is stopped, and say whether it is."""
+        """Wait until a process of this node is stopped; return whether it is."""
         process = self._own(pid)
         start = self._clock.now_ns()
         while process.status() != psutil.STATUS_STOPPED:
@@ -66,13 +65,13 @@ class NodeHands:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def lose_raylet(self) -> None:
-        """End the raylet alone; what it started ends itself, this agent too."""
+        """End only the raylet; its processes, this agent too, end by themselves."""
         self._raylet.kill()
 
     def freeze(self, raylet: int) -> tuple[int, ...]:
-        """Stop a raylet of this host and all below it; gives the pids."""
+        """Stop a raylet of this host and all below it; return the pids."""
         above = psutil.Process(raylet)
-        above.suspend()  # first, so that it starts nothing while we look
+        above.suspend()  # first, so that it starts nothing meanwhile
         stopped = [raylet]
         for process in above.children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -81,7 +80,7 @@ class NodeHands:
         return tuple(stopped)
 
     def are_stopped(self, pids: tuple[int, ...], within_s: float) -> bool:
-        """Wait until processes stand still, and say whether all do."""
+        """Wait until processes are stopped; return whether all are."""
         start = self._clock.now_ns()
         while not all(_is_stopped(pid) for pid in pids):
             if seconds_since(start, self._clock) > within_s:
@@ -90,7 +89,7 @@ class NodeHands:
         return True
 
     def thaw(self, pids: tuple[int, ...]) -> None:
-        """Let stopped processes go on, the raylet last."""
+        """Continue stopped processes, the raylet last."""
         for pid in reversed(pids):
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).resume()
@@ -108,11 +107,11 @@ class NodeHands:
 
 @ray.remote(num_cpus=0, max_concurrency=8, max_restarts=0)
 class NodeAgent(NodeHands):
-    """One actor per node that may be struck."""
+    """The agent of a node of a local cluster, as an actor."""
 
 
 def start_agents(node_ids: list[str]) -> dict[str, Any]:
-    """Start an agent on each node; gives their handles, not yet waited for."""
+    """Start an agent on each node; return their handles without waiting for them."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return {
@@ -125,10 +124,10 @@ def start_agents(node_ids: list[str]) -> dict[str, Any]:
 
 
 def processes_of(token: str) -> list[tuple[int, str]]:
-    """Return (pid, command) of this host's processes that carry a run's token.
+    """Return (pid, command) of this host's processes that have a run's token.
 
-    The token travels in the environment, so a child that made a session of
-    its own is found as well.
+    The token is in the environment, so a child that made a session of its own is
+    found as well.
     """
     found = []
     for process in psutil.process_iter(["pid", "name"]):
@@ -139,7 +138,7 @@ def processes_of(token: str) -> list[tuple[int, str]]:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process is there and is no zombie."""
+    """Return whether a process exists and is no zombie."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -1,14 +1,14 @@
-"""The token by which this process, and all that it starts, speaks to a Ray cluster.
+"""The token by which this process, and all that it starts, is authenticated at a Ray cluster.
 
-Ray 2.60 takes from the environment whether a cluster authenticates (RAY_AUTH_MODE) and
+Ray 2.60 reads from the environment whether a cluster authenticates (RAY_AUTH_MODE) and
 where its token is: in RAY_AUTH_TOKEN, in the file RAY_AUTH_TOKEN_PATH, or in
-~/.ray/auth_token. `ray start` turns authentication on where it finds one; `ray.init()`
-with an address never does. Here a client does as its cluster does, and our own cluster
-has a token of its own: its ports are open to every user of this machine, and who may
-submit work to it may run code as whoever started it.
+~/.ray/auth_token. `ray start` turns authentication on if it finds a token; `ray.init()`
+with an address never does. Here a client follows its cluster. A local cluster gets a token
+of its own: its ports are open to every user of this machine, and a user who can submit
+work to it can run code as the user who started it.
 
-Drivers, raylets and workers inherit the environment. We put the path of a file there, and
-never a token: what a process says of its environment may end in a log.
+Drivers, raylets and workers inherit the environment. It gets the path of a file and never
+a token, since an environment may be written to a log.
 """
 
 import os
@@ -29,9 +29,9 @@ class Authentication:
         self._before = {name: os.environ.get(name) for name in (MODE, TOKEN, FILE)}
 
     def use_own(self, folder: Path) -> None:
-        """Make a token, kept in a folder of its own, that the cluster about to start asks for.
+        """Make a token for the cluster about to start, in a folder of its own.
 
-        Where the user has set a mode, that is the user's word: `disabled` does without.
+        A mode that the user has set stays: `disabled` needs no token.
         """
         if self._before[MODE] == "disabled":
             return
@@ -41,9 +41,9 @@ class Authentication:
         _set({MODE: "token", TOKEN: None, FILE: str(file)})
 
     def follow(self, address: str) -> None:
-        """Authenticate where the cluster at an address asks for it, unless the user has set a mode.
+        """Authenticate if the cluster at an address requires it, unless the user has set a mode.
 
-        Raises `ClusterError` where it asks for a token that is not to be had here.
+        Raises `ClusterError` if it requires a token and there is none here.
         """
         mode = self._before[MODE]
         if mode is None:
@@ -69,11 +69,11 @@ class Authentication:
             )
 
     def restore(self) -> None:
-        """Leave the environment, and what Ray has read there, as they were found."""
+        """Restore the environment, and have Ray read it again."""
         _set(self._before)
 
     def _file(self) -> str | None:
-        """Return where the token is: a job that is given another HOME is to find it as well."""
+        """Return the token's file, so that a job with another HOME finds it as well."""
         at_home = Path.home() / ".ray" / "auth_token"
         is_named = self._before[TOKEN] or self._before[FILE] or not at_home.exists()
         return self._before[FILE] if is_named else str(at_home)

@@ -1,4 +1,4 @@
-"""Executes plans on a Ray cluster: one driver process per run, one warm cluster per shape."""
+"""The backend on a Ray cluster: one driver process per run, one warm cluster per shape."""
 
 import contextlib
 import os
@@ -41,7 +41,7 @@ STACKS_S = 1.0
 
 
 class RayBackend:
-    """A context: leaving it ends the cluster."""
+    """A context manager: leaving it ends the cluster."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class RayBackend:
         self._meters = Meters(say, SystemClock())
 
     def __enter__(self) -> Self:
-        """Start nothing yet; the first plan says which shape is needed."""
+        """Start nothing yet: the first plan has the shape."""
         return self
 
     def __exit__(
@@ -78,11 +78,11 @@ class RayBackend:
             self._cluster = None
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
-        """Carry out a plan; everything that was seen is in the directory's journals.
+        """Execute a plan; all that was recorded is in the directory's journals.
 
-        Once more, on a new cluster, where a part of ours was ended by somebody else.
-        Raises `HarnessError` or `ClusterError` where the cluster cannot be
-        had, and passes KeyboardInterrupt on after the run has been ended.
+        Executes it once more, on a new cluster, if a process of chaos or of its cluster was
+        ended from outside. Raises `HarnessError` or `ClusterError` if there is no cluster, and
+        passes KeyboardInterrupt on after the run has been ended.
         """
         try:
             why = self._execute(plan, directory, show)
@@ -97,14 +97,14 @@ class RayBackend:
     def _execute(
         self, plan: Plan, directory: RunDirectory, show: Show, *, again_after: str | None = None
     ) -> str | None:
-        """Carry out a plan once, and return what disturbed it, None where nothing did."""
+        """Execute a plan once; return what disturbed it, None if nothing did."""
         cluster = self._cluster_for(plan)
         prestarts = self._prestart.serves(plan)
         shown = self._meters.beside(show, plan)
         run = Run(plan, directory, shown, cluster, prestarts=prestarts, again_after=again_after)
         try:
             run.execute()
-        except ray.exceptions.RayActorError as error:  # of ours: the driver has the job's
+        except ray.exceptions.RayActorError as error:  # of chaos: the driver has those of the job
             run.has_lost_a_part = True
             raise _ActorLostError(lost(error)) from error
         finally:
@@ -152,7 +152,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         self.is_headless = self.has_lost_a_part = False
 
     def execute(self) -> None:
-        """Start controller and driver, watch, clean up; the history says how it went."""
+        """Start controller and driver, watch, clean up; the outcome is in the journals."""
         plan, token = self.plan, self.address.token
         terms = self.cluster.prepare(plan, self.directory, token)
         self.begin(again_after=self.again_after)
@@ -164,9 +164,10 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
                 self.watch()
                 interrupted = False
             finally:
-                with contextlib.ExitStack() as closing:  # each step is taken, come what may
+                # From the last callback to the first; each step is taken, even if one raises.
+                with contextlib.ExitStack() as closing:
                     closing.callback(self.end, interrupted=interrupted)
-                    if not self.is_headless:  # else nobody would answer
+                    if not self.is_headless:  # otherwise no process would answer
                         closing.callback(self._search, leftovers)
                         closing.callback(self._finish)
         if not self.has_lost_a_part:
@@ -210,7 +211,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches us alone; we end the driver
+                start_new_session=True,  # Ctrl-C reaches the harness alone, which ends the driver
             )
 
     def _driver_env(self) -> dict[str, str]:
@@ -227,7 +228,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         }
 
     def driver_started(self, driver: "subprocess.Popen[bytes]") -> None:
-        """Tell the chaos controller which process the driver is."""
+        """Send the driver's pid to the chaos controller."""
         ray.get(self.controller.driver_started.remote(driver.pid))
 
     def exit_code(self, driver: "subprocess.Popen[bytes]") -> int | None:
@@ -243,15 +244,16 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         return code
 
     def _vanished(self) -> str | None:
-        """Return which process of the job is gone that no fault explains, on a cluster of ours.
+        """Return the sentence for a process of the job that is gone without a fault, or None.
 
-        Of a run without faults nothing is known that would tell it from one that fails by itself.
+        Only in a run with faults, on a local cluster: a run without faults has no baseline that
+        shows that the job does not end its processes itself.
         """
         if not self.plan.ops or not self.cluster.is_ours:
             return None
         if self.job_deaths.foreign(self.seen()) is None:
             return None
-        return self.job_deaths.foreign(self.seen())  # what explains the end may be written since
+        return self.job_deaths.foreign(self.seen())  # an explanation may have been written since
 
     def _is_driver_struck(self) -> bool:
         ops = [self.plan.ops[e.op] for e in self.seen() if isinstance(e, FaultInvoked)]
@@ -264,7 +266,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
     def end_driver(self, driver: "subprocess.Popen[bytes]") -> int:
         """End the driver and what it forked; its Ray actors end with its connection."""
         if driver.poll() is None:
-            with contextlib.suppress(psutil.Error):  # they may end while we look
+            with contextlib.suppress(psutil.Error):  # they may end meanwhile
                 for process in psutil.Process(driver.pid).children(recursive=True):
                     with contextlib.suppress(psutil.Error):
                         process.kill()
@@ -272,12 +274,12 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         return driver.wait()
 
     def meanwhile(self) -> None:
-        """Run the errands of faults, and wait."""
+        """Carry out the tasks of faults that need the main thread, and wait."""
         self._run_errands()
         self.clock.sleep(POLL_S)
 
     def take_stacks(self, driver: "subprocess.Popen[bytes]") -> None:
-        """Ask all ranks and the driver for their stacks: faulthandler answers even from C++."""
+        """Signal all ranks and the driver to write their stacks: faulthandler does, even in C++."""
         _ask_here(driver.pid)
         self.stack_taken(driver.pid)
         for started in self.workers():
@@ -299,25 +301,25 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
             self._mind_gcs()
 
     def _mind_gcs(self) -> None:
-        """End or start the GCS where a fault asks for it: that, too, is the main thread's."""
+        """End or start the GCS if a fault asks for it: only the main thread may."""
         errand = ray.get(self.controller.gcs_errand.remote())
         if errand is not None:
             pid = self.cluster.end_gcs() if errand == "end" else self.cluster.start_gcs()
             ray.get(self.controller.gcs_done.remote(pid))
 
     def _deliver_nodes(self) -> None:
-        """Start the nodes that a fault asks for: it must be done in this, the main thread."""
+        """Start the nodes that a fault asks for: only the main thread may."""
         wanted = ray.get(self.controller.nodes_wanted.remote())
         if wanted:
             ray.get(self.controller.nodes_joined.remote(self.cluster.grow(wanted)))
 
     def _finish(self) -> None:
-        """Let strikes that are under way come to their end, then end the chaos controller."""
+        """Wait for faults that are being injected, then end the chaos controller."""
         controller = self.controller
         try:
             finished, start = controller.finish.remote(FINISH_S), self.clock.now_ns()
             while not ray.wait([finished], timeout=POLL_S)[0]:
-                self._run_errands()  # a strike that is under way may wait for one
+                self._run_errands()  # a fault that is being injected may wait for one
                 if seconds_since(start, self.clock) > FINISH_S + 15:
                     break
             ray.get(finished, timeout=0)
@@ -326,7 +328,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
             self.directory.write("logs/controller-error.txt", str(error))
             if isinstance(error, ray.exceptions.RayActorError):
                 self.journal.add(Disturbed(why=lost(error)))
-            if not self.cluster.is_ours:  # some of the history may not have come
+            if not self.cluster.is_ours:  # the history may be incomplete
                 name = type(error).__name__
                 self.journal.add(ObserverFailed(where="collecting the history", error=name))
         finally:

@@ -1,4 +1,4 @@
-"""The trials of an experiment that no fault strikes, as their own journals tell of them."""
+"""The trials of an experiment without faults, as their own journals record them."""
 
 import hashlib
 
@@ -12,7 +12,7 @@ from chaos.run.journal import Journal, read_history
 
 
 def record_bystanders(journal: Journal, directory: RunDirectory) -> None:
-    """Record how each other trial of a run's experiment went, in the order of their numbers."""
+    """Record the outcome of each other trial of a run's experiment, by number."""
     told: dict[int, list[History]] = {}
     for folder in sorted(directory.trials.glob("[0-9]*"), key=lambda folder: _part(folder.name)):
         history = read_history(RunDirectory(folder).journals)
@@ -22,7 +22,7 @@ def record_bystanders(journal: Journal, directory: RunDirectory) -> None:
 
 
 def bystander_of(trial: int, history: History, *again: History) -> BystanderSeen:
-    """Return what a trial's own history comes to; `again`: Tune began the trial again."""
+    """Return the outcome of a trial by its own history; `again`: Tune began the trial again."""
     if again:
         before, after = bystander_of(trial, history), bystander_of(trial, *again)
         return msgspec.structs.replace(

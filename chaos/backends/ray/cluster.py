@@ -33,7 +33,7 @@ RAYS = "r"
 
 
 class LocalCluster:
-    """A running cluster of one shape, with an agent on every node."""
+    """A running local cluster of one shape, with an agent on every node."""
 
     is_ours = True
     dashboard: str | None = None
@@ -51,10 +51,10 @@ class LocalCluster:
 
     @classmethod
     def start(cls, shape: Shape) -> Self:
-        """Start head, nodes and agents; what was started is ended again if that fails.
+        """Start head, nodes and agents; if that fails, end those started, and try once more.
 
-        It is tried once more: others may have ended one of its processes, or a busy machine kept
-        one from answering. Raises HarnessError with what came of the second time.
+        Another program may have ended one of its processes, or one did not answer on a busy
+        machine. Raises HarnessError with the error of the second time.
         """
         try:
             return cls._started(shape)
@@ -80,12 +80,12 @@ class LocalCluster:
 
     @property
     def driver_env(self) -> dict[str, str]:
-        """What a driver's environment has of the cluster."""
+        """The cluster's variables in a driver's environment."""
         return {"RAY_ADDRESS": self.address, leavings.HELD_ENV: str(self._temp)}
 
     @property
     def address(self) -> str:
-        """The GCS address, always given explicitly and never guessed."""
+        """The GCS address, which is always stated and never guessed."""
         return str(self._cluster.address)
 
     def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> None:
@@ -94,9 +94,9 @@ class LocalCluster:
         leave_mark(directory.path, token)
 
     def heal(self, lost: set[str]) -> None:
-        """Bring the cluster back to its shape, with new nodes for those dead, or in `lost`.
+        """Restore the cluster's shape, with new nodes for those that are dead or in `lost`.
 
-        (Those were drained, and Ray has no undrain.)
+        The latter were drained, and Ray cannot undo that.
         """
         self._forget_dead(lost)
         for node in list(self._cluster.worker_nodes)[self.shape.nodes :]:
@@ -108,7 +108,7 @@ class LocalCluster:
             self._settle()
 
     def grow(self, count: int) -> dict[str, Any]:
-        """Add nodes in the course of a run; gives the agents of those that came, by node."""
+        """Add nodes during a run; return the agents of those that joined, by node."""
         self._forget_dead(set())
         self._add_nodes(count)
         return self._attend(self._await_nodes(self._fresh()))
@@ -126,11 +126,11 @@ class LocalCluster:
         self.agents.pop(compat.node_id_of(node), None)
 
     def end_gcs(self) -> int:
-        """Kill the GCS; gives its pid."""
+        """Kill the GCS; return its pid."""
         return compat.end_gcs(self._cluster)
 
     def start_gcs(self) -> int:
-        """Start the GCS again on its port and storage, and wait until it answers; gives its pid."""
+        """Start the GCS again on its port and storage, wait until it answers, return its pid."""
         with self._starting():
             pid, start = compat.start_gcs(self._cluster), self._clock.now_ns()
         while not compat.gcs_answers(self.address):
@@ -140,7 +140,7 @@ class LocalCluster:
         return pid
 
     def deaths(self) -> list[Death]:
-        """Return what has ended of the cluster, and was not removed by us."""
+        """Return the processes of the cluster that have ended and were not removed by chaos."""
         head = compat.node_id_of(self._cluster.head_node)
         return [
             Death(kind, node_id, pid, code, is_heads=node_id == head)
@@ -188,10 +188,10 @@ class LocalCluster:
         self._settle()
 
     def _take_folder(self) -> None:
-        """Make what all of the cluster ends with, even where this process is killed.
+        """Make the folder that all of the cluster ends with, even if this process is killed.
 
-        Its path is short: Ray puts unix sockets below it, and those end at 107 characters. Ray
-        2.60 has what it is given as its folder writable for everybody: so it gets one inside.
+        Its path is short: Ray puts unix sockets below it, whose paths have at most 107
+        characters. Ray 2.60 makes its folder writable for all users, so it gets one inside.
         """
         self._temp = leavings.make("chaos-ray-")
         leavings.attend(self._temp)
@@ -199,7 +199,7 @@ class LocalCluster:
 
     @contextlib.contextmanager
     def _starting(self) -> Iterator[None]:
-        """Have the processes that are started belong to the cluster's folder."""
+        """Have the processes started in this context belong to the cluster's folder."""
         assert self._temp is not None
         with leavings.belonging_to(self._temp), compat.keeping_signal_handlers():
             yield
@@ -242,7 +242,7 @@ class LocalCluster:
         self._attend(fresh)
 
     def _attend(self, fresh: set[str]) -> dict[str, Any]:
-        """Start agents on new nodes, and the head's if it has none; gives them once they answer."""
+        """Start agents on new nodes, and on a head without one; return them once they answer."""
         agents, head = start_agents(sorted(fresh)), compat.node_id_of(self._cluster.head_node)
         if HEAD not in self.agents:
             agents[HEAD] = start_agents([head])[head]
@@ -255,9 +255,9 @@ class LocalCluster:
         return {compat.node_id_of(node) for node in self._cluster.worker_nodes} - set(self.agents)
 
     def _await_nodes(self, wanted: set[str]) -> set[str]:
-        """Return those that are alive, all of them unless time runs out.
+        """Return the wanted nodes once all are alive; those that are when time runs out.
 
-        Only of these: in the course of a run any other may be lost meanwhile.
+        Other nodes do not count: during a run, any of them may be lost.
         """
         start, alive = self._clock.now_ns(), set[str]()
         while not wanted <= alive and seconds_since(start, self._clock) < READY_S:

@@ -1,4 +1,4 @@
-"""What a run needs of the cluster that it runs on, whoever started it."""
+"""The cluster of a run, either a local one or an existing one."""
 
 from typing import Any, Protocol
 
@@ -13,12 +13,12 @@ from chaos.run.directory import RunDirectory
 
 
 class RayCluster(Protocol):
-    """`agents` are the hands that are there before a run, by node."""
+    """A cluster as a run needs it; `agents` are those started before a run, by node."""
 
     shape: Shape
     agents: dict[str, Any]
     is_mended: bool  # nodes of it were replaced between two runs
-    dashboard: str | None  # the address of Ray's dashboard, where there is one
+    dashboard: str | None  # the address of Ray's dashboard, if there is one
 
     @property
     def is_ours(self) -> bool:
@@ -30,37 +30,37 @@ class RayCluster(Protocol):
 
     @property
     def driver_env(self) -> dict[str, str]:
-        """What a driver's environment has of the cluster."""
+        """The cluster's variables in a driver's environment."""
 
     def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> Terms | None:
-        """See that a plan can be carried out; gives the terms of a cluster that is not ours.
+        """Prepare a plan's run; return the terms of a cluster that chaos did not start.
 
-        Raises `ClusterError` where it cannot, or must not.
+        Raises `ClusterError` if the plan cannot be executed there, or must not.
         """
 
     def heal(self, lost: set[str]) -> None:
-        """Bring the cluster back to its shape after a run, where it is ours."""
+        """Restore the cluster's shape after a run, if chaos has started it."""
 
     def grow(self, count: int) -> dict[str, Any]:
-        """Add nodes in the course of a run; gives their agents, by node."""
+        """Add nodes during a run; return their agents, by node."""
 
     def end_gcs(self) -> int:
-        """Kill the GCS in the course of a run; gives its pid."""
+        """Kill the GCS during a run; return its pid."""
 
     def start_gcs(self) -> int:
-        """Start the GCS again with what it had stored; gives the new pid once it answers."""
+        """Start the GCS again with its stored data; return the new pid once it answers."""
 
     def deaths(self) -> list[Death]:
-        """Return what has ended of the cluster, where its processes are our children."""
+        """Return the cluster's processes that have ended, if they are children of this one."""
 
     def close(self) -> None:
-        """End what chaos has started, or disconnect."""
+        """End a cluster that chaos has started; disconnect from another."""
 
 
 def cluster_of(shape: Shape, permissions: Permissions) -> RayCluster:
     """Return the cluster that a shape names, or a local one of that shape.
 
-    What clusters have left behind whose harness was killed is removed first.
+    First removes the folders of clusters whose harness was killed.
     """
     leavings.sweep()
     if shape.address is not None:
@@ -71,7 +71,7 @@ def cluster_of(shape: Shape, permissions: Permissions) -> RayCluster:
 def needs_fresh_nodes(plan: Plan, cluster: RayCluster) -> bool:
     """Return whether an elastic job might begin with fewer workers than there is room for.
 
-    Ray 2.60's autoscaling coordinator learns of a node some seconds after it
-    has joined; until then an elastic job does without, and grows when it has.
+    Ray 2.60's autoscaling coordinator sees a node some seconds after it has joined;
+    an elastic job begins without it, and grows afterwards.
     """
     return cluster.is_mended and plan.job.min_workers is not None

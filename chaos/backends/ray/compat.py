@@ -1,8 +1,7 @@
 """Every private or unstable name of Ray's core that chaos uses, and nothing else.
 
-Read in Ray 2.60.0. An upgrade of Ray is looked through here: each name has a
-test that imports it, and the functions below are the only code that knows the
-shape of what is behind them.
+Read in Ray 2.60.0. An upgrade of Ray is reviewed here: each name has a test that
+imports it, and no code but the functions below depends on the form of its value.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import ray
 READ_IN = "2.60.0"
 TESTED = ((2, 60), (2, 61))
 CONTROLLER = "TrainController"
-# One of each per cluster, named and detached: Ray keeps it for the jobs to come.
+# Named, detached actors, one of each per cluster: Ray keeps them for later jobs.
 RAYS_OWN_ACTORS = (
     "ActorLocationTracker",
     "AutoscalingRequester",
@@ -31,12 +30,12 @@ RAYS_OWN_ACTORS = (
     "_UsageCollectionActor",
 )
 _JOB_DIGITS = 8
-_IDLE = "ray::IDLE"  # how a worker process calls itself that was given nothing yet
-_BEGINNING = "/workers/default_worker.py"  # what it runs until it has a name
+_IDLE = "ray::IDLE"  # the name of a worker process that has had no work yet
+_BEGINNING = "/workers/default_worker.py"  # its command until it has that name
 
 
 def untested_version(version: str = ray.__version__) -> str | None:
-    """Say, where Ray's version is outside the tested range, that it is; else give None."""
+    """Return a warning if Ray's version is outside the tested range, otherwise None."""
     parts = tuple(int(part) for part in version.split(".")[:2])
     if TESTED[0] <= parts < TESTED[1]:
         return None
@@ -53,7 +52,7 @@ def untested_version(version: str = ray.__version__) -> str | None:
 def visible_gpus() -> tuple[str, ...]:
     """Return the NVIDIA GPUs that this process may use, by their ids in `CUDA_VISIBLE_DEVICES`.
 
-    The same that Ray would find; it asks the driver (NVML), and starts no CUDA.
+    The same ones that Ray would find, by the GPU's driver (NVML), without starting CUDA.
     """
     from ray._private.accelerators import NvidiaGPUAcceleratorManager as Nvidia
 
@@ -63,7 +62,7 @@ def visible_gpus() -> tuple[str, ...]:
 
 
 def gpu_type() -> str | None:
-    """Return the type of this machine's GPUs, after which Ray names a resource of its nodes."""
+    """Return the type of this machine's GPUs, by which Ray names a resource of its nodes."""
     from ray._private.accelerators import NvidiaGPUAcceleratorManager as Nvidia
 
     named: str | None = Nvidia.get_current_node_accelerator_type()
@@ -71,11 +70,11 @@ def gpu_type() -> str | None:
 
 
 def new_cluster(head_args: dict[str, Any]) -> Any:  # noqa: ANN401 - a Cluster of Ray
-    """Start a head node and give `ray.cluster_utils.Cluster` (DeveloperAPI).
+    """Start a head node, and return its `ray.cluster_utils.Cluster` (DeveloperAPI).
 
     The machine-global file that `ray.init("auto")` reads is left as it is:
-    Cluster would overwrite it with our address, and other people's programs
-    would come to our cluster.
+    Cluster would overwrite it with this address, and other programs would
+    connect to this cluster.
     """
     import ray._private.utils as private_utils
     from ray.cluster_utils import Cluster
@@ -90,10 +89,10 @@ def new_cluster(head_args: dict[str, Any]) -> Any:  # noqa: ANN401 - a Cluster o
 
 @contextlib.contextmanager
 def keeping_signal_handlers() -> Iterator[None]:
-    """Have Ray leave this process's handlers of signals as they were.
+    """Keep this process's signal handlers, which Ray replaces.
 
-    It sets its own on SIGTERM as a node starts, as a driver connects and, in C++, once more;
-    as it disconnects, none. They end the process with code 1 or by SIGABRT.
+    Ray sets its own for SIGTERM when a node starts, when a driver connects and, in C++, once
+    more; when it disconnects, none. They end the process with code 1 or by SIGABRT.
     """
     import ray._private.utils as private_utils
 
@@ -112,9 +111,9 @@ def keeping_signal_handlers() -> Iterator[None]:
 
 
 def keep_messages_off_the_terminal() -> None:
-    """Send what raylets tell the driver (a node that we lost, say) to the log `chaos.ray`.
+    """Send messages of raylets to the driver, such as of a lost node, to the log `chaos.ray`.
 
-    Ray prints it even with `log_to_driver=False`.
+    Ray prints them even with `log_to_driver=False`.
     """
     import ray._private.worker as private_worker
 
@@ -127,14 +126,14 @@ def keep_messages_off_the_terminal() -> None:
 
 
 def end_gcs(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
-    """Kill the GCS server of a cluster's head; gives its pid."""
+    """Kill the GCS server of a cluster's head; return its pid."""
     pid = _gcs_pid(cluster)
     cluster.head_node.kill_gcs_server()
     return pid
 
 
 def start_gcs(cluster: Any) -> int:  # noqa: ANN401 - a Cluster of Ray
-    """Start the head's GCS server again, on its port and with its storage; gives its pid."""
+    """Start the head's GCS server again, on its port and with its storage; return its pid."""
     cluster.head_node.start_gcs_server()
     return _gcs_pid(cluster)
 
@@ -157,7 +156,7 @@ def gcs_answers(address: str) -> bool:
 
 
 def ended_processes(cluster: Any) -> Iterator[tuple[str, str, int, int]]:  # noqa: ANN401 - a Cluster
-    """Yield (kind, node's id, pid, exit code) of raylets and GCS that have ended unasked."""
+    """Yield (kind, node id, pid, exit code) of raylets and GCS that Ray was not asked to end."""
     from ray._private.ray_constants import PROCESS_TYPE_GCS_SERVER, PROCESS_TYPE_RAYLET
 
     for node in (cluster.head_node, *cluster.worker_nodes):
@@ -174,7 +173,7 @@ def node_id_of(node: Any) -> str:  # noqa: ANN401 - a Node of Ray
 
 
 def is_head(row: dict[str, Any]) -> bool:
-    """Return whether a row of `ray.nodes()` is the head's: Ray gives that node a resource."""
+    """Return whether a row of `ray.nodes()` is the head's, which has a resource of its own."""
     return "node:__internal_head__" in row.get("Resources", {})
 
 
@@ -182,9 +181,10 @@ def is_head(row: dict[str, Any]) -> bool:
 
 
 def read_authentication() -> None:
-    """Have Ray read again, in this process, what the environment says of authentication.
+    """Have Ray read the environment's settings of authentication again, in this process.
 
-    The mode first: a thread of Ray's that still runs would look for a token in vain.
+    The mode is read first: otherwise a thread of Ray that still runs would look for a token
+    that is gone.
     """
     from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 
@@ -193,19 +193,19 @@ def read_authentication() -> None:
 
 
 def has_token() -> bool:
-    """Return whether Ray finds a token where the environment says, or at home."""
+    """Return whether Ray finds a token by the environment, or in the home directory."""
     from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]
 
     try:
         return bool(AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True))
     except ray.exceptions.AuthenticationError:
-        return False  # a file is named, and is empty or not there
+        return False  # the named file is empty or missing
 
 
 def is_refused(address: str) -> bool:
-    """Return whether the GCS at an address refuses this process, by the token that it has or lacks.
+    """Return whether the GCS at an address refuses this process for its token, or for having none.
 
-    That nobody answers, or no GCS, is no refusal.
+    No answer, or that of another program, is no refusal.
     """
     from ray._raylet import GcsClient  # type: ignore[attr-defined]
 
@@ -222,7 +222,7 @@ def is_refused(address: str) -> bool:
 
 
 def drain_for_preemption(address: str, node_id: str, deadline_unix_ms: int) -> tuple[bool, str]:
-    """Announce to the GCS that a node will be preempted; gives (accepted, reason)."""
+    """Announce to the GCS that a node will be preempted; return (accepted, reason)."""
     from ray._raylet import GcsClient  # type: ignore[attr-defined]
     from ray.core.generated import autoscaler_pb2
 
@@ -247,13 +247,13 @@ def remove_placement_group(pg_id: str) -> None:
 
 
 def metrics_interval_s() -> float:
-    """Return how often this process sends its metrics on; Ray 2.60 takes a second for less."""
+    """Return the interval at which this process sends its metrics: in Ray 2.60 at least 1 s."""
     interval_ms = int(ray._config.metrics_report_interval_ms())  # noqa: SLF001
     return max(interval_ms, 1000) / 1000
 
 
 def draining_nodes() -> set[str]:
-    """Return the nodes (hex) that were announced to go."""
+    """Return the nodes (hex) whose loss is announced."""
     import ray._private.state as private_state
 
     return set(private_state.state.get_draining_nodes())
@@ -287,17 +287,17 @@ def live_actors() -> dict[str, tuple[str, int]]:
 
 
 def can_prestart() -> bool:
-    """Return whether raylets can be asked for processes: by gRPC, which Ray itself does without."""
+    """Return whether gRPC is installed, to ask raylets for processes: Ray itself needs none."""
     return importlib.util.find_spec("grpc") is not None
 
 
 def is_idle_worker(command: str) -> bool:
-    """Say, by its command line, whether a raylet's process was never given an actor."""
+    """Return whether a raylet's process, by its command line, has never had an actor."""
     return command.startswith(_IDLE) or _BEGINNING in command
 
 
 def runtime_env_of(handle: Any) -> str:  # noqa: ANN401 - an actor handle
-    """Return an actor's runtime environment in the words by which Ray tells processes apart."""
+    """Return an actor's runtime environment in the form by which Ray matches processes."""
     import ray._private.state as private_state
     from ray.core.generated import gcs_pb2
 
@@ -312,8 +312,8 @@ def prestart_workers(
 ) -> None:
     """Ask a raylet (host:port) for idle processes that a job's actors may become.
 
-    `keep_s`: so long they may wait; those of a job that has ended are ended
-    by the raylet. Raises what gRPC raises, where the raylet cannot be asked.
+    They wait `keep_s` at most; the raylet ends those of a job that has ended. Raises
+    gRPC's error if the raylet cannot be asked.
     """
     import ray.core.generated.common_pb2 as words
     import ray.core.generated.node_manager_pb2 as messages

@@ -1,7 +1,7 @@
-"""Processes of our own cluster that have ended, and no fault had them end.
+"""Processes of a local cluster that have ended without a fault.
 
-The kernel ends one where memory runs out, a raylet ends itself where a busy machine kept it
-from answering, and others may do it by mistake. What the job makes of it is no finding.
+The kernel ends one if memory runs out; a raylet ends itself if it does not answer on a busy
+machine; another program may end one by mistake. The job's reaction to it is no finding.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -33,7 +33,7 @@ class Death:
     is_heads: bool
 
     def __str__(self) -> str:
-        """Return who ended, how, and what to do about it."""
+        """Return a sentence: the process, its end, and the remedy."""
         whose = "the head" if self.is_heads else f"node {self.node_id[:8]}"
         who = f"the {self.kind.replace('_', ' ')} of {whose} (pid {self.pid})"
         return killed(who, self.code) if is_foreign(self.code) else f"{who} {self._by_itself}"
@@ -47,14 +47,14 @@ class Death:
 
 
 def lost(error: Exception) -> str:
-    """Return the sentence for an error that a call of an actor of chaos's own ended with."""
+    """Return the sentence for the error of a call of an actor of chaos."""
     first = next(iter(str(error).splitlines()), "")
     return f"an actor of chaos on the cluster is gone ({type(error).__name__}: {first}). {MEMORY}"
 
 
 @dataclass
 class Deaths:
-    """One per run. `look` finds all deaths, `struck` the nodes that faults had to do with so far.
+    """The deaths of one run: `look` returns all of them, `struck` the nodes that faults affected.
 
     `ends_gcs`: the plan ends the GCS, without which raylets end themselves after a while.
     """
@@ -65,7 +65,7 @@ class Deaths:
     _known: set[Death] = field(default_factory=set[Death])
 
     def foreign(self) -> Death | None:
-        """Return one that no fault explains, the head's first: no fault ever takes that."""
+        """Return a death that no fault explains, the head's first, which no fault ever kills."""
         found = sorted(set(self.look()) - self._known, key=lambda death: not death.is_heads)
         for death in found:
             if not self._is_explained(death):
@@ -91,10 +91,10 @@ def is_gone(pid: int) -> bool:
 class JobDeaths:
     """Workers and Ray Train's controller of one run that are gone while they should train.
 
-    A raylet alone learns of the exit code of its workers, and Ray 2.60 passes none on: a worker
-    that somebody kills looks like one that the job ends by itself. The baseline has shown that
-    the job does not; so where a process is gone before Ray has decided anything, and no fault
-    was injected in its attempt, the run says nothing of the job.
+    Only a raylet gets the exit code of its workers, and Ray 2.60 does not pass it on: a worker
+    that is killed from outside looks like one that the job ends itself. The baseline has shown
+    that the job does not. So if a process is gone before any decision of Ray, and no fault was
+    injected in its attempt, the run is no evidence about the job.
     """
 
     is_gone: Callable[[int], bool] = is_gone
@@ -106,10 +106,10 @@ class JobDeaths:
     _is_struck: bool = False
 
     def foreign(self, seen: Sequence[AnyEvent]) -> str | None:
-        """Return the sentence for a process that is gone, None where there is none.
+        """Return the sentence for a process that is gone, None if there is none.
 
-        Whoever is gone must still be missed by `seen` as it is read afterwards: what explains an
-        end is written before it.
+        The caller must read the events once more and ask again: an event that explains an end
+        is written before the end, but may not have been read yet.
         """
         for event in seen[self._read :]:
             self._learn(event)
@@ -147,7 +147,7 @@ class JobDeaths:
                 self._learn_of_faults(event)
 
     def _decided(self, event: FailureDecided) -> None:
-        """Take in the end of an attempt. Ray 2.60 names no rank that dies in a start."""
+        """Note the end of an attempt. Ray 2.60 names no rank that dies in a start."""
         if event.charged == "controller" and "ActorDied" in event.error and not self._is_explained:
             who = f"a worker that was starting, after attempt {event.attempt} or in it,"
             self._in_a_start = _vanished(who)

@@ -1,9 +1,9 @@
 """The process that runs the user's script on a cluster.
 
-`python -m chaos.backends.ray.driver RUN_DIRECTORY`. The script runs as
-`__main__` with its own arguments, unchanged. What chaos must have different
-is changed where the script meets Ray: storage path and run name are unique
-per run, and what the scenario sets replaces what the script configures.
+`python -m chaos.backends.ray.driver RUN_DIRECTORY HARNESS_PID`. The script runs
+as `__main__` with its own arguments, unchanged. Settings are changed only when it
+calls Ray: storage path and run name are unique per run, and settings of the
+scenario replace those of the script.
 """
 
 import os
@@ -27,7 +27,7 @@ from chaos.run.stacks import DRIVER_STACKS, answer_with_stacks
 
 
 def main(run_directory: str, harness: int) -> int:
-    """Run the job of a run directory's plan; gives the exit code."""
+    """Run the job of a run directory's plan; return the exit code."""
     die_with_parent(harness)
     directory = RunDirectory(Path(run_directory))
     plan = directory.load_plan()
@@ -63,7 +63,7 @@ def _refuse_own_fit() -> NoReturn:
 
 
 def _keep_to_our_cluster() -> None:
-    """Refuse a script that insists on another cluster than the one under test."""
+    """Refuse a script that names another cluster than the one under test."""
     connect = ray.init
     ours = os.environ["RAY_ADDRESS"]
 

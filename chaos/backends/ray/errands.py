@@ -1,4 +1,4 @@
-"""What a fault needs done by the harness, whose main thread alone may start Ray's processes."""
+"""Tasks of a fault for the harness, whose main thread alone may start Ray's processes."""
 
 from queue import Empty, Queue
 from typing import Any, Literal, TypeAlias
@@ -15,11 +15,11 @@ class NodeOrder:
         self._came: Queue[dict[str, Any]] = Queue()
 
     def fill(self, agents: dict[str, Any]) -> None:
-        """Take the agents of the nodes that have joined."""
+        """Set the agents of the nodes that have joined."""
         self._came.put(agents)
 
     def came(self, *, within_s: float) -> dict[str, Any]:
-        """Wait for them; gives their agents, none where time runs out."""
+        """Wait for the nodes; return their agents, none if time runs out."""
         try:
             return self._came.get(timeout=within_s)
         except Empty:
@@ -27,20 +27,20 @@ class NodeOrder:
 
 
 class Capacity:
-    """Orders for nodes, which the harness fills one after another: each gets its own."""
+    """Orders for nodes, which the harness fills one after another, each with nodes of its own."""
 
     def __init__(self) -> None:
         self._waiting: Queue[NodeOrder] = Queue()
         self._in_hand: NodeOrder | None = None
 
     def order(self, count: int) -> NodeOrder:
-        """Ask for nodes."""
+        """Add an order for nodes."""
         asked = NodeOrder(count)
         self._waiting.put(asked)
         return asked
 
     def take_order(self) -> int:
-        """Return how many nodes are to be started for the next order, 0 where there is none."""
+        """Return the number of nodes of the next order, 0 if there is none."""
         try:
             self._in_hand = self._waiting.get_nowait()
         except Empty:
@@ -55,14 +55,14 @@ class Capacity:
 
 
 class Gcs:
-    """The end and the new start of the GCS, which the head's starter alone can bring about."""
+    """The end and the new start of the GCS, which only the process that started the head can do."""
 
     def __init__(self) -> None:
         self._errand: GcsErrand | None = None
         self._pids: Queue[int] = Queue()
 
     def ask(self, errand: GcsErrand, *, within_s: float) -> int | None:
-        """Wait until it is done; gives the pid that ended or began, None where time runs out."""
+        """Wait until it is done; return the pid that ended or began, None if time runs out."""
         self._errand = errand
         try:
             return self._pids.get(timeout=within_s)
@@ -70,10 +70,10 @@ class Gcs:
             return None
 
     def take_errand(self) -> GcsErrand | None:
-        """Return what is to be done, once."""
+        """Return the task, only once."""
         errand, self._errand = self._errand, None
         return errand
 
     def done(self, pid: int) -> None:
-        """Learn that it is done."""
+        """Note that the task is done."""
         self._pids.put(pid)

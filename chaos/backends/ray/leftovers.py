@@ -1,4 +1,4 @@
-"""What a run left behind in the cluster, on the host and in storage; found, recorded, removed."""
+"""The leftovers of a run in the cluster, on the host and in storage: recorded and removed."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -25,10 +25,10 @@ PLACES = ("processes", "placement groups", "actors")
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What was there before the run, so that only the run's own is counted.
+    """The actors and groups from before the run, so that only the run's own are counted.
 
-    `jobs`: on a cluster that others use too, the Ray jobs (hex) that are the run's.
-    `prestarts`: it had processes started for attempts that did not come, which are nobody's fault.
+    `jobs`: on a cluster that others use too, the Ray jobs (hex) of the run.
+    `prestarts`: it started processes for later attempts; those without work do not count.
     """
 
     token: str
@@ -40,7 +40,7 @@ class Leftovers:
 
     @classmethod
     def before(cls, token: str, *, is_cluster_ours: bool) -> "Leftovers":
-        """Look around before the run begins."""
+        """Return the actors and groups that are there before the run begins."""
         return cls(
             token=token,
             is_cluster_ours=is_cluster_ours,
@@ -56,7 +56,7 @@ class Leftovers:
         *,
         files: bool,
     ) -> None:
-        """Wait a little for things to end by themselves, record what has not, and remove it."""
+        """Wait a little until all has ended by itself; record and remove what has not."""
         for pid, command in _patiently(self._processes):
             journal.add(Leftover(kind="process", what=f"pid {pid}: {command}"))
             _end_process(pid)
@@ -71,9 +71,9 @@ class Leftovers:
         journal.add(LeftoversSearched(places=(*PLACES, *stored)))
 
     def _processes(self) -> list[tuple[int, str]]:
-        """Return the run's processes; those that still wait for work, which nobody has, are ended.
+        """Return the run's processes; end those that still wait for work, which will not come.
 
-        Their raylet ends them too, once they have reached it.
+        Their raylet would end them too, once they have registered with it.
         """
         found = processes_of(self.token)
         waiting = {pid for pid, _ in found if self.prestarts and is_waiting(pid)}

@@ -1,10 +1,9 @@
 """A run's figures as metrics of the cluster: an existing Prometheus shows them beside Ray's own.
 
 Ray takes them from this process, the harness, which is a driver of the cluster
-for as long as it is connected: the node's agent exports them at its
-`MetricsExportPort`, where `ray[default]` is installed there. A call only
-writes to memory; Ray sends it on now and then, and forgets what it has not
-sent when it disconnects.
+while it is connected. The node's agent exports them at its `MetricsExportPort`,
+if `ray[default]` is installed there. A call only writes to memory. Ray sends the
+values at intervals, and drops unsent ones when it disconnects.
 """
 
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ class Meters:
         self._is_broken = False
 
     def beside(self, show: Show, plan: Plan) -> Show:
-        """Return what shows a run's entries, and records the points that they bring."""
+        """Return a function that shows a run's entries, and also records their points."""
         figures = Figures(plan)
 
         def show_and_record(entries: Sequence[Entry]) -> None:
@@ -43,7 +42,7 @@ class Meters:
         return show_and_record
 
     def await_export(self) -> None:
-        """Wait until Ray has sent on what it was told last, where an agent takes it."""
+        """Wait until Ray has sent the last values, if an agent takes them."""
         if self._told_ns is None or self._is_broken or not _is_exported():
             return
         due_s = compat.metrics_interval_s() + MARGIN_S - seconds_since(self._told_ns, self._clock)

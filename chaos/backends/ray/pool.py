@@ -1,9 +1,9 @@
 """Idle processes beside an attempt's workers, for the attempt after it.
 
 The raylets of a local cluster are asked for them as soon as a group of workers
-has started, and what they import (see `preimport`) is then imported while the
-job trains. When a fault has ended the group, Ray finds processes that wait.
-Nothing depends on them: where they are late, or not there, Ray starts others.
+has started, and they do their imports (see `preimport`) while the job trains.
+When a fault has ended the group, Ray finds processes that wait. Nothing depends
+on them: if they are late or missing, Ray starts others.
 """
 
 import math
@@ -28,7 +28,7 @@ ASK_S = 5.0
 
 @dataclass
 class Pool:
-    """One per run, in the chaos controller's actor."""
+    """The idle processes of one run, in the chaos controller's actor."""
 
     plan: Plan
     journal: Journal
@@ -39,7 +39,7 @@ class Pool:
     _filling: threading.Thread | None = None
 
     def failure_decided(self) -> None:
-        """Note the time: who is older than this and works in the next attempt had been waiting."""
+        """Note the time: a worker of the next attempt that is older was one of the idle."""
         self._failed_s = self.clock.wall_ns() / 1e9
 
     def group_started(self, group: Mapping[int, Victim], handle: Any) -> None:  # noqa: ANN401
@@ -56,7 +56,7 @@ class Pool:
         self._filling.start()
 
     def finish(self) -> None:
-        """Return once nobody is asked for more."""
+        """Wait until the last request to a raylet is done."""
         if self._filling is not None:
             self._filling.join(2 * ASK_S)
 
@@ -76,7 +76,7 @@ class Pool:
         )
 
     def _take(self, taken: Sequence[str], job: str) -> None:
-        """Count those out that work now, or all where the job is another driver's."""
+        """Subtract the processes that work now; all of them if the job is of another driver."""
         if job != self._job:
             self._job = job
             self._idle.clear()
@@ -98,13 +98,13 @@ class Pool:
 
 
 def is_waiting(pid: int) -> bool:
-    """Return whether a process was started by a raylet and was never given anything to do."""
+    """Return whether a process was started by a raylet and has never had work."""
     try:
         process = psutil.Process(pid)
         above = process.parent()
         is_idle = compat.is_idle_worker(" ".join(process.cmdline()))
     except psutil.Error:
-        return False  # it has ended, or is not ours to look at
+        return False  # it has ended, or is another user's
     return is_idle and above is not None and above.name().startswith("raylet")
 
 
@@ -114,10 +114,10 @@ def may_restart(plan: Plan, attempt: int) -> bool:
 
 
 def to_ask(nodes: Collection[str], group: Sequence[str], idle: Mapping[str, int]) -> dict[str, int]:
-    """Return how many processes each node is to be asked for.
+    """Return the number of processes to ask each node for.
 
-    `group` names the node of each worker. Where the next attempt's workers go is Ray's to
-    say: any node may get as many as the fullest has now. `idle`: those that wait already.
+    `group` names the node of each worker. Ray places the next attempt's workers, so any
+    node may get as many as the fullest has now. `idle`: those that wait already.
     """
     most = max(Counter(group).values(), default=0)
     missing = {node: most - idle.get(node, 0) for node in nodes}
@@ -125,7 +125,7 @@ def to_ask(nodes: Collection[str], group: Sequence[str], idle: Mapping[str, int]
 
 
 def _began(pid: int) -> float:
-    """Return when a process began (wall clock, s); of one that has ended, never."""
+    """Return the start of a process (wall clock, s); infinity for one that has ended."""
     try:
         return psutil.Process(pid).create_time()
     except psutil.Error:

@@ -9,7 +9,7 @@ from chaos.backends.train.address import ControllerPort
 
 
 class RayController(ControllerPort):
-    """Calls on the actor."""
+    """The port to the actor."""
 
     def __init__(self, actor: Any) -> None:  # noqa: ANN401 - an actor handle
         self._actor = actor
@@ -20,14 +20,14 @@ class RayController(ControllerPort):
         return cls(ray.get_actor(name, namespace=NAMESPACE))
 
     def run_files(self) -> dict[str, bytes]:
-        """Return what a process needs of a run's directory that its host does not see."""
+        """Return the files of the run that a process needs on a host that does not see them."""
         files: dict[str, bytes] = ray.get(self._actor.run_files.remote())
         return files
 
     def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
-        """Ask the actor, and wait for the answer."""
+        """Return the actor's answer."""
         return ray.get(self._actor.ask.remote(question, *arguments))
 
     def tell(self, question: str, *arguments: object) -> None:
-        """Tell the actor; does not wait."""
+        """Send a question to the actor, without waiting."""
         self._actor.ask.remote(question, *arguments)

@@ -1,4 +1,4 @@
-"""Whether the next attempt's workers are started beforehand: asked for, and of any use here."""
+"""The option to start the next attempt's workers beforehand, and the cases in which it is off."""
 
 import os
 
@@ -12,7 +12,7 @@ TOLD = "recoveries are shorter than on a cluster that does no such thing"
 
 
 class Prestart:
-    """What was asked for on the command line; every line about it is said once."""
+    """The option of the command line; each message about it is shown once."""
 
     def __init__(self, say: Say, *, is_wanted: bool) -> None:
         self._say = say
@@ -20,7 +20,7 @@ class Prestart:
         self._told = set[str]()
 
     def serves(self, plan: Plan) -> bool:
-        """Return whether a run is to have its workers prestarted, and tell the user why not."""
+        """Return whether a run's workers are prestarted; if not, show the user the reason."""
         if not self._is_wanted or not plan.ops:
             return False  # without faults there is no recovery
         why = why_not(plan, can_ask=compat.can_prestart(), cores=os.cpu_count() or 1)
@@ -28,7 +28,7 @@ class Prestart:
         return why is None
 
     def look_back(self, seen: list[AnyEvent]) -> None:
-        """Tell the user where raylets could not be asked."""
+        """Show the user whether raylets could not be asked."""
         for event in seen:
             if isinstance(event, WorkersPrestarted) and event.error is not None:
                 self._tell(f"{FORE} {event.error}")
@@ -40,7 +40,7 @@ class Prestart:
 
 
 def why_not(plan: Plan, *, can_ask: bool, cores: int) -> str | None:
-    """Return why a plan's workers are not prestarted; None where they are."""
+    """Return the reason why a plan's workers are not prestarted; None if they are."""
     if plan.shape.address is not None:
         return "the cluster is not chaos's own"
     if plan.job.trial is not None:

@@ -1,4 +1,4 @@
-"""The settings a run is made under: Ray's own, shortened so that a laptop can wait for them.
+"""Ray's settings for a run, with times short enough for a laptop.
 
 Each value can be overridden by the environment or by the scenario's `job.env`;
 the report prints those that were in force.
@@ -21,7 +21,7 @@ CLUSTER_ENV = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 
-# A node that falls silent counts as dead within about two seconds instead of about a minute.
+# A node that does not answer counts as dead within about two seconds instead of about a minute.
 HEALTH_CHECKS = {
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 300,

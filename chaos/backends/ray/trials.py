@@ -1,10 +1,10 @@
 """An experiment of Ray Tune: every trial is an actor, and calls a `trainer.fit()` of its own there.
 
-The script's `Tuner` gets its trainable wrapped. What is wrapped travels to
-the trial's actor, and meets there what the driver of a job without Tune
-meets: `fit()` configured, recorded and passed on. The trial that the scenario
-names is the run; each of the others has a folder of its own, with journals,
-a plan without faults, and nobody who could strike it.
+The trainable of the script's `Tuner` is wrapped, and pickled into the trial's
+actor. There `fit()` is configured, recorded and passed on, as in the driver of a
+job without Tune. The trial that the scenario names is the run. Each of the others
+has a folder of its own, with journals, a plan without faults, and no chaos
+controller.
 """
 
 import copy
@@ -34,14 +34,14 @@ _NUMBER = re.compile(r"_(\d{5,})$")
 
 @dataclass
 class Experiment:
-    """What the driver knows of the script's experiment."""
+    """The script's experiment, as the driver sees it."""
 
     began: bool = False
 
 
 @dataclass(frozen=True)
 class TrialCard:
-    """What a trial's actor must be told: the run, and the environment that the driver has of it."""
+    """The data that a trial's actor needs: the run, and the driver's environment for it."""
 
     address: RunAddress
     env: dict[str, str]
@@ -50,7 +50,7 @@ class TrialCard:
 
 
 def intercept_tuner(plan: Plan, directory: RunDirectory, journal: Journal) -> Experiment:
-    """Have every trial of the `Tuner` that the script makes watched, and their number recorded."""
+    """Have every trial of the script's `Tuner` watched, and their number recorded."""
     experiment, card = Experiment(), _card(plan)
     construct, run = tune.Tuner.__init__, tune.Tuner.fit
 
@@ -82,7 +82,7 @@ def _card(plan: Plan) -> TrialCard:
 
 
 def _kept_apart(given: Any, directory: RunDirectory, card: TrialCard) -> Any:  # noqa: ANN401
-    """Return Tune's own settings with a place for its results that is this run's alone."""
+    """Return Tune's settings, with a folder for its results that only this run uses."""
     settings = tune.RunConfig() if given is None else copy.copy(given)
     path, own = str(settings.storage_path), f"chaos-{card.address.token}"
     if "://" in path:
@@ -95,7 +95,7 @@ def _kept_apart(given: Any, directory: RunDirectory, card: TrialCard) -> Any:  #
 
 
 def _watched(trainable: Callable[..., Any], card: TrialCard) -> Callable[..., Any]:
-    """Return a trainable that is watched; what Tune has noted on it is noted on this one too."""
+    """Return a trainable that is watched, with the attributes that Tune has set on the original."""
 
     @functools.wraps(trainable)
     def watched(config: dict[str, Any]) -> Any:  # noqa: ANN401 - what the trainable gives
@@ -105,7 +105,7 @@ def _watched(trainable: Callable[..., Any], card: TrialCard) -> Callable[..., An
 
 
 def _live_as_trial(trainable: Callable[[], Any], card: TrialCard) -> Any:  # noqa: ANN401
-    """Run a trainable in its actor, as the run that is struck or as one beside it."""
+    """Run a trainable in its actor, as the run under test or as a trial beside it."""
     number = trial_number(str(tune.get_context().get_trial_id()))
     directory = RunDirectory(card.address.directory)
     plan, address = directory.load_plan(), card.address

@@ -1,4 +1,4 @@
-"""Harm on a Ray cluster: through node agents, and through Ray's own calls."""
+"""Faults on a local Ray cluster: by node agents, and by Ray's own calls."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ HEAD = "head"
 
 
 class RayWorld(RunWorld):
-    """Does harm through node agents and Ray's own calls."""
+    """The nodes and workers of a local cluster; agents and Ray's own calls inject the faults."""
 
     def __init__(self, address: str, agents: dict[str, Any], armed: ArmedFaults) -> None:
         super().__init__(SystemClock(), armed)
@@ -32,7 +32,7 @@ class RayWorld(RunWorld):
         self._frozen: dict[str, tuple[int, ...]] = {}
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
-        """Have the victim's node agent send a signal."""
+        """Have the target's node agent send a signal."""
         call(self._agents[victim.node_id].send_signal.remote(victim.pid, signal_name))
 
     def end_worker_actor(self, victim: Victim) -> None:
@@ -42,18 +42,18 @@ class RayWorld(RunWorld):
         ray.kill(self.handles[victim.attempt, victim.rank], no_restart=True)
 
     def blame_memory(self, victim: Victim) -> None:
-        """Refuse: only a raylet's own memory monitor can say so, and it looks at the machine's."""
+        """Refuse: only a raylet's memory monitor reports it, by the memory of the machine."""
         raise RefusedError(
             f"a raylet ends workers by the machine's memory, and not pid {victim.pid} by its own"
         )
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
-        """Ask the agent of the victim's node, or the head's where that node is dead."""
+        """Return the answer of the target's node agent, or the head's if that node is dead."""
         agent = self._agents[victim.node_id if self._is_alive(victim.node_id) else HEAD]
         return bool(call(agent.is_gone.remote(victim.pid, within_s), more_s=within_s))
 
     def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
-        """Ask the agent of the victim's node."""
+        """Return the answer of the target's node agent."""
         agent = self._agents[victim.node_id]
         return bool(call(agent.is_stopped.remote(victim.pid, within_s), more_s=within_s))
 
@@ -86,7 +86,7 @@ class RayWorld(RunWorld):
         return len(pids) if stopped else None
 
     def thaw_node(self, node_id: str) -> None:
-        """Have the head's agent continue what it stopped."""
+        """Have the head's agent continue the processes that it stopped."""
         call(self._agents[HEAD].thaw.remote(self._frozen.pop(node_id)))
 
     def cut_off_node(self, node_id: str, *, for_s: float) -> None:
@@ -95,21 +95,21 @@ class RayWorld(RunWorld):
         raise RefusedError("the nodes of a local cluster share one host and its network")
 
     def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
-        """Say no: no node of a local cluster is ever cut off."""
+        """Return False: no node of a local cluster is ever cut off."""
         del node_id, within_s
         return False
 
     def node_is_back(self, node_id: str, *, within_s: float) -> bool:
-        """Say yes: no node of a local cluster is ever cut off."""
+        """Return True: no node of a local cluster is ever cut off."""
         del node_id, within_s
         return True
 
     def joined_nodes(self) -> list[str]:
-        """Return every node with an agent of ours, lost ones too, oldest first."""
+        """Return every node that has or had an agent, oldest first."""
         return [node_id for node_id in self._agents if node_id != HEAD]
 
     def idle_nodes(self) -> list[str]:
-        """Return the nodes with an agent of ours that hold no worker and are not draining."""
+        """Return the nodes with an agent that hold no worker and are not draining."""
         used = {victim.node_id for victim in self.group().values()} | compat.draining_nodes()
         alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
         return [node_id for node_id in alive if node_id in self._agents and node_id not in used]
@@ -121,7 +121,7 @@ class RayWorld(RunWorld):
         return [n for n in order.came(within_s=within_s) if self._is_alive(n)]
 
     def nodes_joined(self, agents: dict[str, Any]) -> None:
-        """Learn of the nodes that the harness has started for the order that it took."""
+        """Add the nodes that the harness has started for the order that it took."""
         self._agents.update(agents)
         self.capacity.deliver(agents)
 
@@ -146,7 +146,7 @@ class RayWorld(RunWorld):
         return pid
 
     def start_gcs(self, *, within_s: float) -> int | None:
-        """Have the harness start the GCS again; it says so once the new one answers."""
+        """Have the harness start the GCS again; return the pid once the new one answers."""
         return self.gcs.ask("start", within_s=within_s)
 
     def _end(self, pid: int) -> int:
@@ -156,7 +156,7 @@ class RayWorld(RunWorld):
         return pid
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
-        """Ask the GCS until it counts the node as dead."""
+        """Wait until the GCS counts the node as dead; return whether it does."""
         start = self._clock.now_ns()
         while self._is_alive(node_id):
             if seconds_since(start, self._clock) > within_s:
@@ -175,5 +175,5 @@ class RayWorld(RunWorld):
 
 
 def call(reference: Any, *, more_s: float = 0.0) -> Any:  # noqa: ANN401 - whatever the agent gives
-    """Wait for an agent's answer, no longer than `CALL_S` and what its work may take."""
+    """Return an agent's answer; wait no longer than `CALL_S` and the time of its work."""
     return ray.get(reference, timeout=CALL_S + more_s)

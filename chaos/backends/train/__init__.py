@@ -1,6 +1,6 @@
-"""What runs inside Ray Train, whichever core is under it: observer, probe, and the driver's part.
+"""The part of chaos inside Ray Train, on either core: observer, probe, and the driver's part.
 
-A backend says in the environment where the run is (`RunAddress`); these find
-the chaos controller there and record what they see. Private names of Ray
-Train are in `compat` alone.
+A backend puts the run's address into the environment (`RunAddress`). By it, observer and
+probe connect to the chaos controller, and write their journals. Private names of Ray Train
+are in `compat` alone.
 """

@@ -1,4 +1,4 @@
-"""How a process of a run finds the run, and what it can ask of the chaos controller there."""
+"""The address by which a process finds its run, and its port to the run's chaos controller."""
 
 import os
 from abc import ABC, abstractmethod
@@ -24,31 +24,31 @@ CALLBACK = "chaos.backends.train.callback.ChaosCallback"
 class ControllerPort(ABC):
     """The chaos controller, seen from another process of the run.
 
-    A question is the name of a method, with its arguments; a transport says how one is asked.
+    A question is the name of a method, with its arguments; a subclass is a transport for it.
     """
 
     @abstractmethod
     def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
-        """Ask, and wait for the answer."""
+        """Return the answer to a question."""
 
     def tell(self, question: str, *arguments: object) -> None:
-        """Ask what has no answer; waits no longer than the transport must."""
+        """Send a question without an answer; waits no longer than the transport must."""
         self.ask(question, *arguments)
 
     def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
-        """Tell who holds each rank, and by which handle."""
+        """Report the worker of each rank, with Ray's handle to it."""
         self.ask("group_started", dict(group))
 
     def group_launched(self, attempt: int) -> None:
-        """Tell that every rank of an attempt has begun its train function."""
+        """Report that every rank of an attempt has begun its train function."""
         self.tell("group_launched", attempt)
 
     def committed(self, event: Committed) -> None:
-        """Tell of a commit."""
+        """Report a commit."""
         self.tell("committed", event)
 
     def failure_decided(self, event: FailureDecided) -> None:
-        """Tell what Ray has decided to do about a failure."""
+        """Report Ray's decision about a failure."""
         self.tell("failure_decided", event)
 
     def may_poll(self) -> None:
@@ -56,28 +56,28 @@ class ControllerPort(ABC):
         self.ask("may_poll")
 
     def await_hold(self, op: int) -> bool:
-        """Wait until Ray's controller is held for an op, and say whether it is."""
+        """Wait until Ray's controller is held for an op; return whether it is."""
         return bool(self.ask("await_hold", op))
 
     def enter_state(self, op: int) -> None:
-        """Wait, in Ray's controller, until the strike of an op that waits for its state is over."""
+        """Wait, in Ray's controller, until the fault of an op at this state is injected."""
         self.ask("enter_state", op)
 
     def arrive(self, op: int, victim: Victim) -> Order | None:
-        """Wait at an op's place until the worker may go on; gives what it is to do to itself."""
+        """Wait at an op's place until the worker may continue; return its order, if it has one."""
         order: Order | None = self.ask("arrive", op, victim)
         return order
 
     def obeyed(self, token: str) -> None:
-        """Tell that this worker does as it was told."""
+        """Report that this worker carries out an order, by the order's token."""
         self.ask("obeyed", token)
 
 
 class Unattended(ControllerPort):
-    """The port of what nothing is done to: a trial beside the one that faults strike."""
+    """The port of a training without faults: a trial beside the one under test."""
 
     def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - None
-        """Ask nobody."""
+        """Return None: there is no controller."""
         del question, arguments
 
 
@@ -85,7 +85,7 @@ class Unattended(ControllerPort):
 class RunAddress:
     """A run's directory, its token, and where its chaos controller is.
 
-    That is `ray:<name of an actor>`, `unix:<name of a socket>`, or `none:`.
+    The controller is `ray:<name of an actor>`, `unix:<name of a socket>`, or `none:`.
     """
 
     directory: Path
@@ -111,9 +111,9 @@ class RunAddress:
         }
 
     def run_directory(self) -> RunDirectory:
-        """Return where this process writes: the run's directory, or a folder of its host's own.
+        """Return the folder for this process's files: the run's, or one on its own host.
 
-        From the latter, node agents bring what is written to the harness.
+        Node agents copy the files of the latter to the harness.
         """
         kind, _, name = self.controller.partition(":")
         if kind != "ray" or sees(self.directory, self.token):
@@ -127,7 +127,7 @@ class RunAddress:
         return unpack(RayController.connect(name).run_files(), folder)
 
     def connect(self) -> ControllerPort:
-        """Find the chaos controller, wherever its backend keeps it."""
+        """Connect to the chaos controller of the run's backend."""
         kind, _, name = self.controller.partition(":")
         if kind == "none":
             return Unattended()

@@ -1,10 +1,10 @@
-"""Batches of Keras: what optimizer steps are to a job that trains with `Model.fit`.
+"""Batches of Keras, which count as the optimizer steps of a job that trains with `Model.fit`.
 
 Keras 3 and the Keras before it (`tf_keras`, which alone can train with TensorFlow's
-MultiWorkerMirroredStrategy) both tell a list of callbacks of each batch. So a
-batch is counted when its update was made and before the job's own callbacks,
-one of which may report it. With `steps_per_execution` several steps are one batch.
-A loop of the job's own, traced once by `tf.function`, calls nothing that could be seen.
+MultiWorkerMirroredStrategy) both call a list of callbacks at each batch. So a
+batch is counted after its update and before the job's own callbacks, one of
+which may report it. With `steps_per_execution` several steps are one batch.
+A loop of the job's own, traced once by `tf.function`, makes no call that could be watched.
 """
 
 import functools
@@ -19,8 +19,8 @@ LIBRARIES = ("keras", "tf_keras")
 def watch_batches(begins: Callable[[Any], None], done: Callable[[], None]) -> None:
     """Call `begins` with the model before each batch from now on, and `done` after it.
 
-    Only of libraries that the worker has imported. May be called again: what
-    was imported since is watched as well, and nothing twice.
+    Watches only libraries that the worker has imported. May be called again, for
+    those imported since; none is watched twice.
     """
     for told in unwatched(LIBRARIES, "callbacks.CallbackList"):
         _watch(told, begins, done)

@@ -1,9 +1,9 @@
-"""Storage that is no folder of the run's own: a bucket, or what file system the script has.
+"""Storage outside the run's folder: a bucket, or any other file system of the script.
 
-The driver alone knows which one the script chose. It leaves the way there in
-the run's folder, and harness and chaos controller look for themselves. The
-way may hold keys that the script gave, so no other user can read its file,
-and it is removed before the run is over.
+Only the driver has the file system that the script chose. It pickles it, with the
+path, into the run's folder, where harness and chaos controller read it. The file
+may hold keys of the script, so no other user can read it, and it is removed before
+the run is over.
 """
 
 import os
@@ -24,9 +24,9 @@ _KEYS = re.compile(r"(?<=://)[^/?#]*@")
 
 @dataclass(frozen=True)
 class Way:
-    """A file system of pyarrow's, the folder in it where the run's storage is, and its run's name.
+    """A file system of pyarrow, the folder of the run's storage in it, and the name of Ray's run.
 
-    `shown` is the same for people, without keys.
+    `shown` is the folder's URI without keys, for reports.
     """
 
     filesystem: Any
@@ -35,10 +35,10 @@ class Way:
     shown: str
 
     def folder_names(self) -> list[str]:
-        """Return the path of each directory that holds a file; raises OSError where it cannot look.
+        """Return the path of each directory that holds a file; raises OSError if it cannot look.
 
-        A bucket has no directories: a name that no file lies under is an empty
-        marker, and stands for nothing that could be read or cleaned up.
+        A bucket has no directories: a name without a file below it is an empty marker, with
+        nothing to read or to clean up.
         """
         found: set[str] = set()
         for name, files in self._listed().items():
@@ -75,7 +75,7 @@ class Way:
         for path, entry in files.items():
             try:
                 found[path] = self._digest(entry)
-            except FileNotFoundError:  # Ray's retention removes while we look
+            except FileNotFoundError:  # Ray's retention has removed it meanwhile
                 continue
         return found
 
@@ -87,7 +87,7 @@ class Way:
 
 
 def leave_way(directory: RunDirectory, way: Way) -> None:
-    """Leave the way to a run's storage in its folder, for this user alone."""
+    """Write the way to a run's storage into its folder, readable by this user alone."""
     path = directory.path / _FILE
     path.unlink(missing_ok=True)  # of a driver that was killed
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -95,7 +95,10 @@ def leave_way(directory: RunDirectory, way: Way) -> None:
 
 
 def way_to(directory: RunDirectory) -> Way | None:
-    """Return the way to a run's storage, None where that is a folder; raises OSError for no way."""
+    """Return the way to a run's storage, None if that is a folder.
+
+    Raises `OSError` if the file system cannot be opened here.
+    """
     try:
         content = read_record(directory.path / _FILE)
     except FileNotFoundError:
@@ -108,7 +111,7 @@ def way_to(directory: RunDirectory) -> Way | None:
 
 
 def remove_way(directory: RunDirectory) -> None:
-    """Remove what may hold keys."""
+    """Remove the file of the way, which may hold keys."""
     (directory.path / _FILE).unlink(missing_ok=True)
 
 
@@ -118,6 +121,6 @@ def without_keys(uri: str) -> str:
 
 
 def below(uri: str, name: str) -> str:
-    """Return a folder in the place that a URI names; what follows its `?` stays at the end."""
+    """Return the URI of a folder below another; the options after `?` stay at the end."""
     place, mark, options = uri.partition("?")
     return f"{place.rstrip('/')}/{name}{mark}{options}"

@@ -1,9 +1,9 @@
 """The one class that Ray Train loads from `RAY_TRAIN_CALLBACKS`.
 
-Ray builds it in the driver, pickles it into the controller, and from there
-into every worker. In the controller it is an observer, in a worker a probe.
-Nothing here may raise: a raising callback would fail the user's run. What
-goes wrong is recorded, and a run that was not fully watched never passes.
+Ray makes it in the driver, pickles it into the controller, and from there
+into every worker. In the controller it holds an observer, in a worker a probe.
+Nothing here may raise: a raising callback would fail the user's run. Errors are
+recorded instead, and a run that was not fully watched never passes.
 """
 
 import os
@@ -21,7 +21,7 @@ _BASES: Any = compat.callback_bases()
 
 
 class ChaosCallback(*_BASES):  # type: ignore[misc]
-    """Passes Ray Train's hooks on to an `Observer` or a `Probe`."""
+    """The hooks of Ray Train, passed on to an `Observer` or a `Probe`."""
 
     def __init__(self) -> None:
         self._address = RunAddress.from_env()
@@ -30,7 +30,7 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
         self._lineage: dict[str, Any] = {"attempt": 0, "epochs": {}, "places": {}}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel with the address and the lineage; files stay where they are open."""
+        """Return the address and the lineage only: open files cannot be pickled."""
         lineage = self._observer.lineage() if self._observer else self._lineage
         return {
             "_address": self._address,
@@ -123,7 +123,7 @@ class ChaosCallback(*_BASES):  # type: ignore[misc]
         try:
             act(self._probe)
         except InjectedError:
-            raise  # the harm that was ordered is meant for the user's run
+            raise  # an injected error is meant for the user's run
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
             self._probe.failed(where, error)
 

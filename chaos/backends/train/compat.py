@@ -53,7 +53,7 @@ def own_node_id() -> str:
 
 
 def own_accelerators() -> tuple[str, ...]:
-    """Name what Ray gave this worker beside CPUs, such as `GPU 0`."""
+    """Return the names of this worker's accelerators, such as `GPU 0`."""
     import ray
 
     given: dict[str, list[str]] = ray.get_runtime_context().get_accelerator_ids()
@@ -67,16 +67,16 @@ def handed_checkpoint() -> str | None:
 
 
 def run_folder(holder: Any) -> str:  # noqa: ANN401 - a TrainContext or a RunConfig
-    """Return the folder in which a run keeps all that it stores, as storage knows it."""
+    """Return the folder of all that a run stores, as a path of its file system."""
     return str(holder.storage_context.experiment_fs_path)
 
 
 def checkpoint_name(checkpoint: Any, folder: str) -> str | None:  # noqa: ANN401 - ray.train.Checkpoint
-    """Return where a checkpoint lies in its run's folder, which nothing else of the run shares.
+    """Return the path of a checkpoint from its run's folder, which is unique in the run.
 
-    That is a directory's name where Ray or the job chose one, and more than one
-    where the job wrote it deeper itself. Ray 2.60 records none that lies
-    outside (`report()` raises); its name would begin with `..`.
+    It is the name of a directory that Ray or the job chose; if the job wrote the checkpoint
+    deeper, a path of several. Ray 2.60 records none outside of the folder (`report()`
+    raises); its path would begin with `..`.
     """
     return None if checkpoint is None else posixpath.relpath(checkpoint.path, folder)
 
@@ -101,11 +101,13 @@ def on_first_get_checkpoint(tell: Callable[[str | None], None]) -> None:
 def on_stored(tell: Callable[[Path, str], None]) -> None:
     """Call `tell` with a local folder and the checkpoint's name before each upload.
 
-    What Ray does not upload is told of where it lies already: the job put it
-    there itself, or a function of its own did (`checkpoint_upload_fn`). By then
-    every rank has entered `report()`, so that none of them still writes. What
-    lies elsewhere than on a disk that the worker sees is not told of.
+    A checkpoint that Ray does not upload was put into storage by the job, or by its
+    `checkpoint_upload_fn`. For such a one, `tell` is called with the folder in storage,
+    once every rank has entered `report()`, so that none of them still writes. A
+    checkpoint that is not on a disk of this worker is left out.
     """
+    # Two methods are wrapped: a checkpoint that Ray uploads is seen in `_upload_checkpoint`, while
+    # its local folder is there; any other one in `_wait_then_report`, which runs after it.
     context = train_context()
     upload, hand_over = context._upload_checkpoint, context._wait_then_report  # noqa: SLF001
     by_ray: set[int] = set()
@@ -149,8 +151,8 @@ def around_train_fn(
 ) -> None:
     """Call `launch` while Ray's controller waits for the train function's thread to be started.
 
-    Then `begin` in that thread, before the train function, and `tell` when it
-    returns, or with what it raises.
+    Call `begin` in that thread, before the train function, and `tell` after it, with
+    the error that it raised or None.
     """
     runner = train_context().execution_context.training_thread_runner
     run = runner.run
@@ -181,8 +183,8 @@ def on_checkpoint_deleted(
 ) -> None:
     """Call `tell` with the name of each checkpoint that retention removes, once it is gone.
 
-    The name is its path below `folder`. It is removed, and looked for before,
-    in the context that `within` gives.
+    The name is its path below `folder`. Ray looks for it and removes it in the
+    context that `within` returns.
     """
     from ray.train.v2._internal.execution.checkpoint import checkpoint_manager
 
@@ -197,7 +199,7 @@ def on_checkpoint_deleted(
 
 
 def snapshot_name() -> str:
-    """Name the file in which Ray's controller keeps its list of checkpoints."""
+    """Return the name of the file in which Ray's controller keeps its list of checkpoints."""
     from ray.train.v2._internal.constants import CHECKPOINT_MANAGER_SNAPSHOT_FILENAME
 
     return str(CHECKPOINT_MANAGER_SNAPSHOT_FILENAME)
@@ -218,7 +220,7 @@ def workers_of(worker_group: Any) -> list[tuple[int, int, str, str, Any]]:  # no
 
 
 def checkpoint_handed_to(worker_group: Any) -> str | None:  # noqa: ANN401 - a WorkerGroup
-    """Ask rank 0 of a group that has just started which checkpoint it was handed."""
+    """Return the checkpoint that rank 0 of a group that has just started was handed."""
     name: str | None = worker_group.execute_single(0, handed_checkpoint)
     return name
 
@@ -229,7 +231,7 @@ def state_name(state: Any) -> str:  # noqa: ANN401 - a TrainControllerState
 
 
 def failure_of(state: Any) -> Any:  # noqa: ANN401 - a TrainingFailedError or None
-    """Return the error that brought the controller into a state, where there is one."""
+    """Return the error that brought the controller into a state, None if there is none."""
     after = getattr(state, "next_state", None)
     return getattr(after if after is not None else state, "training_failed_error", None)
 
@@ -241,7 +243,7 @@ def leads_to_error(state: Any) -> bool:  # noqa: ANN401 - a TrainControllerState
 
 
 def charged_budget(error: Any) -> Budget:  # noqa: ANN401 - a TrainingFailedError
-    """Name the budget that Ray's default policy counts an error against."""
+    """Return the budget that Ray's default policy counts an error against."""
     from ray.train.v2._internal.execution.failure_handling.default import _is_preemption_failure
 
     if type(error).__name__ == "ControllerError":
@@ -250,14 +252,14 @@ def charged_budget(error: Any) -> Budget:  # noqa: ANN401 - a TrainingFailedErro
 
 
 def failure_name(error: Any) -> str:  # noqa: ANN401 - a TrainingFailedError
-    """Return an error's class; of Ray's controller's own errors, the class of what went wrong."""
+    """Return the class of an error, and of its cause if it is of Ray's controller itself."""
     inner = getattr(error, "controller_failure", None)
     name = type(error).__name__
     return name if inner is None else f"{name}: {type(inner).__name__}"
 
 
 def failures_by_rank(error: Any) -> dict[int, str]:  # noqa: ANN401 - a TrainingFailedError
-    """Give, per rank, the class and first line of its error."""
+    """Return, per rank, the class and last line of its error."""
     failures = getattr(error, "worker_failures", None) or {}
     return {rank: f"{type(e).__name__}: {_first_line(e)}" for rank, e in failures.items()}
 
@@ -275,19 +277,19 @@ def trainer_class() -> Any:  # noqa: ANN401 - the base of all trainers
 
 
 def resources_per_worker(scaling_config: Any) -> dict[str, float]:  # noqa: ANN401
-    """Return what one worker asks for, defaults filled in."""
+    """Return the resources of one worker, defaults filled in."""
     return dict(scaling_config._resources_per_worker_not_none)  # noqa: SLF001
 
 
 def setup_hook_env() -> str:
-    """Name the variable that tells a worker process of Ray's what to call once it is connected."""
+    """Return the variable that names the function a worker process of Ray calls once connected."""
     from ray._private.ray_constants import WORKER_PROCESS_SETUP_HOOK_ENV_VAR
 
     return str(WORKER_PROCESS_SETUP_HOOK_ENV_VAR)
 
 
 def has_setup_hook(run_config: Any) -> bool:  # noqa: ANN401 - a RunConfig
-    """Return whether the job or its workers have such a call of their own."""
+    """Return whether the job or its workers have a set-up function of their own."""
     import ray
 
     of_job = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}

@@ -1,4 +1,4 @@
-"""Where a worker stands in training, and what watching it has cost."""
+"""The place of a worker in training, and the cost of watching it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from chaos.run.clock import Clock, SystemClock
 
 @dataclass
 class Cursor:
-    """Counts (epoch, step) as the worker itself could: reports, and steps since the last one."""
+    """The place of a rank: `epoch` counts reports, `step` optimizer steps since the last one."""
 
     attempt: int
     rank: int
@@ -17,16 +17,16 @@ class Cursor:
     step: int = 0
 
     def who(self) -> dict[str, int]:
-        """Return the fields by which every event of a worker says whose it is."""
+        """Return attempt and rank, as fields of an event."""
         return {"attempt": self.attempt, "rank": self.rank}
 
     def place(self) -> dict[str, int]:
-        """Return `who` and where."""
+        """Return attempt, rank, epoch and step, as fields of an event."""
         return {**self.who(), "epoch": self.epoch, "step": self.step}
 
 
 class Span:
-    """A context that adds up the nanoseconds spent in it; entered twice, they count once."""
+    """A context that adds up the nanoseconds spent in it; a nested entry counts once."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
@@ -48,9 +48,9 @@ class Span:
 
 
 class Cost:
-    """What the probe itself took since it was last asked; time at gates is not in it.
+    """The time of the probe itself since `begin_anew`, without waits at gates.
 
-    What is spent `on_state` must lie within `watching`.
+    A span `on_state` must lie within one of `watching`.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -60,13 +60,13 @@ class Cost:
         self.steps = 0
 
     def begin_anew(self) -> None:
-        """Count from nothing; a span that is open goes on."""
+        """Count from zero; an open span continues."""
         self.watching.spent_ns = self.on_state.spent_ns = self.steps = 0
 
 
 @dataclass(frozen=True)
 class Record:
-    """What all that watches a rank shares: where the rank stands, and where to write."""
+    """The cursor of a rank, and the functions to write events with, shared by all watchers."""
 
     cursor: Cursor
     write: Callable[[AnyEvent], object]

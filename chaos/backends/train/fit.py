@@ -1,4 +1,4 @@
-"""Where every Ray Train trainer's `fit()` meets Ray: configured, recorded, and passed on."""
+"""The wrapper of every Ray Train trainer's `fit()`: configures it, records it, and calls it."""
 
 import os
 from collections.abc import Callable
@@ -26,10 +26,10 @@ from chaos.run.record_file import read_record
 
 @dataclass(frozen=True)
 class RunPart:
-    """What the driver needs of the run that a `fit()` belongs to.
+    """The run of a `fit()`, as far as the driver needs it.
 
-    `gpus` are the ids of those that its workers can have, all of `gpu_type` as
-    Ray calls it; None: they train on the CPU, whatever they ask for.
+    `gpus` are the ids of the GPUs for its workers, all of `gpu_type` in Ray's
+    terms; None: the workers train on the CPU, even if they ask for GPUs.
     """
 
     plan: Plan
@@ -40,9 +40,9 @@ class RunPart:
 
 
 class LaterFit(SystemExit):
-    """The script called `fit()` once more after the one that is watched: it is ended there.
+    """The script called `fit()` once more after the one that is watched: the script ends there.
 
-    A further training is neither struck nor judged, and may take as long as the first.
+    A further training would get no fault and no verdict, and may take as long as the first.
     """
 
 
@@ -55,17 +55,17 @@ EarlierFit: TypeAlias = Callable[[Any, Train, Configure], Any]
 
 
 def left_alone(trainer: Any, fit: Train, configure: Configure) -> Any:  # noqa: ANN401
-    """Train as the script has it."""
+    """Train without any change of the trainer."""
     del configure
     return fit(trainer)
 
 
 class Fit:
-    """Stands in for the `fit()` of the class that all trainers share.
+    """The replacement of `fit()` in the class that all trainers share.
 
     `begin` is called when the script calls `fit()` for the `number`-th time, and
-    gives the run that this call belongs to: a driver has one; a zygote forks
-    here, once per run. `earlier` carries out the calls before.
+    returns the run of this call: a driver has one; a zygote forks here, once per
+    run. `earlier` executes the calls before.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class Fit:
         self.raised: BaseException | None = None
 
     def intercept(self, *, in_trials: bool = False) -> None:
-        """Put this in the place of `fit`. `in_trials`: Tune calls it, in processes of its own."""
+        """Replace `fit` by this. `in_trials`: Tune calls it, in processes of its own."""
         base = compat.trainer_class()
         self._original = fit = base.fit
         base.fit = lambda trainer: self._fit(trainer, fit)
         _refuse_tune(but_a_tuner=in_trials)
 
     def release(self) -> None:
-        """Put `fit` back: a process may be used for another trial, with a `Fit` of its own."""
+        """Restore `fit`: the process may be used for another trial, with a `Fit` of its own."""
         compat.trainer_class().fit = self._original
 
     def _configure(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
@@ -117,7 +117,7 @@ class Fit:
         self._settle_resources(trainer, part)
 
     def _settle_resources(self, trainer: Any, part: RunPart) -> None:  # noqa: ANN401
-        """Have workers train on the CPU, and ask for what is there; or refuse what is not."""
+        """Set the workers' resources to those of the plan; with GPUs, refuse what does not fit."""
         scaling = trainer.scaling_config
         if part.gpus is None:
             for name, value in on_the_cpu(scaling).items():
@@ -183,7 +183,7 @@ class Fit:
 
 
 def _refuse_tune(*, but_a_tuner: bool) -> None:
-    """Refuse by name what calls `fit()` elsewhere than in this process."""
+    """Refuse, by name, functions of Tune that call `fit()` in another process."""
     from ray import tune
 
     def refuse(*_: object, **__: object) -> NoReturn:
@@ -200,10 +200,10 @@ def _refuse_tune(*, but_a_tuner: bool) -> None:
 
 
 def _goes_on(run: Any, earlier: Any) -> bool:  # noqa: ANN401 - two RunConfigs
-    """Return whether a run finds what an earlier one has stored.
+    """Return whether a run finds the checkpoints of an earlier one.
 
-    Ray 2.60 names a run by the second where the script does not: two that have
-    one such name are two, unless they have one configuration.
+    Ray 2.60 names a run by the second if the script does not. Two runs with the same
+    such name are different, unless they share one configuration object.
     """
     if run is earlier:
         return True
@@ -212,13 +212,13 @@ def _goes_on(run: Any, earlier: Any) -> bool:  # noqa: ANN401 - two RunConfigs
 
 
 def stays_here(run: Any, plan: Plan) -> bool:  # noqa: ANN401
-    """Return whether storage elsewhere gives way to the run's folder, as in an audit."""
+    """Return whether the run's folder replaces storage elsewhere, as in an audit."""
     is_elsewhere = run.storage_filesystem is not None or "://" in str(run.storage_path)
     return is_elsewhere and plan.confined is not None and not plan.confined.keeps_storage
 
 
 def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401
-    """Keep remote storage where it is, or where the scenario wants it, in a folder of the run's."""
+    """Return the run's own folder in remote storage, of the script or the scenario, or locally."""
     wanted, own = part.plan.shape.storage or "", f"chaos-{os.environ[TOKEN_ENV]}"
     if stays_here(run, part.plan):
         return str(part.directory.storage.resolve())
@@ -239,10 +239,10 @@ def _storage_path(run: Any, part: RunPart) -> str:  # noqa: ANN401
 
 
 def _settle_storage(run: Any, part: RunPart) -> str:  # noqa: ANN401
-    """Put a file system that can fail in the place of the run's own, where the plan asks for it.
+    """Replace the run's file system by one that can fail, if the plan has a storage fault.
 
-    Where storage is no folder of ours the harness is left the way there. Gives
-    where it is, as it can be shown.
+    If storage is no local folder, the way to it is written for the harness. Returns the
+    path of storage, without keys.
     """
     ops = tuple(op for op in part.plan.ops if op.fault.family == "storage")
     path = str(run.storage_path)

@@ -1,4 +1,4 @@
-"""Where a rank goes on that keeps its files itself: it is told by what it reads of them."""
+"""The resume place of a rank that keeps its files itself, inferred from the files it reads."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,17 +8,17 @@ from chaos.backends.train.saves import Position, Save, Saves
 
 
 class GoingOn:
-    """Told of the saves that one rank reads before its first step.
+    """The saves that one rank reads before its first step, and the place that follows from them.
 
-    A rank that Ray handed no checkpoint begins at epoch 0 in the probe's
-    counting. Where it loads, before its first step, a file that an earlier
-    attempt of this run has saved, it may keep its files itself: with its first
-    step its cursor moves to where that was. Of several files the furthest one
-    counts that all `ranks` read at one age: what is saved at another pace is
-    a log. Where one rank reads for all, or they do not agree, each goes by
-    what it read, the others by the furthest; unless `is_fresh` says that the
-    model is the one that the first attempt began with, so that nothing of
-    what was read has become part of it. Text counts only where nothing else was read.
+    A rank that Ray handed no checkpoint begins at epoch 0 in the probe's count.
+    If it loads, before its first step, a file that an earlier attempt of this run
+    saved, the job may keep its files itself: with its first step, the cursor moves
+    to the place of that save. Of several files, the furthest one counts whose place
+    all `ranks` have read: a file that is saved at another pace is a log. If one rank
+    reads for all, or the ranks do not agree, each counts by the files that it read
+    itself, a rank that read none by the furthest. But if `is_fresh` is true, the model
+    is the one that the first attempt began with: no file has become part of it, and
+    the cursor stays. Text counts only if nothing else was read.
     """
 
     def __init__(self, cursor: Cursor, saves: Saves, *, ranks: int, may_move: bool) -> None:
@@ -30,14 +30,14 @@ class GoingOn:
         self.is_fresh: Callable[[], bool] = lambda: False
 
     def has_read(self, save: Save) -> None:
-        """Leave word for the other ranks of what this one has read."""
+        """Record a save that this rank has read, for the other ranks to see."""
         cursor = self._cursor
         if self.may_move and save.attempt < cursor.attempt:
             self._reads.append(Position.of(save, attempt=cursor.attempt, rank=cursor.rank))
             self._saves.keep_reads(cursor.attempt, cursor.rank, self._reads)
 
     def settle(self) -> Position | None:
-        """Move the cursor, once, to where the files say that training goes on; give where."""
+        """Move the cursor, once, to the resume place by the files; return it if that is later."""
         self.may_move = False
         to = self._furthest()
         if to is None:
@@ -49,9 +49,11 @@ class GoingOn:
 
     def _furthest(self) -> Position | None:
         reads = self._saves.reads(self._cursor.attempt)
+        # Logs count only if no rank has read anything else.
         if not all(read.is_log for of in reads.values() for read in of):
             of_state = {r: tuple(read for read in of if not read.is_log) for r, of in reads.items()}
             reads = {rank: of for rank, of in of_state.items() if of}
+        # The places that every rank has read: none if they differ, or if only some ranks read.
         places = [{read.place for read in of} for of in reads.values()]
         agreed = set.intersection(*places) if len(places) == self._ranks else set()
         ours = reads.get(self._cursor.rank, ()) or [read for of in reads.values() for read in of]

@@ -1,7 +1,7 @@
-"""Where training was when a thread was given its work: a file that it writes is of that place.
+"""The place of training when a thread was given its work: a file that it writes is of that place.
 
-Checkpoints are often written beside training, in a thread that is started for one of them, or
-in an executor's. By the time that it comes to write, training may be anywhere.
+Checkpoints are often written beside training, in a thread started for one of them, or in a
+thread of an executor. When it writes, training may already be at a later place.
 """
 
 import functools
@@ -15,7 +15,7 @@ _MARK = "_chaos_given_at"
 
 
 class HandedWork:
-    """Follows work from the training thread, which `trains_here` names, to others."""
+    """The places at which the training thread, which `trains_here` names, gave work to others."""
 
     def __init__(self, now: Callable[[], Place]) -> None:
         self._now = now
@@ -23,14 +23,14 @@ class HandedWork:
         self._here = threading.local()
 
     def trains_here(self) -> None:
-        """Take this thread for the one that trains."""
+        """Mark this thread as the one that trains."""
         self._trainer = threading.get_ident()
 
     def place(self) -> Place:
-        """Return where training was when this thread was given what it does; else, where it is.
+        """Return the place of training when this thread was given its work; otherwise the present.
 
-        A thread that lives on and is given more later, in a way that is not seen, is believed
-        for the first of it.
+        A thread that lives on may be given more work later, in a way that is not seen: the
+        recorded place holds only for the epoch in which the thread first asks.
         """
         now = self._now()
         given = getattr(self._here, "place", None)

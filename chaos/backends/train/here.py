@@ -1,4 +1,4 @@
-"""Which rank of which attempt this process is, for what is not told: storage is one for all."""
+"""The attempt and rank of this process, for wrapped storage, which is the same in all processes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass
 class Here:
-    """`rank` is None in Ray's controller; `upload` counts the uploads that this process began.
+    """The identity of this process: `rank` is None in Ray's controller.
 
-    `is_removing`: Ray's retention is about to remove a checkpoint.
+    `upload` counts the uploads that this process began. `is_removing`: Ray's retention is about
+    to remove a checkpoint.
     """
 
     attempt: int = 0
@@ -19,7 +20,7 @@ class Here:
 
     @contextmanager
     def removing(self) -> Iterator[None]:
-        """Remove a checkpoint within."""
+        """Set `is_removing` while the context lasts."""
         self.is_removing = True
         try:
             yield

@@ -1,4 +1,4 @@
-"""Classes of libraries that a worker has imported, each to be watched once."""
+"""Classes of libraries that a worker has imported, each watched once."""
 
 import operator
 import sys
@@ -11,8 +11,8 @@ _WATCHED = "_chaos_watches"
 def unwatched(libraries: Sequence[str], name: str) -> Iterator[Any]:
     """Yield each library's class of this name (dotted, below the library), and mark it as watched.
 
-    Only of libraries that are imported: chaos imports none of them. May be
-    called again: what was imported since is given as well, and nothing twice.
+    Only libraries that are imported already: chaos imports none of them. May be
+    called again, for those imported since; no class is yielded twice.
     """
     for library in libraries:
         try:

@@ -1,4 +1,4 @@
-"""Runs the user's script as it is, or builds a trainer for a train loop."""
+"""The execution of the user's script as it is, or of a train loop by a trainer made for it."""
 
 import importlib
 import os
@@ -21,7 +21,7 @@ _INSTALLED = (_PATHS["stdlib"], _PATHS["purelib"], str(Path(__file__).parents[2]
 
 
 def run_job(plan: Plan) -> None:
-    """Run the plan's job up to its end; whatever it raises passes through."""
+    """Run the plan's job up to its end; raises whatever the job raises."""
     if os.environ.get(V2_ENV, "1").lower() in ("0", "false"):
         raise refused_v1(f", by {V2_ENV}={os.environ[V2_ENV]} in the environment")
     if plan.job.script is not None:
@@ -31,7 +31,7 @@ def run_job(plan: Plan) -> None:
 
 
 def is_clean_exit(error: BaseException) -> bool:
-    """Return whether a script that raised this has ended as it meant to."""
+    """Return whether an error is a normal exit of the script."""
     return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
@@ -49,7 +49,7 @@ def _run_train_loop(plan: Plan) -> None:
     sys.path[:0] = [plan.cwd, str(Path(plan.file).parent)]
     sys.argv = [plan.file]
     train_loop = _find(plan.job.source)
-    assert isinstance(plan.job.args, dict)  # so the scenario was refused else
+    assert isinstance(plan.job.args, dict)  # any other scenario was refused
     trainer = TorchTrainer(
         train_loop,
         train_loop_config=dict(plan.job.args) or None,
@@ -71,7 +71,7 @@ def _find(source: str) -> Callable[..., Any]:
 
 
 def refused_v1(how: str) -> RefusalError:
-    """Return the error for a script of Ray Train V1; `how` it is seen to be one."""
+    """Return the error for a script of Ray Train V1; `how` is the evidence that it is one."""
     return RefusalError(
         f"the script is written for Ray Train V1{how}; chaos strikes Ray Train V2",
         "V2 has no `Trainer.restore`: a run that is started again under its name and storage path "
@@ -80,9 +80,9 @@ def refused_v1(how: str) -> RefusalError:
 
 
 def line_of_script(frames: Sequence[FrameType] | None = None) -> str:
-    """Return `, train.py:12` for the innermost frame of the job's own code; empty where none is.
+    """Return `, train.py:12` for the innermost frame of the job's own code; empty if none is.
 
-    `frames` are from the outermost to the innermost; left out, those of the caller.
+    `frames` are from the outermost to the innermost; by default, those of the caller.
     """
     if frames is None:
         frames = [frame for frame, _ in traceback.walk_stack(None)][::-1]

@@ -1,4 +1,4 @@
-"""What a rank saves and loads: recorded, traced to the save it came from, and followed."""
+"""The files that a rank saves and loads: recorded, and traced to the save they came from."""
 
 import contextlib
 import threading
@@ -30,7 +30,7 @@ _EVENTS = "events.out."  # how TensorBoard's files of events begin
 
 
 class JobFiles:
-    """Told of one rank's saves and loads; its cursor moves to where they say (see `GoingOn`)."""
+    """The saves and loads of one rank, by which its cursor may move (see `GoingOn`)."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class JobFiles:
         self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
 
     def watch_opened(self) -> None:
-        """Follow, from now on, what is written and read by other means than torch's."""
+        """Follow, from now on, files that are written and read by other means than torch's."""
         if self._records:
             self._opened.watch()
             self._handed.watch()
@@ -80,21 +80,21 @@ class JobFiles:
         self._guarded("save", lambda: self._begun(path, self._handed.place(), "torch"))
 
     def saved(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever `torch.save` is given
-        """Record a file's bytes and what it counts, and leave word of it for later attempts."""
+        """Record a file's bytes and the counts in it, for later attempts to find."""
         self._opened.forget(path)
         place = self._handed.place()
         self._guarded("save", lambda: self._saved(path, place, _content(what)))
 
     def holds(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever is pickled
-        """Remember what a file will hold that is not closed yet."""
+        """Remember the content of a file that is not closed yet."""
         self._guarded("save", lambda: self._contents.update({str(path): _content(what)}))
 
     def holds_bytes(self, digest: str, what: Any) -> None:  # noqa: ANN401
-        """Remember what some bytes hold that may be written to a file."""
+        """Remember the content of bytes that may be written to a file."""
         self._guarded("save", lambda: self._contents.update({digest: _content(what)}))
 
     def halfway(self) -> Callable[[], None] | None:
-        """Return the arrival at an op that strikes in the middle of a save of this epoch."""
+        """Return the function that arrives at an op in the middle of this epoch's save, or None."""
         return self.halfway_of(self._cursor.epoch)
 
     def loading(self, path: Path) -> str | None:
@@ -109,26 +109,26 @@ class JobFiles:
             return None
 
     def within_load(self, digest: str) -> None:
-        """Stop at an op that strikes inside the first load of what an earlier attempt saved."""
+        """Stop at an op inside the first load of a file that an earlier attempt saved."""
         self.loads.within(digest)
 
     def quietly(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which what is opened is told of otherwise."""
+        """Return a context in which `open` is not watched: the caller reports the file itself."""
         return self._opened.quietly()
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
-        """Record that a file was read, and where training may go on by it."""
+        """Record that a file was read, from which training may resume."""
         self._guarded("load", lambda: self.loads.loaded(path, digest, error))
 
     def part_uploaded(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:
-        """Leave word of where a restart goes on from this rank's part of a checkpoint."""
+        """Record the resume place of this rank's part of a checkpoint."""
         self.look(at_rest=True)
         self._guarded("upload", lambda: self._part(checkpoint, folder, files))
 
     def is_saved_here(self) -> bool:
         """Return whether any rank has saved a file since the last step of an epoch.
 
-        Of ranks that step together: one that saves holds the others' next step up.
+        The ranks step together: the save of one holds up the next step of the others.
         """
         cursor = self._cursor
         if not self._records or not cursor.step:
@@ -136,22 +136,22 @@ class JobFiles:
         return self._saves.has_place(cursor.attempt, cursor.epoch, cursor.step)
 
     def unhooked(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives
-        """Save while no module carries a hook of ours."""
+        """Call `save` while no module has a hook of chaos."""
         return self.unhook(save)
 
     # -- called by the probe ---------------------------------------------------------------------
 
     def look(self, *, at_rest: bool = False) -> None:
-        """Record what was written and closed, or read, since the last look.
+        """Record the files written and closed, or read, since the last look.
 
-        `at_rest`: no file that is still written to would be missed for long.
+        `at_rest` also looks again at files that were still open at an earlier look.
         """
         self._guarded("files", lambda: self._look(at_rest=at_rest))
 
     def step_begins(self) -> None:
-        """Go on from where the files say that this attempt was read from.
+        """Move the cursor to the place of the files that this attempt was read from.
 
-        A step's gradients are shared: by now every rank has read its files.
+        The ranks share a step's gradients: by now every rank has read its files.
         """
         self._handed.trains_here()
         self.look()
@@ -159,19 +159,19 @@ class JobFiles:
             self._guarded("load", self._go_on)
 
     def step_done(self) -> None:
-        """Remember that what was saved so far lies in the middle of an epoch."""
+        """Remember that the saves so far lie in the middle of an epoch."""
         self._opened.is_reading = False
         self._since_step.clear()
 
     def report_begun(self) -> None:
-        """Mark what was saved since the last step as the end of its epoch."""
+        """Mark the saves since the last step as the end of their epoch."""
         self.look(at_rest=True)
         self.step_begins()
         self._guarded("report", self._mark_ends)
         self._tell_texts()
 
     def train_fn_ended(self) -> None:
-        """Record what the job leaves when its train function is over."""
+        """Record the files that the job leaves when its train function is over."""
         self._guarded("files", lambda: self._look(at_rest=True, at_end=True))
         self._tell_texts()
 
@@ -184,13 +184,13 @@ class JobFiles:
             with self._cost.watching, self._opened.quietly(), self._lock:
                 act()
                 if self._has_saved and self.settle is not None:
-                    self.settle()  # what the next attempt will ask of this one must be there
+                    self.settle()  # the next attempt compares its model with this one's
                     self.settle = None
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save or load
             self._failed(where, error)
 
     def _look_beside(self) -> None:
-        """Look in whichever thread has closed a file; what that takes is no part of a step."""
+        """Look, in the thread that has closed a file; its time is not counted as a step's."""
         try:
             with self._opened.quietly(), self._lock:
                 self._look(at_rest=False)
@@ -220,21 +220,21 @@ class JobFiles:
         self._since_step.append(save)
 
     def _part(self, checkpoint: str, folder: Path, files: Mapping[str, str]) -> None:
-        """Go by the youngest file in it, if this run is known to have saved every one of them."""
+        """Record the place of the youngest file, if this run is known to have saved all files."""
         digests = [
             file_digest(folder / name) if digest.startswith("size:") else digest
             for name, digest in files.items()
         ]
         found = [save for save in map(self._saves.find, digests) if save is not None]
         places = [save.goes_on_at() for save in found if not save.is_log]
-        # Of an epoch without a step it cannot be told whether a save is of its end.
+        # In an epoch without a step it is unknown whether a save is of its end.
         is_known = bool(places) and len(found) == len(digests) and self._cursor.step > 0
         self._saves.keep_part(checkpoint, self._cursor.rank, max(places) if is_known else None)
 
     def _ends_epoch(self, place: Place) -> bool:
-        """Return whether an epoch ended there: it was reported, or has as many in the baseline.
+        """Return whether an epoch ended there: by its report, or by its steps in the baseline.
 
-        A report that was to follow a save may never begin.
+        The report after a save may never begin, since a fault may come between.
         """
         epoch, step = place
         if epoch in self._ended:
@@ -257,9 +257,9 @@ class JobFiles:
             self._write(FileRenamed(**self._at(moved.place), path=moved.path, to=moved.to))
 
     def _written(self, opening: Opening) -> None:
-        """Record a file that was opened and closed: as a save, where it may be one.
+        """Record a file that was opened and closed: as a save, if it may be one.
 
-        What is written as text may hold a job's place, and mostly is a log of it.
+        A text file may hold a job's place, but mostly is a log of it.
         """
         path = Path(opening.path)
         content = self._contents.pop(opening.path, None)

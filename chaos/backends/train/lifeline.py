@@ -1,4 +1,4 @@
-"""Processes and those that started them: none is outlived, and none ends unseen."""
+"""Parent and child processes: children end with their parent, and their ends are reported."""
 
 import ctypes
 import os
@@ -14,18 +14,18 @@ def die_with_parent(parent: int) -> None:
     """Ask the kernel to end this process when its parent, known by pid, ends, even by SIGKILL."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        sys.exit(1)  # it ended before we could ask
+        sys.exit(1)  # it ended before the request
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends, so that none is lost sight of."""
+    """Become the parent of descendants whose own parent ends, so that they can be reaped here."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def ended_children() -> Iterator[tuple[int, int]]:
-    """Yield the pid and exit code of each child that has ended since; a signal's code is negative.
+    """Yield the pid and exit code of each child that has ended; a signal's code is negative.
 
-    Waits for none.
+    Does not wait.
     """
     while True:
         try:

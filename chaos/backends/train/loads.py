@@ -1,4 +1,4 @@
-"""What a rank reads of the files that earlier attempts have saved."""
+"""The files of earlier attempts that a rank reads."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ from chaos.run.file_digest import file_digest
 
 
 class Loads:
-    """Told of one rank's reading; `strike` does what is to happen inside the first such load."""
+    """The loads of one rank; `strike` is called inside the first of an earlier attempt's file."""
 
     def __init__(self, record: Record, saves: Saves, going_on: GoingOn) -> None:
         self._cursor, self._write = record.cursor, record.write
@@ -22,13 +22,13 @@ class Loads:
         self.strike: Callable[[], None] | None = None
 
     def within(self, digest: str) -> None:
-        """Stop at an op that strikes inside the first load of what an earlier attempt saved."""
+        """Stop at an op inside the first load of a file that an earlier attempt saved."""
         if self.strike is not None and self._of_an_earlier_attempt(digest) is not None:
             strike, self.strike = self.strike, None
             strike()
 
     def reading(self, path: Path) -> None:
-        """Remember a file of an earlier attempt that is being opened, or strike there."""
+        """Remember a file of an earlier attempt that is being opened; stop at an op inside it."""
         if not self._saves.has_size(path.stat().st_size):
             return
         digest = file_digest(path)
@@ -41,14 +41,14 @@ class Loads:
             self.within(digest)
 
     def look(self) -> None:
-        """Record what was opened since, and not told of otherwise."""
+        """Record the files opened since, except those that were recorded by `loaded`."""
         opened, self._opened = self._opened, []
         for path, digest in opened:
             if (str(path), digest) not in self._told:
                 self.loaded(path, digest, None)
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
-        """Record that a file was read, and where training may go on by it."""
+        """Record that a file was read, from which training may resume."""
         save = self._saves.find(digest)
         self._told.add((str(path), digest))
         self._write(

@@ -1,4 +1,4 @@
-"""Functions of libraries that write a file in native code, of which Python tells nothing."""
+"""Functions of libraries that write a file in native code, which makes no audit event."""
 
 import functools
 import importlib.abc
@@ -22,7 +22,7 @@ class Writer(NamedTuple):
 
 
 # Read in torch 2.13, safetensors 0.6, xgboost 3.1 and lightgbm 4.6. torch.save with a path opens
-# its file in C++; all that torch.save writes goes through this class.
+# its file in C++, always through this class.
 NATIVE = {
     "torch.serialization": Writer("_open_zipfile_writer_file.__init__", 1, "name"),
     "safetensors.torch": Writer("serialize_file", 1, "filename"),
@@ -33,7 +33,7 @@ NATIVE = {
 
 
 def wrap_native(tell: Tell) -> None:
-    """Call `tell` with the path before each of these writes, of modules yet to be imported too."""
+    """Call `tell` with the path before each of these writes, also of modules imported later."""
     for name in NATIVE:
         if (module := sys.modules.get(name)) is not None:
             _wrap(module, tell)
@@ -41,7 +41,7 @@ def wrap_native(tell: Tell) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of `NATIVE` as Python does, and wraps them once they are executed."""
+    """A finder of the modules of `NATIVE`, which wraps them once they are executed."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -49,7 +49,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the module's own spec, its loader's last step added to."""
+        """Return the module's own spec, whose loader also wraps the module."""
         if name not in NATIVE:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
@@ -66,7 +66,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def _wrap(module: ModuleType, tell: Tell) -> None:
-    """Put a function that tells in the place of a module's own, where it has that one."""
+    """Wrap a module's function, if it has the one in `NATIVE`."""
     writer = NATIVE[module.__name__]
     holder, _, name = writer.function.rpartition(".")
     try:

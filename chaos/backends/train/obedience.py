@@ -1,4 +1,4 @@
-"""Does to this worker what the chaos controller has told it to do."""
+"""Faults that a worker carries out on itself, by order of the chaos controller."""
 
 import contextlib
 import threading
@@ -14,7 +14,7 @@ CHUNK = 2**24
 
 
 class Obedience:
-    """One per worker. `tell` is called with an order's token as soon as it is obeyed."""
+    """The orders of one worker. `tell` is called with an order's token as it takes effect."""
 
     def __init__(self, tell: Callable[[str], None], clock: Clock) -> None:
         self._tell = tell
@@ -24,7 +24,7 @@ class Obedience:
         self._held: list[bytearray] = []
 
     def obey(self, order: Order | None) -> None:
-        """Raise, hang, take memory, or be slow from now on."""
+        """Carry out an order: raise, hang, take memory, or be slow from now on."""
         match order:
             case Raise():
                 raise InjectedError(order.message)
@@ -44,7 +44,7 @@ class Obedience:
                 pass
 
     def step_done(self) -> None:
-        """Make the step that has just been done longer, where one was ordered to be slow."""
+        """Prolong the step that has just been done, if an order makes steps slow."""
         if not self._slow or self._since_ns is None:
             return
         took_s = seconds_since(self._since_ns, self._clock)
@@ -56,7 +56,7 @@ class Obedience:
         self._since_ns = self._clock.now_ns()
 
     def _hang_in_native_code(self, order: Hang) -> None:
-        """Wait, where Python cannot interrupt, for a key of torch's store that nobody sets."""
+        """Wait in C++, where Python cannot interrupt, for a key that torch's store never gets."""
         import torch.distributed as dist
 
         if not dist.is_initialized():
@@ -65,18 +65,18 @@ class Obedience:
         self._tell(order.token)
         with contextlib.suppress(Exception):
             store.wait([f"chaos-{order.token}"], FOR_EVER)
-        _hang_in_python()  # the store's host may die first: a rank that hangs hangs on
+        _hang_in_python()  # the store's host may die first; this rank must still hang
 
 
 class _Slowness:
-    """One order to be slow, and how many steps were made so."""
+    """One order to be slow, and the number of steps made slow so far."""
 
     def __init__(self, order: Slow) -> None:
         self.order = order
         self.made = 0
 
     def delay_s(self, took_s: float) -> float:
-        """Count a step, and give by how much it is to be longer."""
+        """Count a step; return by how much it is to be longer."""
         self.made += 1
         if self.order.delay_s is not None:
             return self.order.delay_s
@@ -85,7 +85,7 @@ class _Slowness:
 
     @property
     def is_over(self) -> bool:
-        """Whether enough steps were slow."""
+        """Whether as many steps as ordered were slow."""
         return self.order.steps is not None and self.made >= self.order.steps
 
 
@@ -96,5 +96,5 @@ def _chunks(count: int) -> list[int]:
 
 def _hang_in_python() -> None:
     while True:
-        with contextlib.suppress(BaseException):  # nothing but the end of the process ends it
+        with contextlib.suppress(BaseException):  # only the end of the process may end it
             threading.Event().wait()

@@ -1,4 +1,4 @@
-"""Watches Ray Train's controller from inside: states, attempts, commits, failures."""
+"""The observer in Ray Train's controller, which records states, attempts, commits and failures."""
 
 import contextlib
 import math
@@ -29,7 +29,7 @@ from chaos.run.journal import Journal, read_journal
 
 
 class Observer:
-    """One per controller process. Keeps the numbering of attempts and epochs."""
+    """The observer of one controller process; it numbers attempts and epochs."""
 
     def __init__(
         self, plan: Plan, journal: Journal, controller: ControllerPort, saves: Saves
@@ -67,9 +67,9 @@ class Observer:
         return observer
 
     def lineage(self) -> dict[str, Any]:
-        """Return what a probe must know: its attempt, and which epoch each checkpoint ended.
+        """Return a probe's attempt, and the epoch that each checkpoint ended.
 
-        And where a restart goes on from a checkpoint that is older than the report it came with.
+        `places` has the resume place of each checkpoint that is older than its report.
         """
         places = dict(self._places)
         return {"attempt": self._attempts, "epochs": dict(self._epochs), "places": places}
@@ -89,7 +89,7 @@ class Observer:
             self._controller.enter_state(index)
 
     def group_started(self, worker_group: Any) -> None:  # noqa: ANN401
-        """Record an attempt, and tell the chaos controller who holds each rank."""
+        """Record an attempt, and report the worker of each rank to the chaos controller."""
         workers = compat.workers_of(worker_group)
         HERE.attempt = attempt = self._attempts
         self._attempts += 1
@@ -113,11 +113,11 @@ class Observer:
         self._controller.group_started(group)
 
     def group_launched(self) -> None:
-        """Let whoever waits for an attempt's launch know of it."""
+        """Report the launch of an attempt to the chaos controller, whose ops may wait for it."""
         self._controller.group_launched(self._attempts - 1)
 
     def committed(self, checkpoint: Any, metrics: list[dict[str, Any]]) -> None:  # noqa: ANN401
-        """Record a commit and let waiting ops know of it."""
+        """Record a commit, and report it to the chaos controller, whose ops may wait for it."""
         name = compat.checkpoint_name(checkpoint, self._folder)
         self._follow_workers()
         attempt = self._attempts - 1
@@ -150,7 +150,7 @@ class Observer:
             self.failed("deletion", error)
 
     def polled(self) -> None:
-        """Stand still here while an op needs a report to stay uncommitted."""
+        """Wait here while an op needs a report to stay uncommitted."""
         if self._polls_matter:
             self._controller.may_poll()
 
@@ -160,15 +160,15 @@ class Observer:
             self._journal.add(ObserverFailed(where=where, error=f"{type(error).__name__}: {error}"))
 
     def _older(self, checkpoint: str | None) -> tuple[int, int] | None:
-        """Return where a restart goes on from what was saved earlier than its report."""
+        """Return the resume place of a checkpoint that was saved earlier than its report."""
         place = None if checkpoint is None else self._saves.goes_on_at(checkpoint)
         return place if place is not None and place < (self._next_epoch + 1, 0) else None
 
     def _follow_workers(self) -> None:
-        """Count from where the workers went on, where they have found that in files of their own.
+        """Count epochs from the place at which the workers resumed, if they did by their own files.
 
-        Ray handed this attempt no checkpoint; before the first report of an
-        attempt each of its ranks has said where it goes on (see `saves`).
+        Only for an attempt that Ray handed no checkpoint. Before the first report of an
+        attempt, each of its ranks has written its position (see `saves`).
         """
         if not self._may_move:
             return
@@ -190,7 +190,7 @@ class Observer:
 
 
 def went_on(lineage: dict[str, Any], checkpoint: str | None) -> tuple[int, int]:
-    """Return where an attempt goes on that was handed a checkpoint, or none."""
+    """Return the place at which an attempt begins that was handed a checkpoint, or None."""
     after = (lineage["epochs"].get(checkpoint, -1) + 1, 0)
     place: tuple[int, int] = lineage["places"].get(checkpoint, after)
     return place
@@ -200,9 +200,9 @@ Numbered: TypeAlias = tuple[int, dict[str, int], dict[str, tuple[int, int]]]
 
 
 def numbered_before(journals: Path) -> Numbered:
-    """Return how many attempts earlier drivers made, and what is known of checkpoints.
+    """Return how many attempts earlier drivers made, and two tables of checkpoints by name.
 
-    The epoch that each ended, and where a restart goes on from those that are older.
+    They hold the epoch that each ended, and the resume place of those older than their report.
     """
     attempts, epochs, places = 0, dict[str, int](), dict[str, tuple[int, int]]()
     for path in journals.glob("controller-*.jsonl"):
@@ -220,15 +220,15 @@ def numbered_before(journals: Path) -> Numbered:
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
-    """Keep what JSON can carry; other values as their text, non-finite numbers by name."""
+    """Return a record as JSON can hold it: other values as text, non-finite numbers by name."""
     return {str(key): plain_value(value) for key, value in record.items()}
 
 
 def plain_value(value: Any) -> Any:  # noqa: ANN401
-    """Return a metric as JSON can carry it without changing a single bit of a float.
+    """Return a metric as JSON can hold it, without changing a single bit of a float.
 
-    numpy's scalars are Python's own where JSON needs it (float64 is a float
-    that the encoder refuses); what has no such form is given as its text.
+    numpy's scalars become Python's (float64 is a float that the encoder refuses). A value
+    without such a form becomes its text.
     """
     for kind, plain in _PLAIN:
         if isinstance(value, kind):
@@ -240,7 +240,7 @@ def plain_value(value: Any) -> Any:  # noqa: ANN401
 
 
 def _number(value: float) -> float | str:
-    """Return a float, or the name of one that JSON lacks."""
+    """Return a float, or its name if it is not finite: JSON has none such."""
     return float(value) if math.isfinite(value) else str(float(value))
 
 

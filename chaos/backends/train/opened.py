@@ -1,9 +1,9 @@
-"""Files that a rank opens itself, by whatever library: known by what Python tells of `open`.
+"""Files that a rank opens itself, by any library, as Python's audit events of `open` show them.
 
-What is opened for writing is looked at once it is closed: by a thread that waits for that, for
-training may stand still behind it in a barrier, and be struck there; at the latest when the model
-is next called, a step or a report begins, it is put into its place, or the train function ends.
-It belongs to where training was when it was opened. What is opened for reading is told of at once.
+A file opened for writing is read once it is closed. A thread waits for that, because training may
+wait in a barrier meanwhile, where a fault may be injected. At the latest the file is read when the
+model is next called, a step or a report begins, the file is renamed, or the train function ends.
+Its place is that of training when it was opened. A file opened for reading is reported at once.
 """
 
 import os
@@ -25,12 +25,12 @@ LOOKS_MAX = 20
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _State: TypeAlias = tuple[int, int, int] | None  # inode, size, when it was changed; None: gone
-_OF_A_RUN = ("storage", "nodes")  # what of a run's folder is the job's
+_OF_A_RUN = ("storage", "nodes")  # the folders of a run in which the job writes
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A file that was opened for writing; `appends`: at its end, as to a log."""
+    """A file that was opened for writing; `appends`: at its end, as a log is."""
 
     path: str
     place: Place
@@ -39,7 +39,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """A file or folder that was put into its place."""
+    """A renamed file or folder, such as one that was written under a temporary name."""
 
     path: str
     to: str
@@ -47,12 +47,12 @@ class Renaming:
 
 
 class Opened:
-    """What one rank has opened.
+    """The files that one rank has opened.
 
-    `is_read` is told of a path that it reads, `look` is to look at what was closed.
+    `is_read` is called with a path that the rank reads, `look` when files may have been closed.
 
-    Told of files by Python in whichever thread opens them: nothing may be raised there, and
-    what is opened while it is told is ours.
+    Python calls the audit hook in the thread that opens a file. Nothing may be raised there but
+    an injected error, and a file that chaos opens within the hook is not the job's.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Opened:
         self.is_reading = False
 
     def watch(self) -> None:
-        """Be told from now on."""
+        """Watch from now on."""
         threading.Thread(target=self._wait, daemon=True, name="files").start()
         listen(self._told)
 
     def _wait(self) -> None:
-        """Look at each file soon after it is closed, in a thread of our own."""
+        """Look at each file soon after it is closed, in a thread of chaos."""
         clock = SystemClock()
         while True:
             self._something.wait()
@@ -101,16 +101,15 @@ class Opened:
                     self._open_again()
 
     def forget(self, path: Path) -> None:
-        """Leave out a file, until it is opened again, that somebody else has told of."""
+        """Leave out a file, until it is opened again, that was reported by other means."""
         self._forgotten.add(str(path))
 
     def closed(self, *, look_again: bool, at_end: bool = False) -> Iterator[Opening]:
-        """Return what was written and closed since; `look_again` at what was open for longer, too.
+        """Yield the files written and closed since; `look_again`: also those open at the last look.
 
-        `at_end` of the train function, what is text is returned though it is open: it may never
-        be closed.
+        `at_end` of the train function, an open text file is yielded too: it may never be closed.
         """
-        with self._turn:  # what one thread has taken out, another would miss
+        with self._turn:  # one thread at a time: files that one has taken, another would miss
             if look_again:
                 self._open_again()
             if not self._written:
@@ -128,10 +127,10 @@ class Opened:
         yield from found
 
     def _open_again(self) -> None:
-        """Look again at what was open, and at what has changed since it was looked at.
+        """Look again at files that were open, or that have changed since the last look.
 
-        Python tells of `open` before it opens: a file that seemed to be closed may not have been
-        opened yet.
+        The audit event comes before the opening: a file that seemed to be closed may not have
+        been opened yet.
         """
         changed: dict[str, Opening] = {}
         for path, (opening, before) in list(self._looked_at.items()):
@@ -142,12 +141,12 @@ class Opened:
         self._kept_open = {}
 
     def renamings(self) -> list[Renaming]:
-        """Return what was renamed since."""
+        """Return the renamings since the last call."""
         found, self._renamed = self._renamed, []
         return found
 
     def quietly(self) -> AbstractContextManager[None]:
-        """Return a context in which this thread's files are ours, or told of otherwise."""
+        """Return a context in which this thread's files are not watched here."""
         return _Quiet(self._within)
 
     # -- the audit hook ------------------------------------------------------------------------
@@ -162,7 +161,7 @@ class Opened:
                 elif event == "os.rename":
                     self._renames(*arguments[:2])
             except InjectedError:
-                raise  # the harm that was ordered is meant for the job
+                raise  # an injected error is meant for the job
             except Exception as error:  # noqa: BLE001 - recorded; must not fail the job's call
                 self._failed("files", error)
 
@@ -184,7 +183,7 @@ class Opened:
     def _renames(self, source: Any, to: Any) -> None:  # noqa: ANN401
         path, target = _absolute(source), _absolute(to)
         if self._is_the_jobs(path):
-            self._look()  # what lies there is whole now, and training may be struck right after
+            self._look()  # the file is complete now, and a fault may follow at once
             self._renamed.append(Renaming(path, target, self._place()))
             for name in [name for name in self._kept_open if is_below(name, path)]:
                 was = self._kept_open.pop(name)
@@ -213,7 +212,7 @@ class _Quiet(AbstractContextManager[None]):
 
 
 def _open_files() -> frozenset[str]:
-    """Return the files that this process holds open; none where that cannot be told."""
+    """Return the files that this process holds open; none if that is unknown."""
     found = set()
     try:
         for fd in os.listdir("/proc/self/fd"):  # noqa: PTH208 - faster than paths

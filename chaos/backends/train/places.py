@@ -10,7 +10,7 @@ from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, Moment, S
 
 @dataclass
 class Places:
-    """The ops that wait at each of them; `leads`: those whose place is this worker's own."""
+    """The ops that wait at each place; `leads`: those whose place is this worker's own."""
 
     leads: set[int] = field(default_factory=set)
     launches: list[int] = field(default_factory=list)
@@ -20,7 +20,7 @@ class Places:
 
     @classmethod
     def of(cls, ops: Sequence[Op], victim: Victim) -> "Places":
-        """Sort what a worker must stop for."""
+        """Return the ops that a worker must stop for, by their place."""
         places = cls()
         for op in ops:
             leads = op.at.rank == victim.rank
@@ -53,5 +53,5 @@ class Places:
 
 
 def is_in_load(op: Op) -> bool:
-    """Return whether an op strikes inside the load of a file."""
+    """Return whether an op's place is inside the load of a file."""
     return isinstance(op.at, AtRecovery) and op.at.stage == "loading"

@@ -1,10 +1,9 @@
-"""What a worker process imports before Ray makes a train worker of it.
+"""Imports of a worker process before Ray makes a train worker of it.
 
-Ray calls `preimport` in every process of the job's workers, once it is
-connected and before it gets anything to do: the environment that `marks`
-gives says so. A process that was started beforehand then waits with its
-imports done. In any other the same modules are imported that a train worker
-imports first of all, no more and no fewer, only earlier.
+Ray calls `preimport` in every process of the job's workers, once it is connected
+and before it gets any work, because the environment that `marks` returns names it.
+A process that was started beforehand then waits with its imports done. Any other
+process imports exactly the modules that a train worker imports first, only earlier.
 """
 
 import contextlib
@@ -28,10 +27,9 @@ OF_TORCH = ("ray.train.torch", "torch._dynamo", WATCHING)
 
 
 def marks(trainer: Any) -> dict[str, str]:  # noqa: ANN401 - a trainer of Ray Train
-    """Return the environment of workers that are to be imported for, empty where none are.
+    """Return the environment of workers that are to import beforehand; empty if they are not.
 
-    None are where the job has a set-up function of its own for its processes:
-    Ray has room for one.
+    They are not if the job has a set-up function of its own: Ray calls only one.
     """
     if WANTED_ENV not in os.environ or compat.has_setup_hook(trainer.run_config):
         return {}
@@ -45,11 +43,11 @@ def marks(trainer: Any) -> dict[str, str]:  # noqa: ANN401 - a trainer of Ray Tr
 
 
 def preimport() -> None:
-    """Import what the environment names; what cannot be imported is the job's to fail on.
+    """Import the modules that the environment names; an error is left for the job to meet.
 
-    Ray sets `OMP_NUM_THREADS` while a worker does its work, and libraries read it
-    as they are loaded: it is set here as it will be then, and taken back, or
-    a sum over other threads would be another sum.
+    Ray sets `OMP_NUM_THREADS` while a worker works, and libraries read it as they are
+    loaded. So it is set here to the same value, and unset afterwards: a sum over another
+    number of threads would differ.
     """
     modules = os.environ.pop(MODULES_ENV, "")
     threads = os.environ.pop(THREADS_ENV, "1")

@@ -1,7 +1,7 @@
-"""Watches one worker from inside: its start, optimizer steps, losses, reports, uploads.
+"""The probe of one worker, which watches its start, optimizer steps, losses, reports and uploads.
 
-Steps are counted here, and only an armed place asks the chaos controller: a
-step costs one journal line, and what `watchers` look at.
+Steps are counted here, and the chaos controller is asked only at an armed place: a
+step costs one line of the journal, and the time of `watchers`.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ from chaos.run.stacks import answer_with_stacks, rank_stacks
 
 
 class Probe:
-    """One per worker process. Counts (epoch, step) as the worker itself could."""
+    """The probe of one worker process. It counts (epoch, step) as the job's own code could."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Probe:
         return probe
 
     def install(self, directory: RunDirectory, *, ranks: int, was_handed_none: bool) -> None:
-        """Watch what torch does from now on, as one of so many ranks."""
+        """Watch torch from now on, as one of so many ranks."""
         self._saves = Saves(directory.saves)
         self._watchers.install(
             directory.saves,
@@ -128,19 +128,19 @@ class Probe:
         keep_first_buckets(ranks)
 
     def checkpoint_read(self, checkpoint: str | None) -> None:
-        """Record that the train function asked for its checkpoint; it has imported all by now."""
+        """Record that the train function asked for its checkpoint; its imports are done by now."""
         self._look(self._steps.install_libraries)
         with contextlib.suppress(OSError):
             self._journal.add(CheckpointRead(**self._cursor.who(), checkpoint=checkpoint))
 
     def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
-        """Stop where an op waits for this attempt's first step; look at what a step begins with."""
+        """Stop at an op of this attempt's first step; look at the state before the step."""
         for index in self._places.stages.pop("first_step", ()):
             self._look(partial(self._arrive, index))
         self._watchers.step_begins(optimizer)
 
     def step_done(self, losses: Losses | None, inputs: Inputs | None = None) -> tuple[int, int]:
-        """Record an optimizer step, and stop where an op waits for it; gives (epoch, step)."""
+        """Record an optimizer step, stop at an op that waits for it, and return (epoch, step)."""
         cursor = self._cursor
         training_has_begun()
         with self._watchers.cost.watching:
@@ -156,7 +156,7 @@ class Probe:
     def losses_resolved(
         self, epoch: int, step: int, losses: Losses, inputs: Inputs | None = None
     ) -> None:
-        """Record what stayed on the accelerator until now."""
+        """Record the losses and inputs of a step that stayed on the accelerator until now."""
         self._journal.add(
             LossResolved(**self._cursor.who(), epoch=epoch, step=step, losses=losses, inputs=inputs)
         )
@@ -164,8 +164,8 @@ class Probe:
     def report_begun(self) -> None:
         """Record that `report()` was entered; arm the hold that `reported` needs.
 
-        One that comes before its attempt trains anything, such as a validation at
-        every start, ends no epoch: it has no place, and the observer is told of it.
+        A report before its attempt trains anything, such as a validation at every
+        start, ends no epoch: it has no place, and is marked for the observer.
         """
         with self._watchers.cost.watching:
             StepHook.settle()
@@ -195,14 +195,16 @@ class Probe:
         StepHook.forget_open_window()
         ended = cursor.epoch
         cursor.epoch, cursor.step = ended + 1, 0
+        # Both moments are reached here: for `committed` the chaos controller holds this worker
+        # until the commit has come.
         self._at(ended, "reported")
         self._at(ended, "committed")
 
     def upload_begun(self) -> None:
-        """Record that this rank's part of the checkpoint begins to travel.
+        """Record that the upload of this rank's part of the checkpoint begins.
 
-        An asynchronous upload travels in a thread of its own while training
-        goes on: which epoch it belongs to cannot be told, and it has no place.
+        An asynchronous upload has a thread of its own while training continues:
+        its epoch is unknown, and it has no place.
         """
         HERE.upload += 1
         if threading.get_ident() != self._reporting:
@@ -211,7 +213,7 @@ class Probe:
         self._at(self._cursor.epoch, "upload_begin")
 
     def upload_ended(self, error: BaseException | None) -> None:
-        """Record that this rank's part has arrived."""
+        """Record that the upload of this rank's part has ended."""
         if threading.get_ident() != self._reporting:
             return
         epoch = self._cursor.epoch
@@ -220,19 +222,19 @@ class Probe:
             self._at(epoch, "upload_end")
 
     def part_uploaded(self, folder: Path, checkpoint: str) -> None:
-        """Record what this rank is about to upload; an asynchronous upload has no epoch."""
+        """Record the files that this rank uploads next; an asynchronous upload has no epoch."""
         is_in_report = threading.get_ident() == self._reporting
         self._look(
             partial(self._watchers.part_uploaded, folder, checkpoint, is_placed=is_in_report)
         )
 
     def train_fn_launched(self) -> None:
-        """Stop where an op waits for Ray's controller to wait for this worker."""
+        """Stop at an op whose place is the launch, while Ray's controller waits for this worker."""
         for index in self._places.launches:
             self._look(partial(self._arrive, index))
 
     def train_fn_begins(self) -> None:
-        """Watch a job that boosts trees; stop where an op waits for this attempt to begin."""
+        """Watch boosting libraries and Keras; stop at an op of this attempt's start."""
         self._look(self._steps.install_libraries)
         for index in self._places.stages.get("start", ()):
             self._look(partial(self._arrive, index))
@@ -242,7 +244,7 @@ class Probe:
         self._look(lambda: self._watchers.train_fn_ended(error))
 
     def failed(self, where: str, error: Exception) -> None:
-        """Record that something was not seen; what fails at every call is told once."""
+        """Record that something was not seen; an error of every call is recorded once."""
         with contextlib.suppress(Exception):  # nothing more can be done from inside a worker
             text = f"{type(error).__name__}: {error}"
             if (where, text) in self._failures:
@@ -260,16 +262,16 @@ class Probe:
         self._obedience.obey(self._controller.arrive(index, self._victim))
 
     def _look(self, act: Callable[[], None]) -> None:
-        """Do what is done for the record alone; the rest of a hook goes on where it fails."""
+        """Call a function that only records; if it fails, the rest of the hook still runs."""
         try:
             act()
         except InjectedError:
-            raise  # the harm that was ordered is meant for the user's run
+            raise  # an injected error is meant for the user's run
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
             self.failed("watch", error)
 
     def _strike_in_save(self, epoch: int) -> Callable[[], None] | None:
-        """Return the arrival in the middle of an epoch's first save, where an op waits there."""
+        """Return the function that arrives at the ops within an epoch's first save, or None."""
         indexes = self._places.moments.pop((epoch, "saving"), None)
         if indexes is None:
             return None

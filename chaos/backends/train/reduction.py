@@ -1,12 +1,12 @@
 """The order in which DDP sums gradients: the same after a restart as without one.
 
-DDP lays its gradients out in buckets, and after its first backward pass anew, in the order in
-which they were ready (torch 2.13). Where three or more ranks sum a bucket, which of them
-begins depends on the place within it, and with it the last bit of the sum. So the first step
-after a restart would differ from the same step of a run without one, by rounding alone.
-Here the first layout stays, in a struck run and in its baseline. The same numbers are
-summed; but they are summed together, once the last gradient is there, which is slower, and
-a reducer that waits for its new layout remembers 16 bytes per parameter and step.
+DDP lays its gradients out in buckets. After its first backward pass it does so anew, in the order
+in which they were ready (torch 2.13). If three or more ranks sum a bucket, the rank that begins
+depends on the place within the bucket, and the last bit of the sum depends on that rank. So the
+first step after a restart would differ from the same step of a run without one, by rounding alone.
+Here the first layout stays, in a run with faults and in its baseline. The same numbers are summed,
+but together, once the last gradient is there, which is slower. A reducer that waits for its new
+layout remembers 16 bytes per parameter and step.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ def keeps_first_buckets(ranks: int) -> bool:
 
 
 def keep_first_buckets(ranks: int) -> None:
-    """Let no reducer of this process, one of so many ranks, lay out its buckets anew."""
+    """Keep the reducers of this process, one of so many ranks, from laying out buckets anew."""
     if not keeps_first_buckets(ranks):
         return
     try:

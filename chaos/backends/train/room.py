@@ -1,4 +1,4 @@
-"""Whether the nodes of a local cluster hold the workers that a job asks for."""
+"""The refusal of jobs whose workers the nodes of a local cluster cannot hold."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from chaos.errors import RefusalError
 from chaos.model.plan import Plan
 from chaos.plan.gpus import room, shares, times
 
-_OF_TYPE = "accelerator_type:"  # Ray's nodes have the resource of what their machine has
+_OF_TYPE = "accelerator_type:"  # a node of Ray has this resource for the GPUs of its machine
 
 
 def refuse_what_does_not_fit(
@@ -23,7 +23,7 @@ def refuse_what_does_not_fit(
     """
     shape = plan.shape
     if shape.address is not None:
-        return  # what its nodes have is Ray's to find
+        return  # on an existing cluster, Ray looks for the nodes
     wants = compat.resources_per_worker(scaling)
     there = ("CPU", "GPU", "memory", f"{_OF_TYPE}{gpu_type}")
     unheld = [name for name, n in wants.items() if n and name not in there]
@@ -59,7 +59,7 @@ def _refuse_too_few_gpus(
             "the GPUs.",
         )
     if len(gpus) == 1 or plan.job.min_workers is not None:
-        return  # every node has the one, or fewer workers go on
+        return  # all nodes share the one GPU, or the job trains on with fewer workers
     lost = sum(op.fault.nodes_lost for op in plan.ops)
     back = sum(max(0, op.fault.nodes_added) for op in plan.ops)
     of_a_node = max(times(len(share), wants["GPU"]) for share in shares(gpus, nodes))

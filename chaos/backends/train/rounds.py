@@ -1,8 +1,8 @@
-"""Boosting rounds: what optimizer steps are to a job of XGBoost or LightGBM.
+"""Boosting rounds, which count as the optimizer steps of a job of XGBoost or LightGBM.
 
 Both libraries make one round per call of `Booster.update`, on every rank, and
-hand it to their callbacks afterwards. So a round is counted when its trees
-are there and before `RayTrainReportCallback` reports it.
+call their callbacks afterwards. So a round is counted when its trees are there
+and before `RayTrainReportCallback` reports it.
 """
 
 import functools
@@ -17,8 +17,8 @@ LIBRARIES = ("xgboost", "lightgbm")
 def watch_rounds(begins: Callable[[Any], None], done: Callable[[], None]) -> None:
     """Call `begins` with the booster before each round from now on, and `done` after it.
 
-    Only of libraries that the worker has imported. May be called again: what
-    was imported since is watched as well, and nothing twice.
+    Watches only libraries that the worker has imported. May be called again, for
+    those imported since; none is watched twice.
     """
     for booster in unwatched(LIBRARIES, "Booster"):
         _watch(booster, begins, done)

@@ -1,11 +1,11 @@
 """Optimizer steps, their losses and their inputs, seen through torch itself.
 
-The step comes from torch's global hooks, which every optimizer of the process
-calls; of a job that boosts trees a round is a step, and of one that trains with
-Keras a batch (see `rounds`, `batches`). The loss is whatever `backward()` was
-called on since the last step, the inputs what the model was called with.
-Reading what lives on a GPU would make the host wait for the GPU, so it is kept
-where it is and read at the next report, or when `PENDING_MAX` of them have gathered.
+Steps are seen by torch's global hooks, which every optimizer of the process calls. In a
+job that boosts trees a round is a step, in one that trains with Keras a batch (see
+`rounds`, `batches`). The losses are the numbers that `backward()` was called on since
+the last step, the inputs are the arguments of the model's calls. To read a tensor on a
+GPU would make the host wait for the GPU. So it stays there, and is read at the next
+report, or when `PENDING_MAX` of them have gathered.
 """
 
 import math
@@ -24,21 +24,21 @@ PENDING_MAX = 512
 
 
 class GivenInputs(Protocol):
-    """What the model was given for one step."""
+    """The inputs of the model for one step."""
 
     @property
     def is_late(self) -> bool:
-        """Whether a part of it still is on an accelerator."""
+        """Whether a part of them still is on an accelerator."""
 
     def read(self) -> Inputs | None:
-        """Return it; waits for the accelerator."""
+        """Return their digests; waits for the accelerator."""
 
 
 class StepHook:
-    """Hooks into torch once per worker process.
+    """The hooks in torch, installed once per worker process.
 
-    `gradients_due` is called before the first `backward()` of an attempt, and before
-    the next one after a report that came when gradients were gathered for a step.
+    `gradients_due` is called before the first `backward()` of an attempt, and before the
+    first one after a report that came while gradients were accumulated for a step.
     """
 
     _installed: ClassVar["StepHook | None"] = None
@@ -67,7 +67,7 @@ class StepHook:
         self._pid = os.getpid()
 
     def install(self) -> None:
-        """Watch optimizer steps and `Tensor.backward` from now on; without torch, nothing."""
+        """Watch optimizer steps and `Tensor.backward` from now on, if torch is there."""
         try:
             import torch
             from torch.optim.optimizer import (
@@ -76,6 +76,8 @@ class StepHook:
             )
         except ImportError:  # a job that boosts trees needs no torch
             return
+        # torch has no global hook for `backward()`, so the method itself is replaced. A loss
+        # counts once the call has returned.
         original = torch.Tensor.backward
 
         def backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -91,24 +93,24 @@ class StepHook:
         StepHook._installed = self
 
     def install_libraries(self) -> None:
-        """Watch boosting rounds and Keras's batches from now on, of what is imported by now."""
+        """Watch boosting rounds and Keras's batches from now on, of libraries imported by now."""
         watch_rounds(self._begins, self._stepped)
         watch_batches(self._begins, self._stepped)
 
     @classmethod
     def forget_open_window(cls) -> None:
-        """Begin the next epoch's window afresh: a resumed process could not have the rest."""
+        """Drop losses and inputs since the last step, which a resumed process would not have."""
         if cls._installed is not None:
             cls._installed._forget()  # noqa: SLF001 - its own class
 
     @classmethod
     def settle(cls) -> None:
-        """Read what is still on an accelerator."""
+        """Read the losses and inputs that are still on an accelerator."""
         if cls._installed is not None:
             cls._installed.read_pending()
 
     def read_pending(self) -> None:
-        """Read it now, in the order in which it was made."""
+        """Read the pending losses and inputs, in the order of their steps."""
         pending, self._pending = self._pending, []
         for epoch, step, losses, given in pending:
             spelled = tuple(spell(loss.item()) for loss in losses)
@@ -124,7 +126,7 @@ class StepHook:
             self._given()
 
     def _backward_begins(self) -> None:
-        """Look at the gradients that are there: none are yet of what begins now."""
+        """Look at the gradients before this `backward()` adds to them."""
         if os.getpid() != self._pid or self._gradients_due is None:
             return
         self._may_wait = False
@@ -142,11 +144,12 @@ class StepHook:
         if os.getpid() != self._pid:
             return
         try:
+            # Libraries call `step()` to make an optimizer's state: that is no step of training.
             self._is_empty = not self._since_step and is_empty_step(optimizer)
             if self._step_begins is not None and not self._is_empty:
                 self._step_begins(optimizer)
         except InjectedError:
-            raise  # the harm that was ordered is meant for the user's step
+            raise  # an injected error is meant for the user's step
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("step", error)
 
@@ -160,7 +163,7 @@ class StepHook:
         try:
             self._record_step()
         except InjectedError:
-            raise  # the harm that was ordered is meant for the user's step
+            raise  # an injected error is meant for the user's step
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("step", error)
 
@@ -180,5 +183,5 @@ class StepHook:
 
 
 def spell(value: float) -> float | str:
-    """Return a number as JSON can carry it, to the last bit; "nan", "inf", "-inf" by name."""
+    """Return a number as JSON can hold it, to the last bit; "nan", "inf", "-inf" by name."""
     return value if math.isfinite(value) else str(value)

@@ -1,4 +1,4 @@
-"""What a run left in its own storage."""
+"""The directories that a run left in its own storage."""
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path, PurePosixPath
@@ -32,11 +32,11 @@ def search_storage(
     *,
     is_watched: bool = True,
 ) -> tuple[str, ...]:
-    """Record the checkpoint directories that were never committed; give the places looked at.
+    """Record the checkpoint directories that were never committed; return the places searched.
 
-    Those are what bears the name that Ray gives, and what was seen to be
-    uploaded under another. Where files are watched, what storage holds is recorded as well. Storage
-    that cannot be looked at is an event of its own, for nothing is known of it.
+    A checkpoint directory has Ray's name, or was seen to be uploaded under another. If files
+    are watched, all directories in storage are recorded as well. Storage that cannot be read
+    is an event of its own, since nothing is known of it.
     """
     called = [event for event in seen if isinstance(event, FitCalled)]
     if not called:
@@ -71,7 +71,7 @@ def _search(
 
 
 def look_for(plan: Plan, directory: RunDirectory) -> Callable[[int], StorageSeen | None]:
-    """Return what looks at a run's storage when an op of its plan has struck."""
+    """Return the function that looks at a run's storage once an op has injected its fault."""
     if not plan.watch.files:
         return lambda _: None
     return lambda op: storage_seen(directory, op=op)
@@ -80,8 +80,8 @@ def look_for(plan: Plan, directory: RunDirectory) -> Callable[[int], StorageSeen
 def storage_seen(directory: RunDirectory, *, op: int | None) -> StorageSeen | None:
     """Return the directories in a run's storage, with digests of their files.
 
-    All of them: a job may name its checkpoints as it likes. None where
-    nothing was kept there yet. Raises OSError where it cannot be told.
+    All directories, because a job may name its checkpoints as it likes. Returns None if
+    storage is still empty. Raises OSError if it cannot be read.
     """
     began_ns = SystemClock().now_ns()
     way, storage = way_to(directory), directory.storage
@@ -110,7 +110,7 @@ def orphans(seen: Sequence[AnyEvent], names: Collection[str]) -> list[str]:
 
 
 def _folder_names(storage: Path) -> list[str]:
-    """Return the path of each directory in the run's own folder, from there."""
+    """Return the paths of all directories in the run's own folder, relative to it."""
     found = [
         folder.relative_to(run).as_posix()
         for run in storage.glob(_RUNS)

@@ -1,4 +1,4 @@
-"""Everything a probe watches beyond steps, losses and reports, as the plan asks for it."""
+"""The watchers of a probe beside steps, losses and reports, as the plan asks for them."""
 
 import contextlib
 from collections.abc import Callable
@@ -53,11 +53,11 @@ class Watchers:
         strikes_in_save: Callable[[int], Callable[[], None] | None] | None,
         strike_in_load: Callable[[], None] | None = None,
     ) -> None:
-        """Watch what torch does, where there is one, as one of so many ranks.
+        """Watch torch, if it is there, as one of so many ranks.
 
-        `strikes_in_save` gives, for an epoch, what is to happen in the middle
-        of its first save, `strike_in_load` does what is to happen inside the first
-        load of a file that an earlier attempt saved; None where nothing ever is.
+        `strikes_in_save` returns, for an epoch, the function to call in the middle of its
+        first save; `strike_in_load` is called inside the first load of a file that an
+        earlier attempt saved. None: no op ever waits there.
         """
         if self._watch.state:
             declared.on_declare(self._declared)
@@ -78,24 +78,24 @@ class Watchers:
 
     @property
     def given(self) -> Callable[[], Given] | None:
-        """What closes the window of inputs, where they are watched."""
+        """The function that closes the window of inputs, None if they are not watched."""
         return None if self._inputs is None else self._inputs.close
 
     @property
     def is_to_train(self) -> bool:
-        """Whether the job has made an optimizer, so far as that is watched."""
+        """Whether the job was seen to make an optimizer."""
         return self._state is not None and bool(self._state.found.all("optimizer"))
 
     # -- called by the probe ---------------------------------------------------------------------
 
     def gradients_due(self) -> None:
-        """Look at the gradients that wait to be added to."""
+        """Look at the gradients that are accumulated so far."""
         if self._state is not None:
             with self.cost.watching:
                 self._state.gradients_due()
 
     def step_begins(self, optimizer: Any) -> None:  # noqa: ANN401 - see `kind_of`
-        """Look at what an optimizer step begins with."""
+        """Look at the state before an optimizer step."""
         with self.cost.watching:
             if self._files is not None:
                 self._files.step_begins()
@@ -105,7 +105,7 @@ class Watchers:
                 self._state.step_begins(optimizer, may_be_entered=is_saved or by_steps)
 
     def step_done(self) -> None:
-        """Look at what a step came to, after it was counted."""
+        """Look at the state after a step that was counted."""
         self.cost.steps += 1
         if self._files is not None:
             self._files.step_done()
@@ -115,12 +115,12 @@ class Watchers:
             self._roots.end_search()
 
     def report_begins(self) -> None:
-        """Settle where this rank stands, before its report is counted."""
+        """Determine the place of this rank, before its report is counted."""
         if self._files is not None:
             self._files.report_begun()
 
     def report_begun(self) -> None:
-        """Look at what an epoch is left with, and say what watching it has cost."""
+        """Look at the state at the end of an epoch, and record the cost of watching it."""
         if self._state is not None:
             self._state.report_begun()
         cost, cursor = self.cost, self._cursor
@@ -136,10 +136,10 @@ class Watchers:
         cost.begin_anew()
 
     def part_uploaded(self, folder: Path, checkpoint: str, *, is_placed: bool) -> None:
-        """Record what this rank is about to upload.
+        """Record the files that this rank is about to upload.
 
-        Not `is_placed`: in a thread of its own, while training goes on. What
-        that takes is no part of any step, and is not added up.
+        Not `is_placed`: in a thread of its own, while training continues. Its time is no
+        part of any step, and is not added up.
         """
         if not self._watch.files:
             return
@@ -196,7 +196,7 @@ class Watchers:
         return files
 
     def _state_seen(self, event: AnyEvent) -> None:
-        """Write a state down, and of the very first one the model beside it."""
+        """Write a state snapshot; of the very first one, keep the model's digests as well."""
         self._write(event)
         if self._saves is None or not isinstance(event, StateSeen):
             return
@@ -211,7 +211,7 @@ class Watchers:
         return bool(fresh) and fresh == self._state.model()
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._files is not None:  # before ranks wait for each other in the backward pass
+        if self._files is not None:  # before the ranks wait for each other in the backward pass
             self._files.look()
         if self._inputs is not None:
             with self.cost.watching:

@@ -1,21 +1,20 @@
-"""Which files this process writes and removes: recorded, and refused where they are not the job's.
+"""The files that this process writes and removes, recorded, and refused if they are not the job's.
 
-Python tells of `open`, `os.rename`, `os.remove` and the like by audit events
-(PEP 578), before it does them; an error raised there keeps them from being
-done. Libraries that write in native code tell nothing, so the few by which
-models are saved (`NATIVE`) are wrapped. What a process started by `exec`
-writes, and any other native code, is not seen.
+Python raises audit events (PEP 578) before `open`, `os.rename`, `os.remove` and
+the like; an error raised in the hook prevents the operation. Native code raises
+no such events, so the few functions that save models (`NATIVE`) are wrapped.
+Writes of a process started by `exec`, and of any other native code, are not seen.
 
 `record(Ledger(...))` begins, in a process and in all that are forked from it;
-another call goes on with another ledger. `read_ledger(path)` gives what was
-written down, by any process:
+another call continues with another ledger. `read_ledger(path)` returns the lines
+of all processes:
 
     created   a file that was not there         folder    a directory likewise
     replaced  emptied, or another put there     extended  opened to append to
     opened    for reading and writing           removed   deleted or renamed
-    refused   would have been replaced or removed, and is the person's own
+    refused   a file of the user that would have been replaced or removed
 
-Every path is absolute; a process writes down each (path, how) once.
+Every path is absolute; a process records each (path, how) once.
 """
 
 import json
@@ -41,7 +40,7 @@ _HERE = -1  # the dir_fd of a path that is relative to the working directory
 
 @dataclass(frozen=True)
 class Written:
-    """One line of a ledger. `is_output`: after the job's first step, or as models are saved."""
+    """One line of a ledger. `is_output`: written after the job's first step, or as a model is."""
 
     path: str
     how: How
@@ -51,9 +50,9 @@ class Written:
 
 @dataclass(frozen=True)
 class Confines:
-    """What a process may not harm: files that were there before `folder`, an audit's own, was.
+    """The limits of a process: it may not harm files that are older than `folder`, the audit's.
 
-    `allowed` are files and folders that may be written all the same.
+    `allowed` are files and folders that may be written nevertheless.
     """
 
     folder: Path
@@ -77,7 +76,7 @@ class Confines:
 
 @dataclass
 class Ledger:
-    """Where a process writes down what it writes; `left_out` are folders that nobody asks about."""
+    """The file in which a process records its writes, but for those in the folders `left_out`."""
 
     file: Path
     left_out: Sequence[Path] = ()
@@ -92,11 +91,11 @@ class Ledger:
         self._left_out = tuple(str(path) for path in left_out)
 
     def open(self) -> None:
-        """Be ready to write down."""
+        """Open the file."""
         self._fd = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def refuse(self, path: str, how: How) -> None:
-        """Raise `ForeignFileError` where this harms what was there before."""
+        """Raise `ForeignFileError` if this harms a file that was there before."""
         confines = self.confines
         if confines is None or self._is_left_out(path) or is_spared(path) or confines.holds(path):
             return
@@ -104,7 +103,7 @@ class Ledger:
         raise ForeignFileError.of(path, "remove" if how == "removed" else "overwrite")
 
     def note(self, path: str, how: How, *, is_output: bool) -> None:
-        """Write down one thing that is about to be done."""
+        """Record one operation that is about to be done."""
         if self._is_left_out(path) or (path, how) in self._seen:
             return
         if how in ("created", "folder") and self.confines is not None:
@@ -114,7 +113,7 @@ class Ledger:
             self.outputs.add(path)
 
     def close(self) -> None:
-        """Write nothing down any more."""
+        """Close the file."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -139,7 +138,7 @@ _is_hooked = False
 
 
 def record(ledger: Ledger | None) -> None:
-    """Write down from now on, in this process and those forked from it, what they write."""
+    """Record from now on the writes of this process and of those forked from it."""
     global _ledger  # noqa: PLW0603 - what a process writes is written to one ledger
     before, _ledger = _ledger, None
     if before is not None:
@@ -151,7 +150,7 @@ def record(ledger: Ledger | None) -> None:
 
 
 def listen(tell: Listener) -> None:
-    """Have somebody else told of these events as well, who may raise nothing; one at a time."""
+    """Set the one function that is called with these events as well."""
     _listeners[:] = [tell]
     _hook()
 
@@ -165,13 +164,13 @@ def _hook() -> None:
 
 
 def training_has_begun() -> None:
-    """Take what is written from now on for the job's output, not for its data."""
+    """Count files written from now on as the job's output, not as its data."""
     if _ledger is not None:
         _ledger.is_training = True
 
 
 def read_ledger(path: Path) -> list[Written]:
-    """Read what processes have written down; nothing where there is no such file."""
+    """Return the lines of a ledger; none if there is no such file."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -180,7 +179,7 @@ def read_ledger(path: Path) -> list[Written]:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Return whether a path is a folder's own, or of something in it."""
+    """Return whether a path is a folder, or lies in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
@@ -194,7 +193,7 @@ def is_spared(path: str) -> bool:
     return path.startswith(home) or any(is_below(path, folder) for folder in folders)
 
 
-# -- told by Python ----------------------------------------------------------------------------
+# -- audit events --------------------------------------------------------------------------------
 
 _Touched: TypeAlias = Iterator[tuple[str, How, bool]]  # path, how, whether content is lost
 
@@ -262,7 +261,7 @@ _EVENTS: dict[str, Callable[..., _Touched]] = {
 
 
 def _told(event: str, arguments: tuple[Any, ...], *, is_output: bool = False) -> None:
-    """Note what is about to be done; only a refusal may be raised here."""
+    """Record an audit event; only a refusal and an injected error may be raised here."""
     if event not in _EVENTS:
         return
     for tell in _listeners:

@@ -1,6 +1,6 @@
 """A Ray cluster that chaos did not start.
 
-Its nodes are hosts of their own, perhaps, and other people's: an agent goes to
-a node when the job's workers are there, does nothing to any other, heals what
-it did when its lease lapses, and is gone when the run is over.
+Its nodes may be separate hosts that other people use. An agent is started on a
+node only when workers of the job are there. It undoes its faults when its lease
+lapses, and it ends with the run.
 """

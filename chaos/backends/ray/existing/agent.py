@@ -1,8 +1,8 @@
-"""The agent of one node that is not ours: leased, and healing by itself.
+"""The agent of one node of an existing cluster: leased, so that it undoes its faults by itself.
 
 It is detached, so that the end of the harness's Ray job does not end it before
-it has healed. When nobody has renewed its lease, it lets go on what it has
-stopped, removes what the run wrote on its host, and ends.
+it has undone them. When its lease is not renewed, it continues the processes that
+it stopped, removes the run's files from its host, and ends.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ END_WITHIN_S = 10.0
 
 @ray.remote(num_cpus=0, max_concurrency=16, max_restarts=0)
 class LeasedAgent(NodeHands):
-    """One per node that holds the job's workers, for one run."""
+    """The agent of a node that holds workers of the job, for one run."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -50,19 +50,19 @@ class LeasedAgent(NodeHands):
     # -- the lease ---------------------------------------------------------------------------
 
     def renew(self) -> None:
-        """Hold the lease from now on again; remembers which processes of the run are here."""
+        """Renew the lease; remember the processes of the run on this node."""
         self._lease.renew()
         self._below.update(p for p in self._others() if _token_of(p) == self._token)
 
     def retire(self) -> None:
-        """Heal what is left to heal, and remove what the run wrote on this host."""
+        """Continue stopped processes, and remove the run's files from this host."""
         self.thaw_node()
         leavings.remove(self._folder)
 
-    # -- harm ------------------------------------------------------------------------------------
+    # -- faults ----------------------------------------------------------------------------------
 
     def send_signal(self, pid: int, signal_name: str) -> None:
-        """Send a signal to a process of the run on this node; remembers which it has stopped."""
+        """Send a signal to a process of the run on this node; remember those that it stops."""
         process = self._own(pid)
         try:
             token = process.environ().get(TOKEN_ENV)
@@ -77,9 +77,9 @@ class LeasedAgent(NodeHands):
             self._stopped.remove(pid)
 
     def freeze_node(self) -> tuple[int, ...]:
-        """Stop this node's raylet and all below it but this agent; gives the pids."""
+        """Stop this node's raylet and all below it but this agent; return the pids."""
         self._stopped.append(self._raylet.pid)
-        self._raylet.suspend()  # first, so that it starts nothing while we look
+        self._raylet.suspend()  # first, so that it starts nothing meanwhile
         frozen = [self._raylet.pid]
         for process in self._others():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -89,15 +89,15 @@ class LeasedAgent(NodeHands):
         return tuple(frozen)
 
     def thaw_node(self) -> None:
-        """Let all go on that this agent has stopped, the raylet last."""
+        """Continue all processes that this agent has stopped, the raylet last."""
         while self._stopped:
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(self._stopped.pop()).resume()
 
     def end_workers(self) -> tuple[int, ...]:
-        """Stop the raylet, end all below it but this agent; gives the pids that are gone.
+        """Stop the raylet, end all below it but this agent; return the pids that are gone.
 
-        Nobody but this agent could tell afterwards. `end_node` must follow.
+        After `end_node`, which must follow, no process could report them.
         """
         self._raylet.suspend()
         self._stopped.append(self._raylet.pid)
@@ -119,13 +119,13 @@ class LeasedAgent(NodeHands):
         os.kill(os.getpid(), signal.SIGKILL)
 
     def cut_off(self, address: str, for_s: float) -> str:
-        """Take the network interface of an address down, for so long; gives its name.
+        """Take the network interface of an address down, for so long; return its name.
 
-        A process of its own does it and puts it up again, whatever becomes of
-        this agent. `RefusedError` where that cannot be done here.
+        A process of its own does so and puts it up again, even if this agent ends.
+        Raises `RefusedError` if that cannot be done here.
         """
         interface = self._interface(address)
-        self._lease.extend(for_s)  # nobody can renew it meanwhile
+        self._lease.extend(for_s)  # without a network it cannot be renewed meanwhile
         module = "chaos.backends.ray.existing.link"
         subprocess.run([sys.executable, "-m", module, interface, str(for_s)], check=True)
         return interface
@@ -133,17 +133,17 @@ class LeasedAgent(NodeHands):
     # -- what was written here -----------------------------------------------------------------
 
     def clock(self) -> tuple[int, str]:
-        """Return this host's monotonic time, and which boot of which machine it counts from."""
+        """Return this host's monotonic time, and the id of the boot that it counts from."""
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
         return self._clock.now_ns(), boot.strip()
 
     def new_pieces(self, known: Known) -> list[Piece]:
-        """Return what the run's processes on this host have written since."""
+        """Return the parts of files that the run's processes on this host have written since."""
         leavings.hold(self._folder)
         return news(self._folder, known)
 
     def end_leftovers(self, within_s: float) -> list[str]:
-        """Wait for the run's processes on this host to end, end those that have not; names them."""
+        """Wait for the run's processes on this host to end; end and return those that do not."""
         start = self._clock.now_ns()
         while self.processes_of(self._token) and seconds_since(start, self._clock) < within_s:
             self._clock.sleep(0.1)
@@ -159,7 +159,7 @@ class LeasedAgent(NodeHands):
         while not self._lease.has_lapsed:
             self._clock.sleep(POLL_S)
         self.retire()
-        if not is_running(self._raylet.pid):  # Ray ends its workers; where it is gone, nobody does
+        if not is_running(self._raylet.pid):  # a raylet that runs ends its workers itself
             for process in filter(psutil.Process.is_running, self._below):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
@@ -193,7 +193,7 @@ def _token_of(process: psutil.Process) -> str | None:
 
 
 def start_agent(node_id: str, token: str) -> Any:  # noqa: ANN401 - an actor handle
-    """Start an agent on a node; gives its handle, not yet waited for."""
+    """Start an agent on a node; return its handle without waiting for it."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return LeasedAgent.options(  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A cluster that runs already: connected to, looked at, and left as it was."""
+"""A cluster that runs already: the connection to it, and the checks before a run."""
 
 import logging
 import shutil
@@ -25,7 +25,7 @@ CONNECT_S = 5.0
 
 
 class ExistingCluster:
-    """Somebody else's cluster, for the time of one connection."""
+    """A cluster that chaos did not start, for the time of one connection."""
 
     is_ours = False
     is_mended = False
@@ -39,12 +39,12 @@ class ExistingCluster:
 
     @classmethod
     def connect(cls, shape: Shape, permissions: Permissions) -> Self:
-        """Connect; nothing is started or changed there."""
+        """Connect to a cluster; nothing is started or changed there."""
         return cls(shape, permissions, connect(shape.address or ""))
 
     @property
     def driver_env(self) -> dict[str, str]:
-        """What a driver's environment has of the cluster."""
+        """The cluster's variables in a driver's environment."""
         return {"RAY_ADDRESS": self.address}
 
     @property
@@ -54,7 +54,7 @@ class ExistingCluster:
         return self.shape.address
 
     def prepare(self, plan: Plan, directory: RunDirectory, token: str) -> Terms:
-        """See whether a plan may and can be carried out here; raises `ClusterError` if not."""
+        """Prepare a plan's run; raises `ClusterError` if it may not or cannot be executed here."""
         missing = needs_permission(plan, self._permissions)
         refused = [missing] if missing else [*map(str, refusals(plan, self._permissions))]
         if refused:
@@ -75,22 +75,22 @@ class ExistingCluster:
         )
 
     def heal(self, lost: set[str]) -> None:
-        """Do nothing: nodes that were lost are for others to replace."""
+        """Do nothing: chaos does not replace lost nodes here."""
 
     def grow(self, count: int) -> dict[str, Any]:
         """Refuse: chaos starts no nodes here."""
         raise AssertionError(count)  # refused in `prepare`
 
     def end_gcs(self) -> int:
-        """Refuse: it is not ours."""
+        """Refuse: chaos did not start the GCS."""
         raise AssertionError  # refused in `prepare`
 
     def start_gcs(self) -> int:
-        """Refuse: it is not ours."""
+        """Refuse: chaos did not start the GCS."""
         raise AssertionError  # refused in `prepare`
 
     def deaths(self) -> list[Death]:
-        """Return none: its processes are not our children."""
+        """Return none: its processes are not children of this one."""
         return []
 
     def close(self) -> None:
@@ -100,10 +100,10 @@ class ExistingCluster:
     def _place_storage(
         self, plan: Plan, directory: RunDirectory, token: str, known: list[NodeFacts]
     ) -> None:
-        """Have the job keep its checkpoints where every node reaches them.
+        """Have the job keep its checkpoints in a folder that every node reaches.
 
-        A folder is linked from the run's directory. Without one the job must
-        keep them in a remote place itself; the driver refuses it otherwise.
+        The folder is linked from the run's directory. Without one the job must
+        have remote storage of its own; the driver refuses it otherwise.
         """
         storage = self.shape.storage
         if storage is None:
@@ -130,21 +130,21 @@ class ExistingCluster:
 
 @dataclass(frozen=True)
 class Connection:
-    """This process, connected to a cluster; `dashboard` is the address of the cluster's, if any."""
+    """The connection to a cluster; `dashboard` is the address of its dashboard, if it has one."""
 
     dashboard: str | None
     authentication: Authentication
 
     @compat.keeping_signal_handlers()
     def close(self) -> None:
-        """Disconnect; may be called more than once."""
+        """Disconnect; a second call does nothing."""
         if ray.is_initialized():
             ray.shutdown()
         self.authentication.restore()
 
 
 def connect(address: str) -> Connection:
-    """Connect this process to a cluster that runs; `ClusterError` says why it cannot."""
+    """Connect this process to a running cluster; raises `ClusterError` if it cannot."""
     if ray.is_initialized():
         raise ClusterError(
             "this process is connected to a Ray cluster already",

@@ -1,4 +1,4 @@
-"""The agents of one run: started where its workers are, renewed, listened to, retired."""
+"""The agents of one run on an existing cluster: started, renewed, read out and retired."""
 
 import contextlib
 import threading
@@ -24,7 +24,7 @@ PINGS = 7
 
 
 class Crew:
-    """Lives in the chaos controller's process; its calls may come from any thread."""
+    """The agents of one run, in the chaos controller's process; any thread may call it."""
 
     def __init__(self, directory: RunDirectory, terms: Terms) -> None:
         self.agents: dict[str, Any] = {}
@@ -39,7 +39,7 @@ class Crew:
         threading.Thread(target=self._collect_on, name="collect", daemon=True).start()
 
     def attend(self, workers: Iterable[tuple[str, int]]) -> None:
-        """Have an agent on every node that holds a worker, given as (node, pid)."""
+        """Start an agent on every node that holds a worker; workers are (node, pid)."""
         for node_id, pid in workers:
             self._pids.setdefault(node_id, set()).add(pid)
             if node_id not in self.agents:
@@ -51,7 +51,7 @@ class Crew:
             agent.renew.remote()
 
     def collect(self, node_id: str) -> bool:
-        """Bring what the run wrote on a node, and say whether all of it has come."""
+        """Fetch the run's files from a node; return whether all of them have come."""
         with self._locks[node_id]:
             try:
                 copies = self._copies_of(node_id)
@@ -62,11 +62,11 @@ class Crew:
         return True
 
     def is_all_there(self, node_id: str) -> None:
-        """Learn that nothing will be written on a node any more, and all has come."""
+        """Note that nothing will be written on a node any more, and all files have come."""
         self._whole.add(node_id)
 
     def retire(self) -> tuple[list[Leftover], list[JournalCut]]:
-        """End all agents; gives what the run left on their hosts, and what did not come."""
+        """End all agents; return the run's leftovers on their hosts, and the journals cut short."""
         self._is_over.set()
         with ThreadPoolExecutor(max_workers=32) as pool:
             ended = list(pool.map(self._retire, list(self.agents)))
@@ -100,10 +100,10 @@ class Crew:
         return self._copies[node_id]
 
     def _clock_offset(self, node_id: str) -> int:
-        """Return what a node's monotonic time lacks of ours, by the quickest of some questions.
+        """Return the difference from a node's monotonic time to this one's, by the quickest call.
 
-        No message travels in less than half of that one's time, so that what
-        caused something on another host stays before it.
+        The error is at most half of that call's time, and no message takes less. So a cause
+        stays before its effect on another host.
         """
         ours = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         found = []
@@ -118,7 +118,7 @@ class Crew:
         return offset_ns
 
     def _cuts(self, node_id: str) -> list[JournalCut]:
-        """Name the journals that may lack their end: none where the node saw the run's files."""
+        """Return the journals that may lack their end; none if the node saw the run's files."""
         if node_id not in self._terms.apart:
             return []
         name = node_id[:8]

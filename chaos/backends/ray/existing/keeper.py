@@ -1,4 +1,4 @@
-"""Renews the leases of a run's agents, for as long as the harness lives."""
+"""Renewal of the leases of a run's agents, for as long as the harness lives."""
 
 import threading
 from types import TracebackType
@@ -8,7 +8,7 @@ from chaos.backends.ray.existing.terms import RENEW_S
 
 
 class LeaseKeeper:
-    """A context. Its thread ends with the harness's process, whatever ends that."""
+    """A context manager that renews leases in a thread, which ends with the harness's process."""
 
     def __init__(self, controller: Any) -> None:  # noqa: ANN401 - an actor handle
         self._controller = controller
@@ -16,7 +16,7 @@ class LeaseKeeper:
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin to renew."""
+        """Start the thread."""
         self._thread.start()
         return self
 
@@ -26,7 +26,7 @@ class LeaseKeeper:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Renew no more."""
+        """Stop the thread."""
         self._is_over.set()
         self._thread.join(RENEW_S)
 

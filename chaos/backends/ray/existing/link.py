@@ -1,8 +1,8 @@
-"""Takes a network interface down, and up again, in a process that nothing else depends on.
+"""A process that takes a network interface down, and up again.
 
 `python -m chaos.backends.ray.existing.link INTERFACE SECONDS` returns once a
-process of its own session has begun; that one needs neither the network nor
-whoever asked for it.
+process of its own session has begun, which depends neither on the network nor
+on its caller.
 """
 
 import os
@@ -13,11 +13,11 @@ import sys
 from chaos.run.clock import SystemClock
 
 TRIES = 20
-WORD_S = 0.3  # until then, the answer that it will be done has left the host
+WORD_S = 0.3  # by then, the agent's answer has left the host
 
 
 def main(interface: str, for_s: float) -> None:
-    """Leave the work to a process that outlives this one's parent."""
+    """Fork a process that outlives this one's parent, and does the work there."""
     if os.fork():
         return
     os.setsid()

@@ -1,4 +1,4 @@
-"""What a cluster is made of, and which of its nodes see a folder."""
+"""The nodes of a cluster, and those of them that do not see a folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,8 +32,8 @@ def nodes() -> list[NodeFacts]:
 def blind_nodes(known: Sequence[NodeFacts], folder: Path, token: str) -> list[NodeFacts]:
     """Return the nodes that can hold workers and do not see a folder with a run's mark.
 
-    A look at a file is all that is done there. Raises `ClusterError` where a
-    node has no chaos that could look.
+    Nothing is done there but to look at a file. Raises `ClusterError` if chaos is
+    not installed on a node.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

@@ -1,4 +1,4 @@
-"""What the chaos controller is told of a cluster that is not ours."""
+"""The facts about an existing cluster that the chaos controller needs."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,10 @@ RENEW_S = 3.0
 
 @dataclass(frozen=True)
 class Terms:
-    """`own`: the address of chaos's own node; `apart`: the nodes that do not see the run's files.
+    """The facts about a cluster, for one run.
 
-    A run's directory is named by its token there.
+    `own` is the address of chaos's own node; `apart` are the nodes that do not see the run's
+    files, where the run's directory is named by `token`.
     """
 
     token: str

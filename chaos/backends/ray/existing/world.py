@@ -1,4 +1,4 @@
-"""Harm on a cluster that is not ours: every strike asks the guard first."""
+"""Faults on an existing cluster: each is injected only if the guard permits it."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ CONNECT_S = 1.0
 
 
 class ExistingWorld(RayWorld):
-    """Strikes through the crew's agents, and never where the guard refuses."""
+    """The nodes and workers of an existing cluster; the crew's agents inject the faults."""
 
     def __init__(self, address: str, crew: Crew, terms: Terms, armed: ArmedFaults) -> None:
         super().__init__(address, crew.agents, armed)
@@ -30,9 +30,9 @@ class ExistingWorld(RayWorld):
         self._ended: set[tuple[str, int]] = set()
 
     def signal_worker(self, victim: Victim, signal_name: str) -> None:
-        """Have the victim's node agent send a signal; word of what it did so far comes first.
+        """Have the target's node agent send a signal, after its journals were fetched.
 
-        What heals is never refused.
+        A signal that undoes a fault is never refused.
         """
         if signal_name != "CONT":
             self._refuse(victim.node_id, is_workers_own=True)
@@ -45,7 +45,7 @@ class ExistingWorld(RayWorld):
         super().end_worker_actor(victim)
 
     def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
-        """Ask the agent of the victim's node; of a lost one its last word counts."""
+        """Return the answer of the agent of the target's node; for a lost node, its last report."""
         if (victim.node_id, victim.pid) in self._ended:
             return True
         agent = self._agents[victim.node_id]
@@ -58,7 +58,7 @@ class ExistingWorld(RayWorld):
         return super().give_notice(node_id, notice_s=notice_s)
 
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
-        """Have the node's agent end all on the node, tell that it is gone, and then end it."""
+        """Have the node's agent end all on the node, note the loss, and then end the agent."""
         self._refuse(node_id, costs_node=True)
         if raylet_only:
             raise RefusedError("with the raylet alone gone nobody could tell that its workers are")
@@ -82,7 +82,7 @@ class ExistingWorld(RayWorld):
         return len(pids) if stopped else None
 
     def thaw_node(self, node_id: str) -> None:
-        """Have the agent continue what it stopped; where it is cut off, its lease does that."""
+        """Have the agent continue the processes it stopped; if it is cut off, its lease does."""
         try:
             call(self._agents[node_id].thaw_node.remote())
         except ray.exceptions.RayError as error:
@@ -99,15 +99,15 @@ class ExistingWorld(RayWorld):
         call(self._agents[node_id].cut_off.remote(address, for_s))
 
     def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
-        """Knock at the raylet's port until nobody answers."""
+        """Connect to the raylet's port until there is no answer; return whether that happened."""
         return self._knock(node_id, within_s, answers=False)
 
     def node_is_back(self, node_id: str, *, within_s: float) -> bool:
-        """Knock at the raylet's port until the host answers, be it that nobody listens there."""
+        """Connect to the raylet's port until the host accepts or refuses; return whether it did."""
         return self._knock(node_id, within_s, answers=True)
 
     def idle_nodes(self) -> list[str]:
-        """Refuse: a node without the job's workers is never struck."""
+        """Refuse: a node without the job's workers never gets a fault."""
         raise RefusedError("a node that holds none of the job's workers is never struck")
 
     def add_nodes(self, count: int, *, within_s: float) -> list[str]:
@@ -134,7 +134,7 @@ class ExistingWorld(RayWorld):
     def _refuse(
         self, node_id: str, *, costs_node: bool = False, is_workers_own: bool = False
     ) -> None:
-        """Ask the guard; a worker that is struck itself holds its node in use."""
+        """Raise `RefusedError` if the guard refuses; the target worker's own node is in use."""
         used = {victim.node_id for victim in self.group().values()} | self._announced
         used |= {node_id} if is_workers_own else set()
         why = self._terms.guard.refuses(node_id, used=used, costs_node=costs_node)

@@ -1,9 +1,9 @@
-"""Values as canonical bytes: equal where, and only where, the values are equal to the last bit.
+"""Values as canonical bytes, which are equal if and only if the values are equal to the last bit.
 
-Floats are told apart by their bytes, so -0.0 is not 0.0 and every NaN is
-itself. Mappings are read in the order of their keys, sets in that of their
-members. A list and a tuple of the same members are the same: files lose the
-difference. So are a number of Python's and the same number of numpy's.
+Floats are compared by their bits: -0.0 differs from 0.0, and a NaN equals only
+itself. Mappings are read in the order of their keys, sets in that of their members.
+A list equals a tuple of the same members, since files lose the difference. A
+number of Python equals the same number of numpy.
 """
 
 import functools
@@ -25,10 +25,10 @@ _DIGEST_BYTES = 8
 
 
 class Encoding:
-    """What a component consists of, as pieces that are joined when its digest is asked for.
+    """The content of a component, as pieces that are joined when its digest is asked for.
 
-    `leaves` are the kinds of values that are in it, by the first letter of a piece: `f` and `c` for
-    numbers with a point, `i` for whole ones, tensors and arrays counted as what they hold.
+    `leaves` are the kinds of values in it, by the first letter of a piece: `f` and `c` for
+    floats, `i` for whole numbers. Tensors and arrays count as the numbers that they hold.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Encoding:
         tensor = _readable(tensor)
         self.leaves.add(b"f" if tensor.is_floating_point() or tensor.is_complex() else b"i")
         self.pieces.append(_heading(tensor.dtype, tensor.shape))
-        if tensor.is_meta:  # a skeleton, such as `functional_call` is given: it has no numbers
+        if tensor.is_meta:  # no numbers: such as a skeleton for `functional_call`
             return
         self.tensors.append(tensor)
         if tensor.device.type != "cpu":
@@ -114,7 +114,7 @@ class Encoding:
 
 
 class Unordered:
-    """Tensors in whatever order: equal where each of one is one of the other."""
+    """Tensors in any order: two are equal if they hold the same tensors."""
 
     def __init__(self, tensors: Iterable[Any]) -> None:
         self._own = []
@@ -125,7 +125,7 @@ class Unordered:
 
     @property
     def tensors(self) -> list[Any]:
-        """The tensors, as they can be read."""
+        """The tensors, in a form that can be read."""
         return [tensor for own in self._own for tensor in own.tensors]
 
     @property
@@ -140,7 +140,7 @@ class Unordered:
 
 
 def structure_of(tensors: Iterable[Any], kind: str = "") -> str:
-    """Return a digest of dtypes and shapes, in whatever order; of tensors of some kind."""
+    """Return a digest of a kind and of the tensors' dtypes and shapes, in any order."""
     headings = b"".join(sorted(_heading(tensor.dtype, tensor.shape) for tensor in tensors))
     return hashlib.blake2b(kind.encode() + headings, digest_size=_DIGEST_BYTES).hexdigest()
 
@@ -153,7 +153,7 @@ def encoded(value: Any) -> bytes:  # noqa: ANN401 - any value on the host
 
 
 def norm_of(tensors: Iterable[Any]) -> Callable[[], float | None]:
-    """Begin to compute the L2 norm of all floating tensors together; the call waits for it."""
+    """Begin to compute the L2 norm of all floating tensors; return a function that waits for it."""
     from torch.nn.utils import get_total_norm
 
     floating = [t for t in tensors if t.is_floating_point() or t.is_complex()]
@@ -162,7 +162,7 @@ def norm_of(tensors: Iterable[Any]) -> Callable[[], float | None]:
 
 
 def _plain(value: Any) -> bytes | None:  # noqa: ANN401
-    """Return the bytes of what has no parts; None for anything else."""
+    """Return the bytes of a value without parts; None for any other."""
     for kind, spell in _PLAIN:
         if isinstance(value, kind):
             return spell(value)
@@ -199,7 +199,7 @@ def _is_tensor(value: Any) -> bool:  # noqa: ANN401
 
 
 def _readable(tensor: Any) -> Any:  # noqa: ANN401 - a torch.Tensor
-    """Return a tensor whose bytes can be read: a shard's own part, a sparse one's parts in one."""
+    """Return a tensor whose bytes can be read: the local part of a DTensor, dense, resolved."""
     import torch
 
     local = getattr(tensor, "to_local", None)  # a DTensor
@@ -214,7 +214,7 @@ def _readable(tensor: Any) -> Any:  # noqa: ANN401 - a torch.Tensor
 
 
 def _opened(value: Any) -> tuple[str, Any]:  # noqa: ANN401
-    """Return an object's kind and what it holds: by its own account, else its attributes."""
+    """Return an object's kind and content: its `state_dict` or the like, else its attributes."""
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
     for ask in _ACCOUNTS:
@@ -229,7 +229,7 @@ def _opened(value: Any) -> tuple[str, Any]:  # noqa: ANN401
 
 
 def _said(value: Any) -> Any:  # noqa: ANN401
-    """Return what an object without attributes says of itself, and of a generator its state."""
+    """Return the `repr` of an object without attributes, the state of a generator."""
     if hasattr(value, "bit_generator"):
         return value.bit_generator.state
     text = repr(value)
@@ -237,7 +237,7 @@ def _said(value: Any) -> Any:  # noqa: ANN401
 
 
 def _leaf_of(value: Any) -> bytes:  # noqa: ANN401
-    """Return the kind of value that an array holds; of any other object, none of its own."""
+    """Return the kind of an array's values; `o` for any other object."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     return b"f" if kind in ("f", "c") else b"i" if kind in ("i", "u") else b"o"
 

@@ -1,18 +1,17 @@
 """The components of a job's state, read from the objects that hold it.
 
 `model`, `model.1` … are the parameters of one optimizer each, in the order in which
-the optimizers were made: whichever modules are called, and whoever owns them. What
-the modules that training calls have besides, `model.rest` are parameters that no
-optimizer has (frozen ones, such as a DeepSpeed model's own), and `model.buffers` what
-`state_dict` has of their buffers; a buffer that is not persistent is no state.
+the optimizers were made, whatever modules own them. `model.rest` are the parameters of
+called modules that no optimizer has (frozen ones, such as a DeepSpeed model's own), and
+`model.buffers` their buffers that are in `state_dict`; any other buffer is no state.
 `gradients` are those that were there before the first backward pass.
-`optimizer.<name>` is one entry of the state over all parameters, `optimizer.state` which
-parameter has which, and `optimizer.<setting>` one number of the parameter groups.
-`model.trees` is what a job that boosts trees has instead.
+`optimizer.<name>` is one entry of the state over all parameters, `optimizer.state` the
+entries that each parameter has, and `optimizer.<setting>` one number of the parameter
+groups. A job that boosts trees has `model.trees` instead.
 
-Names are numbered by what is there at the moment. Another attempt may have more of it, or
-less (an optimizer of an earlier phase, a copy that was tried out): each part carries the
-structure of its owner, by which it is found again (see `check.state_snapshots`).
+The numbers in names depend on the objects of the moment. Another attempt may have more of
+them, or fewer (an optimizer of an earlier phase, a copy that was tried out). So each part
+has the structure of its owner, by which it is matched (see `check.state_snapshots`).
 """
 
 import random
@@ -29,13 +28,13 @@ from chaos.backends.train.state.gradients import waiting
 from chaos.backends.train.state.part import Part
 
 _WRAPPERS = ("module.", "_orig_mod.")
-# What a schedule writes into the groups only for itself; it is part of the schedule's state.
+# Entries that a schedule writes into the groups for itself alone; they are in its own state.
 _OF_SCHEDULES = frozenset(
     {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr"}
 )
-# torch 2.13: how often `step()` was called and the like, kept to warn of a wrong order of calls.
+# torch 2.13: kept to warn of a wrong order of calls, such as the number of calls of `step()`.
 _FOR_WARNINGS = frozenset({"_step_count", "_get_lr_called_within_step", "_is_initial", "verbose"})
-# What the first step will make (torch 2.13), so that an optimizer without it is told apart.
+# The state that the first step will make (torch 2.13): empty until then, and not missing.
 _FIRST_STATE = {
     "Adam": ("exp_avg", "exp_avg_sq", "step"),
     "AdamW": ("exp_avg", "exp_avg_sq", "step"),
@@ -50,7 +49,7 @@ def numbered(base: str, index: int) -> str:
 
 
 def model_parts(roots: Sequence[Any], optimizers: Sequence[Any], *, full: bool) -> Iterator[Part]:
-    """Take what is trained, and the parameters that called modules have besides."""
+    """Take the trained parameters, and the other parameters of called modules."""
     known: set[int] = set()
     for index, parameters in enumerate(_largest(optimizers)):
         known.update(map(id, parameters))
@@ -63,7 +62,7 @@ def model_parts(roots: Sequence[Any], optimizers: Sequence[Any], *, full: bool) 
 
 
 def buffer_parts(roots: Sequence[Any], *, full: bool) -> Iterator[Part]:
-    """Take what `state_dict` has of the buffers of modules."""
+    """Take the buffers of modules that are in `state_dict`."""
     for index, root in enumerate(roots):
         tensors = _persistent(root)
         if tensors:
@@ -71,7 +70,7 @@ def buffer_parts(roots: Sequence[Any], *, full: bool) -> Iterator[Part]:
 
 
 def _largest(optimizers: Sequence[Any]) -> list[list[Any]]:
-    """Return each optimizer's parameters, but for those that are all another's as well."""
+    """Return each optimizer's parameters, without those whose parameters another has as well."""
     every = [list(_parameters(optimizer)) for optimizer in optimizers]
     ids = [frozenset(map(id, parameters)) for parameters in every]
 
@@ -94,10 +93,10 @@ def _persistent(module: Any) -> list[Any]:  # noqa: ANN401 - a torch.nn.Module
 
 
 def gradient_part(optimizers: Sequence[Any]) -> Part | None:
-    """Take the gradients that wait to be added to, None where there are none."""
+    """Take the gradients that are accumulated so far; None if there are none."""
     found = [gradient for _, gradient in waiting(optimizers)]
     part = Part.of_tensors("gradients", found, with_size=True)
-    return replace(part, structure="") if found else None  # without them they are lost
+    return replace(part, structure="") if found else None  # if absent later, they are lost
 
 
 def booster_parts(boosters: Sequence[Any]) -> Iterator[Part]:
@@ -108,7 +107,7 @@ def booster_parts(boosters: Sequence[Any]) -> Iterator[Part]:
             trees: str | bytes = bytes(booster.save_raw("ubj")) if rounds else b""
         else:
             rounds = booster.current_iteration()
-            # What follows are the parameters, with the number of rounds that were asked for.
+            # The parameters follow, among them the number of rounds that the job asked for.
             trees = booster.model_to_string().partition("\nparameters:")[0]
         encoded = Part.of(numbered("model.trees", index), trees, with_size=False)
         yield Part(encoded.name, encoded.encoding, rounds, encoded.size)
@@ -123,14 +122,14 @@ def averaged_parts(averaged: Sequence[Any]) -> Iterator[Part]:
 
 
 def optimizer_parts(base: str, optimizer: Any, *, full: bool) -> Iterator[Part]:  # noqa: ANN401
-    """Take an optimizer's state, name by name, and the numbers it is set to."""
+    """Take an optimizer's state, name by name, and its settings."""
     structure = optimizer_structure(optimizer)
     for part in _optimizer_parts(base, optimizer, full=full):
         yield replace(part, structure=structure)
 
 
 def optimizer_structure(optimizer: Any) -> str:  # noqa: ANN401
-    """Return a digest of an optimizer's kind and the shapes that it steps."""
+    """Return a digest of an optimizer's kind and the shapes of its parameters."""
     count = sum(len(group["params"]) for group in optimizer.param_groups)
     known = _structures.get(optimizer)
     if known is None or known[0] != count:
@@ -165,7 +164,7 @@ def _state_part(name: str, entries: Sequence[tuple[str, Any]], *, full: bool) ->
 
 
 def _is_host_number(value: Any) -> bool:  # noqa: ANN401
-    """Return whether it is a number (Adam's count of steps) that is not on an accelerator."""
+    """Return whether a value is a number (Adam's count of steps) that is not on an accelerator."""
     if isinstance(value, int | float):
         return True
     shape, device = getattr(value, "shape", None), getattr(value, "device", None)
@@ -190,7 +189,7 @@ def _is_setting(value: Any) -> bool:  # noqa: ANN401
 
 
 def _as_floats(value: Any) -> Any:  # noqa: ANN401
-    """Return 0 and 0.0 as the same: as a setting they are."""
+    """Return a setting with its numbers as floats: 0 and 0.0 are the same setting."""
     if isinstance(value, tuple | list):
         return [_as_floats(item) for item in value]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -229,7 +228,7 @@ def rng_parts() -> Iterator[Part]:
 
 
 def declared_parts(declared: Iterable[tuple[str, Any]]) -> Iterator[Part]:
-    """Take what the job named with `chaos.declare`: `declared.<name>`."""
+    """Take the values that the job named with `chaos.declare`: `declared.<name>`."""
     for name, held in declared:
         value = held() if _is_question(held) else held
         yield Part.of(f"declared.{name}", value, with_size=True)
@@ -248,7 +247,7 @@ def _without(value: Any, keys: frozenset[str]) -> Any:  # noqa: ANN401
 
 
 def _unwrapped(name: str) -> str:
-    """Strip what DDP and torch.compile put before a name, wherever it stands."""
+    """Strip the prefixes of DDP and torch.compile from a name, anywhere in it."""
     for wrapper in _WRAPPERS:
         if name.startswith(wrapper):
             return _unwrapped(name.removeprefix(wrapper))

@@ -1,4 +1,4 @@
-"""What a job saves, entry by entry: a digest of each, and what kind of thing it is."""
+"""The entries of a saved file: a digest and the kind of each."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +20,11 @@ Kind: TypeAlias = Literal["numbers", "counts", "words", "random"]
 
 
 def parts_of(saved: Any) -> tuple[SavedPart, ...]:  # noqa: ANN401 - whatever is saved
-    """Return the entries of what is saved, the shallowest first; at most `PARTS_MAX`.
+    """Return the entries of a saved object, the shallowest first; at most `PARTS_MAX`.
 
     A mapping of names is opened, three deep at most, unless it lies in another and holds
-    nothing but tensors, as the state of a module does. What begins with an underscore is a
-    library's own business. Beyond `BYTES_MAX` of tensors in all the rest has no digest.
+    only tensors, as the state of a module does. A name that begins with an underscore is
+    internal to a library, and left out. After `BYTES_MAX` of tensors, entries have no digest.
     """
     found, room = [], BYTES_MAX
     for name, value in _entries(saved):
@@ -76,7 +76,7 @@ def _kind(encoding: Encoding) -> Kind:
 
 
 def _is_random(value: Any) -> bool:  # noqa: ANN401
-    """Return whether a value is a generator, its state, or a collection of nothing else."""
+    """Return whether a value is a generator, its state, or a collection of such only."""
     if _is_tensor(value):
         return str(value.dtype) == "torch.uint8" and value.shape in [(n,) for n in _TORCH_STATES]
     if isinstance(value, Mapping):

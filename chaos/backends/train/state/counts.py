@@ -1,4 +1,4 @@
-"""The whole numbers in what a job saves: its own account of how far it has come."""
+"""The whole numbers in a saved object, which are the job's own record of its progress."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ _LARGEST = 2**63 - 1  # the largest that a journal can hold
 def counts_of(saved: Any) -> dict[str, int]:  # noqa: ANN401 - whatever `torch.save` is given
     """Return the whole numbers in nested mappings by dotted name, the shallowest first.
 
-    What begins with an underscore is a library's own business, such as
-    `_step_count` of torch's schedules. At most `COUNTS_MAX`, of the first
-    `LOOKED_AT_MAX` entries.
+    A name that begins with an underscore is internal to a library, such as
+    `_step_count` of torch's schedules, and left out. At most `COUNTS_MAX`, of the
+    first `LOOKED_AT_MAX` entries.
     """
     found: dict[str, int] = {}
     waiting = deque([("", saved, 0)])

@@ -1,8 +1,8 @@
 """Files that the train function writes with `torch.save` or pickle, and reads with `torch.load`.
 
-All do and give what torch's own and Python's do. What is no file with a path, such as a
-buffer, passes through, remembered by its bytes; so does a call in a process that is not the
-rank's, a data loader's for one.
+The replacements behave as torch's and Python's own. A buffer, which has no path, is passed
+on, and its bytes are remembered. A call in another process than the rank's, such as a data
+loader's, is passed on.
 """
 
 import functools
@@ -18,41 +18,41 @@ from chaos.run.file_digest import WHOLE_MAX, stream_digest
 
 
 class Listener(Protocol):
-    """Who is told of saves and loads; only an op that strikes there may raise."""
+    """The receiver of saves and loads; only an op whose place is inside of one may raise."""
 
     def save_begun(self, path: Path) -> None:
-        """Tell that a file begins to be written."""
+        """Note that a file begins to be written."""
 
     def saved(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever `torch.save` is given
-        """Tell that a file is written, and what it was that is in it."""
+        """Note that a file is written, and the object in it."""
 
     def holds(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever is pickled
-        """Tell what an open file will hold."""
+        """Note the content of a file that is still open."""
 
     def holds_bytes(self, digest: str, what: Any) -> None:  # noqa: ANN401 - likewise
-        """Tell what some bytes hold."""
+        """Note the content of bytes, by their digest."""
 
     def quietly(self) -> AbstractContextManager[None]:
-        """Return a context in which what is opened is told of otherwise."""
+        """Return a context in which `open` is not watched: the save or load is noted here."""
 
     def halfway(self) -> Callable[[], None] | None:
-        """Return what is to happen when half of the file is written, where something is."""
+        """Return the function to call when half of the file is written, or None."""
 
     def loading(self, path: Path) -> str | None:
-        """Return the digest of a file that is about to be read, None where it cannot be."""
+        """Return the digest of a file that is about to be read, None if it cannot be read."""
 
     def within_load(self, digest: str) -> None:
-        """Do what is to happen inside a load, where something is."""
+        """Stop at an op whose place is inside this load, if there is one."""
 
     def loaded(self, path: Path, digest: str, error: BaseException | None) -> None:
-        """Tell that a file was read, or could not be."""
+        """Note that a file was read, or could not be."""
 
     def unhooked(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives
-        """Do the saving while no module carries a hook of ours."""
+        """Call `save` while no module has a hook of chaos."""
 
 
 def watch_files(listener: Listener) -> None:
-    """Stand in the place of `torch.save` and `torch.load` from now on."""
+    """Replace `torch.save`, `torch.load` and `pickle.dump` from now on."""
     import torch
 
     torch.save = _saving(torch.save, listener)
@@ -76,7 +76,7 @@ def _dumping(original: Callable[..., Any], listener: Listener) -> Callable[..., 
 
 
 def _saving(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
-    pid = os.getpid()
+    pid = os.getpid()  # a forked data loader inherits the replacement, but is not the rank
 
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -113,7 +113,8 @@ def _save_in_halves(
     path: Path,
     then: Callable[[], None],
 ) -> Any:  # noqa: ANN401
-    """Write one half of a file, do what is to be done there, write the other."""
+    """Write one half of a file, call `then`, and write the other half."""
+    # Into a buffer first: only then is the middle of the file known.
     buffer = io.BytesIO()
     if len(args) > 1:
         result = original(args[0], buffer, *args[2:], **kwargs)
@@ -156,9 +157,9 @@ def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: s
 
 
 def _path_of(target: Any, *, at_start: bool = False) -> Path | None:  # noqa: ANN401
-    """Return the file that torch is asked to write or read; None where it has no path.
+    """Return the path of the file that torch is to write or read; None if it has none.
 
-    An open file that something was written to already holds more than this save.
+    None also, `at_start`, for an open file with earlier content: it holds more than this save.
     """
     try:
         if isinstance(target, str | os.PathLike):
@@ -169,5 +170,5 @@ def _path_of(target: Any, *, at_start: bool = False) -> Path | None:  # noqa: AN
         if at_start and target.tell() != 0:
             return None
         return Path(os.path.abspath(name))  # noqa: PTH100 - likewise
-    except Exception:  # noqa: BLE001 - whatever it is, torch is asked to deal with it
+    except Exception:  # noqa: BLE001 - torch raises the error that fits
         return None

@@ -1,10 +1,10 @@
 """Position-dependent sums of bytes, the same on any device.
 
-Bytes are read as 32-bit words; each is multiplied with an odd 64-bit key that
-belongs to its place, and the products are added modulo 2**64. So every single
-change shows, and swapped or sign-flipped elements do not cancel. A tensor on
-an accelerator is summed there, without making the host wait; the sums are the
-same to the last bit as those of the host.
+Bytes are read as 32-bit words. Each word is multiplied with the odd 64-bit key of
+its position, and the products are added modulo 2**64. So every single change shows,
+and swapped or sign-flipped elements do not cancel. A tensor on an accelerator is
+summed there, and the host does not wait; the sums equal those of the host to the
+last bit.
 """
 
 from typing import Any, TypeAlias
@@ -46,7 +46,7 @@ def host_bytes(tensor: Any) -> npt.NDArray[np.uint8]:  # noqa: ANN401 - a torch.
 
 
 def host_array(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - a torch.Tensor
-    """Return a CPU tensor's elements of any type, without a copy where they lie in order."""
+    """Return a CPU tensor's elements of any type, without a copy if they are contiguous."""
     try:
         array: npt.NDArray[Any] = tensor.detach().numpy()
     except TypeError:  # numpy lacks its type, such as bfloat16
@@ -59,7 +59,7 @@ def host_array(tensor: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - a torch.Tenso
 
 
 def words_of(raw: npt.NDArray[np.uint8]) -> Words:
-    """Read bytes as words; what is missing from the last one is zero."""
+    """Return bytes as words; the last one is filled with zeros."""
     missing = -len(raw) % _WORD
     return (np.pad(raw, (0, missing)) if missing else raw).view(np.uint32)
 
@@ -85,7 +85,7 @@ def row_sums(tensor: Any) -> Sums:  # noqa: ANN401 - a torch.Tensor
 
 
 def device_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
-    """Return what `sums_of` gives, as int64 on the tensor's own device; the host does not wait."""
+    """Return the sums of `sums_of`, as int64 on the tensor's device; the host does not wait."""
     import torch
 
     raw = _aligned(tensor.detach().contiguous().reshape(-1).view(torch.uint8))
@@ -104,7 +104,7 @@ def device_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
 
 
 def device_row_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
-    """Return what `row_sums` gives, as int64 on the tensor's own device."""
+    """Return the sums of `row_sums`, as int64 on the tensor's device."""
     import torch
 
     rows = tensor.detach().contiguous().reshape(len(tensor), -1).view(torch.uint8)
@@ -115,7 +115,7 @@ def device_row_sums(tensor: Any) -> Any:  # noqa: ANN401 - torch.Tensor
 
 
 def keys_on(device: Any, count: int) -> Any:  # noqa: ANN401 - a torch.device and a torch.Tensor
-    """Return the first keys as int64 on a device, where they are kept."""
+    """Return the first keys as int64 on a device, and keep them there."""
     import torch
 
     size = max(BLOCK, 1 << (count - 1).bit_length())

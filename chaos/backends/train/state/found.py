@@ -1,7 +1,7 @@
 """The objects that hold a job's state, remembered as the job makes them.
 
-They are held weakly: what the job throws away is no longer its state. Their
-order is that of their making, which a job repeats in every attempt.
+They are referenced weakly: an object that the job drops is no longer its state.
+They are in the order of their making, which a job repeats in every attempt.
 """
 
 import functools
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def kind_of(stepped: Any) -> str:  # noqa: ANN401 - whatever begins a step
-    """Return what it is that makes a step: an optimizer of torch's, a Keras model, or a booster."""
+    """Return the kind of an object that makes steps: `optimizer` (torch), `keras` or `booster`."""
     if hasattr(stepped, "param_groups"):
         return "optimizer"
     return "keras" if hasattr(type(stepped), "trainable_weights") else "booster"
@@ -26,7 +26,7 @@ class Found:
         self._seen: dict[str, list[weakref.ref[Any]]] = {}
 
     def watch(self) -> None:
-        """Remember from now on what is made; an optimizer is also found by its first step."""
+        """Remember objects as they are made from now on."""
         import torch
         from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
         from torch.optim.swa_utils import AveragedModel
@@ -38,25 +38,25 @@ class Found:
         self._watch_making("ema", AveragedModel)
 
     def add(self, kind: str, found: Any) -> None:  # noqa: ANN401 - any object of that kind
-        """Remember an object; again: nothing new."""
+        """Remember an object, unless it is known; an optimizer is also added at its first step."""
         if not any(known is found for known in self.all(kind)):
             self._seen.setdefault(kind, []).append(weakref.ref(found))
             if kind == "optimizer":
                 self._optimizer_made()
 
     def all(self, kind: str) -> list[Any]:
-        """Return those of a kind that are still there."""
+        """Return the objects of a kind that still exist."""
         return [o for ref in self._seen.get(kind, ()) if (o := ref()) is not None]
 
     def stepped(self, optimizer: Any, epoch: int) -> None:  # noqa: ANN401
-        """Remember when an optimizer made its last step."""
+        """Remember the epoch of an optimizer's last step."""
         self._stepped[optimizer] = epoch
 
     def optimizers(self, epoch: int) -> list[Any]:
         """Return the optimizers that train, in the order of their making.
 
-        One that made steps, and none in the last epoch, trains no more: it is of an
-        earlier phase, or of something that was tried out. Another attempt may not have it.
+        An optimizer that made steps, but none since the last epoch began, trains no more: it is
+        of an earlier phase, or of a trial of the job. Another attempt may not have it.
         """
         return [o for o in self.all("optimizer") if self._stepped.get(o, epoch) >= epoch - 1]
 

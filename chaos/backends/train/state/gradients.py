@@ -1,7 +1,7 @@
-"""Gradients that are there before anything is computed: those that wait to be added to.
+"""Gradients that are accumulated before a backward pass, and steps that have none.
 
-A step without any, at a learning rate of nothing, is none of training: with one
-`torch.distributed.checkpoint.state_dict` makes an optimizer's state before it
+A step without gradients, at a learning rate of 0, is no step of training: with such a
+step `torch.distributed.checkpoint.state_dict` makes an optimizer's state before it
 loads or saves it (torch 2.13, `_init_optim_state`).
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def waiting(optimizers: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the gradients that are not zero, each with the number of its optimizer and its own."""
+    """Yield the gradients that are not zero, each with its optimizer's and its own number."""
     for index, optimizer in enumerate(optimizers):
         parameters = (p for group in optimizer.param_groups for p in group["params"])
         for number, parameter in enumerate(parameters):
@@ -27,14 +27,14 @@ def is_empty_step(optimizer: Any) -> bool:  # noqa: ANN401 - see `kind_of`
 
 
 def _is_nothing(rate: Any) -> bool:  # noqa: ANN401
-    """Return whether a learning rate is 0; one on an accelerator is not waited for."""
+    """Return whether a learning rate is 0; False, without a wait, for one on an accelerator."""
     if rate is None or getattr(getattr(rate, "device", None), "type", "cpu") != "cpu":
         return False
     return float(rate) == 0.0
 
 
 def _is_any(gradient: Any) -> bool:  # noqa: ANN401 - a torch.Tensor
-    """Return whether a part of it is not zero; of a shard, whether its own part is."""
+    """Return whether any element is not zero; for a DTensor, any of its local part."""
     local = getattr(gradient, "to_local", None)
     own = gradient if local is None else local()
     own = own.detach()

@@ -1,8 +1,8 @@
-"""What the model was given since the last optimizer step, as digests per sample.
+"""The inputs of the model since the last optimizer step, as digests per sample.
 
 A tensor that is the result of trainable computation (`requires_grad`) is no
-input: in a job of several models, one is often called with what another gave.
-Within `torch.func` a tensor is wrapped, once for each transform; what it holds is read.
+input: in a job of several models, one is often called with the output of another.
+Within `torch.func` a tensor is wrapped, once for each transform; the innermost is read.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from chaos.model.event import Inputs
 
 SAMPLES_MAX = 512
 _NESTED_MAX = 6
-_HALF = np.uint64(32)  # the upper half of a sum is the one in which every word shows
+_HALF = np.uint64(32)  # every word affects the upper half of a sum
 _NEXT = np.uint64(0x9E3779B97F4A7C15)
 
 
 class _Call(NamedTuple):
-    """One call: for each tensor its place, dtype and shape as a number, and a sum per row."""
+    """One call: for each tensor a number of its place, dtype and shape, and a sum per row."""
 
     columns: Sequence[tuple[np.uint64, Any]]  # the sums may be int64 tensors on an accelerator
     has_samples: bool
@@ -36,17 +36,17 @@ class _Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Given:
-    """What was given for one step."""
+    """The inputs for one step."""
 
     calls: Sequence[_Call]
 
     @property
     def is_late(self) -> bool:
-        """Whether a part of it still is on an accelerator."""
+        """Whether a part of them still is on an accelerator."""
         return any(not isinstance(rows, np.ndarray) for c in self.calls for _, rows in c.columns)
 
     def read(self) -> Inputs | None:
-        """Return the digests; waits for what is on an accelerator. None: no tensors were given."""
+        """Return the digests; waits for the accelerator. None: there were no tensors."""
         if not self.calls:
             return None
         joined = [_joined(call) for call in self.calls]
@@ -64,19 +64,19 @@ class Given:
 
 
 class InputWindow:
-    """Gathers calls until a step closes the window."""
+    """The calls of root modules, gathered until a step closes the window."""
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
         self._salts: dict[tuple[Any, ...], np.uint64] = {}
 
     def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Take what a root module is called with, now: the caller may overwrite it later."""
+        """Take the arguments of a root module's call at once: the caller may overwrite them."""
         with _outside_of_transforms():
             self._take(args, kwargs)
 
     def close(self) -> Given:
-        """Return what was gathered, and begin anew."""
+        """Return the gathered calls, and begin anew."""
         calls, self._calls = self._calls, []
         return Given(calls)
 
@@ -105,7 +105,7 @@ class InputWindow:
 
 
 def _joined(call: _Call) -> Sums:
-    """Return one number per sample, from all the tensors that it is made of."""
+    """Return one number per sample, from all tensors of a call."""
     total: Sums | None = None
     for salt, found in call.columns:
         rows = found if isinstance(found, np.ndarray) else found.cpu().numpy().view(np.uint64)
@@ -115,7 +115,7 @@ def _joined(call: _Call) -> Sums:
 
 
 def _of_one(args: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]] | None:
-    """Return what `_tensors` gives where the call has one argument, a tensor: the usual case."""
+    """Return the result of `_tensors` for the usual call, with a single tensor; otherwise None."""
     value = _unwrapped(args[0])
     torch = sys.modules["torch"]
     is_input = isinstance(value, torch.Tensor) and not value.requires_grad
@@ -134,7 +134,7 @@ def _tensors(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...
 
 
 def _outside_of_transforms() -> AbstractContextManager[Any]:
-    """Leave the transforms of `torch.func`, within which a tensor's bytes cannot be read."""
+    """Return a context outside of `torch.func`, within which a tensor's bytes cannot be read."""
     functorch = sys.modules["torch"]._C._functorch  # noqa: SLF001 - there is no public name
     if functorch.peek_interpreter_stack() is None:
         return nullcontext()
@@ -145,9 +145,9 @@ def _outside_of_transforms() -> AbstractContextManager[Any]:
 
 
 def _unwrapped(value: Any) -> Any:  # noqa: ANN401
-    """Return the tensor within those of `torch.func` (torch 2.13), which have no bytes.
+    """Return the tensor inside the wrappers of `torch.func` (torch 2.13), which have no bytes.
 
-    One that is differentiated stays as it is: it is no input.
+    A tensor that is differentiated is returned as it is: it is no input.
     """
     functorch = sys.modules["torch"]._C._functorch  # noqa: SLF001 - there is no public name
     while isinstance(value, sys.modules["torch"].Tensor) and (
@@ -158,7 +158,7 @@ def _unwrapped(value: Any) -> Any:  # noqa: ANN401
 
 
 def _members(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401
-    """Return what a container holds, each with its name; a batch of a library's is a mapping."""
+    """Return the members of a container, with their names; a library's batch is a mapping."""
     if isinstance(value, Mapping):
         return sorted(value.items(), key=lambda item: str(item[0]))
     if isinstance(value, list | tuple):

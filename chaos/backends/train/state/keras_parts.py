@@ -1,12 +1,12 @@
-"""The components of a Keras model's state: weights, and what its optimizer holds.
+"""The components of a Keras model's state: its weights, and the state of its optimizer.
 
-`model.weights` are the weights in their order: their names are numbered by
-process, and another attempt may number them otherwise. `optimizer.slots` is
-what the optimizer keeps beside them, `optimizer.iterations` its count of
-steps, `optimizer.lr` its learning rate where no schedule makes it.
+`model.weights` are the weights by their order: their names have numbers of the
+process, which may differ in another attempt. `optimizer.slots` are the other
+variables of the optimizer, `optimizer.iterations` is its count of steps, and
+`optimizer.lr` its learning rate, unless a schedule sets it.
 
-What Keras makes in its first step alone is pending until then. TensorFlow
-restores such a part as it is made: before, it is neither there nor forgotten.
+A part that Keras makes only in its first step is pending until then. TensorFlow
+restores such a part when it is made: before, it is absent, but not lost.
 """
 
 import numbers
@@ -22,7 +22,7 @@ _COUNTERS = ("iteration", "learning_rate")  # as variables of an optimizer are n
 def keras_parts(models: Sequence[Any], *, full: bool) -> Iterator[Part]:
     """Take the models that are trained with `fit`, and their optimizers."""
     for index, model in enumerate(models):
-        if hasattr(model, "jax_state_sync"):  # on JAX a model has its weights after `fit` alone
+        if hasattr(model, "jax_state_sync"):  # on JAX a model gets its weights only after `fit`
             continue
         end = f".{index}" if index else ""
         weights = model.weights if model.built else ()
@@ -37,7 +37,7 @@ def _of_optimizer(optimizer: Any, end: str, *, full: bool) -> Iterator[Part]:  #
     yield replace(counted, count=steps)
     held = optimizer.variables
     slots = [v for v in (held() if callable(held) else held) if _own_name(v) not in _COUNTERS]
-    # An optimizer that was stepped, by its own count, and has nothing yet is about to be restored.
+    # An optimizer that has made steps, by its own count, but has no slots is about to be restored.
     made = bool(slots) or not steps
     yield _of_variables(f"optimizer.slots{end}", slots, full=full, made=made)
     rate = optimizer.get_config().get("learning_rate") if full else None
@@ -52,9 +52,9 @@ def _of_variables(name: str, variables: Iterable[Any], *, full: bool, made: bool
 
 
 def _is_a_ranks_own(variable: Any) -> bool:  # noqa: ANN401 - a variable of TensorFlow's or Keras's
-    """Return whether ranks have it each for itself until it is read, such as a moving mean.
+    """Return whether each rank has its own value until it is read, as of a moving mean.
 
-    To read it takes all of them, and what a rank has of it is not restored.
+    All ranks together must read it, and a rank's own value is not restored.
     """
     return _copies(variable) is not None and str(variable.synchronization).endswith("ON_READ")
 
@@ -75,7 +75,7 @@ def _own_name(variable: Any) -> str:  # noqa: ANN401
 
 
 def _tensor(variable: Any) -> Any:  # noqa: ANN401
-    """Return a variable's numbers as a tensor of torch, or as numpy has them where torch cannot."""
+    """Return a variable's values as a tensor of torch, or as an array for types torch lacks."""
     import torch
 
     numbers = variable.numpy()

@@ -1,4 +1,4 @@
-"""One part of a state as it was taken: a component whose digest may still be on an accelerator."""
+"""One part of a taken state: a component whose digest may still be on an accelerator."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from chaos.model.event import Component
 
 @dataclass(frozen=True)
 class Part:
-    """What will be a `Component` once it is read."""
+    """A `Component` that is not read yet."""
 
     name: str
     encoding: Encoding | Unordered
@@ -22,7 +22,7 @@ class Part:
 
     @classmethod
     def of(cls, name: str, value: Any, *, with_size: bool) -> Self:  # noqa: ANN401 - any value
-        """Take one value: its size is the norm of its tensors, or itself where it is one number."""
+        """Take one value: its size is the norm of its tensors, or the value of a single number."""
         encoding = Encoding()
         encoding.add(value)
         count = len(value) if isinstance(value, dict | list | tuple) else 1
@@ -30,7 +30,7 @@ class Part:
 
     @classmethod
     def of_entries(cls, name: str, entries: Sequence[tuple[str, Any]], *, with_size: bool) -> Self:
-        """Take values with names of their own, in the order given."""
+        """Take named values, in their order."""
         encoding = Encoding()
         for own, value in entries:
             encoding.pieces.append(own.encode() + b"=")
@@ -51,7 +51,7 @@ class Part:
 
     @classmethod
     def of_numbers(cls, name: str, values: Sequence[Any]) -> Self:
-        """Take a setting that has a value per group; its size is the value, where that is one."""
+        """Take a setting with a value per group; its size is the value, if all are equal."""
         encoding = Encoding()
         for value in values:
             encoding.add(value)
@@ -60,7 +60,7 @@ class Part:
         return cls(name, encoding, len(values), lambda: size)
 
     def component(self) -> Component:
-        """Read it; waits for what is on an accelerator."""
+        """Return the component; waits for the accelerator."""
         size = self.size()
         return Component(
             name=self.name,

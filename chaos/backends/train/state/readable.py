@@ -1,4 +1,4 @@
-"""What a file holds, where that can be read without running anything of it."""
+"""The content of a file, if it can be read without executing anything in it."""
 
 import codecs
 import csv
@@ -15,19 +15,19 @@ _PREFIX = 8  # of a file of safetensors: the length of its heading
 
 
 def read(path: Path) -> Any:  # noqa: ANN401 - whatever is in it
-    """Return what a file of JSON, CSV, numpy or safetensors holds; None of others."""
+    """Return the content of a file of JSON, CSV, numpy or safetensors; None of any other."""
     reader = _READERS.get(path.suffix)
     if reader is None or path.stat().st_size > READ_MAX:
         return None
     try:
         return reader(path)
     except (ValueError, KeyError, EOFError, struct.error, csv.Error):
-        # Not what its name says, or cut off.
+        # Its content does not fit its name, or is cut off.
         return None
 
 
 def is_text(path: Path) -> bool:
-    """Return whether a file begins as text does: Python does not tell how it was opened."""
+    """Return whether a file begins as text does: the audit event lacks the mode of `open`."""
     with path.open("rb") as file:
         start = file.read(_START)
     decoder = codecs.getincrementaldecoder("utf-8")()  # which may be cut within a character
@@ -42,7 +42,7 @@ def _json(path: Path) -> Any:  # noqa: ANN401
 
 
 def _table(path: Path) -> dict[str, list[Any]] | None:
-    """Return the columns of a table with a line of names; numbers as such where all of one are."""
+    """Return the columns of a table with a line of names; a column of numbers only as numbers."""
     if path.stat().st_size > TABLE_MAX:
         return None
     with path.open(encoding="utf-8", newline="") as file:
@@ -95,7 +95,7 @@ def _safetensors(path: Path) -> Any:  # noqa: ANN401
 
 
 def _plain(array: Any) -> Any:  # noqa: ANN401 - a numpy array
-    """Return a number as itself, and an array as a tensor, which has a norm."""
+    """Return an array of no dimension as a number, one of numbers as a tensor, which has a norm."""
     if array.ndim == 0:
         return array.item()
     if array.dtype.kind not in "fi":

@@ -1,9 +1,10 @@
-"""The modules that training calls from outside of any other: where its inputs go in.
+"""The root modules of training, which are called from outside of any other and take its inputs.
 
-They are found by a hook that sees every call of every module, in the first steps of an
-attempt and of each epoch, and after an optimizer was made; it is taken away once all that
-is trained belongs to one of them. What is called in training mode, has trainable
-parameters and is no part of another such module is a root.
+A root is called in training mode, has trainable parameters, and is no part of another such
+module. Roots are found by a global hook, which sees every call of every module. It is there
+in the first steps of an attempt and of each epoch, and after an optimizer was made, until all
+trained parameters belong to a root. A global hook costs time at every call of every submodule;
+after the search only a hook of each root remains.
 """
 
 import os
@@ -39,13 +40,13 @@ class Roots:
 
     def watch(self, averaged: Callable[[], list[Any]]) -> None:
         """Look for roots; averaged models are none."""
-        # torch 2.13: a compiled module says so of global hooks; ours does not mind, and goes soon.
+        # torch 2.13: a compiled module warns of global hooks; this one is not affected.
         warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are")
         self._averaged = averaged
         self.begin_search()
 
     def begin_search(self) -> None:
-        """Look for roots, until all that is trained belongs to one."""
+        """Look for roots, until all trained parameters belong to one."""
         from torch.nn.modules.module import register_module_forward_pre_hook
 
         self._searched = 0
@@ -54,7 +55,7 @@ class Roots:
             self._search = register_module_forward_pre_hook(self._seen)
 
     def searched_a_step(self, optimizers: Iterable[Any]) -> None:
-        """End the search where nothing is missing, or is not found in many steps."""
+        """End the search if no parameter is missing, or after many steps."""
         self._searched += 1
         owned = {id(parameter) for root in self.all() for parameter in root.parameters()}
         trained = (p for o in optimizers for group in o.param_groups for p in group["params"])
@@ -62,7 +63,7 @@ class Roots:
             self.end_search()
 
     def end_search(self) -> None:
-        """Look no more."""
+        """Remove the global hook."""
         if self._search is not None:
             self._search.remove()
             self._search = None
@@ -70,15 +71,15 @@ class Roots:
 
     @property
     def is_searching(self) -> bool:
-        """Whether more of them may be found."""
+        """Whether more roots may be found."""
         return self._search is not None
 
     def all(self) -> list[Any]:
-        """Return the roots that are still there."""
+        """Return the roots that still exist."""
         return [root for ref in self._roots if (root := ref()) is not None]
 
     def without_hooks(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives
-        """Do something while no root carries a hook: a saved module must not contain ours."""
+        """Call `save` while no root has a hook: a saved module must not contain one of chaos."""
         hooked = [root for ref, handle in self._handles if (root := ref()) is not None]
         for _, handle in self._handles:
             handle.remove()
@@ -97,6 +98,8 @@ class Roots:
             return
         try:
             if self._is_root(module):
+                # The global hook gets no keyword arguments: they are read from torch's own
+                # frame. From the next call on, the root's hook gets them.
                 kwargs = sys._getframe(1).f_locals.get("kwargs", {})  # noqa: SLF001 - torch passes none
                 self._add(module)
                 self._called(args, kwargs)
@@ -114,7 +117,7 @@ class Roots:
             if id(ref()) in within:
                 handle.remove()
         self._handles = [pair for pair in self._handles if id(pair[0]()) not in within]
-        # A module that wraps the same parameters anew takes the place of the one before.
+        # A module that wraps the same parameters anew replaces the one before.
         own = {id(parameter) for parameter in module.parameters()}
         self._roots = [
             weakref.ref(root)
@@ -136,7 +139,7 @@ class Roots:
 
 
 class RootHook:
-    """What a root carries. A copy of the module carries a hook that does nothing."""
+    """The hook of a root. A copy of the module gets a hook that does nothing."""
 
     def __init__(self, called: Call, failed: Callable[[str, Exception], None]) -> None:
         self._called = called
@@ -154,12 +157,12 @@ class RootHook:
             self._failed("inputs", error)
 
     def __reduce__(self) -> tuple[type["NoHook"], tuple[()]]:
-        """Be copied and pickled as nothing."""
+        """Return a hook that does nothing, for copies and pickles."""
         return NoHook, ()
 
 
 class NoHook:
-    """Stands where a copied module's hook was."""
+    """The hook of a copied root."""
 
     def __call__(self, *_: Any) -> None:  # noqa: ANN401
         """Do nothing."""

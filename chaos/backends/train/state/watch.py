@@ -1,13 +1,13 @@
-"""When the state of a rank is looked at: entering an epoch, at sampled steps, leaving it.
+"""The state snapshots of a rank: as it enters an epoch, at sampled steps, as it leaves it.
 
-A job that saves a file of its own within an epoch can be resumed there, so the step after it
-is looked at as if the epoch was entered with it: about as dear as the saving itself.
+A job that saves a file of its own within an epoch can be resumed there. So the step after
+the save is treated as if it entered the epoch, which costs about as much as the save.
 
 After a step only model and optimizer are looked at, and no norms are taken.
 
-On the host the event is written at once. Where a part lives on an accelerator,
-its fingerprint is computed there and the event is written when `settle` is
-called, at the next report: it keeps the place that it was taken at.
+If the whole state is on the host, the event is written at once. If a part is on an
+accelerator, its fingerprint is computed there, and the event is written by `settle`,
+at the next report. It keeps the place at which it was taken.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ PENDING_MAX = 64
 
 
 def model_digests(parts: Iterable[Component]) -> dict[str, str]:
-    """Return the digests of those parts of a state that are the model's parameters."""
+    """Return the digests of the parts of a state that are parameters of the model."""
     models = (part for part in parts if part.name.partition(".")[0] == "model")
     return {m.name: m.digest for m in models if not m.name.startswith("model.buffers")}
 
@@ -49,7 +49,7 @@ class _Taken:
 
 
 class StateWatch:
-    """Takes the state of one rank."""
+    """The watch of one rank's state."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class StateWatch:
         self._told: set[str] = set()
 
     def install(self, roots: Roots) -> None:
-        """Learn of the objects that hold state as they are made."""
+        """Find, from now on, the objects that hold state as they are made."""
         self._roots = roots
         self.found.watch()
 
@@ -79,9 +79,9 @@ class StateWatch:
         *,
         may_be_entered: bool = False,
     ) -> None:
-        """Take the state that an epoch is entered with, before its first step.
+        """Take the state with which an epoch is entered, before its first step.
 
-        `may_be_entered`: what was saved lets a resumed rank enter it with this step too.
+        `may_be_entered`: a resumed rank may enter the epoch at this step, too, by a saved file.
         """
         kind = kind_of(optimizer)
         self.found.add(kind, optimizer)
@@ -99,19 +99,19 @@ class StateWatch:
                 self._keep(taken)
 
     def gradients_due(self) -> None:
-        """Take the gradients that are there before any is computed; the next entry tells them."""
+        """Take the gradients accumulated so far, for the next snapshot at an entry."""
         with self._cost.on_state:
             self._gradients = components.gradient_part(self._optimizers())
 
     def model(self) -> dict[str, str]:
-        """Return the digests of the model as it is now, by part; empty where none is known."""
+        """Return the digests of the present model, by part; empty if none is known."""
         with self._cost.watching, self._cost.on_state:
             return model_digests(
                 p.component() for p in self._guarded("model", self._models(full=True))
             )
 
     def root_found(self) -> None:
-        """Take the model that was not known when the epoch was entered, before it is called."""
+        """Take the model, before its first call, that was unknown when the epoch was entered."""
         waiting, self._waiting = self._waiting, None
         if waiting is None:
             return
@@ -124,7 +124,7 @@ class StateWatch:
             self._keep(_Taken(waiting.place, waiting.moment, (*models, *others)))
 
     def step_done(self) -> None:
-        """Take a sample, where it is time for one."""
+        """Take a sample, if one is due at this step."""
         if self._roots is not None and self._roots.is_searching:
             self._roots.searched_a_step(self._optimizers())
         if self._waiting is not None:  # no module was called in the step
@@ -135,15 +135,15 @@ class StateWatch:
                 self._keep(self._take("step"))
 
     def report_begun(self) -> None:
-        """Take the state that an epoch is left with, and write what was still to be read."""
+        """Take the state at the end of an epoch, and write all pending snapshots."""
         with self._cost.watching, self._cost.on_state:
             self._keep(self._take("left"))
             self.settle()
         self._entered = None
-        self._optimizer_made()  # so that every epoch, of whichever attempt, knows the same modules
+        self._optimizer_made()  # so that each epoch of any attempt finds the same modules
 
     def settle(self) -> None:
-        """Read what was left on an accelerator, and write it down."""
+        """Read the pending snapshots from the accelerator, and write them."""
         pending, self._pending = self._pending, []
         for taken in pending:
             self._write(taken.event())
@@ -183,9 +183,9 @@ class StateWatch:
         return _Taken(self._cursor.place(), moment, tuple(parts))
 
     def _more_groups(self) -> list[tuple[str, Iterator[Part]]]:
-        """Return what is not looked at after single steps, because it costs more than it tells.
+        """Return the parts that are too costly after single steps.
 
-        A scaler's state, for one, waits for the accelerator.
+        For instance, to read a scaler's state waits for the accelerator.
         """
         return [
             ("model.trees", components.booster_parts(self.found.all("booster"))),
@@ -197,7 +197,7 @@ class StateWatch:
         ]
 
     def _guarded(self, name: str, group: Iterator[Part]) -> list[Part]:
-        """Take a group; where that fails the others are still taken, and it is told once."""
+        """Take a group; an error is recorded once, and does not affect the other groups."""
         taken: list[Part] = []
         try:
             taken.extend(group)

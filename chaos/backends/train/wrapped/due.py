@@ -1,4 +1,4 @@
-"""Decides, in one process, which armed fault a use of storage meets, and records what it did."""
+"""The choice, in one process, of the armed fault for a use of storage, and the record of it."""
 
 import fnmatch
 import os
@@ -31,10 +31,10 @@ _Turn = tuple[int, int]
 
 @dataclass(frozen=True)
 class Layer:
-    """What every copy of a run's wrapped storage knows.
+    """The settings that every copy of a run's wrapped storage shares.
 
-    `root` is the run's own folder in storage, `snapshot` the name of the file
-    in it in which Ray's controller keeps its list of checkpoints.
+    `root` is the run's own folder in storage; `snapshot` is the name of the file
+    in it with the list of checkpoints of Ray's controller.
     """
 
     directory: Path
@@ -52,7 +52,7 @@ class Layer:
 
 
 class Desk:
-    """Asked before each use of storage. One per process and run, shared by all threads."""
+    """The faults of one run in one process, asked before each use of storage, by all threads."""
 
     def __init__(self, layer: Layer) -> None:
         directory = RunDirectory(layer.directory)
@@ -69,13 +69,13 @@ class Desk:
         self.clock = SystemClock()
 
     def due(self, path: str) -> Iterator[tuple[Op, Fault]]:
-        """Yield the ops that take effect on the writing of a file, in plan order."""
+        """Yield the ops whose faults take effect on the writing of a file, in plan order."""
         for op in self._ops:
             if self._concerns(op.fault, path) and self._takes(op):
                 yield op, op.fault
 
     def turned_away(self, path: str) -> Op | None:
-        """Return the op that hides a path now, if one does; its time runs from the first look."""
+        """Return the op that hides a path now, None if none; its time begins at the first look."""
         with self._lock:
             hidden = self._hiding(path)
             if hidden is None:
@@ -106,7 +106,7 @@ class Desk:
         return granted
 
     def begins(self, op: Op) -> bool:
-        """Say, once for each upload, that it begins here."""
+        """Return whether an upload begins here: true once for each."""
         with self._lock:
             turn = _turn(op)
             is_first = turn not in self._begun
@@ -114,7 +114,7 @@ class Desk:
         return is_first
 
     def record(self, op: Op, path: str, effect: Effect, what: str) -> None:
-        """Write down what an op just did to a rank's upload, once; to the controller, each time."""
+        """Record an op's effect on a rank's upload, once; on Ray's controller, each time."""
         with self._lock:
             turn = _turn(op)
             if turn in self._told and HERE.rank is not None:
@@ -147,7 +147,7 @@ class Desk:
         return not isinstance(fault, TornCheckpoint) or fnmatch.fnmatch(name, fault.file)
 
     def _takes(self, op: Op) -> bool:
-        """Return whether an op has a turn for this upload: its files share one."""
+        """Return whether an op's fault applies to this upload, whose files share one turn."""
         armed_for = self._armed.armed_for(op.index)
         is_ours = HERE.rank is None or armed_for == HERE.rank
         if armed_for is None or not is_ours:

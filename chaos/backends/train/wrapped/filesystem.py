@@ -1,4 +1,4 @@
-"""A pyarrow file system that is another one, until a storage fault is due."""
+"""A pyarrow file system that behaves as another one, until a storage fault is due."""
 
 import errno
 import os
@@ -20,12 +20,12 @@ from chaos.model.plan import Op
 
 
 class Wrapped(fs.PyFileSystem):  # type: ignore[misc]
-    """Stands in for `inner`, in C++ as well, and answers questions about itself as `inner` would.
+    """A replacement of `inner`, in C++ as well, which reports the type of `inner` as its own.
 
     Ray 2.60 asks by `isinstance` whether storage is the local disk (then
     `Checkpoint.as_directory()` copies nothing) or S3 (then uploads use one
-    thread); `__class__` answers that. Storage that shows things late says
-    that it is a `PyFileSystem`: on a local disk nobody would ask it.
+    thread); `__class__` answers that. Storage that shows files late reports
+    that it is a `PyFileSystem`: as a local disk it would not be asked for them.
     """
 
     def __init__(self, inner: fs.FileSystem, layer: Layer) -> None:
@@ -40,7 +40,7 @@ class Wrapped(fs.PyFileSystem):  # type: ignore[misc]
 
     @property
     def type_name(self) -> str:
-        """The wrapped one's own."""
+        """The type name of the wrapped file system."""
         return str(self.inner.type_name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -56,14 +56,14 @@ class Wrapped(fs.PyFileSystem):  # type: ignore[misc]
 
 
 def innermost(filesystem: Any) -> Any:  # noqa: ANN401 - anything that is compared
-    """Return what a file system wraps; itself where it wraps none."""
+    """Return the file system that another wraps; itself if it wraps none."""
     return filesystem.inner if issubclass(type(filesystem), Wrapped) else filesystem
 
 
 class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
-    """What C++ calls: asks the desk, then the wrapped file system.
+    """The handler that C++ calls: it asks the desk, then the wrapped file system.
 
-    Compression is off below: the layer above has seen to it by a file's name.
+    Compression is off in the wrapped one: the layer above does it, by a file's name.
     """
 
     def __init__(self, inner: fs.FileSystem, layer: Layer) -> None:
@@ -85,7 +85,7 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
     # -- reading -----------------------------------------------------------------------------
 
     def get_type_name(self) -> str:
-        """Name the wrapped file system's type."""
+        """Return the wrapped file system's type name."""
         return str(self.inner.type_name)
 
     def normalize_path(self, path: str) -> str:
@@ -93,12 +93,12 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
         return str(self.inner.normalize_path(path))
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
-        """Return what there is at some paths; what is hidden is not there."""
+        """Return the files at some paths; a hidden one is not found."""
         found = self.inner.get_file_info(paths)
         return [self._seen(info) for info in found]
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
-        """List a folder, without what is hidden."""
+        """Return the files of a folder, without the hidden ones."""
         self._turn_away(selector.base_dir, is_error=not selector.allow_not_found)
         found = self.inner.get_file_info(selector)
         seen = [info for info in found if not self._desk.hides(info.path)]
@@ -120,7 +120,7 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
     # -- writing -----------------------------------------------------------------------------
 
     def open_output_stream(self, path: str, metadata: Any) -> Any:  # noqa: ANN401 - a NativeFile
-        """Open a file to be written, through whatever is due on it."""
+        """Open a file to be written, through the faults that are due on it."""
         due = list(self._desk.due(path))
         for op, fault in due:
             self._refuse(op, fault, path)

@@ -1,7 +1,7 @@
-"""What a file is written through while a fault takes effect on it.
+"""Output streams by which a fault takes effect on a file.
 
 pyarrow's C++ calls `write`, `flush` and `close` from its own threads, and
-hands an exception on to whoever writes.
+passes an exception on to the writer.
 """
 
 import errno
@@ -31,26 +31,26 @@ class Through:
         return bool(self._file.closed)
 
     def write(self, content: bytes) -> int:
-        """Write all of it; gives the number of bytes that the writer is to believe in."""
+        """Write all bytes; return the number that the writer is to assume."""
         self._file.write(content)
         return len(content)
 
     def flush(self) -> None:
-        """Pass on what is held back."""
+        """Flush the file."""
         self._file.flush()
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         self._file.close()
 
 
 class Late(Through):
-    """Waits before the first byte of the upload."""
+    """A file whose upload waits before its first byte."""
 
     def __init__(self, *args: Any, delay_s: float) -> None:  # noqa: ANN401 - as `Through`
         super().__init__(*args)
         if self._desk.begins(self._op):
-            # Before the wait: a worker that is ended in the midst of it has waited too.
+            # Before the wait: a worker that ends during the wait has waited, too.
             self._desk.record(self._op, self._path, "delayed", f"waits {delay_s:g} s")
             self._desk.clock.sleep(delay_s)
 
@@ -59,14 +59,14 @@ _ONE_LINE = threading.Lock()  # all files of an upload share its bandwidth
 
 
 class Narrow(Through):
-    """Passes so many bytes a second, all files of the process together."""
+    """A file that takes so many bytes a second, together with all files of the process."""
 
     def __init__(self, *args: Any, bytes_per_s: int) -> None:  # noqa: ANN401 - as `Through`
         super().__init__(*args)
         self._bytes_per_s = bytes_per_s
 
     def write(self, content: bytes) -> int:
-        """Write a slice, wait as long as it takes, and go on."""
+        """Write slice by slice, and wait after each as long as it takes."""
         what = f"takes {self._bytes_per_s} bytes a second"
         self._desk.record(self._op, self._path, "delayed", what)
         view = memoryview(content)
@@ -80,14 +80,14 @@ class Narrow(Through):
 
 
 class Full(Through):
-    """Takes what there is room for, and raises `ENOSPC` at the next byte."""
+    """A file that takes so many bytes, and raises `ENOSPC` at the next."""
 
     def __init__(self, *args: Any, room: int) -> None:  # noqa: ANN401 - as `Through`
         super().__init__(*args)
         self._room = room
 
     def write(self, content: bytes) -> int:
-        """Write what fits, or raise."""
+        """Write the bytes that fit; raise if there are more."""
         view = memoryview(content)
         fits = self._desk.reserve(self._op, len(view), room=self._room)
         if fits:
@@ -100,7 +100,7 @@ class Full(Through):
 
 
 class Half(Through):
-    """Keeps the first half of the file. What comes later is held back until it is in that half."""
+    """A file that keeps its first half. Later bytes are held back until they are in that half."""
 
     def __init__(self, *args: Any, kills: bool = False) -> None:  # noqa: ANN401 - as `Through`
         super().__init__(*args)
@@ -109,7 +109,7 @@ class Half(Through):
         self._seen = self._kept = 0
 
     def write(self, content: bytes) -> int:
-        """Take all of it, and write on to the half of what has come."""
+        """Take all bytes, and write on to the half of those that have come."""
         self._held += content
         self._seen += len(content)
         more = self._seen // 2 - self._kept
@@ -120,11 +120,11 @@ class Half(Through):
         return len(content)
 
     def close(self) -> None:
-        """End the file at its half, or end the process there."""
+        """Close the file at its half, or kill the process there."""
         if self.closed:
             return
         half = f"{self._kept} of {self._seen} bytes"
-        if self._kills:  # a disk keeps the half; of an object in a bucket nothing is there
+        if self._kills:  # a disk keeps the half; a bucket keeps nothing of the object
             self._file.flush()
             self._desk.record(self._op, self._path, "killed", f"its writer was killed after {half}")
             os.kill(os.getpid(), signal.SIGKILL)
