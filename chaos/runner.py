@@ -27,7 +27,7 @@ def execute(
 ) -> None:
     """Execute a plan; its folder's journals keep the events, and `show` gets them as they come.
 
-    Raises the backend's errors, and `UsageError` where the disk is full.
+    Raises the backend's errors, and `HarnessError` if the disk is full.
     """
     with room_in(directory):
         if plan.expect.align == "reports":

@@ -1,8 +1,8 @@
 """A run's files on a host that does not see the run's directory.
 
-The harness leaves a mark with the run's token in its directory. A process
-that finds the mark there writes there. Another one, on a host of its own,
-writes into a folder below /tmp, from where its lines are collected.
+The harness leaves a mark with the run's token in the directory. A process that
+finds the mark writes there. A process that does not, on another host, writes into
+a folder below /tmp, from which its lines are collected.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ _FOLDERS = ("journals", "logs", "saves")
 
 
 def leave_mark(folder: Path, token: str) -> None:
-    """Let every process that sees the folder know that it is the run's."""
+    """Write a mark, by which a process recognizes the folder as the run's."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / _MARK, token)
 
 
 def sees(folder: Path, token: str) -> bool:
-    """Return whether this host sees the folder where a mark was left."""
+    """Return whether this host sees the folder with the mark."""
     try:
         return read_record(folder / _MARK) == token.encode()
     except (OSError, HistoryError):
@@ -33,23 +33,23 @@ def sees(folder: Path, token: str) -> bool:
 
 
 def remove_mark(folder: Path) -> None:
-    """Take the mark away again."""
+    """Remove the mark."""
     (folder / _MARK).unlink(missing_ok=True)
 
 
 def folder_apart(token: str, node_id: str) -> Path:
-    """Return where a run's files are on a node that does not see its directory.
+    """Return the folder of a run's files on a node that does not see its directory.
 
-    Never by TMPDIR: an agent must find what a worker with another environment wrote. Each of
-    them holds it, so that it goes where nobody of the run is left to remove it.
+    TMPDIR does not count: an agent must find the files of a worker with another environment.
+    Each process of the run holds the folder, so that it is removed once none is left.
     """
     return leavings.named(f"chaos-run-{token}-{node_id[:8]}")
 
 
 def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
-    """Write a run's files, by their paths in it, into a folder; gives it as the run's directory.
+    """Write a run's files, by their paths in it, into a folder; return it as the run's directory.
 
-    What is there already is not older, and stays.
+    A file that is there already is not older, and stays.
     """
     for name in _FOLDERS:
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -61,6 +61,6 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
 
 
 def pack(directory: RunDirectory) -> dict[str, bytes]:
-    """Return what a process apart needs of a run's directory: its plan and earlier saves."""
+    """Return the files of a run that a process apart needs: its plan and earlier saves."""
     files = [directory.path / "plan.json", *directory.saves.glob("*.json")]
     return {str(f.relative_to(directory.path)): read_record(f) for f in files if f.is_file()}

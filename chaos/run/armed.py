@@ -1,9 +1,12 @@
 """Small files in the run's folder by which storage faults are armed, claimed and proven.
 
-Under `storage-faults/`: `<op>-armed.json` says whose uploads an op waits for,
-`<op>-claim-<n>` that its nth turn is taken, `<op>-hidden.json` what cannot be
-seen and until when, `<op>.json` what it did first. They are read by every
-process that touches the run's storage, and each is written whole or not at all.
+    storage-faults/<op>-armed.json    the rank for whose uploads an op waits
+    storage-faults/<op>-claim-<n>     exists once the op's nth turn is taken
+    storage-faults/<op>-hidden.json   the folder that it hides, and until when
+    storage-faults/<op>.json          its first effect
+
+They are read by every process that uses the run's storage, and each is written whole or not
+at all.
 """
 
 import os
@@ -15,9 +18,9 @@ from chaos.run.whole_file import read_fields, write_fields
 
 @dataclass(frozen=True)
 class Hidden:
-    """A folder of the storage that cannot be seen until a moment (monotonic ns).
+    """A folder of the storage that is hidden until a moment (monotonic ns).
 
-    `until_ns` is None as long as nobody has looked for it.
+    `until_ns` is None until a process has looked for it.
     """
 
     op: int
@@ -32,7 +35,7 @@ class Hidden:
 
 
 class ArmedFaults:
-    """The reader and writer of these files."""
+    """The armed faults of one run."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,7 +50,7 @@ class ArmedFaults:
         return None if armed is None else int(armed["rank"])
 
     def claim(self, op: int, *, times: int) -> bool:
-        """Take the next of an op's turns; False where all were taken."""
+        """Take the next of an op's turns; return False if all were taken."""
         for turn in range(times):
             try:
                 os.close(os.open(self._folder / f"{op}-claim-{turn}", os.O_CREAT | os.O_EXCL))
@@ -64,16 +67,16 @@ class ArmedFaults:
         )
 
     def hidden(self, op: int) -> Hidden | None:
-        """Return what an op hides, whether or not its time is over."""
+        """Return the folder that an op hides, even if its time is over."""
         hides = read_fields(self._folder / f"{op}-hidden.json")
         return None if hides is None else Hidden(op, hides["path"], hides["until_ns"])
 
     def took_effect(self, op: int, detail: str) -> None:
-        """Write down what an op did; its first effect stands."""
+        """Record an op's effect; the first one stands."""
         if not (self._folder / f"{op}.json").exists():
             write_fields(self._folder / f"{op}.json", {"detail": detail})
 
     def effect(self, op: int) -> str | None:
-        """Return what an op did first, if it did anything."""
+        """Return an op's first effect, None if it had none."""
         done = read_fields(self._folder / f"{op}.json")
         return None if done is None else str(done["detail"])

@@ -1,7 +1,7 @@
-"""What takes a second to make and is always the same, kept for the next process.
+"""A cache of texts that take a second to make and are always the same.
 
-It lies in the user's own cache: `$XDG_CACHE_HOME`, else `~/.cache`. A cache that cannot be
-read or written costs time and nothing else.
+It is in the user's own cache: `$XDG_CACHE_HOME`, else `~/.cache`. A cache that cannot be
+read or written only costs time.
 """
 
 import hashlib
@@ -14,10 +14,10 @@ FOLDER = "ray-train-chaos"
 
 
 def kept(name: str, *made_of: str, make: Callable[[], str]) -> str:
-    """Return the text that is made of these, made anew where no process has kept it.
+    """Return the text that is made of `made_of`, from the cache or made anew.
 
-    `made_of` names everything that the text follows from: where one of them is
-    another, it is another text. What was damaged since is made anew.
+    `made_of` names everything that the text depends on; it is the key. A damaged text is
+    made anew.
     """
     name = f"{_digest(*made_of)[:16]}-{name}"
     if (text := _found(name)) is None:
@@ -35,7 +35,7 @@ def _found(name: str) -> str | None:
 
 
 def _keep(name: str, text: str) -> None:
-    """Put the text in place at once: another process finds all of it or nothing."""
+    """Write the text so that another process finds all of it or none."""
     try:
         folder = _folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

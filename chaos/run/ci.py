@@ -1,4 +1,4 @@
-"""What CI asks of a program by its environment: where a summary goes, whether GitHub listens."""
+"""The environment of CI: the file for a step's summary, and whether GitHub reads the output."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,15 +7,15 @@ STEP_LIMIT_BYTES = 1_048_576
 
 
 def on_github(environ: Mapping[str, str]) -> bool:
-    """Return whether GitHub Actions reads what is printed."""
+    """Return whether GitHub Actions reads the output."""
     return environ.get("GITHUB_ACTIONS") == "true"
 
 
 def add_to_step_summary(environ: Mapping[str, str], text: str) -> bool:
-    """Append Markdown to the step's summary; says whether there is one and it was written.
+    """Append Markdown to the step's summary; return whether there is one and it was written.
 
-    A summary that would grow beyond what GitHub takes is left as it is: GitHub
-    would drop all of it.
+    A summary that would become too long for GitHub is left as it is: GitHub would drop
+    all of it.
     """
     path = environ.get("GITHUB_STEP_SUMMARY")
     if not path:
@@ -33,7 +33,7 @@ def add_to_step_summary(environ: Mapping[str, str], text: str) -> bool:
 
 
 def place_of_scenario(file: Path, environ: Mapping[str, str]) -> tuple[str, int]:
-    """Return a scenario's file as GitHub knows it, and the line on which it is named."""
+    """Return a scenario's file, from the repository's root, and the line of its name."""
     root = Path(environ.get("GITHUB_WORKSPACE", ".")).resolve()
     try:
         shown = str(file.resolve().relative_to(root))

@@ -6,31 +6,31 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time, passed in so that what depends on it can be tested."""
+    """Time, passed in so that code that depends on it can be tested."""
 
     def now_ns(self) -> int:
         """Return monotonic nanoseconds, comparable between processes of one host."""
 
     def wall_ns(self) -> int:
-        """Return nanoseconds since 1970, for people and for hosts to compare."""
+        """Return nanoseconds since 1970, for display and to compare hosts."""
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Sleep for so many seconds."""
 
 
 class SystemClock:
     """The host's own clocks."""
 
     def now_ns(self) -> int:
-        """Read CLOCK_MONOTONIC, which all processes of a Linux host share."""
+        """Return CLOCK_MONOTONIC, which all processes of a Linux host share."""
         return time.monotonic_ns()  # noqa: TID251 - this is the one place
 
     def wall_ns(self) -> int:
-        """Read the wall clock."""
+        """Return the time of the wall clock."""
         return time.time_ns()  # noqa: TID251 - this is the one place
 
     def sleep(self, seconds: float) -> None:
-        """Sleep for real."""
+        """Sleep by the host's clock."""
         time.sleep(seconds)
 
 

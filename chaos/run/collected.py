@@ -1,7 +1,7 @@
 """Files of a run that grow on hosts apart, and the copies of them in the run's own directory.
 
-The asking side says how far it has a file, the answering side gives what
-came after: an answer that is lost, or comes twice, does no harm.
+A request states how much of each file is known, and the answer has the rest. So
+a lost or repeated answer has no effect.
 """
 
 import os
@@ -27,7 +27,7 @@ _decoder = msgspec.json.Decoder(Entry)
 
 @dataclass(frozen=True)
 class Piece:
-    """What a file has more than was known: `since` and `now` are offsets, or times of change."""
+    """The part of a file that was not known: `since` and `now` are offsets, or times of change."""
 
     path: str
     since: int
@@ -36,7 +36,7 @@ class Piece:
 
 
 def news(folder: Path, known: Known) -> list[Piece]:
-    """Return what is new below a folder: of journals whole lines, of saves whole files."""
+    """Return the new parts of files below a folder: whole lines of journals, whole saves."""
     pieces = []
     for pattern in ("journals/*.jsonl", "logs/*.txt"):
         for path in sorted(folder.glob(pattern)):
@@ -63,8 +63,8 @@ def _from(path: Path, offset: int) -> bytes:
 class Copies:
     """The copies of one host's files.
 
-    `offset_ns` is what its clock must be given to tell the time here. Journals
-    get the host's `name` after their own: a pid is known on one host alone.
+    `offset_ns` is added to its times to get the time here. The host's `name` is appended
+    to the names of journals: a pid is unique on one host only.
     """
 
     def __init__(self, directory: RunDirectory, name: str, *, offset_ns: int) -> None:
@@ -75,7 +75,7 @@ class Copies:
 
     @property
     def sources(self) -> frozenset[str]:
-        """The journals that began to come from there."""
+        """The journals of which a part has come."""
         return frozenset(self.source(Path(p).stem) for p in self.known if p.endswith(".jsonl"))
 
     def source(self, own: str) -> str:
@@ -83,10 +83,10 @@ class Copies:
         return f"{own}-{self._name}"
 
     def take(self, pieces: list[Piece]) -> None:
-        """Add what has come to the copies."""
+        """Add parts to the copies."""
         for piece in pieces:
             if piece.since != self.known.get(piece.path, 0):
-                continue  # it came before, by another answer
+                continue  # another answer has brought it already
             self.known[piece.path] = piece.now
             path = Path(piece.path)
             if path.suffix == ".jsonl":

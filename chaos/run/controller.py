@@ -1,7 +1,12 @@
-"""The chaos controller: holds workers at gates and strikes when an op is due.
+"""The chaos controller, which holds workers at gates and injects faults when an op is due.
 
-It runs in one process per run, beside the job. Every call may come from a
-thread of its own; what it decides, it reads from its own record.
+It is in one process per run, beside the job. Every call may come from another
+thread. It decides by the events that it has recorded itself. The order for one op:
+
+    worker                      controller                    thread of the op
+    arrive() --- op is due ---> FaultInvoked, Gate made ----> fault.strike(...)
+      waits at the gate                                         may release the gate early
+      continues, or dies   <--- Gate opened <---------------- FaultEnded, then heal
 """
 
 import threading
@@ -28,17 +33,17 @@ from chaos.run.gates import Gate, PollBarrier, RecordedEvents, WorkerRegistry
 from chaos.run.journal import Journal
 
 STRIKE_LIMIT_S = 900.0
-JOIN_LOOKS, JOIN_POLL_S = 300, 0.1  # for a node that is announced, and not there yet
-NOBODY = 0  # a pid that no process has
+JOIN_LOOKS, JOIN_POLL_S = 300, 0.1  # for a node that has not joined yet
+NOBODY = 0  # the pid of no process
 
 
 class ChaosController:
-    """Gates, strikes and their record, over a `World` that a backend provides.
+    """Gates, faults and their record, over a `World` that a backend provides.
 
-    `look` gives what the run's storage holds once an op has struck, before the
-    rank that was held for it goes on. Where training goes on first, as after a
-    notice, storage is looked at before: later it may be in the midst of a change.
-    `has_trained` says whether an attempt has finished a step.
+    `look` returns the content of the run's storage after an op's fault, before the held
+    rank continues. If training continues before the fault ends, as after a notice, storage
+    is looked at before the fault: later it may be in the middle of a change.
+    `has_trained` returns whether an attempt has finished a step.
     """
 
     def __init__(
@@ -63,10 +68,10 @@ class ChaosController:
         self._over = False
         self._barrier = PollBarrier(self._changed, self._is_over)
 
-    # -- told by the observer --------------------------------------------------------------
+    # -- called by the observer ------------------------------------------------------------
 
     def group_started(self, workers: Mapping[int, Victim]) -> None:
-        """Learn which process holds each rank now."""
+        """Set the worker of each rank; the first group starts the clock of timed ops."""
         with self._changed:
             is_first = self._workers.started(workers)
             self._changed.notify_all()
@@ -75,13 +80,13 @@ class ChaosController:
             threading.Thread(target=self._strike_in_time, args=(op,), daemon=True).start()
 
     def group_launched(self, attempt: int) -> None:
-        """Learn that every rank of an attempt has begun its train function."""
+        """Note that every rank of an attempt has begun its train function."""
         with self._changed:
             self._workers.launched(attempt)
             self._changed.notify_all()
 
     def committed(self, event: Committed) -> None:
-        """Learn that a report is committed."""
+        """Note that a report is committed."""
         with self._changed:
             self._recorded.learn(event)
             self._changed.notify_all()
@@ -89,24 +94,24 @@ class ChaosController:
     def may_poll(self) -> None:
         """Hold Ray's controller between two polls while an op needs a report uncommitted.
 
-        Returns at once unless a rank waits in `await_hold`; then once that
-        op's strike is over.
+        Returns at once unless a rank waits in `await_hold`; otherwise after the
+        fault of that op.
         """
         with self._changed:
             self._barrier.stand(within_s=2 * self._plan.limits.gate_s)
 
     def enter_state(self, index: int) -> None:
-        """Hold Ray's controller in the state that it has entered while an op strikes."""
+        """Hold Ray's controller in the state that it has entered, while a fault is injected."""
         gate = self._begin_anywhere(self._plan.ops[index])
         if gate is not None:
             gate.wait(STRIKE_LIMIT_S)
 
-    # -- asked by a worker -----------------------------------------------------------------
+    # -- called by a worker ----------------------------------------------------------------
 
     def await_hold(self, index: int) -> bool:
         """Wait until Ray's controller is held, so that a report that returns stays uncommitted.
 
-        False where the op is closed, or the hold did not come within the gate's limit.
+        Returns False if the op is spent, or the hold did not come within the gate's limit.
         """
         op = self._plan.ops[index]
         with self._changed:
@@ -121,9 +126,9 @@ class ChaosController:
             return self._barrier.ask(index, within_s=self._plan.limits.gate_s)
 
     def arrive(self, index: int, victim: Victim) -> Order | None:
-        """Hold a worker at an op's place until the strike lets it go, or kills it.
+        """Hold a worker at an op's place until the fault releases or kills it.
 
-        Gives what the worker is to do to itself, where the fault has it do so.
+        Returns the order that the worker is to carry out on itself, if the fault has one.
         """
         op = self._plan.ops[index]
         with self._changed:
@@ -135,17 +140,17 @@ class ChaosController:
             self._recorded.add_reached(op, victim)
             missing = self._missing(op, victim)
             if self._is_void(victim) or self._recorded.is_spent(op, victim.attempt):
-                return None  # another's arrival, or its successor's, was served meanwhile
+                return None  # meanwhile another arrival, or the next attempt's, was served
             if missing is not None:
                 self._give_up(op, missing)
                 return None
             gate = self._begin(op, victim)
         return gate.wait(STRIKE_LIMIT_S)
 
-    # -- told by the harness ---------------------------------------------------------------
+    # -- called by the harness -------------------------------------------------------------
 
     def finish(self, *, within_s: float) -> None:
-        """Open all gates and let strikes that are under way come to their end."""
+        """Open all gates, and wait for faults that are being injected."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
@@ -156,7 +161,7 @@ class ChaosController:
     # -- inside ----------------------------------------------------------------------------
 
     def _order_for_all(self, op: Op, victim: Victim) -> Order | None:
-        """Return a rank beside the trigger's the order that is for all, once that one is there."""
+        """Return the order of an op for all ranks, once the op's own rank has arrived."""
         key = op.index, victim.attempt
         recorded = self._recorded
         self._changed.wait_for(
@@ -165,15 +170,15 @@ class ChaosController:
         )
         if key not in self._orders and recorded.is_struck(
             op, victim.attempt
-        ):  # it is about to be told
+        ):  # its order comes at any moment
             self._changed.wait_for(lambda: self._over or key in self._orders, timeout=1.0)
         return self._orders.get(key)
 
     def _missing(self, op: Op, victim: Victim) -> str | None:
-        """Wait for what must be there before an op may strike; gives what did not come in time.
+        """Wait for the conditions of an op; return the one that did not come in time, or None.
 
-        Every rank must have begun its train function, unless it is in its
-        launch that the op strikes (see `WorkerRegistry`).
+        Every rank must have begun its train function, unless the op's place is the
+        launch itself (see `WorkerRegistry`).
         """
         attempt, needed = victim.attempt, commits_before(op)
         is_there = self._workers.knows if is_in_launch(op) else self._workers.has_launched
@@ -191,9 +196,9 @@ class ChaosController:
         )
 
     def _is_void(self, victim: Victim) -> bool:
-        """Return whether the run or the victim's attempt is over.
+        """Return whether the run or the worker's attempt is over.
 
-        Whoever is held may be killed for another reason, and come again in the next attempt.
+        A held worker may be killed for another reason, and its rank arrives in the next attempt.
         """
         return self._over or self._workers.attempt > victim.attempt
 
@@ -218,7 +223,7 @@ class ChaosController:
         self._begin_anywhere(op)
 
     def _begin_anywhere(self, op: Op) -> Gate | None:
-        """Begin an op that holds no worker at a place, against whoever has its rank or node now."""
+        """Begin an op that holds no worker, on the present worker of its rank or node."""
         node_id = "" if op.node is None else self._joined(op.node)
         with self._changed:
             rank, now = op.at.rank or 0, self._workers.attempt
@@ -241,7 +246,7 @@ class ChaosController:
         return ""
 
     def _on(self, node_id: str, op: Op) -> Victim | None:
-        """Return the worker on a node; a fault of a worker spares those that made no step yet."""
+        """Return the worker on a node; None for a fault of a worker before its first step."""
         victim = self._workers.on(node_id)
         if victim is None or op.fault.nodes_lost or self._has_trained(victim.attempt):
             return victim
@@ -295,14 +300,14 @@ class ChaosController:
             self._recorded.add(
                 FaultEnded(op=op.index, status=outcome.status, detail=outcome.detail)
             )
-            # Whoever else asked for a hold in this attempt may be dead now and never come.
+            # Another rank that asked for a hold in this attempt may be dead, and never arrive.
             self._barrier.give_up_all()
         release()
         if outcome.status == "ok" and victim is not None:
             self._heal(op, victim)
 
     def _heal(self, op: Op, victim: Victim) -> None:
-        """Undo a fault when it is time, where there is something to undo."""
+        """Undo a fault that can be undone, when its time is over."""
         if not isinstance(op.fault, Healed):
             return
         try:
@@ -314,7 +319,7 @@ class ChaosController:
     def _record_storage(self, op: Op) -> None:
         try:
             seen = self._look(op.index)
-        except OSError as error:  # no strike waits for it, and it is said
+        except OSError as error:  # recorded; the fault is injected nevertheless
             where = f"looking at storage, op {op.index}"
             self._journal.add(ObserverFailed(where=where, error=f"{error}"))
         else:
@@ -328,12 +333,12 @@ class ChaosController:
 
 
 def carried_out(fault: Fault, world: World, victim: Victim, release: Release) -> Outcome:
-    """Have a fault do its harm; whatever goes wrong is an outcome too."""
+    """Inject a fault, and return its outcome; an error is an outcome, too."""
     try:
         return fault.strike(world, victim, release)
     except RefusedError as error:
         return Outcome("fail", f"refused: {error}")
     except ProcessLookupError as error:
         return Outcome("fail", f"the target was already gone: {error}")
-    except Exception as error:  # noqa: BLE001 - whatever went wrong, the harm is uncertain
+    except Exception as error:  # noqa: BLE001 - after any other error, the effect is uncertain
         return Outcome("info", f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""How many CPUs this process may use, of the machine or of the container that holds us."""
+"""The number of CPUs that this process may use, on the machine or in its container."""
 
 import math
 import os

@@ -5,10 +5,10 @@ env.json       versions and machine        history.jsonl  everything seen
 verdict.json   the judgement               report.html  junit.xml
 summary.json   the run in figures
 journals/      one per process             logs/        output and stacks
-storage/       where the job kept its checkpoints
-saves/         by whom and where in training each file that a job saved was saved
+storage/       the job's checkpoints
+saves/         the rank and place of each file that the job saved
 trials/        the other trials of an experiment, a folder like this for each
-storage-faults/  which faults storage was armed with, and what it did
+storage-faults/  the faults that storage was armed with, and their effects
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from chaos.run.shown import shown
 from chaos.run.whole_file import full_disk_told, write_text
 
 LENGTHS = "lengths.json"
-SECRET = ("plan.json", "scenario.yaml")  # what is run again holds all values as they are
+SECRET = ("plan.json", "scenario.yaml")  # a plan to be run again has all values, secrets too
 
 
 @dataclass(frozen=True)
@@ -58,26 +58,26 @@ class RunDirectory:
 
     @property
     def storage(self) -> Path:
-        """Where the job's checkpoints go."""
+        """The folder of the job's checkpoints."""
         return self.path / "storage"
 
     @property
     def saves(self) -> Path:
-        """By whom and where in training each file that the job saved was saved."""
+        """The folder of the rank and place of each file that the job saved."""
         return self.path / "saves"
 
     @property
     def storage_faults(self) -> Path:
-        """Which faults the run's storage was armed with, and what it did."""
+        """The folder of the faults that storage was armed with, and of their effects."""
         return self.path / "storage-faults"
 
     @property
     def trials(self) -> Path:
-        """What was seen of the other trials of an experiment, a run's folder for each."""
+        """The folder of the other trials of an experiment, with a run's folder for each."""
         return self.path / "trials"
 
     def remove_storage(self) -> None:
-        """Remove the checkpoints, where they are in a folder that chaos has made."""
+        """Remove the checkpoints, if they are in a folder that chaos has made."""
         for beside in self.trials.glob("*/storage"):
             shutil.rmtree(beside, ignore_errors=True)
         shutil.rmtree(self.storage.resolve(), ignore_errors=True)
@@ -85,7 +85,7 @@ class RunDirectory:
             self.storage.unlink()
 
     def set_aside(self) -> None:
-        """Make room for the run to be tried again; `tried-before` keeps what was seen of it."""
+        """Move journals and logs to `tried-before`, and remove the rest, for a second try."""
         before = self.path / "tried-before"
         before.mkdir()
         self.remove_storage()
@@ -103,13 +103,13 @@ class RunDirectory:
         write_history(self.path / name, history)
 
     def load_history(self, name: str = HISTORY) -> History:
-        """Read what `save_history` wrote, or raise `HistoryError`."""
+        """Return the history of `save_history`; raises `HistoryError` if it cannot be read."""
         return load_history(self.path / name)
 
     def save_baseline(self, baseline: History) -> None:
-        """Write `baseline.jsonl`, `baseline-2.jsonl` and so on for its repeats, and whose they are.
+        """Write `baseline.jsonl`, `baseline-2.jsonl` and so on for its repeats.
 
-        The plan names their tokens: what is put in their place later is another run's.
+        Their tokens are written into the plan, so that a file of another run is recognized.
         """
         runs = baseline.runs if isinstance(baseline, Baseline) else (baseline,)
         for number, run in enumerate(runs, start=1):
@@ -119,16 +119,16 @@ class RunDirectory:
             self.save_plan(self.load_plan().model_copy(update={"baselines": named}))
 
     def load_baseline(self) -> Baseline | None:
-        """Read what `save_baseline` wrote, None where nothing was; or raise `HistoryError`."""
+        """Return the saved baseline, None if there is none; may raise `HistoryError`."""
         runs: list[History] = []
         while os.path.lexists(self.path / (name := repeat_name(len(runs) + 1))):
             runs.append(self.load_history(name))
         return Baseline(runs) if runs else None
 
     def save_lengths(self, baseline: History | None) -> None:
-        """Leave word of how many steps rank 0 makes in each epoch that the baseline reports.
+        """Write the number of steps of rank 0 in each epoch that the baseline reports.
 
-        A rank that is struck between a save and the report after it cannot know it.
+        A rank that ends between a save and the report after it cannot determine it.
         """
         if baseline is None:
             return
@@ -141,20 +141,20 @@ class RunDirectory:
         self.write(f"saves/{LENGTHS}", json.dumps(lengths))
 
     def save_verdict(self, verdict: Verdict) -> Verdict:
-        """Write the verdict with the digest of the history that it is of; gives it so."""
+        """Write and return the verdict, with the digest of its history."""
         told = verdict.model_copy(update={"history": digest_of(self.path / HISTORY)})
         self.write("verdict.json", told.model_dump_json(indent=2))
         return told
 
     def load_verdict(self) -> Verdict | None:
-        """Read the verdict, None where there is none, or another version wrote it."""
+        """Return the verdict, None if there is none, or if another version wrote it."""
         try:
             return Verdict.model_validate_json(read_record(self.path / "verdict.json"))
         except (OSError, ValidationError):
             return None
 
     def load_plan(self) -> Plan:
-        """Read the plan, or raise `HistoryError` with what is wrong in it."""
+        """Return the plan; raises `HistoryError` with the mistake in it."""
         path = self.path / "plan.json"
         try:
             content = read_record(path)
@@ -176,7 +176,7 @@ class RunDirectory:
             ) from error
 
     def load_env(self) -> dict[str, Any]:
-        """Read what was recorded of versions and machine; empty where it is missing."""
+        """Return the recorded versions and machine; empty if the file is missing."""
         path = self.path / "env.json"
         try:
             env = json.loads(read_record(path))
@@ -194,7 +194,7 @@ class RunDirectory:
         self.keep_secrets(plan)
 
     def keep_secrets(self, plan: Plan) -> None:
-        """Have nobody else read the files that hold secrets, where the plan has any."""
+        """Make the files with secrets readable by this user alone, if the plan has secrets."""
         if holds_secrets(plan.model_dump(mode="json", exclude={"token", "baselines"})):
             for name in SECRET:
                 with contextlib.suppress(FileNotFoundError):
@@ -202,7 +202,7 @@ class RunDirectory:
 
 
 def _marked(text: bytes) -> bytes:
-    """Return a plan's text with absent faults marked; pydantic refuses what is no JSON."""
+    """Return a plan's text with absent faults marked; the same text if it is no JSON."""
     try:
         return with_absent(text, Op.model_fields)
     except (ValueError, RecursionError):
@@ -210,18 +210,17 @@ def _marked(text: bytes) -> bytes:
 
 
 def _digest_of_plan(content: bytes) -> str:
-    """Return a digest of all that plan.json says; the baselines are named in it later."""
+    """Return a digest of plan.json, but for the baselines, which are added later."""
     fields = json.loads(content)
     fields.pop("baselines", None)
     return hashlib.blake2b(json.dumps(fields).encode(), digest_size=16).hexdigest()
 
 
 def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirectory:
-    """Make a run's folder and save what it rests on, before anything is done.
+    """Make a run's folder, and save plan, environment and scenario in it.
 
-    The plan that is saved has a token of its own, which the run's journals repeat.
-    `name` gets a suffix where it is taken. Raises `UsageError` where the
-    folder cannot be written.
+    The saved plan has a token of its own, which the run's journals repeat. `name` gets a
+    suffix if it is taken. Raises `UsageError` if the folder cannot be written.
     """
     try:
         directory = RunDirectory(fresh(parent, name))
@@ -232,7 +231,7 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
         directory.save_plan(plan.model_copy(update=owner))
         directory.write("env.json", json.dumps(env, indent=2))
         file = Path(plan.file)
-        if file.suffix != ".py" and file.is_file():  # what Python wrote is in the plan
+        if file.suffix != ".py" and file.is_file():  # a scenario written in Python is in the plan
             directory.write("scenario.yaml", file.read_text(encoding="utf-8"))
         directory.keep_secrets(plan)
     except OSError as error:
@@ -245,13 +244,13 @@ def create(parent: Path, name: str, plan: Plan, env: dict[str, Any]) -> RunDirec
 
 
 def room_in(directory: RunDirectory) -> AbstractContextManager[None]:
-    """Return a context in which a disk that is full is told as such, with what can be done."""
+    """Return a context that turns the error of a full disk into one with a remedy."""
     folder = shown(directory.path)
     return full_disk_told(folder, f"Make room; `chaos rejudge {folder}` judges what was seen.")
 
 
 def fresh(parent: Path, name: str) -> Path:
-    """Make a folder that was not there, with a suffix where the name is taken."""
+    """Make a new folder, with a suffix if the name is taken."""
     parent.mkdir(parents=True, exist_ok=True)
     for suffix in ["", *(f"-{n}" for n in range(2, 1000))]:
         path = parent / f"{name}{suffix}"

@@ -1,4 +1,4 @@
-"""The machine and the versions a run was made on: recorded with it, part of a baseline's digest."""
+"""The machine and the versions of a run, recorded with it and part of a baseline's digest."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ DISTRIBUTIONS = ("ray-train-chaos", "ray", "torch", "numpy", "pyarrow")
 
 
 def environment(cwd: Path) -> dict[str, Any]:
-    """Return versions, machine and commit; what cannot be told is left out."""
+    """Return versions, machine and commit, as far as they are known."""
     return {
         "versions": {"python": platform.python_version(), **_versions()},
         "machine": {
@@ -26,9 +26,9 @@ def environment(cwd: Path) -> dict[str, Any]:
 
 
 def decisive_versions() -> dict[str, str]:
-    """Return what a job's arithmetic may depend on besides its own code: whatever is installed."""
+    """Return the versions of all installed packages, on which a job's arithmetic may depend."""
     installed = {d.name: d.version for d in metadata.distributions()}
-    own = {"code of chaos": own_code()}  # its version says little while it is worked on
+    own = {"code of chaos": own_code()}  # its version does not change while it is developed
     return {"python": platform.python_version(), "processor": processor(), **installed, **own}
 
 
@@ -44,7 +44,7 @@ def processor() -> str:
 
 @cache
 def own_code(package: Path = Path(__file__).parents[1]) -> str:
-    """Return one digest of all modules of chaos: they write down what a baseline is read from."""
+    """Return one digest of all modules of chaos, which record a baseline."""
     whole = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         whole.update(file.read_bytes())
@@ -62,7 +62,7 @@ def _versions() -> dict[str, str]:
 
 
 def _commit(cwd: Path) -> str | None:
-    """Return the commit of the job's repository, marked where the tree has changes."""
+    """Return the commit of the job's repository, with a mark if the tree has changes."""
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],  # noqa: S607 - git by PATH

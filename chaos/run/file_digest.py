@@ -10,7 +10,7 @@ _SAMPLES = 64
 
 
 class SupportsRead(Protocol):
-    """What can be read from its beginning, piece by piece."""
+    """A stream that can be read from its beginning, piece by piece."""
 
     def read(self, size: int, /) -> bytes:
         """Return at most so many bytes; none at the end."""
@@ -19,8 +19,8 @@ class SupportsRead(Protocol):
 def file_digest(path: Path) -> str:
     """Return 16 hexadecimal digits over a file's bytes.
 
-    Of a file above 64 MiB: over its size and 64 pieces of 1 MiB that are
-    spread evenly over it, the first and the last among them.
+    For a file above 64 MiB, they cover its size and 64 pieces of 1 MiB, which are
+    spread evenly over it and include the first and the last.
     """
     digest = hashlib.blake2b(digest_size=8)
     size = path.stat().st_size
@@ -37,7 +37,7 @@ def file_digest(path: Path) -> str:
 
 
 def stream_digest(stream: SupportsRead) -> str:
-    """Return what `file_digest` gives of a file of these bytes, of at most 64 MiB."""
+    """Return the digest that `file_digest` returns for these bytes, at most 64 MiB."""
     digest = hashlib.blake2b(digest_size=8)
     while piece := stream.read(_CHUNK):
         digest.update(piece)
@@ -47,8 +47,8 @@ def stream_digest(stream: SupportsRead) -> str:
 def folder_digests(folder: Path) -> dict[str, str]:
     """Return the digest of each file below a folder, by its path there.
 
-    `size:<bytes>` stands for the digest of a file above 64 MiB. A file that
-    goes while it is looked at is left out.
+    `size:<bytes>` replaces the digest of a file above 64 MiB. A file that is removed
+    meanwhile is left out.
     """
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):

@@ -1,4 +1,4 @@
-"""How much memory is free, of the machine or of the container that holds us."""
+"""The free memory of the machine, or of the container around this process."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def free_bytes(cgroup: Path = CGROUP) -> int:
-    """Return the bytes that can be had; a container's file cache counts as free (cgroup v2)."""
+    """Return the free bytes; a container's file cache counts as free (cgroup v2)."""
     machine = int(psutil.virtual_memory().available)
     try:
         limit = int((cgroup / "memory.max").read_text())

@@ -1,7 +1,8 @@
-"""What the chaos controller keeps: the holder of each rank, the gates, the events it recorded.
+"""The state of the chaos controller: the worker of each rank, the gates, the events it recorded.
 
-A rank that comes to the place of an op waits at a `Gate` until the fault is injected. One that
-needs its report to stay uncommitted asks the `PollBarrier` to hold Ray's controller meanwhile.
+A rank that arrives at the place of an op waits at a `Gate` until the fault is injected. If its
+report must stay uncommitted, it first asks the `PollBarrier` to hold Ray's controller: Ray's
+controller commits a report when it polls its workers, so no commit comes between two polls.
 All but `Gate` are guarded by the chaos controller's condition.
 """
 
@@ -18,7 +19,7 @@ from chaos.run.journal import Journal
 
 
 class Gate:
-    """Opened once, with what the worker that waits is to do to itself."""
+    """The gate of one op, opened once, with the order for the worker that waits, or None."""
 
     def __init__(self) -> None:
         self._opened = threading.Event()
@@ -26,27 +27,27 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether the worker may go on."""
+        """Whether the worker may continue."""
         return self._opened.is_set()
 
     def open(self, order: Order | None) -> None:
-        """Let the worker go on."""
+        """Let the worker continue, with an order or without."""
         self._order = order
         self._opened.set()
 
     def wait(self, limit_s: float) -> Order | None:
-        """Wait until the gate is open; gives the order."""
+        """Wait until the gate is open; return the order."""
         self._opened.wait(limit_s)
         return self._order
 
 
 class WorkerRegistry:
-    """The worker that holds each rank now, and how far the start of each attempt has come.
+    """The present worker of each rank, and the last attempt that was launched.
 
-    An attempt's group is known before its train function is launched. A worker
-    that dies between the two makes Ray 2.60's controller itself fail (it waits
-    for the launch outside of what it takes for a failure of workers), whatever
-    the job is like: see `ray-defects/death_at_launch_not_retried`.
+    An attempt's group is known before its train function is launched. If a worker
+    dies between the two, Ray 2.60's controller itself fails, with any job: it waits
+    for the launch outside of the code that handles failures of workers (see
+    `ray-defects/death_at_launch_not_retried`).
     """
 
     def __init__(self) -> None:
@@ -55,25 +56,25 @@ class WorkerRegistry:
 
     @property
     def attempt(self) -> int:
-        """The attempt whose group was started last; 0 where none was."""
+        """The attempt whose group was started last; 0 if none was."""
         return max((worker.attempt for worker in self._group.values()), default=0)
 
     def started(self, workers: Mapping[int, Victim]) -> bool:
-        """Take the workers of a new attempt, and say whether they are the first."""
+        """Set the workers of a new attempt; return whether they are the first."""
         is_first = not self._group
         self._group = dict(workers)
         return is_first
 
     def launched(self, attempt: int) -> None:
-        """Take it that every rank of an attempt has begun its train function."""
+        """Note that every rank of an attempt has begun its train function."""
         self._launched = max(self._launched, attempt)
 
     def holder(self, rank: int) -> Victim | None:
-        """Return who holds a rank, if anybody does."""
+        """Return the worker of a rank, None if it has none."""
         return self._group.get(rank)
 
     def on(self, node_id: str) -> Victim | None:
-        """Return the worker that a node holds, the first where it holds several."""
+        """Return the worker on a node, the first if it holds several."""
         return next((worker for worker in self._group.values() if worker.node_id == node_id), None)
 
     def knows(self, attempt: int) -> bool:
@@ -86,7 +87,11 @@ class WorkerRegistry:
 
 
 class PollBarrier:
-    """Holds Ray's controller between two polls for the ops that ask for it."""
+    """The hold of Ray's controller between two polls, for the ops that ask for it.
+
+    A rank asks in one thread; Ray's controller comes to `stand` in another, grants all that was
+    asked for, and waits there until every such op has given its hold up.
+    """
 
     def __init__(self, changed: threading.Condition, is_over: Callable[[], bool]) -> None:
         self._changed = changed
@@ -99,7 +104,7 @@ class PollBarrier:
         return op in self._granted
 
     def ask(self, op: int, *, within_s: float) -> bool:
-        """Wait until Ray's controller is held for an op, and say whether it is."""
+        """Wait until Ray's controller is held for an op; return whether it is."""
         self._asked.add(op)
         self._changed.notify_all()
         self._changed.wait_for(lambda: self._is_over() or self.has(op), timeout=within_s)
@@ -108,26 +113,27 @@ class PollBarrier:
         return self.has(op)
 
     def stand(self, *, within_s: float) -> None:
-        """Stand still, in Ray's controller, until no op needs it any longer."""
+        """Wait, in Ray's controller, until no op needs the hold any longer."""
         if not self._asked:
             return
         self._changed.wait_for(self._need_none, timeout=within_s)
         self.give_up_all()
 
     def give_up(self, op: int) -> None:
-        """Need no hold for an op any longer."""
+        """Drop the hold for an op."""
         self._asked.discard(op)
         self._granted.discard(op)
         self._changed.notify_all()
 
     def give_up_all(self) -> None:
-        """Need no hold at all: a rank that asked may be dead now and never come."""
+        """Drop all holds: a rank that asked may be dead, and never arrive."""
         self._asked.clear()
         self._granted.clear()
         self._changed.notify_all()
 
     def _need_none(self) -> bool:
-        """Grant what was asked for, and say whether polls may go on."""
+        """Grant all holds that were asked for; return whether Ray's controller may poll."""
+        # Asked again at each change of the condition: a rank that asks later is granted as well.
         if self._asked - self._granted:
             self._granted |= self._asked
             self._changed.notify_all()
@@ -135,7 +141,7 @@ class PollBarrier:
 
 
 class RecordedEvents:
-    """The chaos controller's own events and the commits it was told of."""
+    """The chaos controller's own events, and the commits that the observer reported."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -143,16 +149,16 @@ class RecordedEvents:
 
     @property
     def commits(self) -> int:
-        """How many epochs are committed."""
+        """The number of committed epochs."""
         return max((e.epoch + 1 for e in self._events if isinstance(e, Committed)), default=0)
 
     def add(self, event: AnyEvent) -> None:
-        """Write an event down, and keep it."""
+        """Record an event, and keep it."""
         self._journal.add(event)
         self._events.append(event)
 
     def add_reached(self, op: Op, worker: Victim) -> None:
-        """Record that a rank stands at an op's place."""
+        """Record that a rank has arrived at an op's place."""
         self.add(
             GateReached(
                 op=op.index,
@@ -164,7 +170,7 @@ class RecordedEvents:
         )
 
     def learn(self, event: Committed) -> None:
-        """Keep a commit, which the observer has written down."""
+        """Keep a commit, which the observer has recorded."""
         self._events.append(event)
 
     def is_spent(self, op: Op, attempt: int) -> bool:
@@ -172,12 +178,12 @@ class RecordedEvents:
         return is_spent(op, attempt, self._events)
 
     def is_struck(self, op: Op, attempt: int) -> bool:
-        """Return whether an op has struck an attempt."""
+        """Return whether an op's fault was injected in an attempt."""
         return any(
             isinstance(e, FaultInvoked) and (e.op, e.attempt) == (op.index, attempt)
             for e in self._events
         )
 
     def is_its_attempt(self, op: Op, attempt: int) -> bool:
-        """Return whether an attempt recovers from the op that this one refers to, if to any."""
+        """Return whether an op that waits for a recovery waits for that of this attempt."""
         return not isinstance(op.at, AtRecovery) or is_recovering(op.at, attempt, self._events)

@@ -1,9 +1,9 @@
-"""Which code a job's outcome depends on, as digests.
+"""Digests of the code that a job's outcome depends on.
 
-A cached baseline may stand in for a run only while the job's own code is the
-same. That is the script or the train loop's module, what these import from
-the user's folders, however deep, and the files that the scenario lists.
-Installed packages count by their versions, which is not done here.
+A cached baseline may replace a run only while the job's own code is the same.
+That is the script or the train loop's module, all that these import from the
+user's folders, at any depth, and the files that the scenario lists. Installed
+packages count by their versions (see `environment`).
 """
 
 import ast
@@ -56,13 +56,13 @@ def _followed(waiting: list[Path], roots: Sequence[Path]) -> dict[str, str]:
 
 
 def _imported(content: bytes, file: Path, roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield the user's files that a file may import, wherever in it that is written."""
+    """Yield the user's files that a file may import, at any place in it."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the job's odd escapes are the job's affair
+            warnings.simplefilter("ignore")  # warnings of odd escapes are of no interest here
             tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError):
-        return  # it will fail when it is run, and that is when to say so
+        return  # it will fail when it is run
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -77,7 +77,7 @@ def _imported(content: bytes, file: Path, roots: Sequence[Path]) -> Iterator[Pat
 
 
 def _members(node: ast.ImportFrom) -> Iterator[str]:
-    """Yield what stands after `import`, since each may be a module as well as a name in one."""
+    """Yield the names after `import`: each may be a module, or a name in one."""
     for alias in node.names:
         yield f"{node.module}.{alias.name}" if node.module else alias.name
 

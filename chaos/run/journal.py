@@ -1,13 +1,12 @@
 """Append-only files of events, one per process, readable after any crash.
 
-A line is one `os.write` to a file opened with O_APPEND: it is in the page
-cache when the call returns, so it survives the writer's SIGKILL. Only the
-last line of a file can be torn. Each begins with a sum of what follows, so that a
-line that was changed since is no evidence of anything:
+A line is one `os.write` to a file opened with O_APPEND: it is in the page cache when the
+call returns, so it survives the writer's SIGKILL. Only the last line of a file can be torn.
+Each line begins with a checksum of the rest, so that a changed line is detected:
 
     {"sum":"1a2b3c4d","time_ns":...,"source":"driver","seq":0,"what":{...}}
 
-Files of a chaos that wrote no sums are taken as they are.
+Files of older versions of chaos, without checksums, are accepted.
 """
 
 import errno
@@ -33,23 +32,23 @@ from chaos.run.whole_file import write_bytes
 Role: TypeAlias = Literal["harness", "driver", "controller", "worker", "chaos", "storage"]
 
 _decoder = msgspec.json.Decoder(Entry)
-# A byte that is no UTF-8, and brackets without end, are mistakes of their own.
+# A byte that is no UTF-8, and too deep nesting, raise errors of their own.
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-# CRC-32 of a line from behind its sum on: it is there to find damage, not to keep anybody out.
+# CRC-32 of the line after the sum: it detects damage, and is no protection against forgery.
 _SUM = b'{"sum":"'
 _SUM_BYTES = len(_SUM) + 8 + len(b'",')
 
 
 class _Owner(msgspec.Struct):
-    """What a journal must know of its run's plan."""
+    """The part of a run's plan that a journal needs."""
 
     token: str | None = None
 
 
 class _Torn(msgspec.Struct):
-    """The first line of a history that torn journals were merged into."""
+    """The first line of a history that was merged of torn journals."""
 
     torn: list[str]
 
@@ -57,7 +56,7 @@ class _Torn(msgspec.Struct):
 class Journal:
     """The writer of one process's journal; safe to share between its threads.
 
-    It names the run that it belongs to, by the plan in the folder above its own.
+    Its first event has the run's token, from the plan in the folder above.
     """
 
     def __init__(self, folder: Path, source: str, *, role: Role, clock: Clock) -> None:
@@ -79,7 +78,7 @@ class Journal:
         )
 
     def add(self, event: AnyEvent) -> Entry:
-        """Write one event down, now."""
+        """Write one event at once."""
         with self._lock:
             entry = Entry(
                 time_ns=self._clock.now_ns(), source=self._source, seq=self._seq, what=event
@@ -89,19 +88,19 @@ class Journal:
         return entry
 
     def _write(self, line: bytes) -> None:
-        """Write a line, whole or not at all: on a full disk a part of it may be written."""
+        """Write a line, whole or not at all, since a full disk may take only a part of it."""
         written = os.write(self._file, line)
         if written < len(line):
             os.ftruncate(self._file, os.fstat(self._file).st_size - written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
     def close(self) -> None:
-        """Close the file; what was written stays."""
+        """Close the file."""
         os.close(self._file)
 
 
 def driver_journal(folder: Path, clock: Clock) -> Journal:
-    """Open the journal of this driver; of a run's second driver, one of its own."""
+    """Open the journal of this driver; a run's second driver has one of its own."""
     is_first = not (folder / "driver.jsonl").exists()
     return Journal(
         folder, "driver" if is_first else f"driver-{os.getpid()}", role="driver", clock=clock
@@ -109,9 +108,9 @@ def driver_journal(folder: Path, clock: Clock) -> Journal:
 
 
 class Tail:
-    """Reads a folder of journals while they are written; gives each entry once.
+    """A reader of a folder of journals that are being written; it returns each entry once.
 
-    `lines` counts those that were read so far, by journal.
+    `lines` counts the lines read so far, by journal.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -135,7 +134,7 @@ class Tail:
 
 
 class Trained:
-    """Says which attempts have finished a step, by the journals that its workers write."""
+    """The attempts that have finished a step, by the journals of their workers."""
 
     def __init__(self, folder: Path) -> None:
         self._tail, self._attempts = Tail(folder), set[int]()
@@ -172,7 +171,7 @@ def read_journal(path: Path) -> tuple[list[Entry], bool]:
 
 
 def _token(run: Path) -> str | None:
-    """Return the token of a run, None where its plan has none, or there is no plan."""
+    """Return the token of a run, None if its plan has none, or if there is no plan."""
     try:
         return msgspec.json.decode(read_record(run / "plan.json"), type=_Owner).token
     except (OSError, HistoryError, *_DAMAGE):
@@ -188,7 +187,7 @@ def write_history(path: Path, history: History) -> None:
 
 
 def load_history(path: Path) -> History:
-    """Read what `write_history` wrote; `HistoryError` names the line that is wrong."""
+    """Return the history of `write_history`; raises `HistoryError` with a damaged line."""
     lines = _read(path).splitlines()
     if not lines or b'"torn":' not in lines[0][: _SUM_BYTES + 8]:
         return History(_entries(path, lines))
@@ -215,7 +214,7 @@ def _torn(path: Path, line: bytes) -> list[str]:
 
 
 def _summed(body: bytes) -> bytes:
-    """Return a line of what is an object in JSON."""
+    """Return the line of a JSON object, with its checksum."""
     rest = body[1:]
     return b'%b%08x",%b\n' % (_SUM, zlib.crc32(rest), rest)
 

@@ -4,7 +4,7 @@ from chaos.run.clock import Clock, seconds_since
 
 
 class Lease:
-    """Holds from when it is made or was last renewed, for so many seconds."""
+    """A permission for so many seconds after it was made or last renewed."""
 
     def __init__(self, for_s: float, clock: Clock) -> None:
         self._for_s = for_s
@@ -12,14 +12,14 @@ class Lease:
         self._since_ns = clock.now_ns()
 
     def renew(self) -> None:
-        """Let it hold from now on again."""
+        """Start its time again."""
         self._since_ns = self._clock.now_ns()
 
     def extend(self, by_s: float) -> None:
-        """Let it hold for longer, once."""
+        """Start its time again, `by_s` from now."""
         self._since_ns = self._clock.now_ns() + int(by_s * 1e9)
 
     @property
     def has_lapsed(self) -> bool:
-        """Whether nobody has renewed it in time."""
+        """Whether it was not renewed in time."""
         return seconds_since(self._since_ns, self._clock) > self._for_s

@@ -1,15 +1,15 @@
-"""Folders in /tmp that go with the processes that use them, whatever ends those.
+"""Folders in /tmp that are removed once the processes that use them have ended, even by SIGKILL.
 
-Whoever uses such a folder holds it: a shared lock (flock) on the folder itself,
-which the kernel takes back when the process ends. A pid in a file would say less:
-pids come again, and name other processes in another container.
+A process that uses such a folder holds it: it has a shared lock (flock) on the folder
+itself, which the kernel releases when the process ends. A pid in a file would be less
+reliable: pids are used again, and mean other processes in another container.
 
     /tmp/chaos-ray-k3x0a1bc.held          `make`: the name is random
-    /tmp/chaos-run-0a1b2c3d-4e5f6071.held `named`: several processes know the name
+    /tmp/chaos-run-0a1b2c3d-4e5f6071.held `named`: several processes use the name
 
-A folder that nobody holds is removed, and processes whose environment names it or that
-write files in it are ended: by `sweep` when the next harness starts, and at once where
-a process `attend`s to it, which waits for the lock and nothing else.
+A folder that no process holds is removed, and processes whose environment names it or
+that write files in it are ended: by `sweep` when the next harness starts, or at once by
+a process that `attend` has started, which only waits for the lock.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ import psutil
 from chaos.errors import HarnessError
 from chaos.run.clock import SystemClock
 
-TMP = Path("/tmp")  # noqa: S108 - never TMPDIR: whoever sweeps may have another one
+TMP = Path("/tmp")  # noqa: S108 - never TMPDIR: the sweeping process may have another one
 SUFFIX = ".held"
-HELD_ENV = "CHAOS_HELD"  # in the environment of what ends with a folder: the folder's path
+HELD_ENV = "CHAOS_HELD"  # in the environment of a process that ends with a folder: its path
 ROUNDS, ROUND_S = 100, 0.05
 
 _held: dict[Path, int] = {}  # the locks of this process
@@ -44,17 +44,18 @@ def make(prefix: str) -> Path:
 
 
 def named(name: str) -> Path:
-    """Return where the folder of a name is; `name` begins with `chaos-`."""
+    """Return the path of a folder by its name, which begins with `chaos-`."""
     return TMP / f"{name}{SUFFIX}"
 
 
 def hold(folder: Path) -> None:
-    """Keep a folder until this process ends or removes it; make it where it is not there.
+    """Hold a folder until this process ends or removes it; make it if it is not there.
 
-    A folder that is there already is held only where it is this user's: anybody may make one in
-    /tmp. What it lets others do is taken from it.
-    Raises HarnessError for another user's folder.
+    Any user may make a folder in /tmp. So an existing one is held only if it is this user's,
+    and its permissions for others are removed. Raises HarnessError for another user's folder.
     """
+    # Between `mkdir` and the lock another process may remove the folder: then the loop makes a
+    # new one. `_is_there` compares inodes, since a lock on a removed folder holds nothing.
     while folder not in _held:
         folder.mkdir(mode=0o700, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # it has just been swept
@@ -68,7 +69,7 @@ def hold(folder: Path) -> None:
 
 
 def attend(folder: Path) -> None:
-    """Start a process that clears a folder away once nobody holds it, even after SIGKILL."""
+    """Start a process that removes a folder once no process holds it, even after SIGKILL."""
     module = "chaos.run.leavings"
     _attending[folder] = subprocess.Popen(
         [sys.executable, "-m", module, str(folder)],
@@ -76,13 +77,13 @@ def attend(folder: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        start_new_session=True,  # what ends our session or group does not end it
+        start_new_session=True,  # a signal to this session or group does not end it
     )
 
 
 @contextlib.contextmanager
 def belonging_to(folder: Path) -> Iterator[None]:
-    """Have the processes that are started meanwhile, and theirs, end with a folder."""
+    """Have the processes started in this context, and their children, end with a folder."""
     before = os.environ.get(HELD_ENV)
     os.environ[HELD_ENV] = str(folder)
     try:
@@ -94,7 +95,7 @@ def belonging_to(folder: Path) -> Iterator[None]:
 
 
 def remove(folder: Path) -> None:
-    """End what belongs to a folder, remove it, and hold it no longer."""
+    """End the processes that belong to a folder, remove it, and release it."""
     _end(folder)
     attending = _attending.pop(folder, None)
     if attending is not None:
@@ -104,7 +105,7 @@ def remove(folder: Path) -> None:
 
 
 def drop(folder: Path) -> None:
-    """Remove a folder that no process belongs to any more, and hold it no longer."""
+    """Remove a folder that no process belongs to, and release it."""
     lock = _held.pop(folder, None)
     if lock is not None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -112,13 +113,13 @@ def drop(folder: Path) -> None:
 
 
 def sweep() -> None:
-    """Clear away all folders of this user's that nobody holds."""
+    """Remove all folders of this user that no process holds."""
     for folder in TMP.glob(f"chaos-*{SUFFIX}"):
         _clear(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _clear(folder: Path, how: int) -> None:
-    with contextlib.suppress(OSError):  # it is held (BlockingIOError), gone, or not ours to open
+    with contextlib.suppress(OSError):  # held (BlockingIOError), gone, or not readable
         lock = _open(folder)
         try:
             if os.fstat(lock).st_uid == os.geteuid():
@@ -130,7 +131,7 @@ def _clear(folder: Path, how: int) -> None:
 
 
 def _end(folder: Path, *, is_orphaned: bool = False) -> None:
-    """End the processes of a folder, in rounds, for some may start others; then remove it."""
+    """End the processes of a folder, in rounds, since some may start others; then remove it."""
     for _ in range(ROUNDS):
         found = _processes_of(folder, is_orphaned=is_orphaned)
         for process in found:
@@ -143,11 +144,11 @@ def _end(folder: Path, *, is_orphaned: bool = False) -> None:
 
 
 def _processes_of(folder: Path, *, is_orphaned: bool) -> list[psutil.Process]:
-    """Find what names a folder in its environment, and what is below that.
+    """Return the processes whose environment names a folder, and all below them.
 
-    Ray's workers write their titles over their environment. Where their raylet is still there
-    they are below it. Where it died first, and whoever held the folder is dead as well, they are
-    known by the raylet's log, which they have open (Ray 2.60): a worker that is starting on a
+    Ray's workers write their titles over their environment. While their raylet lives, they are
+    found below it. If it died first, and the holders of the folder are dead as well, they are
+    found by the raylet's log, which they have open (Ray 2.60): a worker that is starting on a
     busy machine takes more than 20 s to notice by itself that its raylet is gone.
     """
     this = psutil.Process()
@@ -178,7 +179,7 @@ def _keep_to_this_user(lock: int, folder: Path) -> None:
 
 
 def _is_there(lock: int, folder: Path) -> bool:
-    """Return whether a folder that was opened is still the one of that path."""
+    """Return whether an opened folder is still the one at its path."""
     try:
         return os.path.samestat(os.fstat(lock), folder.stat())
     except FileNotFoundError:

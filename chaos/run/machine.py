@@ -1,4 +1,4 @@
-"""What this machine offers a run: looked at once, judged elsewhere."""
+"""The facts about this machine that a run depends on; they are judged elsewhere."""
 
 import os
 import platform
@@ -20,8 +20,8 @@ from chaos.run.clock import Clock
 
 GIB = 1024**3
 SHM = Path("/dev/shm")  # noqa: S108 - where Ray keeps its objects on Linux
-# The packages of each extra of ours, each by the names that it is had under: the first gives the
-# version. An extra whose packages are not all there is not installed.
+# The packages of each extra of chaos, each by its names: the first has the version. An extra is
+# installed if all its packages are.
 EXTRAS: dict[str, tuple[tuple[str, ...], ...]] = {
     "examples": (("scikit-learn",),),
     "lightgbm": (("lightgbm",), ("scikit-learn",)),
@@ -34,7 +34,7 @@ _WAIT_S = 10.0
 
 
 def look(reports: Path, clock: Clock) -> Machine:
-    """Look at the machine, and at the folder that runs would be kept in."""
+    """Return the facts about the machine, and about the folder for runs."""
     there = _nearest(reports)
     disk = shutil.disk_usage(there)
     return Machine(
@@ -56,13 +56,13 @@ def look(reports: Path, clock: Clock) -> Machine:
 
 
 def _nearest(path: Path) -> Path:
-    """Return the nearest folder that is there already: nothing is made for a look."""
+    """Return the nearest folder that exists: none is made here."""
     path = path.resolve()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 
 def version_of(packages: Sequence[Sequence[str]]) -> str | None:
-    """Return the version of the first package, None where any of them is missing."""
+    """Return the version of the first package, None if any of them is missing."""
     found = [next(filter(None, map(_version, names)), None) for names in packages]
     return found[0] if all(found) else None
 
@@ -97,7 +97,7 @@ def _can_listen() -> bool:
 
 
 def _can_signal() -> bool:
-    """Return whether a child of ours can be stopped and killed."""
+    """Return whether a child process can be stopped and killed."""
     child = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
     try:
         os.kill(child.pid, signal.SIGSTOP)
@@ -114,6 +114,6 @@ def _can_signal() -> bool:
 
 
 def _clock_back_ns(clock: Clock) -> int:
-    """Return by how much the clock that orders histories went back in many readings."""
+    """Return the largest step back, in many readings, of the clock that orders histories."""
     times = [clock.now_ns() for _ in range(10_000)]
     return max(0, *(before - after for before, after in pairwise(times)))

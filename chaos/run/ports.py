@@ -1,4 +1,4 @@
-"""What the harness asks of a backend, and what it gives it."""
+"""The interface between the harness and a backend."""
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -13,29 +13,29 @@ Say: TypeAlias = Callable[[str], None]
 
 
 def say_nothing(words: str) -> None:
-    """Keep to oneself what a backend has to say beside a run's entries."""
+    """Ignore a backend's messages beside a run's entries."""
     del words
 
 
 class Backend(Protocol):
-    """Executes plans. What it saw is in the run directory's journals, whatever happens."""
+    """An executor of plans. Its events are in the run directory's journals, after any error too."""
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
-        """Carry out one plan, showing new events as they come.
+        """Execute one plan, and show new events as they come.
 
-        Raises `ClusterError` or `HarnessError` where it cannot, and passes
+        Raises `ClusterError` or `HarnessError` if it cannot, and passes
         KeyboardInterrupt on after the run was ended and recorded as such.
         """
 
     def close(self) -> None:
-        """End what is kept warm between plans."""
+        """End the processes that are kept warm between plans."""
 
 
 class OpenBackend(Backend, Protocol):
-    """A backend as a context: leaving it ends what it kept warm."""
+    """A backend as a context manager: leaving it ends the processes that it keeps warm."""
 
     def __enter__(self) -> Self:
-        """Start nothing yet; the first plan says what is needed."""
+        """Start nothing yet: the first plan states what is needed."""
 
     def __exit__(
         self,
@@ -44,18 +44,18 @@ class OpenBackend(Backend, Protocol):
         trace: TracebackType | None,
         /,
     ) -> None:
-        """End what is kept warm."""
+        """End the processes that are kept warm."""
 
 
 class ScriptBackend(OpenBackend, Protocol):
-    """A backend whose plans go on from one start of the job's script, up to its `fit()`."""
+    """A backend whose plans share one start of the job's script, up to its `fit()`."""
 
     def beside(self) -> OpenBackend:
-        """Return one that carries out plans at the same time, from the same start."""
+        """Return a backend that executes plans at the same time, from the same start."""
 
     def afresh(self, *, other_hashes: Plan | None = None) -> OpenBackend:
-        """Return one that starts the script once more.
+        """Return a backend that starts the script once more.
 
-        With `other_hashes`, the plan that it will carry out, with another hash
-        seed of Python's, as every process of a cluster has one of its own.
+        `other_hashes` is the plan that it will execute with another hash seed of
+        Python, as every process of a cluster has a hash seed of its own.
         """

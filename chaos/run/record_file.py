@@ -1,8 +1,8 @@
-"""The files of a run, read as what they are: a stranger's folder may be a trap.
+"""The files of a run, read with care: a folder from elsewhere may be malicious.
 
-No symbolic link is followed, for it may lead out of the folder. Nothing is
-waited for that is no file, such as a pipe that nobody writes to. Nothing is
-read that is larger than such a file can be.
+No symbolic link is followed, since it may lead out of the folder. A pipe without
+a writer, or anything else that is no file, is refused and not waited for. A file
+that is too large for its kind is not read.
 """
 
 import errno
@@ -14,7 +14,7 @@ from pathlib import Path
 from chaos.errors import HistoryError
 
 HISTORY_BYTES = 8 << 30
-SMALL_BYTES = 64 << 20  # plan, verdict, summary, and what is like them
+SMALL_BYTES = 64 << 20  # plan, verdict, summary and the like
 
 _HINT = "Nothing was read of it. A folder that chaos has made holds files alone."
 
@@ -22,8 +22,8 @@ _HINT = "Nothing was read of it. A folder that chaos has made holds files alone.
 def read_record(path: Path, *, most: int = SMALL_BYTES) -> bytes:
     """Return a file's content.
 
-    Raises `HistoryError` where it is a link, no file at all, or above `most`
-    bytes; `OSError` where it is missing or cannot be read.
+    Raises `HistoryError` if it is a link, is no file, or has more than `most`
+    bytes; `OSError` if it is missing or cannot be read.
     """
     file = _open(path)
     try:
@@ -36,13 +36,13 @@ def read_record(path: Path, *, most: int = SMALL_BYTES) -> bytes:
 
 
 def refuse_link(folder: Path) -> None:
-    """Raise `HistoryError` where a folder of a run is a symbolic link."""
+    """Raise `HistoryError` if a folder of a run is a symbolic link."""
     if folder.is_symlink():
         raise _linked(folder)
 
 
 def digest_of(path: Path) -> str | None:
-    """Return 32 hexadecimal digits over a history's bytes, None where there is none to read."""
+    """Return 32 hexadecimal digits over a history's bytes, None if it cannot be read."""
     try:
         content = read_record(path, most=HISTORY_BYTES)
     except (OSError, HistoryError):
@@ -52,7 +52,7 @@ def digest_of(path: Path) -> str | None:
 
 def _open(path: Path) -> int:
     try:
-        # O_NONBLOCK: a pipe is opened at once, whether or not anybody writes to it.
+        # O_NONBLOCK: a pipe is opened at once, even without a writer.
         return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:

@@ -1,10 +1,10 @@
-"""A path as people read it."""
+"""A path for display."""
 
 from pathlib import Path
 
 
 def shown(path: Path) -> str:
-    """Return a path as people would type it: relative where it lies below where they are."""
+    """Return a path as a user would type it: relative if it is below the working directory."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:

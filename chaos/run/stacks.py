@@ -1,4 +1,4 @@
-"""How a process of a run is asked, by signal, where all its threads are, and where it answers."""
+"""The signal by which a process of a run writes the stacks of its threads, and the files."""
 
 import faulthandler
 import signal
@@ -10,10 +10,10 @@ START_STACKS = "stacks-start.txt"  # of a worker that does not come to its first
 
 
 def rank_stacks(rank: int, pid: int) -> str:
-    """Name the file that a worker answers in."""
+    """Return the name of a worker's file."""
     return f"stacks-rank-{rank}-{pid}.txt"
 
 
 def answer_with_stacks(file: Path) -> None:
-    """Let this process be asked from now on; faulthandler answers even while it hangs in C++."""
+    """Have this process answer the signal from now on, by faulthandler even if it hangs in C++."""
     faulthandler.register(STACK_SIGNAL, file=file.open("w"), all_threads=True)

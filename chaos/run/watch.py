@@ -1,4 +1,4 @@
-"""The harness's side of one run, on any backend: it watches drivers, reads along, writes down."""
+"""The harness's side of one run, on any backend: it watches drivers, and reads the journals."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from chaos.run.ports import Show
 from chaos.run.stacks import DRIVER_STACKS, rank_stacks
 
 Driver = TypeVar("Driver")
-START_S = 60.0  # more, until the first workers are there: a busy machine is slow, and no job hangs
+START_S = 60.0  # added until the first workers start: a slow machine must not look like a hang
 
 
 @dataclass
 class RunWatch(ABC, Generic[Driver]):
-    """One execution of one plan; a backend adds how drivers start, end and give their stacks."""
+    """One execution of one plan; a backend adds the start, the end and the stacks of drivers."""
 
     plan: Plan
     directory: RunDirectory
@@ -44,7 +44,7 @@ class RunWatch(ABC, Generic[Driver]):
         self.disturbed_by: str | None = None
 
     def begin(self, *, again_after: str | None = None) -> None:
-        """Write down which plan is carried out, and where."""
+        """Record the plan and the backend of the run."""
         plan = self.plan
         started = RunStarted(
             scenario=plan.scenario,
@@ -56,7 +56,7 @@ class RunWatch(ABC, Generic[Driver]):
         self.journal.add(started)
 
     def watch(self) -> None:
-        """Watch the driver, and its successor where a fault killed it, to the end of the run."""
+        """Watch the driver to the end of the run, and its successor if a fault killed it."""
         start, again = self.clock.now_ns(), True
         while again:
             driver = self.start_driver()
@@ -70,14 +70,14 @@ class RunWatch(ABC, Generic[Driver]):
                 self.journal.add(DriverExited(code=ended))
 
     def end(self, *, interrupted: bool) -> None:
-        """Write down that the run is over, as the last that is written."""
+        """Record that the run is over, as its last event."""
         self.seen()
         self.journal.add(RunEnded(interrupted=interrupted, lines=dict(self._tail.lines)))
         self.journal.close()
         self.seen()
 
     def seen(self) -> list[AnyEvent]:
-        """Read what is new in all journals, show it, and give all that was seen."""
+        """Read and show the new events of all journals; return all events so far."""
         entries = self._tail.new_entries()
         self._seen.extend(entry.what for entry in entries)
         whys = (entry.what.why for entry in entries if isinstance(entry.what, Disturbed))
@@ -90,15 +90,15 @@ class RunWatch(ABC, Generic[Driver]):
         return [event for event in self.seen() if isinstance(event, WorkerStarted)]
 
     def stack_taken(self, pid: int, rank: int | None = None) -> None:
-        """Write down that a process was asked for its stack."""
+        """Record that a process was asked for its stacks."""
         name = DRIVER_STACKS if rank is None else rank_stacks(rank, pid)
         self.journal.add(StackTaken(pid=pid, rank=rank, path=f"logs/{name}"))
 
     def _watch_driver(self, driver: Driver, start_ns: int) -> int | None:
-        """Return the exit code of a driver, None where it is not to go on.
+        """Return the exit code of a driver, None if it is to be ended.
 
-        That is so at the run's limit, and where something beside chaos and the job went
-        wrong: nothing is learned of a job from what follows.
+        It is ended at the run's time limit, and after a disturbance from outside: later
+        events would be no evidence about the job.
         """
         while (code := self.exit_code(driver)) is None:
             self.seen()
@@ -112,7 +112,7 @@ class RunWatch(ABC, Generic[Driver]):
         return code
 
     def _is_late(self, start_ns: int) -> bool:
-        """Return whether the run is at its limit, counted from its first workers' start."""
+        """Return whether the run has reached its time limit, counted from its first workers."""
         limit_s, since_ns = self.plan.limits.run_s, self._trains_since_ns
         if since_ns is None:
             if any(isinstance(event, WorkerGroupStarted) for event in self._seen):
@@ -126,7 +126,7 @@ class RunWatch(ABC, Generic[Driver]):
 
     @abstractmethod
     def driver_started(self, driver: Driver) -> None:
-        """Tell those who may strike the driver which process it is."""
+        """Pass the driver on to the code that injects faults, which may kill it."""
 
     @abstractmethod
     def exit_code(self, driver: Driver) -> int | None:
@@ -134,12 +134,12 @@ class RunWatch(ABC, Generic[Driver]):
 
     @abstractmethod
     def end_driver(self, driver: Driver) -> int:
-        """End a driver that is not to go on; gives its exit code."""
+        """End a driver; return its exit code."""
 
     @abstractmethod
     def meanwhile(self) -> None:
-        """Do what is to be done between two looks at a driver."""
+        """Do the work between two looks at a driver."""
 
     @abstractmethod
     def take_stacks(self, driver: Driver) -> None:
-        """Ask all ranks and the driver for their stacks: faulthandler answers even from C++."""
+        """Signal all ranks and the driver to write their stacks."""

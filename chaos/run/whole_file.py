@@ -1,4 +1,4 @@
-"""Small files that are written whole or not at all, whoever reads them meanwhile."""
+"""Small files that are written whole or not at all, even for a reader at the same time."""
 
 import errno
 import json
@@ -16,13 +16,13 @@ _OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a file into a folder that is there; gives its path."""
+    """Write a file into an existing folder; return its path."""
     return write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> Path:
-    """Write a file into a folder that is there; gives its path. A link in its place is replaced."""
-    # A name that nobody can guess, and O_EXCL: what is written lands in a new file of this folder.
+    """Write a file into an existing folder; return its path. A link in its place is replaced."""
+    # A random name and O_EXCL: the bytes go into a new file of this folder, and through no link.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -36,7 +36,7 @@ def write_bytes(path: Path, content: bytes) -> Path:
 
 @contextmanager
 def full_disk_told(folder: str, left: str) -> Iterator[None]:
-    """Turn an error of the disk into a `HarnessError` that says what is left; others pass."""
+    """Turn an error of the disk into a `HarnessError` that states what is left; pass others on."""
     try:
         yield
     except OSError as error:
@@ -46,18 +46,18 @@ def full_disk_told(folder: str, left: str) -> Iterator[None]:
 
 
 def unwritten(folder: str, error: OSError, left: str) -> str:
-    """Return that a record could not be written; `left`: what there is all the same."""
+    """Return the error for a record that could not be written; `left`: what there is anyway."""
     return f"{folder}: cannot write there: {error.strerror}. {left}"
 
 
 def write_fields(path: Path, fields: Mapping[str, Any]) -> None:
-    """Write a JSON object, and make its folder where there is none."""
+    """Write a JSON object; make its folder if there is none."""
     path.parent.mkdir(exist_ok=True)
     write_text(path, json.dumps(fields))
 
 
 def read_fields(path: Path) -> dict[str, Any] | None:
-    """Read what `write_fields` wrote, None where there is no file."""
+    """Return the object of `write_fields`, None if there is no file."""
     try:
         fields: dict[str, Any] = json.loads(read_record(path))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the world of every backend has: who holds each rank, what was told, the storage, the end."""
+"""The part of every backend's world: workers, decisions, obeyed orders, storage, the end."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,7 +31,7 @@ def answers(controller: ChaosController, world: "RunWorld") -> dict[str, Callabl
 class RunWorld:
     """The part of a `World` that is the same on any backend, for one run.
 
-    It is told by the observer, the workers and the harness, and asked by faults.
+    Observer, workers and harness report to it; faults ask it.
     """
 
     def __init__(self, clock: Clock, armed: ArmedFaults) -> None:
@@ -43,65 +43,65 @@ class RunWorld:
         self._over = False
         self.driver: int | None = None
 
-    # -- told ------------------------------------------------------------------------------
+    # -- reports ---------------------------------------------------------------------------
 
     def learn_group(self, group: Mapping[int, Victim]) -> None:
-        """Learn who holds each rank."""
+        """Set the worker of each rank."""
         self._group = dict(group)
 
     def failure_decided(self, event: FailureDecided) -> None:
-        """Learn that Ray has decided what follows from a failure."""
+        """Note Ray's decision about a failure."""
         self._failures.setdefault(event.attempt, event)
 
     def obeyed(self, token: str) -> None:
-        """Learn that a worker does as it was told."""
+        """Note that a worker carries out an order, by its token."""
         self._obeyed.add(token)
 
     def end(self) -> None:
-        """Learn that the run is over: nothing is waited for any longer."""
+        """Note that the run is over, and end all waits."""
         self._over = True
 
-    # -- asked -----------------------------------------------------------------------------
+    # -- questions of faults ---------------------------------------------------------------
 
     def group(self) -> Mapping[int, Victim]:
-        """Return who holds each rank now."""
+        """Return the present worker of each rank."""
         return self._group
 
     def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
-        """Wait until Ray has recorded that the victim's attempt failed; gives the ranks' errors."""
+        """Wait until Ray has recorded the failure of an attempt; return the ranks' errors."""
         self._await(lambda: victim.attempt in self._failures, within_s)
         event = self._failures.get(victim.attempt)
         return None if event is None else event.errors
 
     def free_memory(self) -> int:
-        """Return how many bytes of memory are free, of this machine or of its container."""
+        """Return the bytes of free memory, of this machine or of its container."""
         return free_bytes()
 
     def has_obeyed(self, order: Order, *, within_s: float) -> bool:
-        """Wait until a worker says that it does as it was told."""
+        """Wait until a worker carries out an order; return whether it does."""
         return self._await(lambda: order.token in self._obeyed, within_s)
 
     def let_pass(self, seconds: float) -> bool:
-        """Let time pass; False where the run ended before it was over."""
+        """Wait for so many seconds; return False if the run ended before."""
         self._await(lambda: False, seconds)
         return not self._over
 
     def wait_until(self, deadline_ns: int) -> bool:
-        """Let time pass until a deadline (monotonic ns); False where the run ended before it."""
+        """Wait until a deadline (monotonic ns); return False if the run ended before."""
         self._await(lambda: self._clock.now_ns() >= deadline_ns)
         return self._clock.now_ns() >= deadline_ns
 
     def arm_storage(self, victim: Victim) -> None:
-        """Let the storage fault of the victim's op take effect when its rank next gives cause."""
+        """Arm the storage fault of an op, which takes effect at the rank's next use of storage."""
         self._armed.arm(victim.op, victim.rank)
 
     def await_storage(self, victim: Victim) -> str | None:
-        """Wait until storage itself says what the op's fault did; None: the run ended before."""
+        """Wait for and return the effect of an op's storage fault; None if the run ended before."""
         self._await(lambda: self._armed.effect(victim.op) is not None)
         return self._armed.effect(victim.op)
 
     def _await(self, is_there: Callable[[], bool], within_s: float | None = None) -> bool:
-        """Wait no longer than the run, nor than `within_s`; says whether it is there."""
+        """Wait for a condition, at most `within_s` and to the run's end; return whether it came."""
         start = self._clock.now_ns()
         while not is_there():
             late = within_s is not None and seconds_since(start, self._clock) > within_s
