@@ -1,5 +1,5 @@
 """`chaos audit`: inject faults at every place that can differ, and report which ones break the job.
 
-Runs without a fault → job profile → places → runs with a fault → findings → card. What executes
-a plan is a backend's; what judges it is `chaos.check`.
+Runs without a fault → job profile → places → runs with a fault → findings → card. A backend
+executes a plan, `chaos.check` judges its run.
 """

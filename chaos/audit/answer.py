@@ -1,8 +1,8 @@
 """The answer of an audit (pass, fail or inconclusive) and its reasons.
 
-Pass is a promise: in every group that the job has, a restart went on from a
-checkpoint, and the job came out the same. What was not tried, or could not have
-been seen, is no pass.
+Pass is a promise: in every group that the job has, a restart resumed from a
+checkpoint, and the job reached the same result. If a group was not tried, or a
+defect could not have been seen, the answer is no pass.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,18 +20,18 @@ ACCEPTABLE: tuple[Acceptable, ...] = get_args(Acceptable)
 WORDS: tuple[Word, ...] = ("pass", "fail", "inconclusive")  # by exit code
 REASONS_SHOWN = 2
 GROUPS_SHOWN = 3
-RESUMES_MIN = 3  # an early, a middle and a late one, where no place can be said to be late
+RESUMES_MIN = 3  # an early, a middle and a late one, if it is unknown which places are late
 
 
 def word(card: "Card") -> Word:
-    """Return the answer in a word."""
+    """Return the answer as a word."""
     if card.broken:
         return "fail"
     return "inconclusive" if any(reasons(card)) else "pass"
 
 
 def sentence(card: "Card") -> str:
-    """Return the answer in a sentence, with what it rests on."""
+    """Return the answer in a sentence, with its evidence."""
     answer = word(card)
     if answer == "fail":
         causes = "one cause" if len(card.findings) == 1 else f"{len(card.findings)} causes"
@@ -43,7 +43,7 @@ def sentence(card: "Card") -> str:
 
 
 def coverage(card: "Card") -> str:
-    """Return in words how many resumes were right, and how many of all places were tried."""
+    """Return in words the number of right resumes, and of the places that were tried."""
     tried, places = card.places
     resumes = f"{card.resumed_right} of {plural(card.resumed, 'resume')} right"
     if not card.job.sees:
@@ -52,15 +52,16 @@ def coverage(card: "Card") -> str:
 
 
 def coverage_share(card: "Card") -> float:
-    """Return the part of all places that was tried."""
+    """Return the share of all places that was tried."""
     tried, places = card.places
     return tried / places if places else 0.0
 
 
 def confidence(card: "Card") -> str | None:
-    """Return what the resumes without a failure prove; None where one failed, or none was tried.
+    """Return the claim that resumes without a failure prove; None if one failed, or none was tried.
 
-    Where n of n are right, a share above 1 - 0.05 ** (1 / n) is ruled out with 95 % confidence.
+    If n of n are right, a share of failures above 1 - 0.05 ** (1 / n) is ruled out with 95 %
+    confidence.
     """
     if card.broken or not card.resumed_right:
         return None
@@ -72,7 +73,7 @@ def confidence(card: "Card") -> str | None:
 
 
 def reasons(card: "Card") -> Iterator[str]:
-    """Return the reasons for which the answer is not pass, where nothing wrong was found."""
+    """Yield the reasons why the answer is not pass although nothing wrong was found."""
     if card.ended == "interrupted":
         yield "the audit was interrupted"
     if card.repetition.reports_apart is not None and not card.repetition.is_by_steps:
@@ -97,7 +98,7 @@ def _unjudged(card: "Card") -> Iterator[str]:
 
 
 def _restarts(card: "Card") -> Iterator[str]:
-    """Return a reason for each kind of restart that was due and missing."""
+    """Yield a reason for each kind of restart that was due and missing."""
     if card.resumed == 0:
         if card.job.saved == 0 and not card.job.keeps_files:
             yield "the job saves no checkpoint, so every restart began anew"
@@ -129,7 +130,7 @@ def _restarts(card: "Card") -> Iterator[str]:
 
 
 def _blind(card: "Card") -> Iterator[str]:
-    """Return a reason for each kind of defect that could not have been seen."""
+    """Yield a reason for each kind of defect that could not have been seen."""
     if not card.job.sees:
         yield (
             "no loss, no state and no metric but a counter was seen, so that nothing was compared"

@@ -1,4 +1,4 @@
-"""Clean runs, kill map, strikes, findings, card: an audit from beginning to end."""
+"""An audit from beginning to end: clean runs, kill map, runs with faults, findings, card."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -69,10 +69,10 @@ def _one_lane(workers: int) -> int:
 class Audit:
     """One audit of the job of `plan`, into a folder of its own.
 
-    `follows_script`: the plan's number of workers is a guess, and gives way to
-    the script's own. `command` is the command line that repeats it. What the
-    clean runs show is told to `tell` before any strike. Strikes run side by
-    side, in as many lanes as `lanes` gives for a job's workers.
+    `follows_script`: the plan's number of workers is a guess, replaced by that of
+    the script. `command` is the command line that repeats it. `tell` is called with
+    the result of the clean runs, before any fault. Runs with faults go side by side,
+    in the number of lanes that `lanes` returns for a job's workers.
     """
 
     plan: Plan
@@ -91,16 +91,16 @@ class Audit:
     _kept: dict[Defect, RunRow] = field(default_factory=dict, init=False)
 
     def run(self) -> Card:
-        """Audit the job; returns the card, which is in the folder as well.
+        """Audit the job; return the card, which is in the folder as well.
 
-        Raises `JobError` where the job fails with nothing done to it. Whatever
-        breaks an audit off, what was struck before is written down.
+        Raises `JobError` if the job fails without a fault. If the audit is broken off,
+        the card of the runs so far is written.
         """
         start = self.clock.now_ns()
         clean = CleanRuns(self.backend, self.folder, self.clock, self.show).run(
             self.plan, follows_script=self.follows_script
         )
-        # Where reports come by the clock, and steps differ as well, no two runs have a place alike.
+        # If reports come by the clock, and steps differ as well, no two runs share a place.
         apart = clean.repetition.reports_apart is not None and not clean.repetition.is_by_steps
         places = _none if apart else self._strikes
         queue = Queue(clean.profile, places, self.choice.question, self.choice.seed)
@@ -154,7 +154,7 @@ class Audit:
         with ExitStack() as opened:
             more = [opened.enter_context(self.backend.beside()) for _ in range(lanes - 1)]
             backends: list[Backend] = [self.backend, *more]
-            for side in (backends, backends[:1]):  # the last runs may have shown places of theirs
+            for side in (backends, backends[:1]):  # the last runs may have shown more places
                 for row in side_by_side(work, next_strikes(), side):
                     self._settle(row)
                     queue.learn(row)
@@ -182,14 +182,14 @@ class Audit:
         self.show(Progress(FAULTS, len(self._runs), max(total, queue.taken), left_s, last, wrong))
 
     def _strike(self, backend: Backend, clean: Clean, strike: Strike, number: int) -> RunRow:
-        """Carry out one strike; nothing of it stays in memory but its row."""
+        """Execute one run with a fault; only its row stays in memory."""
         plan = plan_of(clean.plan, strike, clean.profile)
         directory = self.folder.new_run("runs", number, plan)
         run = self.folder.execute(backend, plan, directory, clean.baseline, self.clock)
         return run_row(number, strike, run)
 
     def _stands_for_a_finding(self, row: RunRow) -> bool:
-        """Return whether a run is the smallest of its defect so far; forget the one before."""
+        """Return whether a run is the smallest of its defect so far; drop the one before."""
         if row.status != "fail":
             return False
         before = self._kept.get(row.defects[0])
@@ -201,10 +201,10 @@ class Audit:
         return True
 
     def _confirmed(self, card: Card, writer: CardWriter, clean: Clean) -> Card:
-        """Run each finding's reproduction where `confirm` runs it, and say so on the card."""
+        """Run each finding's reproduction by `confirm`; return the card with the results."""
         if self.confirm is None or not card.findings:
             return card
-        if not clean.stays_inside:  # there, nothing keeps it from harming what is a person's own
+        if not clean.stays_inside:  # there, nothing keeps it from overwriting the user's files
             card = card.model_copy(update={"notes": (*card.notes, UNCONFIRMED)})
             writer.write(card)
             return card

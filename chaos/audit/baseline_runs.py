@@ -38,15 +38,15 @@ BAND: Profile = "standard"
 
 @dataclass(frozen=True)
 class Clean:
-    """What the clean runs showed; `baseline` is the first of them, with one that is like it.
+    """The result of the clean runs; `baseline` is the first of them, with one that equals it.
 
-    Where they differ it is all of them. Where only reports come at other steps, one more is
-    before these, whose state was watched at every step. `shown` is what the first showed, `profile`
-    what a strike can rely on.
+    If they differ, it is all of them. If only reports come at other steps, one more is put
+    first, whose state was watched at every step. `shown` is the profile of the first run,
+    `profile` the part of it that all runs share.
 
-    The baseline is of the start of the script that strikes go on from.
-    `work_s` is how long a clean run took from its `fit()` on; `hashes_apart` says
-    where a start with another hash seed was given other data.
+    The baseline is of the start of the script from which runs with faults are forked.
+    `work_s` is the time of a clean run from its `fit()` on; `hashes_apart` is the place
+    at which a start with another hash seed got other data.
     """
 
     plan: Plan
@@ -60,7 +60,7 @@ class Clean:
 
     @property
     def stays_inside(self) -> bool:
-        """Whether the job, on a cluster as well, writes to its run's folder alone."""
+        """Whether the job, on a cluster as well, writes only to its run's folder."""
         confined, stored = self.plan.confined, str(self.profile.replaced.get("storage_path"))
         is_elsewhere = (
             "://" in stored or self.profile.replaced.get("storage_filesystem") is not None
@@ -78,11 +78,11 @@ class Clean:
 
 @dataclass(frozen=True)
 class CleanRuns:
-    """Runs a job twice with nothing done to it, and more often where it does not repeat itself.
+    """Two runs of a job without faults, and more if it does not repeat itself.
 
-    The second run is of a second start of the script, with another hash seed.
-    Where it is not as the first, a third one of the first start says whether only
-    the start differs, and one of a start with the same hash seed why it does.
+    The second run is of a second start of the script, with another hash seed. If it
+    differs from the first, a third run, of the first start, shows whether only the start
+    differs, and one of a start with the same hash seed shows whether the seed is why.
     """
 
     backend: ScriptBackend
@@ -91,9 +91,9 @@ class CleanRuns:
     show: ShowProgress
 
     def run(self, plan: Plan, *, follows_script: bool) -> Clean:
-        """Return what these runs show, with as many workers as the script asks for.
+        """Return the result of these runs, with as many workers as the script asks for.
 
-        Raises `JobError` where the job does not even come through them.
+        Raises `JobError` if the job fails in one of them.
         """
         with self.backend.afresh(other_hashes=plan) as another:
             guess = plan.model_copy(update={"follows_script": follows_script})
@@ -111,13 +111,13 @@ class CleanRuns:
             more = range(seen.number + 1, seen.number + 1 + RUNS_MIN - len(alike))
             alike += [self._run(plan, n, of=RUNS_MIN + 1).history for n in more]
             again = again.model_copy(update={"hidden_part": hidden_part(BAND, alike)})
-        # What is written at the very end, a fault precedes in every run: only another clean run
-        # shows that it repeats itself.
+        # In every run with a fault, a file of the very end is written after the fault: only
+        # another clean run shows that the file repeats itself.
         runs = alike if needs_band else [*alike[:1], *seen.proof]
         baseline = Baseline(runs if thorough is None else [thorough, *alike, *seen.proof])
         self.folder.save_baseline(baseline)
-        # What differs between clean runs is nothing that a strike could be blamed for: a band
-        # says how far, and without one a metric that differs is left out.
+        # A difference between clean runs is not due to a fault: with a band it is a tolerance,
+        # and without one a metric that differs is left out.
         known = {"ignore_metrics": again.metrics_differing}
         expect = seen.plan.expect.model_copy(update={"band": BAND} if needs_band else known)
         shown = job_profile(first.history, ignore=again.metrics_differing)
@@ -138,7 +138,7 @@ class CleanRuns:
         )
 
     def _compare(self, seen: "_Starts") -> None:
-        """Return whether the job repeats itself, and where it does not, whether its starts do."""
+        """Compare two starts; if they differ, run the first start once more, and compare those."""
         again = repetition(seen.first.history, seen.other or seen.first.history)
         if seen.other is not None and again.is_alike:
             seen.proof.append(seen.other)
@@ -153,9 +153,9 @@ class CleanRuns:
         seen.repetition = again
 
     def _watched_at_every_step(self, seen: "_Starts") -> History | None:
-        """Return one more clean run, from any step of which a restart may be seen to go on.
+        """Return one more clean run, with the state of every step at which a restart may begin.
 
-        None where it is not as the others are, which leaves nothing to compare with.
+        None if it differs from the others: there is nothing to compare with then.
         """
         by_steps = seen.plan.expect.model_copy(update={"align": "steps"})
         plan = seen.plan.model_copy(update={"expect": by_steps})
@@ -170,7 +170,7 @@ class CleanRuns:
         return history
 
     def _tell_starts_apart(self, seen: "_Starts", apart: Repetition) -> None:
-        """Explain why two starts differ, by a third one that has the hash seed of the first."""
+        """Find out why two starts differ, by a third one with the hash seed of the first."""
         seen.number += 1
         with self.backend.afresh() as same:
             third, _ = self._start_again(same, seen.plan, seen.number, of=CLEAN_RUNS + 2)
@@ -199,7 +199,7 @@ class CleanRuns:
     def _start_again(
         self, backend: Backend, plan: Plan, number: int, *, of: int = CLEAN_RUNS
     ) -> tuple[History | None, Note | None]:
-        """Run the job from another start of its script, or note that there can be none."""
+        """Run the job from another start of its script; if that fails, return a note."""
         directory, run = self._execute(backend, plan, number, of=of)
         if any(run.history.of(FitCalled)):
             return self._required(directory, run).history, None
@@ -217,7 +217,7 @@ class CleanRuns:
         return directory, self.folder.execute(backend, alone, directory, None, self.clock)
 
     def _required(self, directory: RunDirectory, run: FinishedRun) -> FinishedRun:
-        """Return a run that came through, or raise `JobError`."""
+        """Return a run that passed; raise `JobError` for any other."""
         if any(run.history.of(DeadlinePassed)):
             raise too_long(run.plan)
         if run.verdict.status != "pass":
@@ -228,7 +228,7 @@ class CleanRuns:
 
 @dataclass
 class _Starts:
-    """Clean runs, as far as they were compared: `alike` are of one start of the script."""
+    """The clean runs that were compared so far: `alike` are of one start of the script."""
 
     plan: Plan
     first: FinishedRun
@@ -244,7 +244,7 @@ class _Starts:
 
 
 def too_long(plan: Plan) -> JobError:
-    """Return the error for a job that is too long to be struck at many places."""
+    """Return the error for a job that is too long to be run once for each place."""
     return JobError(
         f"the job {Path(plan.job.source).name} was still running after {plan.limits.run_s:g} s "
         "with nothing done to it, and every strike is a run of its own",
@@ -254,13 +254,13 @@ def too_long(plan: Plan) -> JobError:
 
 
 def _own(history: History, setting: str) -> str | None:
-    """Return what the script configured where chaos puts its own in its place."""
+    """Return the script's value of a setting that chaos replaces."""
     called = next((event for _, event in history.of(FitCalled)), None)
     own = None if called is None else called.replaced.get(setting)
     return None if own is None else str(own)
 
 
 def _work_s(history: History) -> float:
-    """Return how long a run took from its `fit()` on: what precedes it is done once for all."""
+    """Return the time of a run from its `fit()` on: the part before is done once for all runs."""
     began = next((number for number, _ in history.of(FitCalled)), 0)
     return (history[-1].time_ns - history.time_ns(began)) / 1e9

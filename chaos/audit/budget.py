@@ -10,12 +10,11 @@ from chaos.audit.notes import Note
 from chaos.audit.run_row import RunRow
 from chaos.words import plural
 
-# An answer needs a minimum of runs: one of every group that the job has. A limit that cut it
-# would make what is called right depend on how busy the machine is, so the minimum may take so
-# many times the limit. Longer than that nobody waits who asked for a minute: then the limit
-# holds, and the answer is that it cannot be told.
+# An answer needs a minimum of runs: one of every group that the job has. If the limit cut it,
+# the answer would depend on how busy the machine is. So the minimum may take this many times the
+# limit. If it needs more, the limit stands, and the answer is inconclusive.
 MINIMUM_TIMES = 5
-# A run with a fault is longer than one without: it trains again what was lost, and starts again.
+# A run with a fault is longer than one without: it recomputes lost steps, and starts again.
 FAULT_TIMES = 1.5
 
 
@@ -23,7 +22,7 @@ FAULT_TIMES = 1.5
 class Budget:
     """The most that an audit may take, clean runs included in the seconds; None: no limit.
 
-    `seconds` bound what comes after the minimum; the minimum itself may take
+    `seconds` limits the runs after the minimum; the minimum itself may take
     `MINIMUM_TIMES` as long, unless it is known beforehand that this is not enough.
     """
 
@@ -43,7 +42,7 @@ class Budget:
         return limit is not None and seconds >= limit
 
     def named(self, *, seconds: float, runs: int) -> str | None:
-        """Name the option that was reached, None where none was."""
+        """Return the option whose limit was reached, None if none was."""
         if self.runs is not None and runs >= self.runs:
             return f"--max-runs {self.runs}"
         if self.seconds is not None and seconds >= self.seconds:
@@ -55,16 +54,16 @@ UNLIMITED = Budget()
 
 
 def estimate_s(runs: int, *, each_s: float, lanes: int) -> float:
-    """Estimate how long so many runs with a fault take, by one without."""
+    """Estimate the time of so many runs with a fault, by that of one without."""
     return math.ceil(runs / lanes) * each_s * FAULT_TIMES
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an audit is; `left_s` is None until a run has been timed, `last` until one is over.
+    """The progress of an audit: `left_s` is None until a run was timed, `last` until one is over.
 
-    `total` is what will be reached as far as can be told. `wrong` counts runs
-    in which the job did not come out the same.
+    `total` is the expected number of runs. `wrong` counts runs in which the job did
+    not reach the same result.
     """
 
     stage: str
@@ -80,10 +79,10 @@ ShowProgress: TypeAlias = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Pace:
-    """How far the runs with a fault are, and how fast: `spent_s` of the audit, `runs_s` of them.
+    """Progress and speed of the runs with a fault: `runs_s` is their time, `spent_s` the audit's.
 
-    `known` is all that could be done, `needed` what is done in any case. `expected_s` of a run,
-    by those without a fault, stands for the measured ones until there are any.
+    `known` are all runs that could be made, `needed` those made in any case. `expected_s` is the
+    time of a run by those without a fault, used until one with a fault was measured.
     """
 
     done: int
@@ -103,7 +102,7 @@ class Pace:
         return min(most, self.done + max(self.needed, math.ceil(fits)))
 
     def left_s(self, budget: Budget) -> float | None:
-        """Estimate the seconds left, None until a run is over."""
+        """Estimate the seconds left; return None until a run is over."""
         if self.done == 0:
             return None
         return (self.total(budget) - self.done) * self.runs_s / self.done
@@ -111,7 +110,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Minimum:
-    """So many runs, each about as long as `each_s`, after `spent_s` of clean runs."""
+    """The runs that an answer needs, of about `each_s` each, after `spent_s` of clean runs."""
 
     runs: int
     spent_s: float
@@ -120,15 +119,15 @@ class Minimum:
 
     @property
     def total_s(self) -> float:
-        """How long an audit takes that answers, as far as can be told."""
+        """The estimated time of an audit with an answer."""
         return self.spent_s + estimate_s(self.runs, each_s=self.each_s, lanes=self.lanes)
 
     def fits(self, budget: Budget) -> bool:
-        """Return whether it can be done in the time that it may take."""
+        """Return whether the runs fit into the time that they may take."""
         return self.total_s <= budget.longest_s
 
     def notes(self, budget: Budget, command: str) -> Iterator[Note]:
-        """Describe what does not fit, and what would."""
+        """Yield notes on a limit that is too low, with one that is not."""
         if budget.runs is not None and budget.runs < self.runs:
             yield Note(
                 kind="warning",

@@ -1,4 +1,4 @@
-"""The resilience card: everything that an audit found out, for pages and for machines."""
+"""The resilience card: all results of an audit, for pages and for machines."""
 
 import json
 from typing import Literal, Self, TypeAlias
@@ -19,12 +19,12 @@ Ended: TypeAlias = Literal["all", "budget", "interrupted"]
 
 
 class Job(Record):
-    """What was audited, as a clean run showed it.
+    """The audited job, by a clean run.
 
-    `saved`: the reports that carried a checkpoint. `keeps_files`: it saves
-    files of its own. `epoch_steps`: the most that a rank makes in an epoch.
-    `own_retries` is the script's `max_failures`, `own_preemptions` its
-    `max_preemption_failures`. `sees` names what was seen that a fault can change.
+    `saved`: the reports with a checkpoint. `keeps_files`: it saves files of its own.
+    `epoch_steps`: the most steps of a rank in an epoch. `own_retries` is the script's
+    `max_failures`, `own_preemptions` its `max_preemption_failures`. `sees` names the
+    evidence that a fault can change.
     """
 
     script: str
@@ -42,9 +42,9 @@ class Job(Record):
 
 
 class Covered(Record):
-    """One group: the places that were struck, that were chosen, and that there are.
+    """One group: its places, those that were chosen, and those that were tried.
 
-    `resumes`: it has places at which a restart goes on from a checkpoint.
+    `resumes`: it has places at which a restart resumes from a checkpoint.
     `by_column` counts its places in each column of the heat map.
     """
 
@@ -58,7 +58,7 @@ class Covered(Record):
 
 
 class Replaced(Record):
-    """A setting of the script's in whose place the audit put its own."""
+    """A setting of the script that the audit replaced."""
 
     name: str
     before: str
@@ -69,12 +69,12 @@ class Replaced(Record):
 
 
 class Card(Record):
-    """One audit. `ended` says whether every chosen place was struck.
+    """The results of one audit. `ended`: every chosen place was tried.
 
     `limit` names the option that ended it early. `missing_parts`: the checkpoints
-    (early, middle, late) from which no restart went on although one could have.
-    `hashes_apart` says where the job trains on other data with another hash seed.
-    `columns` are the epochs, or ranges of them, of the heat map.
+    (early, middle, late) from which no restart resumed although one could have.
+    `hashes_apart`: the place at which the job trains on other data with another hash
+    seed. `columns` are the epochs, or ranges of them, of the heat map.
     """
 
     version: str
@@ -102,52 +102,52 @@ class Card(Record):
 
     @property
     def right(self) -> int:
-        """The places after which the job went on from a checkpoint, and came out right."""
+        """The places after which the job resumed from a checkpoint, and reached a right result."""
         return sum(run.is_right and run.resumed > 0 for run in self.runs)
 
     @property
     def from_scratch(self) -> int:
-        """The places after which it came out right, and began anew: no resume was tested."""
+        """The places after which the job began anew, with a right result: no resume was tested."""
         return sum(run.is_right and run.resumed == 0 for run in self.runs)
 
     @property
     def broken(self) -> int:
-        """The places after which it did not come out right."""
+        """The places after which the job reached no right result."""
         return sum(run.is_wrong for run in self.runs)
 
     @property
     def inconclusive(self) -> tuple[RunRow, ...]:
-        """The runs of which that cannot be told."""
+        """The inconclusive runs."""
         return tuple(run for run in self.runs if run.status == "inconclusive")
 
     @property
     def resumed(self) -> int:
-        """How many restarts went on from a checkpoint."""
+        """The number of restarts that resumed from a checkpoint."""
         return sum(run.resumed for run in self.runs)
 
     @property
     def resumed_right(self) -> int:
-        """How many of them were in runs that came out right."""
+        """The number of resumes in runs with a right result."""
         return sum(run.resumed for run in self.runs if run.is_right)
 
     @property
     def places(self) -> tuple[int, int]:
-        """How many places were tried, and how many there are."""
+        """The number of places that were tried, and of all places."""
         return sum(run.happened for run in self.runs), sum(row.places for row in self.covered)
 
     @property
     def landed(self) -> tuple[int, int]:
-        """How many faults were seen to land, and how many were planned."""
+        """The number of faults that were seen to take effect, and of those planned."""
         return sum(run.landed for run in self.runs), sum(len(run.ops) for run in self.runs)
 
     @property
     def is_partial(self) -> bool:
-        """Whether places that the job has were not struck."""
+        """Whether places of the job were not tried."""
         return any(row.struck < row.places for row in self.covered)
 
     @property
     def severity(self) -> Severity | None:
-        """The gravest severity of what is wrong, None where nothing is."""
+        """The gravest severity of all findings, None if there are none."""
         return worst(run.severity for run in self.runs if run.is_wrong and run.severity)
 
     @property
@@ -157,7 +157,7 @@ class Card(Record):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the answer is inconclusive; why it would be, where something wrong was found."""
+        """The reasons why the answer is inconclusive, or would be without the findings."""
         return tuple(answer.reasons(self))
 
     @property
@@ -172,7 +172,7 @@ class Card(Record):
 
     @property
     def size(self) -> str:
-        """How large the job is, by what a clean run showed."""
+        """The size of the job, by a clean run."""
         job = self.job
         of = f" of up to {plural(job.epoch_steps, 'step')}" if job.epoch_steps else ""
         steps = f"{plural(job.steps, 'step')} per rank" if job.steps else "no step seen"
@@ -190,7 +190,7 @@ class Card(Record):
         return f"chaos audit: {self.word}, {answer.coverage(self)} {of}"
 
     def to_json(self) -> str:
-        """Return the whole card for machines; what follows from the rest stands in `verdict`."""
+        """Return the whole card for machines; `verdict` holds the values derived from the rest."""
         tried, places = self.places
         verdict = {
             "word": self.word,
@@ -211,7 +211,7 @@ class Card(Record):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read what `to_json` gave; `ValidationError` where it is not of this version."""
+        """Return the card of a text by `to_json`; raises `ValidationError` for another version."""
         fields = json.loads(text)
         if isinstance(fields, dict):
             fields.pop("verdict", None)

@@ -18,15 +18,14 @@ from chaos.words import plural
 
 
 class Repetition(Record):
-    """Two clean runs side by side; `first` says where their losses part.
+    """The comparison of two clean runs; `first` is the place at which their losses part.
 
-    `metrics_differing` names the metrics that are not the same both times
-    (a wall-clock time): they cannot be held against the job. `hidden_part`:
-    where losses differ, how much of a loss a defect can move unseen by the
-    band of all clean runs, the median over steps. `inputs_apart` says where
-    they were first given other data. `reports_apart`: they reported at other steps, as
-    a job does that saves by the clock. An epoch is what lies between two reports: then
-    no place of one run is one of the other, and runs are compared step by step.
+    `metrics_differing` names the metrics that differ (such as a wall-clock time): they are
+    no evidence against the job. `hidden_part`, if losses differ: the share of a loss that a
+    defect can change within the band of all clean runs, as the median over steps.
+    `inputs_apart` is the first place with other data. `reports_apart`: they reported at
+    other steps, as a job does that saves by the clock. An epoch lies between two reports:
+    then the runs share no place, and are compared step by step.
     """
 
     losses_compared: int
@@ -52,24 +51,24 @@ class Repetition(Record):
 
     @property
     def differs(self) -> bool:
-        """Whether losses, inputs or the places of reports were not the same both times."""
+        """Whether losses, inputs or the places of reports differ."""
         apart = self.inputs_apart or self.reports_apart
         return self.losses_differing > 0 or apart is not None
 
     @property
     def is_alike(self) -> bool:
-        """Whether one run can stand for the other: report by report, or step by step."""
+        """Whether one run can replace the other: report by report, or step by step."""
         return not self.differs or self.is_by_steps
 
     @property
     def is_by_steps(self) -> bool:
-        """Whether runs report at other steps, and are the same step by step all the same."""
+        """Whether the runs report at other steps, but are equal step by step."""
         is_same = self.is_deterministic and self.inputs_apart is None
         return self.reports_apart is not None and is_same
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether every loss was the same to the last bit."""
+        """Whether every loss is equal to the last bit."""
         return self.losses_compared > 0 and self.losses_differing == 0
 
     def __str__(self) -> str:
@@ -90,7 +89,7 @@ class Repetition(Record):
 
 
 def hidden_part(profile: Profile, runs: Sequence[History]) -> float | None:
-    """Return how much of a loss a defect can move without leaving the band of clean runs."""
+    """Return the share of a loss that a defect can change within the band of clean runs."""
     courses = [RunTables(history) for history in runs]
     bands = Bands.of(profile, [(course.lineage, course.snapshots) for course in courses])
     usual, _ = bands.hides
@@ -120,9 +119,9 @@ def repetition(first: History, second: History) -> Repetition:
 
 
 def _reports_apart(ours: Lineage, theirs: Lineage) -> str | None:
-    """Return where the reports lie otherwise among the same number of steps."""
+    """Return the first report that lies at another step, if the number of steps is the same."""
     if ours.steps_done != theirs.steps_done or not ours.steps_done:
-        return None  # a run that trains more, or less, does not repeat itself in another way
+        return None  # a run with more steps, or fewer, differs in another way
     one, other = len(theirs.commits), len(ours.commits)
     if one != other:
         return f"{plural(one, 'report')} in one, {other} in the other, over the same steps"
@@ -134,7 +133,7 @@ def _reports_apart(ours: Lineage, theirs: Lineage) -> str | None:
 
 
 def _in_order(ours: Lineage, theirs: Lineage, reports_apart: str) -> Repetition:
-    """Compare losses and inputs in the order of steps, whatever was reported in between."""
+    """Compare losses and inputs in the order of steps, without regard to reports."""
     pairs = [
         (step, due)
         for rank in theirs.ranks

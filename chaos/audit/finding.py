@@ -16,11 +16,11 @@ _FAULTS = ("kill_worker", "kill_node", "preempt_node")
 
 
 class Confirmation(Record):
-    """What another backend made of a finding's reproduction.
+    """The result of a finding's reproduction on another backend.
 
-    `state` is `confirmed` where the same check is broken there, `otherwise`
-    where another one is, `refuted` where the job came through, and `open`
-    where it could not be told.
+    `state` is `confirmed` if the same check is broken there, `otherwise` if
+    another one is, `refuted` if the job passed, and `open` if the run was
+    inconclusive.
     """
 
     state: str
@@ -53,23 +53,22 @@ class Finding(Record):
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """The severity of the finding."""
         return self.defect.severity
 
     @property
     def count(self) -> int:
-        """How many places show it."""
+        """The number of places that show it."""
         return len(self.runs)
 
 
 def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
     """Group the failed runs by cause, the cause with the most places first.
 
-    A run belongs to the causes that its first broken check names, as many as
-    it tells apart; where it shows a more frequent cause besides, to that. A
-    trajectory that parts is no such cause: almost every defect makes it part.
-    Where the same part of the state is lost, it is one cause, whatever is lost
-    with it: how much that is depends on the place.
+    A run belongs to the causes that its first broken check names; if it also shows a
+    more frequent cause, to that one. A trajectory that parts is no such cause, since
+    almost every defect makes it part. If the same part of the state is lost, it is one
+    cause, even if other parts are lost with it: these depend on the place.
     """
     told = [run for run in runs if run.status == "fail" and run.defects]
     same = _same_cause([defect for run in told for defect in run.defects])
@@ -92,7 +91,7 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
 
 
 def size(run: RunRow) -> tuple[object, ...]:
-    """Return how much a reproduction takes: ops, means, then how far into training."""
+    """Return the size of a reproduction, to sort by: ops, means, then the place in training."""
     return len(run.ops), _FAULTS.index(run.ops[0].kind), run.strike.place, run.number
 
 
@@ -109,7 +108,7 @@ def _causes(run: RunRow, ranking: Sequence[Defect]) -> Iterator[Defect]:
     shown = {own, *(defect for defect in others if defect.check != TRAJECTORY)}
     first = next(defect for defect in ranking if defect in shown)
     yield first
-    # Only of parts of the state is it known that they are lost one by one.
+    # Only parts of the state are known to be lost one by one.
     yield from (d for d in others if d.check == first.check and d.parts and d != first)
     if first != own and own.check == first.check and own.parts:
         yield own
@@ -132,7 +131,7 @@ def _finding(defect: Defect, runs: Sequence[RunRow], name: str) -> Finding:
 
 
 def _names(defects: Sequence[Defect]) -> list[str]:
-    """Name findings after their checks, numbered where a check has several."""
+    """Return the names of findings by their checks, numbered if a check has several."""
     seen: Counter[str] = Counter()
     names = []
     for defect in defects:
@@ -143,5 +142,5 @@ def _names(defects: Sequence[Defect]) -> list[str]:
 
 
 def said(count: int, found: int) -> str:
-    """Return how many places show how many causes."""
+    """Return in words how many places show how many causes."""
     return f"{plural(count, 'place')}: {plural(found, 'cause')}"

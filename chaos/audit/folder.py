@@ -4,8 +4,8 @@ audit.json   the card for machines     card.html     the card
 summary.md   a paragraph for a pull request; summary.svg, badge.svg  pictures of the card
 plan.json    the job                   baseline.jsonl  the clean run
 clean/<n>/   the clean runs            repro/        a scenario per finding
-runs/<n>/    plan.json, history.jsonl, verdict.json of each strike; report.html
-             and logs only where the run stands for a finding
+runs/<n>/    plan.json, history.jsonl, verdict.json of each run with a fault;
+             report.html and logs only if the run represents a finding
 """
 
 import shutil
@@ -30,14 +30,14 @@ from chaos.run.whole_file import full_disk_told
 
 @dataclass(frozen=True)
 class AuditFolder:
-    """The paths of one audit, and what is kept below them."""
+    """The paths of one audit, and the files below them."""
 
     path: Path
     env: dict[str, Any]
 
     @classmethod
     def create(cls, reports: Path, name: str, plan: Plan, env: dict[str, Any]) -> "AuditFolder":
-        """Make an audit's folder, or raise `UsageError` where it cannot be written."""
+        """Make an audit's folder; raises `UsageError` if it cannot be written."""
         directory = create(reports / "audits", name, plan, env)
         for folder in (directory.journals, directory.logs, directory.saves):
             folder.rmdir()
@@ -47,7 +47,7 @@ class AuditFolder:
 
     @property
     def shown(self) -> str:
-        """The folder as people are told of it."""
+        """The folder's path for display."""
         return shown(self.path)
 
     def new_run(self, kind: str, number: int, plan: Plan) -> RunDirectory:
@@ -62,12 +62,12 @@ class AuditFolder:
         baseline: History | None,
         clock: Clock,
     ) -> FinishedRun:
-        """Carry out a plan in its folder and settle it; broken off, it leaves what was seen."""
+        """Execute a plan in its folder, and judge it; if broken off, its history is kept."""
         start = clock.now_ns()
         try:
             runner.execute(backend, plan, directory, baseline)
         except BaseException:
-            with suppress(OSError):  # a full disk: the journals have it all the same
+            with suppress(OSError):  # a full disk: the journals have the history anyway
                 directory.save_history(read_history(directory.journals))
             raise
         with room_in(directory):
@@ -78,14 +78,14 @@ class AuditFolder:
     def _settle(
         self, directory: RunDirectory, plan: Plan, baseline: History | None, *, seconds: float
     ) -> FinishedRun:
-        """Read what a run's journals hold, judge it and write both down."""
+        """Read a run's journals, judge the history, and write history and verdict."""
         history = read_history(directory.journals)
         directory.save_history(history)
         run = runner.judged(directory, plan, history, baseline, duration_s=seconds)
         return replace(run, verdict=directory.save_verdict(run.verdict))
 
     def prune(self, directory: RunDirectory, *, keep_logs: bool = False) -> None:
-        """Delete what a judged run no longer needs; or all but its logs."""
+        """Delete the files that a judged run no longer needs; its logs are optional."""
         for folder in (directory.journals, directory.storage, directory.saves):
             shutil.rmtree(folder, ignore_errors=True)
         for name in ("env.json", "scenario.yaml"):
@@ -94,11 +94,11 @@ class AuditFolder:
             shutil.rmtree(directory.logs, ignore_errors=True)
 
     def run(self, number: int) -> RunDirectory:
-        """Return the folder of a struck run."""
+        """Return the folder of a run with a fault."""
         return RunDirectory(self.path / "runs" / str(number))
 
     def save_report(self, number: int, baseline: History, *, seconds: float, scenario: str) -> None:
-        """Complete the folder of a finding's run, so that it stands by itself."""
+        """Complete the folder of a finding's run, so that it can be read by itself."""
         directory, run = self.run(number), self._finished(number, baseline, seconds=seconds)
         directory.save_baseline(baseline)
         directory.write("scenario.yaml", scenario)
@@ -109,7 +109,7 @@ class AuditFolder:
         RunDirectory(self.path).save_baseline(baseline)
 
     def suite_row(self, number: int, baseline: History, *, seconds: float) -> SuiteRow:
-        """Return a struck run as a row of a suite, from what was kept of it."""
+        """Return a run with a fault as a row of a suite, from its files."""
         return row_of(self._finished(number, baseline, seconds=seconds))
 
     def _finished(self, number: int, baseline: History, *, seconds: float) -> FinishedRun:

@@ -1,4 +1,4 @@
-"""The groups of places: what they are called on the card, and which come first for a question."""
+"""The groups of places: their names on the card, and their order for a question."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
@@ -25,7 +25,7 @@ Group: TypeAlias = Literal[
     "fewer workers after it",
 ]
 GROUPS: tuple[Group, ...] = get_args(Group)
-# What only a restart can show: whether the job has such places is learnt from runs with a fault.
+# Only a restart shows whether the job has such places, so runs with a fault must find them.
 LOADS: Group = "inside a load"
 
 Kind: TypeAlias = Literal[
@@ -48,7 +48,7 @@ _KINDS: Mapping[Group, Kind] = {
     "upload ends": "killed in a save or upload",
 }
 
-# What a person asks: does the job survive spot instances, or does it survive crashes of workers?
+# The question of the user: does the job tolerate spot instances, or crashes of workers?
 Question: TypeAlias = Literal["spot", "crash"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 _WORKERS: tuple[Group, ...] = (
@@ -68,7 +68,7 @@ _WORKERS: tuple[Group, ...] = (
     "before the first commit",
 )
 _NODES: tuple[Group, ...] = ("notice before the loss", "node lost", "fewer workers after it")
-# Every group in which a question is asked, those first that are most likely to answer it.
+# The groups of each question, those first that are most likely to show a defect.
 ORDERS: Mapping[Question, tuple[Group, ...]] = {
     "spot": ("just after commit", *_NODES, *_WORKERS[1:]),
     "crash": _WORKERS,
@@ -83,8 +83,8 @@ def kind_of(group: Group) -> Kind:
 def chosen_groups(words: Sequence[str], question: Question = "spot") -> tuple[Group, ...]:
     """Return the groups that `--places` names, by any part of their names.
 
-    Where it is empty, those of the question. Raises `UsageError` for a word
-    that names none.
+    If it is empty, those of the question. Raises `UsageError` for a word that
+    names no group.
     """
     chosen: set[Group] = set()
     for word in (part.strip().lower() for text in words for part in text.split(";")):

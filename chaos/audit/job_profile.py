@@ -27,9 +27,9 @@ _Series = Mapping[tuple[int, str], Sequence[Value]]
 
 
 def seen_in(history: History, *, ignore: tuple[str, ...] = ()) -> Iterator[str]:
-    """Name what was seen: losses, state, metrics.
+    """Yield the names of the evidence: losses, state, metrics.
 
-    A metric that only counts is none, and neither is one of `ignore`, which
+    A metric that only counts is no evidence, and neither is one of `ignore`, which
     is not compared.
     """
     if any(e.losses for _, e in history.of(StepDone)) or any(history.of(LossResolved)):
@@ -45,7 +45,7 @@ def seen_in(history: History, *, ignore: tuple[str, ...] = ()) -> Iterator[str]:
 def counts(series: Sequence[Value]) -> bool:
     """Return whether values are no measurement: no numbers, even whole steps, or one value.
 
-    So are an epoch, a step, a learning rate that stays, and a name.
+    Examples are an epoch, a step, a constant learning rate, and a name.
     """
     numbers = [v for v in series if isinstance(v, int | float) and not isinstance(v, bool)]
     if len(numbers) < len(series) or len(set(numbers)) <= 1:
@@ -69,22 +69,20 @@ Point: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class JobProfile:
-    """Everything that decides which places a job has.
+    """The facts about a job that determine its places.
 
-    `steps` counts optimizer steps by (epoch, rank), those after the last report
-    included; `epochs` are the reports that were committed, `saved` those of
-    them that carried a checkpoint, `uploads` the (epoch, rank) of each upload,
-    `saves` those in which a file was written, `whole` those of them in which `torch.save`
-    wrote none, so that no writing can be stopped in its middle.
-    `left_s` says how long training went on after an epoch's last step, or after
-    its report where no step is seen.
-    `settings` were in force at `fit()`, `replaced` holds what the script had
-    where chaos set something else. `loads` are the ranks that were seen, in
-    a struck run, to load after a restart what an earlier attempt had saved.
-    `own_saves` are the places (epoch, step) at which rank 0, or the lowest that
-    does, wrote a file with `torch.save`. `asks`: a rank asked for its checkpoint.
-    `sees` names what was seen that a fault can change. `by_clock`: reports come by the
-    clock, so that only places are in it that every run has.
+    `steps` counts optimizer steps by (epoch, rank), with those after the last report.
+    `epochs` are the committed reports, `saved` those of them with a checkpoint.
+    `uploads` are the (epoch, rank) of each upload, `saves` those of each written file,
+    `whole` those of them without `torch.save`, whose writing cannot be stopped in its
+    middle. `left_s` is the time of training after an epoch's last step, or after its
+    report if no step is seen. `settings` are those at `fit()`, `replaced` the script's
+    own values of settings that chaos replaced. `loads` are the ranks that, in a run with
+    a fault, loaded after a restart a file of an earlier attempt. `own_saves` are the
+    places (epoch, step) at which rank 0, or the lowest that does, wrote a file with
+    `torch.save`. `asks`: a rank asked for its checkpoint. `sees` names the evidence that
+    a fault can change. `by_clock`: reports come by the clock, so that it has only the
+    places that every run has.
     """
 
     ranks: tuple[int, ...]
@@ -106,9 +104,9 @@ class JobProfile:
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
-        """The places (epoch, finished steps) from which a restart can go on.
+        """The places (epoch, finished steps) from which a restart can resume.
 
-        Those of the checkpoints that Ray was given, else of the job's own files.
+        They are those of Ray's checkpoints; without any, those of the job's own files.
         """
         if self.saved:
             return tuple((epoch + 1, 0) for epoch in self.saved)
@@ -116,7 +114,7 @@ class JobProfile:
 
     @cached_property
     def resume_points(self) -> tuple[Point, ...]:
-        """Those of the points that have training left after them."""
+        """The points with training left after them."""
         if self.by_clock:
             return self.points
         end = max(((epoch, steps) for (epoch, _), steps in self.steps.items()), default=None)
@@ -125,7 +123,7 @@ class JobProfile:
 
     @property
     def step_places(self) -> int:
-        """How many steps all ranks make together: each is a place."""
+        """The number of steps of all ranks together: each is a place."""
         return sum(self.steps.values())
 
     @property
@@ -135,7 +133,7 @@ class JobProfile:
 
     @property
     def epochs_seen(self) -> int:
-        """How many epochs there are to show: a file may be saved after the last report."""
+        """The number of epochs to show: a file may be saved after the last report."""
         after = (epoch for epoch, _ in (*self.saves, *self.uploads))
         return 1 + max((self.epoch_last, *after))
 
@@ -151,7 +149,7 @@ class JobProfile:
 
     @property
     def is_elastic(self) -> bool:
-        """Whether the script lets Ray go on with fewer workers."""
+        """Whether the script lets Ray continue with fewer workers."""
         return isinstance(self.own("num_workers"), list | tuple)
 
     @property
@@ -160,14 +158,14 @@ class JobProfile:
         return tuple(sorted({rank for _, rank in self.uploads}))
 
     def own(self, setting: str) -> Any:  # noqa: ANN401 (settings are of any type)
-        """Return a setting as the script has it, None where it is not known."""
+        """Return a setting's value in the script, None if it is unknown."""
         return self.replaced.get(setting, self.settings.get(setting))
 
 
 def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile:
-    """Measure a job by the history of a run in which nothing was done to it.
+    """Measure a job by the history of a run without faults.
 
-    `ignore` are metrics that are not the same in every such run.
+    `ignore` are metrics that differ between such runs.
     """
     steps: dict[tuple[int, int], int] = {}
     last_ns: dict[int, int] = {}
@@ -203,11 +201,11 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
 
 
 def shared(runs: Sequence[JobProfile]) -> JobProfile:
-    """Return what every run of a job has that reports by the clock.
+    """Return the places that every run of a job shares, if it reports by the clock.
 
-    Its epochs are those that no run ended with, for nothing may be left to train after these.
-    Of each it has the first step: how many more come before the next report is the clock's to
-    say, and a busy machine makes it one.
+    Its epochs are those that no run ended with: after these nothing may be left to train.
+    Of each epoch it has only the first step: the number of steps before the next report depends
+    on the clock, and on a busy machine it is one.
     """
     first = runs[0]
     count = max(min(len(run.epochs) for run in runs) - 1, 0)
@@ -240,6 +238,6 @@ def _ranks(steps: Mapping[tuple[int, int], int], commits: list[Committed]) -> tu
 
 
 def _training_over_ns(history: History) -> int:
-    """Return when training was over: `fit()` may return long after the last report."""
+    """Return the time at which training was over: `fit()` may return long after it."""
     ends = [n for n, _ in history.of(Committed)] or [n for n, _ in history.of(FitReturned)]
     return history.time_ns(ends[-1]) if ends else 0

@@ -1,7 +1,7 @@
-"""Work side by side: each lane has a backend and a thread of its own.
+"""Runs side by side: each lane has a backend and a thread of its own.
 
 The ranks of a small job wait for each other about as long as they compute, so
-more runs than cores allow at first sight still go faster together.
+more runs at a time than the cores seem to allow still save time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,18 +16,17 @@ R = TypeVar("R")
 
 
 def lanes_for(cpus: int, *, workers: int) -> int:
-    """Return how many runs of a job with so many workers go well together."""
+    """Return the number of runs at a time for a job with so many workers."""
     return max(1, 2 * cpus // workers)
 
 
 def side_by_side(
     work: Callable[[Backend, T], R], items: Iterable[T], backends: Sequence[Backend]
 ) -> Iterator[R]:
-    """Do `work` on every item and give each result as it comes.
+    """Do `work` on every item, and yield each result as it comes.
 
-    An item is taken when a lane is free, not before. Where work raises, or
-    nobody wants the rest, the backends are closed, which breaks off what is
-    under way.
+    An item is taken only when a lane is free. If work raises, or the caller stops, the
+    backends are closed, which breaks off the runs under way.
     """
     if len(backends) == 1:
         yield from (work(backends[0], item) for item in items)
@@ -42,7 +41,7 @@ def side_by_side(
 
 
 class Lanes:
-    """Threads that stay as long as the lanes: what a thread forked asks to die with it."""
+    """Threads that live as long as the lanes: a process ends with the thread that forked it."""
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self._backends = backends
@@ -70,7 +69,7 @@ class Lanes:
         self.running[thread.submit(work, backend, item)] = (thread, backend)
 
     def finished(self) -> Iterator[Any]:
-        """Wait until a lane is free; gives what it and others have done, or raises as they did."""
+        """Wait until a lane is free; yield the results that are there, or raise an item's error."""
         done, _ = wait(self.running, return_when=FIRST_COMPLETED)
         for future in done:
             self.idle.append(self.running.pop(future))

@@ -13,7 +13,7 @@ PLACES_SHOWN = 6
 
 
 def card_in_markdown(card: Card) -> str:
-    """Return an audit: the verdict, its figures, a section per finding, what was not tried."""
+    """Return an audit: the verdict, its figures, a section per finding, the omissions."""
     shown, script = facts(card), plain(posixpath.basename(card.job.script))
     lines = [
         f"# {SIGNS[tone(card)]} {script}: {plain(card.sentence)}",

@@ -1,4 +1,4 @@
-"""Notes on a job: facts worth knowing that runs without faults show in passing."""
+"""Notes on a job: facts of interest that runs without faults show."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ _STAMP = re.compile(r"20\d\d[-_.]?[01]\d[-_.]?[0-3]\d|\b1[5-9]\d{8}\b|[0-9a-f]{8
 
 
 class Note(Record):
-    """One thing worth knowing; a `warning` will cost somebody work or money."""
+    """One fact of interest; a `warning` is one that may cost work or money."""
 
     kind: Literal["warning", "note"]
     text: str
@@ -31,10 +31,10 @@ def notes(
     paths: Sequence[str] = (),
     habits: Iterable[str] = (),
 ) -> tuple[Note, ...]:
-    """Return what the profile and the settings show.
+    """Return the notes that follow from the profile and the settings.
 
-    `names` and `paths` are the clean runs' own run names and storage paths; `habits` what
-    they do with their data.
+    `names` and `paths` are the clean runs' own run names and storage paths; `habits` are
+    warnings about their use of data.
     """
     warnings = (Note(kind="warning", text=text) for text in _warnings(profile))
     remarks = (*_remarks(profile, names, paths), *habits)
@@ -106,7 +106,7 @@ def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) ->
 
 
 def hashes_apart(where: str) -> Note:
-    """Return the note on a script that gives its job other data with another hash seed."""
+    """Return the note on a script whose data differ with another hash seed."""
     return Note(
         kind="warning",
         text=(
@@ -119,7 +119,7 @@ def hashes_apart(where: str) -> Note:
 
 
 def by_the_clock(relied: JobProfile, again: Repetition) -> Iterator[Note]:
-    """Return the note on a job that reports at other steps in every run."""
+    """Yield the note on a job that reports at other steps in every run."""
     if relied.by_clock:
         yield Note(
             kind="note",
@@ -134,7 +134,7 @@ def by_the_clock(relied: JobProfile, again: Repetition) -> Iterator[Note]:
 
 
 def cannot_start_again(problem: str) -> Note:
-    """Return the note on a script that does not come to its `fit()` when it is started again."""
+    """Return the note on a script that does not reach its `fit()` when it is started again."""
     return Note(
         kind="warning",
         text=(
@@ -145,7 +145,7 @@ def cannot_start_again(problem: str) -> Note:
 
 
 def starts_apart(where: str) -> Note:
-    """Return the note on a script of which two starts differ, and two runs of one start do not."""
+    """Return the note on a script whose starts differ, while two runs of one start do not."""
     return Note(
         kind="warning",
         text=(
@@ -157,14 +157,14 @@ def starts_apart(where: str) -> Note:
 
 
 def in_passing(history: History) -> list[Note]:
-    """Note what the job did outside its training and its folder."""
+    """Return the notes on the job's actions outside its training and its folder."""
     late = ending(history).after_fit
     after = [] if late is None else [Note(kind="note", text=late)]
     return [*after, *wrote_outside(history)]
 
 
 def wrote_outside(history: History) -> list[Note]:
-    """Note what the job wrote outside the audit's folder."""
+    """Return the notes on files that the job wrote outside the audit's folder."""
     wrote = [event for _, event in history.of(WroteOutside) if event.how != "refused"]
     own, kept = [w.path for w in wrote if w.removed], [w.path for w in wrote if not w.removed]
     found: list[Note] = []

@@ -1,4 +1,4 @@
-"""The card as a page: one file, everything inside, nothing loaded from anywhere."""
+"""The card as a page: one file, which loads nothing."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -48,7 +48,7 @@ _WORDS: dict[Fate, str] = {
 
 
 def heatmap(card: Card) -> ch.Chart | None:
-    """Draw what became of each group and epoch, those that were not tried in grey."""
+    """Draw the result of each group and epoch, in grey if it was not tried."""
     rows = cells(card)
     if not rows:
         return None
@@ -159,14 +159,14 @@ _env = Environment(
 
 @dataclass(frozen=True)
 class Omission:
-    """Places that were not struck, and why."""
+    """Places that were not tried, and the reason."""
 
     group: str
     why: str
 
 
 def render_card(card: Card) -> str:
-    """Return the page of an audit: the verdict first, then what it rests on."""
+    """Return the page of an audit: the verdict first, then its evidence."""
     drawn = heatmap(card)
     return _env.get_template("card.html.j2").render(
         card=card,
@@ -194,19 +194,19 @@ def render_card(card: Card) -> str:
 
 
 def tone(card: Card) -> Tone:
-    """Return how the verdict is to look; what is inconclusive never looks like success."""
+    """Return the look of the verdict; an inconclusive one never looks like success."""
     return _TONES[card.word]
 
 
 def title(finding: Finding) -> str:
-    """Return the check that names a finding, of what, how bad it is, and how often it was seen."""
+    """Return a finding's title: its check, parts, severity, and number of places."""
     defect, places = finding.defect, plural(finding.count, "place")
     of = f" ({', '.join(defect.parts)})" if defect.parts else ""
     return f"{defect.check}{of}, {defect.severity}: {places}"
 
 
 def facts(card: Card) -> tuple[Fact, ...]:
-    """Return the figures people ask for first."""
+    """Return the figures at the top of the page."""
     landed, planned = card.landed
     tried, places = card.places
     lost = max(lost_steps(card.runs), default=None)
@@ -242,12 +242,12 @@ def _kind_cells(row: KindRow) -> list[str]:
 
 
 def omissions(card: Card) -> tuple[Omission, ...]:
-    """Return what was not struck, by group, in numbers."""
+    """Return the places that were not tried, by group, in numbers."""
     return tuple(Omission(row.group, why) for row in group_rows(card) if (why := _why(row, card)))
 
 
 def omitted_in_all(card: Card) -> str | None:
-    """Describe in one line how many places were not tried, and why; None where all were."""
+    """Return one line on the places that were not tried, and the reason; None if all were."""
     rows = group_rows(card)
     total = sum(row.places for row in rows)
     counts = {

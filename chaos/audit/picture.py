@@ -49,7 +49,7 @@ def badge_svg(card: Card) -> str:
 
 
 def summary_svg(card: Card) -> str:
-    """Return the summary: the answer, faults by kind with what was not tried, and the causes."""
+    """Return the summary: the answer, faults by kind with those not tried, and the causes."""
     answer = card.sentence.partition(": ")[2]
     lines = wrap(answer, COLUMNS_OF_ANSWER, max_lines=LINES_OF_ANSWER, placeholder=" …")
     found = [

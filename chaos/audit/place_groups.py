@@ -1,7 +1,7 @@
 """Places of one group, epoch and rank: the units that a sample is drawn from.
 
-A group knows how many places it has and makes them when asked, so that a
-job of a million steps costs no more than one of a hundred.
+Such a unit has the number of its places, and makes them one by one, so that a job
+of a million steps costs no more than one of a hundred.
 """
 
 import random
@@ -21,16 +21,16 @@ _GOLDEN = 0.6180339887498949
 
 
 def evenly(count: int, *, shift: float = 0.0) -> list[int]:
-    """Order numbers so that any beginning of them leaves no large gap.
+    """Order the numbers below a count so that the first few of them leave no large gap.
 
-    Multiples of the golden ratio fall that way; `shift` moves where they begin.
+    Multiples of the golden ratio have that property; `shift` moves their beginning.
     """
     return sorted(range(count), key=lambda n: (shift + n * _GOLDEN) % 1.0)
 
 
 @dataclass(frozen=True)
 class Strike:
-    """A place with a name and a group, and the ops that strike there."""
+    """A place with a name and a group, and the ops with a fault there."""
 
     name: str
     group: Group
@@ -38,7 +38,7 @@ class Strike:
 
     @property
     def place(self) -> tuple[int, int, int, int, int]:
-        """Where its first op stands in training; earlier places are smaller."""
+        """The place of its first op in training; earlier places are smaller."""
         return place_of(self.ops[0])
 
     @property
@@ -56,7 +56,7 @@ def place_of(op: Op) -> tuple[int, int, int, int, int]:
     return at.epoch, 0, at.step, rank, op.index
 
 
-# A notice takes this part of the time that training has left, within bounds (seconds).
+# A notice takes this share of the time that training has left, within bounds (seconds).
 NOTICE_PART, NOTICE_MIN_S, NOTICE_MAX_S = 0.4, 0.1, 5.0
 
 _THRICE = 3
@@ -76,7 +76,7 @@ _STAGES: dict[Stage, str] = {
 
 @dataclass(frozen=True)
 class PlaceGroup:
-    """`size` places of one kind; `ops(n)` gives what strikes at the n-th, counted from 0.
+    """`size` places of one kind; `ops(n)` returns the ops of the n-th, counted from 0.
 
     `epoch` is that of the first op.
     """
@@ -87,13 +87,13 @@ class PlaceGroup:
     ops: Callable[[int], tuple[Op, ...]]
 
     def strike(self, number: int) -> Strike:
-        """Return the strike at one of its places."""
+        """Return one of its places with its ops."""
         ops = self.ops(number)
         return Strike(name=_name(ops), group=self.group, ops=ops)
 
 
 def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
-    """Return all place_groups of a job; those of several ops draw their steps from the seed."""
+    """Return all place groups of a job; those of several ops draw their steps from the seed."""
     draws = random.Random(f"{seed}:places")  # noqa: S311 (repeatable is the point)
     found = [*_single_steps(profile), *_moments(profile), *_in_epochs(profile, draws)]
     found += _thrice(profile, draws)
@@ -101,9 +101,9 @@ def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
 
 
 def _single_steps(profile: JobProfile) -> Iterator[PlaceGroup]:
-    """Every step of every rank, each in one group.
+    """Yield every step of every rank, each in one group.
 
-    By the clock it is not known of any step that it will be the last of its epoch.
+    In a job that reports by the clock, no step is known to be the last of its epoch.
     """
     first = profile.points[0] if profile.points else (1, 0)
     for (epoch, rank), steps in profile.steps.items():
@@ -136,12 +136,12 @@ def _moments(profile: JobProfile) -> Iterator[PlaceGroup]:
 
 
 def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:
-    """One place per epoch for what takes several ops or a node, at a drawn rank and step.
+    """Yield a place per epoch for faults of several ops or of a node, at a drawn rank and step.
 
-    Where no step is seen, as a report returns, which needs none.
+    If no step is seen, the place is the return of a report.
     """
     for epoch in _struck_epochs(profile):
-        # Drawn for every epoch, used or not, so that one epoch's length moves no other's place.
+        # Drawn for every epoch, used or not, so that an epoch's length affects no other's place.
         rank = int(draws.random() * len(profile.ranks))
         one, other, third = draws.random(), draws.random(), draws.random()
         steps = profile.steps.get((epoch, rank), 0)
@@ -151,7 +151,7 @@ def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup
         if isinstance(at, AtStep) and steps > 1:
             early = 1 + int(other * (steps - 1))
             late = early + 1 + int(third * (steps - early))
-            # On one rank, which passes the places in their order, attempt after attempt.
+            # On one rank, which arrives at the places in their order, attempt after attempt.
             pair = (at.model_copy(update={"step": step}) for step in (early, late))
             yield _single("twice in one epoch", _kills(*pair))
         # An op fires once per run, so the second of two at one place waits for the next attempt.
@@ -181,10 +181,10 @@ def _thrice(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:
 
 
 def _recoveries(profile: JobProfile, *, seed: int) -> Iterator[PlaceGroup]:
-    """Return a kill at a drawn place of each epoch, and one as the group recovers from it.
+    """Yield a kill at a drawn place of each epoch, and one as the group recovers from it.
 
-    Inside a load where a struck run has shown which ranks load, and only once
-    there is something to go on from.
+    The latter is also inside a load, if a run with a fault has shown which ranks load, and
+    only after the first save.
     """
     draws = random.Random(f"{seed}:recoveries")  # noqa: S311 (repeatable is the point)
     stages: tuple[Stage, ...] = ("start", "first_step") if profile.steps else ("start",)
@@ -213,9 +213,9 @@ def _struck_epochs(profile: JobProfile) -> list[int]:
 
 
 def _within(profile: JobProfile, epoch: int, rank: int, share: float) -> AtStep | AtMoment | None:
-    """Return the place of one rank at this share of an epoch's steps; None: it has no step.
+    """Return the place of one rank at this share of an epoch's steps, None if it has no step.
 
-    Where no step is seen at all, as the report returns.
+    If no step is seen at all, the place is the return of the report.
     """
     if not profile.steps:
         return AtMoment(epoch=epoch, moment="reported", rank=rank)
@@ -224,7 +224,7 @@ def _within(profile: JobProfile, epoch: int, rank: int, share: float) -> AtStep 
 
 
 def _notice_s(left_s: float) -> float | None:
-    """Return a notice that runs out while the job still trains; None where there is no time."""
+    """Return a notice that ends while the job still trains; None if there is no time."""
     notice_s = round(min(NOTICE_PART * left_s, NOTICE_MAX_S), 3)
     return notice_s if notice_s >= NOTICE_MIN_S else None
 

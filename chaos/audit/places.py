@@ -1,4 +1,4 @@
-"""The kill map: every place of a job that is worth a fault, or a covering sample of them."""
+"""The kill map: every place of a job for a fault, or a sample that covers them."""
 
 import random
 from collections import Counter
@@ -17,11 +17,11 @@ STEP_PLACES_MAX = 96
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many places of a group were chosen, of how many there are.
+    """The number of chosen places of a group, and of all its places.
 
-    `why_none` says why a group has no place in this job. `resumes`: it has
-    places at which a restart goes on from a checkpoint. `by_epoch` counts
-    the places in each epoch.
+    `why_none` is the reason why a group has no place in this job. `resumes`: it
+    has places at which a restart resumes from a checkpoint. `by_epoch` counts the
+    places in each epoch.
     """
 
     group: Group
@@ -40,13 +40,12 @@ def kill_map(
     limit: int = STEP_PLACES_MAX,
     choose: Collection[Group] = GROUPS,
 ) -> tuple[Strike, ...]:
-    """Return the strikes for a job, in the order of groups and places.
+    """Return the places of a job with their ops, in the order of groups and places.
 
-    Every place, where the job makes at most `limit` steps on all ranks together
-    or all are asked for; otherwise about `limit` of them: every group that the
-    job has, spread over its epochs and ranks, drawn from the seed. Places that
-    only a restart shows come on top, as many as a group has on average: the
-    others are the same whether or not these are known yet.
+    Returns every place, if the job makes at most `limit` steps on all ranks together or
+    with `exhaustive`; otherwise about `limit` of them, drawn from the seed: of every group
+    that the job has, spread over its epochs and ranks. Places that only a restart shows are
+    added, as many as a group has on average: so the others do not change once these are known.
     """
     chosen = [s for s in place_groups(profile, seed=seed) if s.group in choose]
     if exhaustive or profile.step_places <= limit:
@@ -66,7 +65,7 @@ def kill_map(
 
 
 def coverage(profile: JobProfile, strikes: Sequence[Strike], *, seed: int) -> tuple[Coverage, ...]:
-    """Count, for each group, what was chosen and what there is."""
+    """Count, for each group, the chosen places and all places."""
     rows = []
     known = place_groups(profile, seed=seed)
     for group in GROUPS:
@@ -88,7 +87,7 @@ def coverage(profile: JobProfile, strikes: Sequence[Strike], *, seed: int) -> tu
 
 
 def _resumes(place_group: PlaceGroup, profile: JobProfile) -> bool:
-    """Return whether a restart goes on from a checkpoint, at the last of its places."""
+    """Return whether a restart resumes from a checkpoint at the last of its places."""
     return resumes_from(place_group.strike(place_group.size - 1), profile) is not None
 
 
@@ -99,10 +98,10 @@ def _ordered(strikes: Iterable[Strike]) -> tuple[Strike, ...]:
 def _drawn(
     of_group: Sequence[PlaceGroup], profile: JobProfile, *, seed: int, limit: int
 ) -> Iterator[Strike]:
-    """Return a group's strikes so that any beginning of them is spread over epochs and ranks.
+    """Yield a group's places so that the first few of them are spread over epochs and ranks.
 
-    The first one goes on from a checkpoint, if any does: a restart from scratch
-    shows no defect of resuming.
+    The first one resumes from a checkpoint, if any does: a restart from scratch shows no
+    defect of resuming.
     """
     draws = random.Random(f"{seed}:{of_group[0].group}")  # noqa: S311 (repeatable is the point)
     order = _spread(of_group, shift=draws.random())
@@ -119,7 +118,7 @@ def _drawn(
 
 
 def _spread(of_group: Sequence[PlaceGroup], *, shift: float) -> list[PlaceGroup]:
-    """Order groups so that epochs fall evenly, and neighbours in the order are of other ranks."""
+    """Order groups so that epochs are spread evenly, and neighbours are of different ranks."""
     by_epoch: dict[int, list[PlaceGroup]] = {}
     for place_group in of_group:
         by_epoch.setdefault(place_group.epoch, []).append(place_group)

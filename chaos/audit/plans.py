@@ -18,10 +18,10 @@ _NEGATIVE = re.compile(r"-\.?\d")
 
 
 def args_of(words: Sequence[str]) -> Arguments:
-    """Return `--name value` pairs and `--name` flags by name; else the words as they are.
+    """Return `--name value` pairs and `--name` flags by name, if their words can be restored.
 
-    Spelled out again they are the same words. Names cannot say positional
-    arguments, short options and repetitions.
+    Otherwise return the words as they are: positional arguments, short options and repeated
+    options have no name of their own.
     """
     options: dict[str, list[str]] = {}
     name = ""
@@ -50,7 +50,7 @@ def _value(values: list[str]) -> Any:  # noqa: ANN401 (what YAML can hold)
 
 
 def _number(text: str) -> int | float | str:
-    """Return a number where it is spelled as Python spells it, so that it comes back the same."""
+    """Return a number if Python would spell it the same way, otherwise the text."""
     for read in (int, float):
         try:
             number = read(text)
@@ -75,11 +75,11 @@ def base_plan(
     workers: int | None = None,
     fit: int = 1,
 ) -> Plan:
-    """Return the plan of `python script words…` with nothing done to it.
+    """Return the plan of `python script words…`, without faults.
 
-    Without `workers` it is a guess; `with_own_workers` corrects it once a run
-    has shown what the script asks for. Raises `UsageError` for a script that is
-    not there, or a command line that no scenario can hold.
+    Without `workers`, their number is a guess; `with_own_workers` corrects it once a run
+    has shown the script's own. Raises `UsageError` for a missing script, or for a command
+    line that no scenario can hold.
     """
     path = Path(normpath(cwd / script))
     if not path.is_file():
@@ -102,7 +102,7 @@ def base_plan(
 
 
 def with_own_workers(plan: Plan, profile: JobProfile) -> Plan:
-    """Return the plan with as many workers as the script itself asks for, if that is known."""
+    """Return the plan with as many workers as the script asks for, if that is known."""
     least, most = _range(profile.own("num_workers"))
     if most is None or (least, most) == (plan.job.min_workers, plan.job.workers):
         return plan
@@ -112,7 +112,7 @@ def with_own_workers(plan: Plan, profile: JobProfile) -> Plan:
 
 
 def _range(own: Any) -> tuple[int | None, int | None]:  # noqa: ANN401 (settings are of any type)
-    """Read `num_workers`: a number, or for an elastic job the fewest and the most."""
+    """Return the fewest and the most workers: both `num_workers`, unless the job is elastic."""
     least, most = own if isinstance(own, list | tuple) and len(own) == RANGE else (None, own)
     if not _is_count(most):
         return None, None
@@ -127,15 +127,15 @@ RUN_TIMES, RUN_EXTRA_S = 10, 20.0
 
 
 def plans(base: Plan, strikes: Iterable[Strike], profile: JobProfile) -> Iterator[Plan]:
-    """Return each strike's plan on the job of `base`."""
+    """Yield the plan of each place and its ops, on the job of `base`."""
     return (plan_of(base, strike, profile) for strike in strikes)
 
 
 def plan_of(base: Plan, strike: Strike, profile: JobProfile) -> Plan:
-    """Return one strike's plan.
+    """Return the plan of one place and its ops.
 
-    Each kill ends one attempt. When a notice runs out is the clock's to say,
-    so what is due after it is left to the checks.
+    Each kill ends one attempt. The end of a notice depends on the clock, so the
+    plan expects nothing about the time after it: the checks judge that.
     """
     is_by_the_clock = any(op.fault.is_announced for op in strike.ops)
     attempts = None if is_by_the_clock else 1 + len(strike.ops)
@@ -153,14 +153,14 @@ def plan_of(base: Plan, strike: Strike, profile: JobProfile) -> Plan:
 
 
 def _shape(base: Plan, strike: Strike) -> Shape:
-    """Return the nodes: without a spare where the job is to go on with fewer workers."""
+    """Return the nodes: without a spare if the job is to continue with fewer workers."""
     if strike.group != "fewer workers after it":
         return base.shape
     return base.shape.model_copy(update={"nodes": -(-base.job.workers // base.shape.cpus_per_node)})
 
 
 def budget(strike: Strike, profile: JobProfile) -> FailureBudget:
-    """Return retries enough for every op, and the job's own where these are more."""
+    """Return enough retries for every op, or the job's own if these are more."""
     notices = sum(op.fault.is_announced for op in strike.ops)
     return FailureBudget(
         max_failures=_enough(profile.own("max_failures"), len(strike.ops), unset=0),

@@ -1,8 +1,8 @@
 """The order in which an audit injects its faults: first those that can show a defect of resuming.
 
-A restart from scratch shows none. So the round begins with one place of every
-group that has places after the first commit, each in another part of training,
-and places before the first commit come last.
+A restart from scratch shows none. So the first round has one place of every group
+that has places after the first commit, each in another part of training. Places
+before the first commit come last.
 """
 
 import random
@@ -20,7 +20,7 @@ from chaos.audit.run_row import RunRow
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 
-PARTS = 3  # of training, from each of which a restart is to go on: early, middle, late
+PARTS = 3  # of training, from each of which a restart is to resume: early, middle, late
 _PART_NAMES: Mapping[int, tuple[str, ...]] = {
     0: (),
     1: ("the only",),
@@ -31,21 +31,24 @@ _PART_NAMES: Mapping[int, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Order:
-    """All strikes; those `needed` for an answer: of every group, with resumes from every part."""
+    """All places with their ops, in order.
+
+    `needed` are those for an answer: of every group, with resumes from every part of training.
+    """
 
     needed: tuple[Strike, ...]
     rest: tuple[Strike, ...]
 
     @property
     def all(self) -> tuple[Strike, ...]:
-        """Every strike, in order."""
+        """All of them, in order."""
         return (*self.needed, *self.rest)
 
 
 def in_order(
     strikes: Sequence[Strike], profile: JobProfile, *, question: Question = "spot", seed: int = 0
 ) -> Order:
-    """Order strikes for a question; what the seed decides is which place of a group comes first."""
+    """Order places for a question; the seed decides which place of a group comes first."""
     groups = (*ORDERS[question], *(g for g in GROUPS if g not in ORDERS[question]))
     parts = {strike: part_of(strike, profile) for strike in strikes}
     queues, scratch = dict[Group, list[Strike]](), dict[Group, list[Strike]]()
@@ -68,13 +71,13 @@ def in_order(
 
 
 def resumes_from(strike: Strike, profile: JobProfile) -> Point | None:
-    """Return the last point from which a restart goes on, None where all go on from nothing."""
+    """Return the last point from which a restart resumes, None if all begin anew."""
     found = [point for op in strike.ops if (point := _before(op, profile)) is not None]
     return max(found, default=None)
 
 
 def part_of(strike: Strike, profile: JobProfile) -> int | None:
-    """Return the part of training from which a restart goes on, counted from 0."""
+    """Return the part of training from which a restart resumes, counted from 0."""
     point = resumes_from(strike, profile)
     if point is None:
         return None
@@ -83,14 +86,14 @@ def part_of(strike: Strike, profile: JobProfile) -> int | None:
 
 
 def parts_in(profile: JobProfile) -> int:
-    """Return how many parts of training have a checkpoint to go on from."""
+    """Return the number of parts of training that have a checkpoint to resume from."""
     return min(PARTS, len(profile.resume_points))
 
 
 def missing_parts(
     tried: Sequence[Strike], profile: JobProfile, *, of: Collection[int | None]
 ) -> tuple[str, ...]:
-    """Name the checkpoints, of those parts of training, from which none of these went on."""
+    """Return the names of the checkpoints, of those parts, from which none of these resumed."""
     found = {part_of(strike, profile) for strike in tried}
     names = _PART_NAMES[parts_in(profile)]
     return tuple(name for n, name in enumerate(names) if n in of and n not in found)
@@ -108,7 +111,7 @@ def _before(op: Op, profile: JobProfile) -> Point | None:
 
 
 def _place(op: Op, profile: JobProfile) -> tuple[float, float]:
-    """Return where an op stands, so that the points before it are smaller."""
+    """Return an op's place, in a form in which the points before it are smaller."""
     at = op.at
     if isinstance(at, AtStep):
         return at.epoch, at.step
@@ -121,7 +124,7 @@ def _place(op: Op, profile: JobProfile) -> tuple[float, float]:
 
 
 def _begun_in(part: int, strikes: list[Strike], parts: Mapping[Strike, int | None]) -> list[Strike]:
-    """Put first what goes on from one part of training, or from the nearest to it that there is."""
+    """Move to the front the first that resumes from one part of training, or from the nearest."""
     there = sorted({p for s in strikes if (p := parts[s]) is not None})
     wanted = part % (1 + there[-1])
     nearest = min(there, key=lambda p: abs(p - wanted))
@@ -130,7 +133,7 @@ def _begun_in(part: int, strikes: list[Strike], parts: Mapping[Strike, int | Non
 
 
 def _spread(strikes: Sequence[Strike], *, seed: int) -> list[Strike]:
-    """Order a group so that any beginning is spread over the job, and none begins with the job."""
+    """Order a group so that the first few are spread over the job; the seed shifts them."""
     if not strikes:
         return []
     places = sorted(strikes, key=lambda s: s.place)
@@ -139,23 +142,23 @@ def _spread(strikes: Sequence[Strike], *, seed: int) -> list[Strike]:
 
 
 def _in_rounds(queues: Mapping[Group, Sequence[Strike]]) -> Iterator[Strike]:
-    """Yield one strike of each group in turn."""
+    """Return an iterator of one place of each group in turn."""
     turns = zip_longest(*queues.values())
     return (strike for strike in chain.from_iterable(turns) if strike is not None)
 
 
-# How often a group is tried until a restart in it went on from a checkpoint.
+# The tries of a group until a restart in it has resumed from a checkpoint.
 TRIES = 3
 
 
 @dataclass
 class Queue:
-    """Hands out strikes: those first that an answer needs, then one of each group in turn.
+    """The places that are still to be tried: those first that an answer needs, then in rounds.
 
-    A clean run shows no restart, so which ranks load a file there is learnt
-    from the first struck run in which any does; the map is then made anew
-    by `map_of`, which leaves all that it had. Where a group should have had a
-    restart that went on from a checkpoint, and had none, more of it is needed.
+    A clean run has no restart, so only a run with a fault shows which ranks load a
+    file then. After the first such run `map_of` makes the map anew, with all places
+    that it had. If no restart of a group resumed from a checkpoint although it should
+    have, one more place of the group is needed.
     """
 
     profile: JobProfile
@@ -176,23 +179,23 @@ class Queue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every strike that is known was taken."""
+        """Whether every known place was taken."""
         return not self._needed and not self._rest
 
     @property
     def needed(self) -> int:
-        """How many strikes an answer still needs."""
+        """The number of places that an answer still needs."""
         return len(self._needed)
 
     def take(self) -> tuple[int, Strike]:
-        """Return the next strike and its number, from 0."""
+        """Return the next place and its number, from 0."""
         number, self.taken = self.taken, self.taken + 1
         strike = (self._needed or self._rest).pop(0)
         self._begun[strike.group] += 1
         return number, strike
 
     def learn(self, run: RunRow) -> None:
-        """Put in what a struck run shows to be there, where it belongs in the order."""
+        """Note a run with a fault; insert the places that it has shown, by their order."""
         self._over[run.group] += 1
         if run.is_right and run.resumed:
             self._resumed.add(run.group)
@@ -211,7 +214,7 @@ class Queue:
         self._rest = [strike for strike in order.rest if strike not in taken]
 
     def _try_again(self, run: RunRow) -> None:
-        """Have another of a group struck that should have shown a resume, and did not."""
+        """Add a place of a group to the needed ones, if its run should have resumed and did not."""
         group = run.group
         is_settled = group in self._resumed or run.status == "fail"
         if is_settled or self._begun[group] > self._over[group] or self._over[group] >= TRIES:

@@ -38,8 +38,8 @@ def scenario_text(
 ) -> str:
     """Return a plan as a scenario, to be saved in `folder`, below a comment.
 
-    Scalars are written as JSON, which YAML 1.2 reads alike, so that no text is
-    taken for a number or a truth value.
+    Scalars are written as JSON, which YAML 1.2 reads as the same values, so that no
+    text becomes a number or a truth value.
     """
     lines = [
         *(line for text in comment for line in _comment(text)),
@@ -96,7 +96,7 @@ def _printable(line: str) -> str:
 
 
 def _cluster(shape: Shape) -> dict[str, Any]:
-    """Return what a scenario says of its cluster; that a GCS is kept follows from the faults."""
+    """Return a scenario's `cluster`; that a GCS is kept follows from the faults."""
     return shape.model_dump(exclude={"keeps_gcs"}, exclude_none=True)
 
 
@@ -115,16 +115,16 @@ def _key(key: str) -> str:
 _WORDS = {"true", "True", "TRUE", "false", "False", "FALSE", "null", "Null", "NULL"}
 
 
-# Runs a reproduction's plan elsewhere; may raise `UsageError` where it cannot be run there.
+# Runs a reproduction's plan elsewhere; raises `UsageError` if it cannot be run there.
 Confirm: TypeAlias = Callable[[Plan], Verdict]
 
 
 def confirmation(file: Path, confirm: Confirm, *, seed: int, cwd: Path) -> Confirmation:
-    """Run a finding's reproduction, read from its file as anybody would, and give what it shows."""
+    """Run a finding's reproduction, read from its file as a user would; return its result."""
     plan = make_plan(load_scenario(file), file=file, seed=seed, cwd=cwd)
     try:
         verdict = confirm(plan)
-    except UsageError as error:  # one that cannot be run there says nothing of the others
+    except UsageError as error:  # the others may run there nevertheless
         return Confirmation(state="open", headline=str(error))
     if verdict.status == "fail":
         is_same = verdict.as_expected

@@ -1,4 +1,4 @@
-"""One run with a fault as a row: all that an audit keeps of it in memory."""
+"""One run with a fault as a row, which is all that an audit keeps of it in memory."""
 
 import re
 from collections.abc import Sequence
@@ -37,9 +37,9 @@ _PLURAL = re.compile(r"(?<=N )(\w{2,}[^s\W])s\b")
 
 
 class Defect(Record):
-    """A broken promise without its numbers, so that the same defect elsewhere is equal to it.
+    """A broken promise without its numbers, so that it equals the same defect at another place.
 
-    `parts` are the parts of the state that it is about, without their ranks.
+    `parts` are the affected parts of the state, without their ranks.
     """
 
     check: str
@@ -49,21 +49,20 @@ class Defect(Record):
 
 
 class RunRow(Record):
-    """What became of one strike. `defects` are the broken promises, most specific first.
+    """The result of one run with a fault. `defects` are the broken promises, most specific first.
 
-    Those of one check are causes of their own, that which explains the first
-    difference before the others.
+    Those of one check are separate causes, the one that explains the first difference
+    before the others.
 
-    `evidence` names the checks that had something to judge by, `undecided`
-    those that could not tell. `parts` says of each part of the state how it
-    stood at the worst of the run's resumes, on its worst rank; `idle` names
-    those that did not come back without a consequence that was seen.
-    `lost_steps` counts the worst rank's over all restarts, None where no step is
-    seen; `number` is the run's folder below `runs/`. `loads` are the ranks that
-    after a restart, before their first step there, loaded what an earlier attempt
-    had saved. `resumed` restarts went on from a checkpoint, `from_scratch` began
-    anew. `severity` is that of the gravest broken promise, `accepted` says what
-    was broken and may be (`--accept`).
+    `evidence` names the checks that had evidence, `undecided` those that were inconclusive.
+    `parts` is the standing of each part of the state at the worst of the run's resumes, on
+    its worst rank; `idle` names those that were lost without a visible consequence.
+    `lost_steps` counts the worst rank's recomputed steps over all restarts, None if no step
+    is seen; `number` is the run's folder below `runs/`. `loads` are the ranks that, after a
+    restart and before their first step there, loaded a file of an earlier attempt.
+    `resumed` counts restarts from a checkpoint, `from_scratch` those that began anew.
+    `severity` is that of the gravest broken promise; `accepted` are the broken promises
+    that `--accept` allows.
     """
 
     number: int
@@ -89,22 +88,22 @@ class RunRow(Record):
 
     @property
     def strike(self) -> Strike:
-        """What was done."""
+        """The place of the run, and its ops."""
         return Strike(self.name, self.group, self.ops)
 
     @property
     def is_right(self) -> bool:
-        """Whether the job came out the same, but for what is accepted."""
+        """Whether the job reached the same result, except for accepted differences."""
         return self.status == "pass"
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it did not."""
+        """Whether the job reached another result, or none."""
         return self.status == "fail"
 
     @property
     def happened(self) -> bool:
-        """Whether all that was planned was done to the job; else its place was not tried."""
+        """Whether all planned faults were injected; otherwise the place was not tried."""
         return self.status != "inconclusive" or self.landed >= len(self.ops)
 
 
@@ -164,7 +163,7 @@ def _loads(history: History) -> tuple[int, ...]:
 
 
 def _parts(diagnosis: Sequence[Resume]) -> tuple[dict[str, Standing], tuple[str, ...]]:
-    """Return how each part stood at its worst, and those whose difference changed nothing."""
+    """Return the worst standing of each part, and the parts whose difference changed nothing."""
     found: dict[str, Standing] = {}
     matters: set[str] = set()
     for part in (part for resume in diagnosis for part in resume.parts):
@@ -177,7 +176,7 @@ def _parts(diagnosis: Sequence[Resume]) -> tuple[dict[str, Standing], tuple[str,
 
 
 def gist(message: str) -> str:
-    """Return an anomaly's message without what differs from place to place."""
+    """Return an anomaly's message without the words that depend on the place."""
     named = _RANKS.sub("rank N", _NAMES.sub("X", _MORE.sub("", message)))
     return _PLURAL.sub(r"\1", _NUMBER.sub("N", named))
 
@@ -194,7 +193,7 @@ def _defect(result: CheckResult, anomaly: Anomaly, analysis: RunAnalysis) -> Def
 
 
 def _where_it_parts(analysis: RunAnalysis) -> str:
-    """Return where numbers leave the baseline's; the numbers themselves differ at every place."""
+    """Return the quantity that differs from the baseline, without its numbers."""
     first = divergence(analysis)
     resumed = {restart.epoch for restart in analysis.restarts if restart.epoch is not None}
     if first is None or not resumed:

@@ -19,7 +19,7 @@ Fate: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of some runs: each is counted once."""
+    """The results of some runs: each run is counted once."""
 
     right: int = 0
     from_scratch: int = 0
@@ -28,12 +28,12 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """All runs."""
+        """The number of all runs."""
         return self.right + self.from_scratch + self.wrong + self.inconclusive
 
     @property
     def fate(self) -> Fate:
-        """What became of the job."""
+        """The job's result over these runs."""
         if self.wrong:
             return "all wrong" if self.wrong == self.total else "some wrong"
         if self.inconclusive:
@@ -45,7 +45,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Cell:
-    """The places of one group in one epoch, or in a few epochs where there are many."""
+    """The places of one group in one epoch, or in a few epochs if there are many."""
 
     group: Group
     epochs: str
@@ -56,13 +56,13 @@ class Cell:
 
     @property
     def fate(self) -> Fate:
-        """What became of the job there."""
+        """The job's result there."""
         return self.tally.fate
 
 
 @dataclass(frozen=True)
 class GroupRow:
-    """What one group came to, and what its faults cost in finished steps; None: not seen."""
+    """The results of one group, and its recomputed steps; None: no step was seen."""
 
     group: Group
     tally: Tally
@@ -78,7 +78,7 @@ class GroupRow:
 
 @dataclass(frozen=True)
 class KindRow:
-    """What one kind of fault came to."""
+    """The results of one kind of fault."""
 
     kind: Kind
     tally: Tally
@@ -88,7 +88,7 @@ class KindRow:
 
 @dataclass(frozen=True)
 class CheckRow:
-    """How often a check could tell, and what it said; `with_evidence` had something to judge."""
+    """The verdicts of one check by number; `with_evidence` counts those with evidence."""
 
     check: str
     with_evidence: int
@@ -99,9 +99,9 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class PartRow:
-    """How often a part of the job's state came back, over all runs with a resume.
+    """The number of times that a part of the state was restored, over all runs with a resume.
 
-    `idle`: it did not come back, and no consequence was seen.
+    `idle`: it was not restored, and no consequence was seen.
     """
 
     component: str
@@ -113,7 +113,7 @@ class PartRow:
 
     @property
     def resumes(self) -> int:
-        """The runs in which it could have come back."""
+        """The number of runs in which it could have been restored."""
         return self.restored + self.lost + self.idle + self.not_compared
 
 
@@ -182,7 +182,7 @@ def cells(card: Card) -> tuple[Cell, ...]:
 
 
 def tally(runs: Sequence[RunRow]) -> Tally:
-    """Count runs by what became of the job."""
+    """Count runs by the job's result."""
     return Tally(
         right=sum(run.is_right and run.resumed > 0 for run in runs),
         from_scratch=sum(run.is_right and run.resumed == 0 for run in runs),
@@ -192,7 +192,7 @@ def tally(runs: Sequence[RunRow]) -> Tally:
 
 
 def kind_rows(card: Card) -> tuple[KindRow, ...]:
-    """Return one row per kind of fault, those that were not tried included."""
+    """Return one row per kind of fault, also of those that were not tried."""
     rows = []
     for kind in KINDS:
         runs = [run for run in card.runs if kind_of(run.group) == kind]
@@ -202,7 +202,7 @@ def kind_rows(card: Card) -> tuple[KindRow, ...]:
 
 
 def group_rows(card: Card) -> tuple[GroupRow, ...]:
-    """Return one row per group, those without a place in this job included."""
+    """Return one row per group, also of those without a place in this job."""
     rows = []
     for covered in card.covered:
         runs = [run for run in card.runs if run.group == covered.group]
@@ -225,7 +225,7 @@ def group_rows(card: Card) -> tuple[GroupRow, ...]:
 
 
 def lost_steps(runs: Sequence[RunRow]) -> list[int]:
-    """Return what each run lost, of those in which steps are seen."""
+    """Return the recomputed steps of each run in which steps are seen."""
     return [run.lost_steps for run in runs if run.lost_steps is not None]
 
 
@@ -243,7 +243,7 @@ def check_rows(card: Card) -> tuple[CheckRow, ...]:
 
 
 def _checks(card: Card) -> dict[str, None]:
-    """Return the names of the checks that judged, other packages' after chaos's own."""
+    """Return the names of the checks that judged, those of other packages last."""
     told = (name for run in card.runs for name in (*run.evidence, *run.undecided))
     broken = (defect.check for run in card.runs for defect in run.defects)
     return dict.fromkeys([*(check.NAME for check in CHECKS), *sorted({*told, *broken})])
@@ -254,6 +254,6 @@ def _width(epochs: int) -> int:
 
 
 def _width_of(card: Card) -> int:
-    """Return how many epochs a column has: all but the last have as many as the first."""
+    """Return the number of epochs of a column; only the last column may have fewer."""
     first, _, last = card.columns[0].partition("-")
     return 1 + int(last or first) - int(first)

@@ -1,4 +1,4 @@
-"""The card and the progress of an audit in a terminal; without one, no line is broken or framed."""
+"""The card and the progress of an audit, in a terminal or as plain lines."""
 
 from collections.abc import Iterator, Sequence
 
@@ -33,11 +33,11 @@ _Row = tuple[str, str, str]  # a label, its style, and a text
 
 
 def print_card(card: Card, console: Console) -> None:
-    """Print the card: verdict, faults by kind, places, findings, what it rests on, where it lies.
+    """Print the card: verdict, faults by kind, places, findings, evidence, folder.
 
-    What is copied, a command or a path, is never broken. Where there is no
-    terminal, findings stand in no box and no line is broken. Its notes are left
-    out: they were told before the first fault.
+    A command or a path, which users copy, is never broken. Without a terminal, findings
+    have no box and no line is broken. The notes are left out: they were shown before the
+    first fault.
     """
     is_log = not console.is_terminal
     for part in _parts(card, framed=not is_log):
@@ -59,7 +59,7 @@ def _parts(card: Card, *, framed: bool) -> Iterator[RenderableType]:
 
 
 def kind_table(card: Card) -> Table:
-    """Return one line per kind of fault; what was not tried is there, in grey."""
+    """Return one line per kind of fault, in grey if it was not tried."""
     table = _table(gap=1)
     for number, name in enumerate(KIND_HEAD):
         table.add_column(name, justify="right" if number > 1 else "left", no_wrap=True)
@@ -70,7 +70,7 @@ def kind_table(card: Card) -> Table:
 
 
 def heat_table(card: Card) -> Table:
-    """Return one line per group: a mark per epoch, counts, and the steps that were recomputed."""
+    """Return one line per group: a mark per epoch, counts, and recomputed steps."""
     table = _table()
     table.add_column("place", no_wrap=True)
     table.add_column(f"epoch {_span(card.columns)}", no_wrap=True)
@@ -140,7 +140,7 @@ def _finding(finding: Finding, card: Card, *, framed: bool) -> Iterator[Renderab
 
 
 def _labelled(rows: Sequence[_Row]) -> Table:
-    """Lay texts beside their labels."""
+    """Return a table of texts beside their labels."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -150,7 +150,7 @@ def _labelled(rows: Sequence[_Row]) -> Table:
 
 
 def _commands(rows: Sequence[_Row]) -> Iterator[Text]:
-    """Lay what is copied beside its label, in one line however long: a terminal breaks it."""
+    """Yield commands and paths beside their labels, each in one line of any length."""
     for label, style, text in rows:
         line = Text.assemble((f"{label:<11}", style), text)
         line.no_wrap, line.overflow = True, "ignore"
@@ -158,7 +158,7 @@ def _commands(rows: Sequence[_Row]) -> Iterator[Text]:
 
 
 def _state(card: Card) -> str:
-    """Return which parts of the state came back at every resume, and which did not."""
+    """Return in words the parts of the state that every resume restored, and the others."""
     rows = part_rows(card)
     lost = [
         f"{row.component} {row.standing} ({row.lost} of {row.resumes})" for row in rows if row.lost
@@ -209,20 +209,20 @@ _LAMPS = {"pass": ("✓", "green"), "fail": ("✗", "red"), "inconclusive": ("?"
 
 
 class AuditDisplay(MovingLine):
-    """Shows an audit's progress; `show` is given each news once."""
+    """The progress of an audit in a terminal; `show` is called once for each change."""
 
     def show(self, progress: Progress) -> None:
-        """Take in how far the audit is."""
+        """Show the audit's progress."""
         self.say(line(progress), stage=progress.stage, done=progress.done, total=progress.total)
 
     def tell(self, notes: Sequence[Note]) -> None:
-        """Write what the runs without a fault have shown, before any other is begun."""
+        """Print the results of the runs without a fault, before any other run begins."""
         for note in notes:
             self.write(note_line(note))
 
 
 def line(progress: Progress) -> Text:
-    """Describe in one line how far an audit is."""
+    """Return an audit's progress in one line."""
     text = Text.assemble((progress.stage, "bold"), f"  {progress.done}/{progress.total}")
     if progress.wrong:
         text.append(f"  {progress.wrong} failed")
@@ -244,5 +244,5 @@ def note_line(note: Note) -> Text:
 def _last(run: RunRow) -> Text:
     mark, style = _LAMPS[run.status]
     if run.is_right and not run.resumed:
-        mark, style = "o", "dim"  # it began anew, and shows nothing of a resume
+        mark, style = "o", "dim"  # it began anew, which tests no resume
     return Text.assemble((mark, style), f" {run.group}: {run.name}")

@@ -43,14 +43,14 @@ def _in_all(profile: JobProfile) -> Iterator[Replaced]:
 
 
 def _is_rays(name: str, before: str) -> bool:
-    """Return whether Ray 2.60 gave a setting its value, where the script names none."""
+    """Return whether a setting's value is of Ray 2.60, since the script names none."""
     defaults = {"name": before.startswith("ray_train_run-")}
     defaults["storage_path"] = before.endswith("/ray_results")
     return defaults.get(name, False)
 
 
 def _retries(profile: JobProfile, strikes: Sequence[Strike]) -> Iterator[Replaced]:
-    """Yield the raised retries, only where a fault took more than the script allows."""
+    """Yield the raised retries, only if a fault took more than the script allows."""
     given = [budget(strike, profile) for strike in strikes]
     for name in _BUDGETS:
         own = profile.own(name)
@@ -62,7 +62,7 @@ def _retries(profile: JobProfile, strikes: Sequence[Strike]) -> Iterator[Replace
 
 @dataclass(frozen=True)
 class CardWriter:
-    """Writes down what an audit came to; `command` is the command line that repeats it."""
+    """The writer of an audit's results; `command` is the command line that repeats it."""
 
     clean: Clean
     queue: Queue
@@ -73,7 +73,7 @@ class CardWriter:
     def card(
         self, runs: Sequence[RunRow], *, ended: Ended, seconds: float, limit: str | None = None
     ) -> Card:
-        """Return the card of these runs, all its files written."""
+        """Return the card of these runs, after all its files were written."""
         clean, found = self.clean, findings(runs)
         for finding in found:
             self._save_finding(finding)
@@ -109,7 +109,7 @@ class CardWriter:
         return card
 
     def write(self, card: Card) -> None:
-        """Write the card for people and for machines."""
+        """Write the card as pages and as JSON."""
         self.folder.write("audit.json", card.to_json())
         self.folder.write("card.html", render_card(card))
         self.folder.write("summary.md", paragraph(card))
@@ -152,7 +152,7 @@ class CardWriter:
 
 
 def _accepted(runs: Sequence[RunRow]) -> Iterator[Note]:
-    """Return a note for each broken promise that is accepted, with how often it was."""
+    """Yield a note for each accepted broken promise, with its number of runs."""
     found: dict[str, list[str]] = {}
     for text in (text for run in runs for text in run.accepted):
         found.setdefault(gist(text), []).append(text)
