@@ -1,4 +1,4 @@
-"""Why a run is as it is, in the few lines that a busy person reads; the page has the rest."""
+"""The explanation of a run's verdict in a few lines; the page has the rest."""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,9 +22,9 @@ AS_ABOVE = "as said above"
 
 
 def explanation(run: FinishedRun, *, page: str) -> RenderableType:
-    """Return the verdict, what is broken, what did not come back, and where to go on.
+    """Return the verdict, the broken promises, the lost state, and the next commands.
 
-    What the headline says already is not said again.
+    The words of the headline are not repeated.
     """
     verdict = run.verdict
     parts: list[RenderableType] = [Text(verdict.expectation, style="bold"), _in(verdict.headline)]
@@ -38,9 +38,9 @@ def explanation(run: FinishedRun, *, page: str) -> RenderableType:
 
 
 def broken_off(run: FinishedRun, why: str, *, page: str) -> RenderableType:
-    """Return how far a run had come when it was ended from outside, and what was broken by then.
+    """Return the progress of a run that was ended from outside, and the promises broken by then.
 
-    What cannot be told of it is not listed: nearly nothing can.
+    Inconclusive checks are not listed: nearly all are.
     """
     parts: list[RenderableType] = [Text(why, style="bold"), _in(_how_far(run))]
     if run.verdict.broken:
@@ -60,7 +60,7 @@ def _how_far(run: FinishedRun) -> str:
 
 
 def line_of(verdict: Verdict) -> str:
-    """Return the finding on one line: the check that names it and what it found."""
+    """Return the finding on one line: its check and its message."""
     if verdict.broken:
         first = verdict.broken[0]
         found = first.anomalies[0].message if first.anomalies else first.summary
@@ -72,7 +72,7 @@ def line_of(verdict: Verdict) -> str:
 
 
 def by_reason(undecided: Sequence[CheckResult]) -> dict[str, list[str]]:
-    """Return the checks that cannot tell by their reason: many wait for the same restart."""
+    """Return the inconclusive checks by their reason: many lack the same restart."""
     reasons: dict[str, list[str]] = {}
     for result in undecided:
         reasons.setdefault(result.summary, []).append(result.check)

@@ -19,14 +19,14 @@ Rows: TypeAlias = list[tuple[str, str]]
 NAME_MAX = 30
 TOPICS: tuple[Topic, ...] = get_args(Topic)
 
-# "`name`: what it is." up to the next name
+# "`name`: its text." up to the next name
 _TOLD = re.compile(r"`(\w+)`: (.*?)(?=`\w+`: |$)")
 
 
 def catalogue(topic: Topic, others: Others = NO_OTHERS) -> Table:
-    """Return names and what they are, 80 columns wide; `others`: checks of other packages.
+    """Return names and descriptions, 80 columns wide; `others`: checks of other packages.
 
-    What another package brings is followed by that package's name.
+    An entry of another package is followed by that package's name.
     """
     rows: dict[Topic, Callable[[], Rows]] = {
         "faults": fault_rows,
@@ -37,7 +37,7 @@ def catalogue(topic: Topic, others: Others = NO_OTHERS) -> Table:
 
 
 def table_of(head: str, rows: Sequence[tuple[str, str]]) -> Table:
-    """Return a table of names and what they are; a long name is folded."""
+    """Return a table of names and descriptions; a long name is folded."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column(head, no_wrap=all(len(name) <= NAME_MAX for name, _ in rows), overflow="fold")
     table.add_column("what it is", overflow="fold", ratio=1)
@@ -47,7 +47,7 @@ def table_of(head: str, rows: Sequence[tuple[str, str]]) -> Table:
 
 
 def fault_rows() -> Rows:
-    """Return every fault with what it does, and its settings with their defaults."""
+    """Return every fault with its effect, and its settings with their defaults."""
     packages = REGISTERED.packages
     return [(f, _of(_with_settings(FAULTS[f]), packages.get(f))) for f in FAULTS]
 
@@ -71,7 +71,7 @@ def place_rows() -> Rows:
 
 
 def _told(kind: type[Record]) -> dict[str, str]:
-    """Return what a record's second paragraph says of each name in it."""
+    """Return the text on each name in a record's second paragraph."""
     text = _paragraph(inspect.getdoc(kind) or "", 1)
     return {name: what.strip(" .") for name, what in _TOLD.findall(text)}
 
@@ -90,7 +90,7 @@ def names(others: Others = NO_OTHERS) -> list[str]:
 
 
 def explained(name: str, others: Others = NO_OTHERS) -> str | None:
-    """Return the long text of a fault or a check, None where there is neither."""
+    """Return the long text of a fault or a check, None if there is neither."""
     if name in FAULTS:
         return _fault_explained(name)
     found = next((each for each in _checks(others) if name == each[0].NAME), None)
@@ -110,7 +110,7 @@ def _checks(others: Others) -> list[tuple[Check, str | None]]:
 
 
 def _of(text: str, package: str | None) -> str:
-    """Return a text with the package that brings what it speaks of, where that is not chaos."""
+    """Return a text with the name of its package, if that is not chaos."""
     return text if package is None else f"{text} ({package})"
 
 
@@ -146,7 +146,7 @@ def _default(value: Any) -> str:  # noqa: ANN401 - any field's default
 
 
 def _unwrapped(text: str | None) -> str:
-    """Return paragraphs without the line breaks that they have in the code."""
+    """Return paragraphs without the line breaks of the code."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in (text or "").split("\n\n"))
 
 

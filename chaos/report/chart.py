@@ -1,7 +1,7 @@
-"""One chart: its Vega-Lite specification, the same drawn as SVG, and words for who cannot see it.
+"""One chart: its Vega-Lite specification, the same as SVG, and a text for screen readers.
 
-Colours are the page's own CSS variables, so that one specification is right in
-light, in dark and on paper, drawn by the browser or drawn here.
+Colours are CSS variables of the page, so that one specification is right in light, in
+dark and on paper, and in the browser as well as in the SVG.
 """
 
 import resource
@@ -16,10 +16,10 @@ import vl_convert as vlc
 
 from chaos.run.cache import kept
 
-STATIC_WIDTH = 1040  # of the SVG that stands in until, or unless, scripts run
+STATIC_WIDTH = 1040  # of the SVG, which is shown until scripts run, or without scripts
 _SHARED = "window.vegaEmbed = vegaEmbed;"
-_VEGA_LITE = ".".join(alt.SCHEMA_VERSION.split(".")[:2])  # the version Altair writes for
-# V8, which draws, reserves that many addresses, though it uses little memory; with fewer it ends
+_VEGA_LITE = ".".join(alt.SCHEMA_VERSION.split(".")[:2])  # the version that Altair writes for
+# V8 draws. It reserves that much address space, though it uses little memory; with less it ends
 # the process by SIGTRAP (vl-convert 1.9, measured: 40 GB are too few, 80 GB enough).
 _ADDRESSES = 72 << 30
 _NOT_DRAWN = (
@@ -37,7 +37,7 @@ Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Key:
-    """One entry of a legend: a name, and the glyph and colour that stand for it."""
+    """One entry of a legend: a name, its glyph and its colour."""
 
     name: str
     glyph: Literal["wide", "line", "dash", "box", "diamond", "cross"]
@@ -46,9 +46,9 @@ class Key:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart as a page needs it; `label` says what it shows, `caption` how to read it.
+    """A chart for a page; `label` names its content, `caption` explains how to read it.
 
-    The legend is the page's, which can break its lines where a screen is narrow.
+    The legend is part of the page, which can break its lines on a narrow screen.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Marks to draw and their rows by name; `hover` is laid over them where scripts run.
+    """Marks to draw and their rows by name; `hover` is laid over them if scripts run.
 
     Rows are kept apart from marks because Altair copies and validates what it
     holds, which takes seconds for some thousand rows.
@@ -82,7 +82,7 @@ def drawn(
     live = drawing.chart if drawing.hover is None else drawing.chart + drawing.hover
     spec = {**_styled(live).to_dict(), "datasets": datasets, "description": label}
     svg: str = vlc.vegalite_to_svg(still, vl_version=_VEGA_LITE) if _has_room() else _NOT_DRAWN
-    # Several drawings share one page, where each id may stand once.
+    # Several drawings share one page, on which each id must be unique.
     svg = svg.replace('id="clip', f'id="{name}-clip').replace("url(#clip", f"url(#{name}-clip")
     return Chart(name, title, label, caption, tuple(keys), spec, svg)
 
@@ -101,7 +101,7 @@ def _has_room() -> bool:
 def bundle() -> str:
     """Return the script that draws charts in a browser without a network; about 1 MB.
 
-    It takes more than a second to put together, so it is kept for other processes. Empty where
+    It takes more than a second to make, so it is kept for other processes. Empty if
     nothing can be drawn.
     """
     if not _has_room():

@@ -10,16 +10,16 @@ from chaos.model.verdict import Verdict
 from chaos.report.outcome import SuiteRow
 from chaos.report.screen import harmless
 
-# What XML 1.0 can carry; anything else would make the whole file unreadable.
+# The characters of XML 1.0; any other would make the whole file unreadable.
 _FOREIGN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(rows: Sequence[SuiteRow], *, name: str = "chaos") -> str:
     """Return one test case per scenario, or one for each repeat of it, numbered.
 
-    A scenario that is not as it expects is a failure; one that could not be
-    decided, or that its caller must put right first, is an error; one whose
-    job needs what is not installed is skipped.
+    A scenario with another verdict than expected is a failure. One that is
+    inconclusive, or wrong itself, is an error. One whose job needs a package that
+    is not installed is skipped.
     """
     kinds = [row.standing for row in rows]
     suite = ET.Element(
@@ -61,7 +61,7 @@ def _case(row: SuiteRow) -> ET.Element:
 
 
 def properties(row: SuiteRow) -> dict[str, str]:
-    """Return what a test case carries beside its verdict; what is not known is left out."""
+    """Return the properties of a test case beside its verdict, as far as they are known."""
     values = {
         "verdict": row.verdict.status if row.verdict else None,
         "expectation": row.verdict.expectation if row.verdict else None,
@@ -112,22 +112,22 @@ def _clean(text: str) -> str:
     return _FOREIGN.sub("", harmless(text))
 
 
-SHOWN = 10  # GitHub shows no more errors of one step, nor more notices
+SHOWN = 10  # GitHub shows no more errors of one step, and no more notices
 Level: TypeAlias = Literal["error", "notice"]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a scenario is written: its file from the repository's root, and the line."""
+    """The place of a scenario's text: its file from the repository's root, and the line."""
 
     file: str
     line: int
 
 
 def annotations(rows: Sequence[SuiteRow], places: Sequence[Place]) -> Iterator[str]:
-    """Return GitHub's workflow commands: errors, and a notice for what was skipped.
+    """Yield GitHub's workflow commands: errors, and a notice for each skipped scenario.
 
-    Where there are too many of a kind, the last one counts the rest.
+    If there are too many of a kind, the last one counts the rest.
     """
     placed = list(zip(rows, places, strict=True))
     amiss = [each for each in placed if each[0].standing not in ("expected", "skipped")]

@@ -1,4 +1,4 @@
-"""The diagnosis of a machine: what it lacks, and what each lack costs."""
+"""The diagnosis of a machine: its problems, and the effect of each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _MARKS = {"good": ("✓", "green"), "poor": ("?", "yellow"), "bad": ("✗", "bol
 
 @dataclass(frozen=True)
 class Sign:
-    """One thing that was looked at; `cost` says what its lack costs, empty where it is good.
+    """One examined property; `cost` is the effect of its problem, empty if it is good.
 
     `poor`: runs are slower, or some cannot be made. `bad`: none can.
     """
@@ -37,12 +37,12 @@ class Sign:
 
 
 def signs(machine: Machine) -> list[Sign]:
-    """Judge a machine, what nothing works without first."""
+    """Judge a machine, the properties that every run needs first."""
     return [*_software(machine), *_permissions(machine), *_room(machine), *_extras(machine)]
 
 
 def doctor_table(found: Sequence[Sign]) -> Table:
-    """Return a line per sign, with what its lack costs below."""
+    """Return a line per property, with the effect of its problem below."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)

@@ -1,4 +1,4 @@
-"""A dry run: what each fault of a plan would be injected into."""
+"""A dry run: the target of each fault of a plan."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,9 @@ _STYLES = {"may be struck": "yellow", "never struck": "green", "holds no worker"
 
 
 def dry_run(plan: Plan, nodes: Sequence[NodeFacts], permissions: Permissions) -> Group:
-    """Return the faults of a plan with what each needs, and the cluster's nodes.
+    """Return the faults of a plan with their needs, and the cluster's nodes.
 
-    Which node holds which rank is known once the job runs: any that may be
-    struck may be it.
+    The node of a rank is unknown until the job runs: it may be any permitted node.
     """
     parts: list[Text | Table] = [Text(plan.scenario, style="bold"), _faults(plan, permissions)]
     missing = needs_permission(plan, permissions)

@@ -29,7 +29,7 @@ COLORS: Mapping[Phase, str] = {
 
 @dataclass(frozen=True)
 class PhaseRow:
-    """One phase: what it is, how long it took in all, in each attempt and in the baseline."""
+    """One phase: its name, and its time in all, in each attempt and in the baseline."""
 
     phase: Phase
     color: str
@@ -42,7 +42,7 @@ class PhaseRow:
 
 @dataclass(frozen=True)
 class Goodput:
-    """The ledger as a page shows it; `attempts` are those that have a column of their own."""
+    """The ledger for a page; `attempts` are those with a column of their own."""
 
     sentence: str
     wall: str
@@ -55,7 +55,7 @@ class Goodput:
 
 
 def goodput(analysis: RunAnalysis) -> Goodput | None:
-    """Return where the time of a run went; None where no time was recorded."""
+    """Return the time of a run by phase; None if no time was recorded."""
     found = ledger_of(analysis)
     if not found.wall_ns:
         return None
@@ -74,7 +74,7 @@ def goodput(analysis: RunAnalysis) -> Goodput | None:
 
 
 def sentence(found: Ledger, clean: Ledger | None) -> str:
-    """Return the goodput, the baseline's, and what took most of the rest."""
+    """Return in words the goodput, the baseline's, and the phases with most of the rest."""
     assert found.goodput is not None
     of_clean = clean.goodput if clean else None
     beside = "" if of_clean is None else f" (the baseline: {of_clean:.0%})"

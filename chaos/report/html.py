@@ -1,4 +1,4 @@
-"""Pages: one file each, everything inside, nothing loaded from anywhere."""
+"""Pages: one file each, which loads nothing."""
 
 import json
 import posixpath
@@ -21,7 +21,7 @@ from chaos.report.timeline import timeline
 from chaos.report.trend import Suites, trend
 
 PAGE_NAME = "report.html"
-FINDINGS_LINKED = 8  # in the banner; all of them stand with their checks
+FINDINGS_LINKED = 8  # in the banner; the section of each check has all of them
 
 _env = Environment(
     loader=PackageLoader("chaos.report"),
@@ -33,7 +33,7 @@ _env = Environment(
 
 
 def render_run(run: FinishedRun) -> str:
-    """Return the page of one run: the verdict first, then what it rests on."""
+    """Return the page of one run: the verdict first, then its evidence."""
     in_time = timeline(run.analysis)
     loss = loss_charts(run.analysis)
     spent = goodput(run.analysis)
@@ -71,7 +71,7 @@ def render_trend(suites: Suites) -> str:
 def render_suite(
     rows: Sequence[SuiteRow], *, title: str, started: str, folder: str | None = None
 ) -> str:
-    """Return the page of a suite; links are relative to `folder`, where the page will lie."""
+    """Return the page of a suite; links are relative to `folder`, that of the page."""
     groups = sorted(by_scenario(rows), key=lambda runs: runs.gravity)
     rows = [row for runs in groups for row in runs.rows]
     return _env.get_template("suite.html.j2").render(
@@ -93,7 +93,7 @@ def render_suite(
 
 
 def _drawings(charts: Sequence[ch.Chart]) -> dict[str, Any]:
-    """Return what a page needs to draw charts: as they stand, and to draw them anew."""
+    """Return the charts of a page: as SVG, as specifications, and the script to draw these."""
     return {
         "svg": {chart.name: Markup(chart.svg) for chart in charts},  # noqa: S704 (Vega escapes it)
         "specs": {chart.name: _as_script(chart.spec) for chart in charts},
@@ -141,7 +141,7 @@ def _link(row: SuiteRow, folder: str | None) -> str | None:
 
 
 def _as_script(spec: dict[str, Any]) -> Markup:
-    """Write JSON that no HTML parser can take for the end of its script element."""
+    """Return JSON that no HTML parser can mistake for the end of its script element."""
     text = json.dumps(spec, allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")

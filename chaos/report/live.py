@@ -34,7 +34,7 @@ from chaos.model.history import Entry
 
 @dataclass(frozen=True)
 class LiveFault:
-    """One fault as it is seen so far; `status` is None until it has ended."""
+    """One fault, by the events so far; `status` is None until it has ended."""
 
     op: int
     what: str
@@ -44,7 +44,7 @@ class LiveFault:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come. `places` maps a rank of this attempt to its (epoch, step)."""
+    """The progress of a run. `places` maps a rank of this attempt to its (epoch, step)."""
 
     begin_ns: int | None = None
     now_ns: int = 0
@@ -62,17 +62,17 @@ class Progress:
 
     @property
     def place(self) -> tuple[int, int] | None:
-        """Where the foremost rank of this attempt is, as (epoch, finished steps)."""
+        """The place of this attempt's foremost rank, as (epoch, finished steps)."""
         return max(self.places.values(), default=None)
 
     @property
     def last_fault(self) -> LiveFault | None:
-        """The fault that struck last."""
+        """The fault that was injected last."""
         return self.faults[-1] if self.faults else None
 
 
 def advance(progress: Progress, entry: Entry) -> Progress:
-    """Return the progress after one more event; an event that moves nothing moves the time."""
+    """Return the progress after one more event; each event at least advances the time."""
     begin_ns = entry.time_ns if progress.begin_ns is None else progress.begin_ns
     moved = replace(progress, begin_ns=begin_ns, now_ns=max(progress.now_ns, entry.time_ns))
     match entry.what:
@@ -96,7 +96,7 @@ def advance_all(progress: Progress, entries: Iterable[Entry]) -> Progress:
 
 
 def is_notable(entry: Entry) -> bool:
-    """Return whether an event deserves a line of its own while a run goes on."""
+    """Return whether an event gets a line of its own during a run."""
     return isinstance(
         entry.what,
         WorkerGroupStarted
@@ -139,12 +139,12 @@ def _struck(
     )
 
 
-# Where lines stay, one is written each time another of this many parts is done.
+# If lines stay, one is written after each of this many parts.
 PARTS = 10
 
 
 class Moving:
-    """A context in which progress is shown; `stays`: leaving it leaves the last state there."""
+    """A context in which progress is shown; `stays`: the last state stays after it."""
 
     def __init__(self, console: Console, *, stays: bool = False) -> None:
         self._console = console
@@ -153,7 +153,7 @@ class Moving:
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and not self._console.is_dumb_terminal:
-            # Without a refresh thread it moves when there is news, and only then.
+            # Without a refresh thread, it moves only when there is news.
             self._live = Live(console=self._console, auto_refresh=False, transient=not self._stays)
             self._live.__enter__()
         return self
@@ -170,11 +170,11 @@ class Moving:
 
     @property
     def moves(self) -> bool:
-        """Whether something moves here; lines stay where nothing does."""
+        """Whether a line can be replaced here; otherwise all lines stay."""
         return self._live is not None
 
     def move(self, shown: RenderableType) -> None:
-        """Show something in place of what was shown before, where something moves."""
+        """Replace the line that moves, if there is one."""
         if self._live is not None:
             self._live.update(shown, refresh=True)
 
@@ -184,14 +184,14 @@ class Moving:
 
 
 class MovingLine(Moving):
-    """One line that moves; leaving takes it away."""
+    """One line that moves, and is removed at the end."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._said: tuple[str, int] | None = None
 
     def say(self, line: Text, *, stage: str, done: int, total: int) -> None:
-        """Show a line; where lines stay, only as a stage begins and as parts of it are done."""
+        """Show a line; if lines stay, only as a stage begins and after parts of it."""
         if self.moves:
             self.move(line)
             return
@@ -209,7 +209,7 @@ _LAMPS = {
 
 
 class Display(Moving):
-    """Shows one run while it goes on; `show` is given each new event once."""
+    """The display of one run in progress; `show` is called with each new event once."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class Display(Moving):
         return self
 
     def show(self, entries: Sequence[Entry]) -> None:
-        """Take in new events, in order."""
+        """Show new events, in order."""
         for entry in entries:
             self.progress = advance(self.progress, entry)
             if not self.moves and is_notable(entry):
@@ -254,7 +254,7 @@ class Display(Moving):
 def panel(
     progress: Progress, *, title: str, total_epochs: int | None, steps_per_epoch: int | None
 ) -> RenderableType:
-    """Draw a progress: where training is, and the faults so far."""
+    """Draw a progress: the place of training, and the faults so far."""
     attempt = "no attempt yet" if progress.attempt is None else f"attempt {progress.attempt}"
     commits = f"{progress.commits} commit{'' if progress.commits == 1 else 's'}"
     head = Text.assemble((title, "bold"), f"  {progress.elapsed_s:.1f} s", overflow="ellipsis")

@@ -21,7 +21,7 @@ Series: TypeAlias = Literal["baseline", "this run", "lost work"]
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """One step of one rank as drawn; `loss` is None where the loss is no number."""
+    """One step of one rank in the chart; `loss` is None if the loss is no number."""
 
     series: Series
     attempt: int
@@ -33,7 +33,7 @@ class Spot:
 
     @property
     def strand(self) -> int:
-        """Which line of its series it is on: one over all attempts, except in what was lost."""
+        """The number of its line in the series: one line for all attempts, but for lost work."""
         return self.attempt if self.series == "lost work" else 0
 
 
@@ -87,7 +87,7 @@ def _as_spots(points: Iterable[Point], series: Series, rank: int) -> list[Spot]:
 
 
 def lost_bands(analysis: RunAnalysis, line: Track) -> alt.LayerChart | None:
-    """Shade the steps that each restart threw away."""
+    """Shade the steps that each restart discarded."""
     rows = []
     for restart in analysis.restarts:
         lost = max(restart.lost_steps.values(), default=0)
@@ -119,7 +119,7 @@ def fault_marks(analysis: RunAnalysis, line: Track) -> alt.LayerChart | None:
         rule = alt.Chart(alt.Data(values=[row])).mark_rule(color=ch.FAULT, strokeWidth=1.5)
         tooltip = [alt.Tooltip("fault:N"), alt.Tooltip("status:N")]
         layers.append(rule.encode(x="place:Q", tooltip=tooltip))
-        # Faults at one place would be written over each other on one line.
+        # On one line, the names of faults at one place would overlap.
         is_left = place > 0.7 * line.steps
         layers.append(_label(row, is_left=is_left, dy=2 + 16 * (nth % 3), color=ch.FAULT))
     return alt.layer(*layers) if layers else None
@@ -136,13 +136,13 @@ def divergence_rule(
     base = alt.Chart(alt.Data(values=[row]))
     rule = base.mark_rule(color=ch.DIVERGED, strokeWidth=1.5, strokeDash=[2, 3])
     is_left = place > line.steps // 4
-    # It stands close to the fault more often than not, and would be written over its name.
+    # It is close to the fault more often than not, and would overlap its name.
     text = _label(row, is_left=is_left, dy=50 if below_faults else 2, color=ch.DIVERGED)
     return alt.layer(rule.encode(x="place:Q"), text)
 
 
 def _label(row: dict[str, object], *, is_left: bool, dy: int, color: str) -> alt.Chart:
-    """Write beside a rule."""
+    """Return a text beside a rule."""
     text = alt.Chart(alt.Data(values=[row])).mark_text(
         align="right" if is_left else "left",
         baseline="top",
@@ -164,7 +164,7 @@ RANK_SHOWN = "rank_shown"
 _STROKES: dict[str, dict[str, Any]] = {
     "baseline": {"strokeWidth": 6, "opacity": 0.45, "strokeCap": "round"},
     "this run": {"strokeWidth": 1.8},
-    # On top, so that it shows where it was done again as before.
+    # On top, so that it is visible if the recomputed steps are equal.
     "lost work": {"strokeWidth": 2.5, "strokeDash": [4, 3]},
 }
 _COLORS = [ch.BASELINE, ch.RUN, ch.LOST]
@@ -176,9 +176,9 @@ _KEYS = (
 
 
 def loss_charts(analysis: RunAnalysis) -> tuple[ch.Chart, ...]:
-    """Return the chart of the whole training, and a close-up where the run left the baseline.
+    """Return the chart of the whole training, and a close-up of the first divergence.
 
-    None where no step has a loss: of trees and of Keras's batches only reported metrics are seen.
+    Returns no chart if no step has a loss: jobs of trees and of Keras show only metrics.
     """
     apart = divergence(analysis)
     ranks = _ranks(analysis, apart)
@@ -192,7 +192,7 @@ def loss_charts(analysis: RunAnalysis) -> tuple[ch.Chart, ...]:
 
 
 def _ranks(analysis: RunAnalysis, apart: NumberPair | None) -> list[int]:
-    """Choose the ranks to draw: who diverged, who was struck, then the lowest."""
+    """Return the ranks to draw: those that diverged, those with a fault, then the lowest."""
     first = [] if apart is None else [apart.rank]
     struck = [injection.rank for injection in analysis.injections if injection.rank is not None]
     known = sorted({step.rank for attempt in analysis.run.attempts for step in attempt.steps})
@@ -217,7 +217,7 @@ def _whole(
     zoom = alt.selection_interval(
         bind="scales",
         encodings=["x"],
-        # A wheel and a finger alone must go on to scroll the page.
+        # A wheel or a finger alone must still scroll the page.
         zoom="wheel![event.shiftKey]",
         translate="[pointerdown[event.shiftKey], window:pointerup] > window:pointermove!",
     )
@@ -380,10 +380,10 @@ def _in_words(analysis: RunAnalysis, apart: NumberPair | None) -> str:
 def thinned(
     rows: Sequence[T], limit: int, *, value: Callable[[T], float], keep: Callable[[T], bool]
 ) -> list[T]:
-    """Return at most about `limit` rows in order, and every row that `keep` asks for.
+    """Return at most about `limit` rows in order, with every row for which `keep` is true.
 
-    Of each stretch the lowest and the highest stay, so no spike is lost, and so
-    does the first row without a number. The first and the last row stay too.
+    The lowest and the highest row of each stretch stay, so that no spike is lost, and so
+    does the first row without a number. The first and the last row stay, too.
     """
     if len(rows) <= limit:
         return list(rows)

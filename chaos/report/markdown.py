@@ -22,7 +22,7 @@ _ACTIVE = re.compile(r"([\\`*_\[\]<>|~])|^(:)(?=:)")  # the last one: a command 
 
 
 def run_in_markdown(run: FinishedRun) -> str:
-    """Return one run: verdict, proof that the fault landed, what was found, where the time went."""
+    """Return one run: verdict, proof of the fault's effect, findings, time by phase."""
     verdict, facts = run.verdict, page.facts(run)
     lines = [
         f"# {SIGNS[page.tone(verdict)]} {in_words(verdict)}: {plain(run.plan.scenario)}",
@@ -48,9 +48,9 @@ def run_in_markdown(run: FinishedRun) -> str:
 
 
 def suite_in_markdown(rows: Sequence[SuiteRow], *, title: str = "chaos") -> str:
-    """Return a suite: a line per scenario, and why each that is not as it should be is not.
+    """Return a suite: a line per scenario, and the reason for each unexpected verdict.
 
-    Of repeats it returns the gravest verdict, how many passed, and medians.
+    A scenario with repeats has the gravest verdict, the number that passed, and medians.
     """
     groups = by_scenario(rows)
     kinds = [runs.worst.standing for runs in groups]
@@ -92,14 +92,14 @@ def _cells(runs: Runs, *passed: str) -> tuple[str, ...]:
 def table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers_from: int | None = None
 ) -> list[str]:
-    """Return the lines of a table; the columns from `numbers_from` on are set to the right."""
+    """Return the lines of a table; the columns from `numbers_from` on are aligned right."""
     since = len(head) if numbers_from is None else numbers_from
     rule = ["---" if place < since else "---:" for place in range(len(head))]
     return ["| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)]
 
 
 def plain(text: str) -> str:
-    """Return words that Markdown shows as they are, on one line."""
+    """Return a text that Markdown shows as it is, on one line."""
     return _ACTIVE.sub(r"\\\1\2", on_one_line(text))
 
 
@@ -111,7 +111,7 @@ def code(text: str) -> str:
 
 
 def fitted(text: str, *, limit: int = LIMIT_BYTES) -> str:
-    """Return a text that is no longer than `limit` bytes, cut at a line and saying so."""
+    """Return a text of at most `limit` bytes, cut at a line, with a note if it was cut."""
     if len(text.encode()) <= limit:
         return text
     tail = "\n\n(cut here: the rest is in the report)\n"

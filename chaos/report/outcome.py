@@ -19,9 +19,9 @@ Figure = TypeVar("Figure", int, float)
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """One executed and judged plan. `directory` is where it lies, as shown to people.
+    """One executed and judged plan. `directory` is its path for display.
 
-    `judged`: the tables that it was judged by, where it was judged just now.
+    `judged`: the tables that it was judged by, if it was judged in this process.
     """
 
     plan: Plan
@@ -35,7 +35,7 @@ class FinishedRun:
 
     @cached_property
     def analysis(self) -> RunAnalysis:
-        """The tables that checks and pages are made of: built once, where they were for judging."""
+        """The tables for checks and pages, built only once."""
         known, mine = self.judged, (self.plan, self.history, self.baseline)
         if known is not None and all(
             a is b for a, b in zip((known.plan, known.history, known.baseline), mine, strict=True)
@@ -46,10 +46,10 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class SuiteRow:
-    """One scenario of a suite: its verdict, or the caller's error that left it without one.
+    """One scenario of a suite: its verdict, or the caller's error that prevented one.
 
-    `skipped`: why it was passed over, which is neither. `repeat`: which run of
-    its scenario it is, from 1, where there are to be several.
+    `skipped`: the reason why it was skipped, which is neither. `repeat`: the number
+    of this run of its scenario, from 1, if there are to be several.
     """
 
     scenario: str
@@ -70,25 +70,25 @@ class SuiteRow:
 
     @property
     def standing(self) -> Standing:
-        """Whether the scenario stands; a verdict that could not be reached never does."""
+        """Whether the verdict is as expected; an inconclusive one never is."""
         if self.verdict is None:
             return "not_run" if self.skipped is None else "skipped"
         return standing(self.verdict)
 
     @property
     def goodput(self) -> float | None:
-        """The productive part of the wall time, None where it was not recorded."""
+        """The productive share of the wall time, None if it was not recorded."""
         wall_s = sum(self.phases_s.values())
         return self.phases_s["productive"] / wall_s if wall_s else None
 
     @property
     def word(self) -> str:
-        """What became of it where there is no verdict."""
+        """The word for a row without a verdict."""
         return "could not run" if self.skipped is None else "skipped"
 
     @property
     def why(self) -> str:
-        """The headline of its verdict, or why it has none."""
+        """The headline of its verdict, or the reason why it has none."""
         if self.verdict is not None:
             return self.verdict.headline
         return self.skipped or self.error or "no verdict"
@@ -112,7 +112,7 @@ class Runs:
 
     @property
     def passed(self) -> int:
-        """How many runs are as the scenario expects."""
+        """The number of runs that are as the scenario expects."""
         return sum(row.standing == "expected" for row in self.rows)
 
     @property
@@ -127,11 +127,11 @@ class Runs:
 
     @property
     def tally(self) -> str:
-        """How many runs passed, of how many; a dash where the scenario ran once."""
+        """The number of runs that passed, of all runs; a dash if the scenario ran once."""
         return f"{self.passed} of {len(self.rows)}" if self.are_repeats else "-"
 
     def middle(self, of: Callable[[SuiteRow], Figure | None]) -> Figure | None:
-        """Return the median of a figure, one that was measured; None where there is none."""
+        """Return the median of a figure, which is a measured one; None if there is none."""
         known = [value for row in self.rows if (value := of(row)) is not None]
         return statistics.median_low(known) if known else None
 
@@ -155,14 +155,14 @@ def by_scenario(rows: Sequence[SuiteRow]) -> tuple[Runs, ...]:
 
 
 def standing(verdict: Verdict) -> Standing:
-    """Return whether a verdict is what the scenario expects, is not, or could not be reached."""
+    """Return whether a verdict is as the scenario expects, is not, or is inconclusive."""
     if verdict.as_expected:
         return "expected"
     return "undecided" if verdict.status == "inconclusive" else "unexpected"
 
 
 def in_words(verdict: Verdict) -> str:
-    """Return the verdict as people read it: its word, and how it stands to what was expected."""
+    """Return the verdict for display: its word, and whether it was expected."""
     if verdict.is_news:
         return "pass: fixed?"
     if verdict.as_expected:
@@ -202,23 +202,23 @@ def row_of(run: FinishedRun) -> SuiteRow:
 
 
 def not_run(scenario: str, file: str, error: str, *, duration_s: float = 0.0) -> SuiteRow:
-    """Return the row of a scenario that its caller must put right first."""
+    """Return the row of a scenario that has a mistake of its own."""
     return SuiteRow(scenario, file, None, None, error, duration_s)
 
 
 def skipped(scenario: str, file: str, why: str, *, duration_s: float = 0.0) -> SuiteRow:
-    """Return the row of a scenario whose job needs what is not here."""
+    """Return the row of a scenario whose job needs something that is not here."""
     return SuiteRow(scenario, file, None, None, None, duration_s, skipped=why)
 
 
 def without_verdict(plan: Plan, error: ChaosError, *, duration_s: float) -> SuiteRow:
-    """Return the row of a scenario that an error left without a verdict."""
+    """Return the row of a scenario without a verdict because of an error."""
     make = skipped if isinstance(error, UnmetNeedError) else not_run
     return make(plan.scenario, plan.file, str(error), duration_s=duration_s)
 
 
 def versions(env: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions named in a run's environment, wherever they are plain values."""
+    """Return the versions in a run's environment that are plain values."""
     named = env.get("versions", env)
     plain = named.items() if isinstance(named, Mapping) else ()
     return {str(key): str(value) for key, value in plain if isinstance(value, str | int | float)}

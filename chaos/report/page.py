@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Gap:
-    """How many events are left out here."""
+    """A number of events that are left out here."""
 
     events: int
 
@@ -77,7 +77,7 @@ def _line(history: History, number: int, *, is_evidence: bool = False) -> Line:
     return Line(number, at_s, entry.source, entry.what.sentence, is_evidence)
 
 
-SHORT_NS = 60 * 10**9  # of a shorter run most is start-up, and its goodput says nothing
+SHORT_NS = 60 * 10**9  # most of a shorter run is start-up, and its goodput means nothing
 ENDED_IN: tuple[Phase, ...] = ("detect", "teardown")  # of the attempt before
 BEGUN_WITH: tuple[Phase, ...] = ("schedule", "start", "restore")
 
@@ -86,7 +86,7 @@ Tone: TypeAlias = Literal["good", "bad", "calm", "open"]
 
 @dataclass(frozen=True)
 class Fact:
-    """One figure of the run at a glance."""
+    """One figure at the top of the page."""
 
     name: str
     value: str
@@ -94,7 +94,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class OpRow:
-    """What became of one op; times are seconds since the run began."""
+    """The result of one op; times are seconds since the run began."""
 
     index: int
     place: str
@@ -109,7 +109,7 @@ class OpRow:
 
 @dataclass(frozen=True)
 class RestartRow:
-    """What one restart cost."""
+    """The cost of one restart."""
 
     attempt: int
     start: str
@@ -122,7 +122,7 @@ class RestartRow:
 class AnomalyRow:
     """One broken promise with the events that show it, in words; `more` are not listed.
 
-    `name` is where it stands in the page.
+    `name` is its id in the page.
     """
 
     name: str
@@ -133,26 +133,26 @@ class AnomalyRow:
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One check's judgement, its anomalies spelled out, each with an id of its own in the page."""
+    """One check's verdict and its anomalies, each with an id of its own in the page."""
 
     result: CheckResult
     anomalies: tuple[AnomalyRow, ...]
 
     @property
     def is_told(self) -> bool:
-        """Whether it found something, or could not tell."""
+        """Whether it found something, or is inconclusive."""
         return self.result.status != "pass" or bool(self.anomalies)
 
 
 def tone_of(row: SuiteRow) -> Tone:
-    """Return how a row of a suite is to look."""
+    """Return the look of a row of a suite."""
     if row.verdict is None:
         return "bad" if row.skipped is None else "open"
     return tone(row.verdict)
 
 
 def tone(verdict: Verdict) -> Tone:
-    """Return how a verdict is to look; inconclusive never looks like success, expected or not."""
+    """Return the look of a verdict; an inconclusive one never looks like success."""
     if verdict.status == "inconclusive":
         return "open"
     if not verdict.as_expected:
@@ -161,7 +161,7 @@ def tone(verdict: Verdict) -> Tone:
 
 
 def facts(run: FinishedRun) -> tuple[Fact, ...]:
-    """Return the figures people ask for first."""
+    """Return the figures at the top of the page."""
     row = row_of(run)
     landed = sum(injection.landed for injection in run.analysis.injections)
     spent, severity = ledger_of(run.analysis), run.verdict.severity
@@ -181,14 +181,14 @@ def facts(run: FinishedRun) -> tuple[Fact, ...]:
 
 
 def _resumes(restarts: Restarts) -> str:
-    """Return how many restarts went on from a checkpoint, and what the others did."""
+    """Return in words the number of restarts that resumed, and what the others did."""
     others = {"from scratch": restarts.from_scratch, "idle": restarts.idle}
     told = [f"{count} {word}" for word, count in others.items() if count]
     return f"{restarts.resumed} ({', '.join(told)})" if told else str(restarts.resumed)
 
 
 def watch_cost(history: History) -> str | None:
-    """Return what watching cost per optimizer step, the median over ranks and epochs, in words."""
+    """Return in words the cost of watching per optimizer step, as median over ranks and epochs."""
     costs = [e for _, e in history.of(WatchCost) if e.steps]
     if not costs:
         return None
@@ -197,7 +197,7 @@ def watch_cost(history: History) -> str | None:
 
 
 def op_rows(run: FinishedRun) -> tuple[OpRow, ...]:
-    """Return one row per op of the plan, whatever became of it."""
+    """Return one row per op of the plan, also of ops without effect."""
     return tuple(_op_row(injection, run.history) for injection in run.analysis.injections)
 
 
@@ -208,7 +208,7 @@ def restart_rows(run: FinishedRun) -> tuple[RestartRow, ...]:
 
 
 def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
-    """Return the checks, those that found something first, then those that cannot tell."""
+    """Return the checks, those that found something first, then the inconclusive ones."""
     order = ("fail", "inconclusive", "pass")
     results = sorted(verdict.results, key=lambda result: order.index(result.status))
     return tuple(
@@ -279,7 +279,7 @@ def _seconds(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class Setting:
-    """One named value; `before` is what the script had, where chaos replaced it."""
+    """One named value; `before` is the script's own, if chaos replaced it."""
 
     name: str
     value: str
@@ -295,7 +295,7 @@ class Settings:
 
     @property
     def was_replaced(self) -> bool:
-        """Whether any of them is not what the script had."""
+        """Whether any of them replaces the script's own."""
         return any(row.before is not None for row in self.rows)
 
 
@@ -340,11 +340,11 @@ def _in_force(run: FinishedRun) -> Iterator[Setting]:
             yield Setting("watching a step took", watching)
         if waiting := prestarted(run.history):
             yield Setting("prestarted workers", waiting)
-        return  # a script that calls fit() twice is told of by its history
+        return  # the history has the calls of a script that calls fit() twice
 
 
 def devices_of(history: History) -> str:
-    """Return on which device the ranks of the first attempt ran; empty where none started."""
+    """Return the devices of the first attempt's ranks; empty if none started."""
     first = {e.rank: e.accelerators for _, e in history.of(WorkerStarted) if e.attempt == 0}
     named = {rank: ", ".join(given) or "CPU" for rank, given in sorted(first.items())}
     if len(set(named.values())) == 1:
@@ -353,7 +353,7 @@ def devices_of(history: History) -> str:
 
 
 def prestarted(history: History) -> str:
-    """Return how many workers had been waiting when they were needed; empty where none were to."""
+    """Return in words how many workers were prestarted in time; empty if none were to be."""
     pools = [event for _, event in history.of(WorkersPrestarted)]
     if not pools:
         return ""

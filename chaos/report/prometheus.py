@@ -1,4 +1,4 @@
-"""Metrics of a run for Prometheus, made from the tables that the report is made from."""
+"""Metrics of a run for Prometheus, made from the tables of the report."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Subject: TypeAlias = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Metric:
-    """A counter or, where it has `boundaries`, a histogram; Ray puts `ray_` before its name."""
+    """A counter or, with `boundaries`, a histogram; Ray puts `ray_` before its name."""
 
     name: str
     description: str
@@ -24,7 +24,7 @@ class Metric:
     boundaries: tuple[float, ...] = ()
 
 
-# Prometheus shows a counter with `_total` behind its name, and adds that itself.
+# Prometheus adds `_total` to the name of a counter itself.
 FAULTS = Metric(
     "chaos_faults_injected",
     "Faults that chaos has carried out, by what they came to: ok (their effect was seen), fail "
@@ -52,7 +52,7 @@ METRICS = (FAULTS, RECOVERIES, RECOVERY_S, LOST_STEPS)
 
 @dataclass(frozen=True)
 class Point:
-    """One value for one metric; `of` is what it tells of, so that it is told once."""
+    """One value for one metric; `of` is its subject, by which it is recorded only once."""
 
     metric: Metric
     value: float
@@ -70,10 +70,10 @@ class Figures:
     _stepped: set[tuple[int, int]] = field(default_factory=set)
 
     def learn(self, entries: Sequence[Entry]) -> tuple[Point, ...]:
-        """Take new entries of the run's journals; returns the points that they bring.
+        """Add new entries of the run's journals; return the points that they complete.
 
-        The tables are made anew only where an entry can have brought one: some
-        times per fault and restart, and not per step.
+        The tables are made anew only if an entry may complete a point: some times per
+        fault and restart, and not per step.
         """
         self._entries += entries
         telling = [entry for entry in entries if self._tells(entry.what)]
@@ -95,7 +95,7 @@ class Figures:
 
 
 def points(analysis: RunAnalysis) -> tuple[Point, ...]:
-    """Return what can be told of a run so far: every strike that is over, every settled restart."""
+    """Return the points of a run so far: of every fault that is over, every settled restart."""
     settled = (restart for restart in analysis.restarts if _is_settled(restart, analysis))
     return (*_faults(analysis), *(point for restart in settled for point in _of(restart, analysis)))
 
@@ -114,7 +114,7 @@ def _faults(analysis: RunAnalysis) -> Iterator[Point]:
 
 
 def _is_settled(restart: Restart, analysis: RunAnalysis) -> bool:
-    """Return whether nothing that is yet to come can change a restart's figures."""
+    """Return whether no later event can change a restart's figures."""
     if analysis.run.ending.is_over or restart.attempt is not analysis.run.attempts[-1]:
         return True
     due = {place.rank for place in restart.attempt.places}

@@ -1,7 +1,7 @@
 """Text of others, such as names and messages of a job, made safe to show.
 
-A record that a stranger gave may hold what a terminal obeys (escape sequences),
-what turns the order of letters round, or what CI takes for a command.
+A record from elsewhere may hold escape sequences for a terminal, characters that
+reverse the order of letters, or commands for CI.
 """
 
 import codecs
@@ -23,9 +23,9 @@ _OLD_COMMAND = re.compile(r"##(?=\[)")
 
 
 def harmless(text: str) -> str:
-    r"""Return a text whose control characters are written out, as `\u001b`; lines stay lines.
+    r"""Return a text with its control characters escaped, as `\u001b`; line breaks stay.
 
-    JSON stays JSON, and means the same.
+    JSON stays JSON with the same meaning.
     """
     return text if text.isprintable() else _OBEYED.sub(_written_out, text)
 
@@ -53,7 +53,7 @@ def screen(
     color_system: Literal["auto"] | None = "auto",
     record: bool = False,
 ) -> Console:
-    """Return a console on stdout, unless told otherwise."""
+    """Return a console, by default on stdout."""
     return _Screen(
         stderr=stderr,
         quiet=quiet,
@@ -75,12 +75,12 @@ class _Screen(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Return the segments of anything, each safe to write; rich's own controls pass."""
+        """Yield the segments of a renderable, each safe to write; rich's own controls pass."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else self._safe(segment)
 
     def on_broken_pipe(self) -> None:
-        """Print nothing more: a reader who has gone away is no failure."""
+        """Print nothing more: a closed pipe is no failure."""
         self.quiet = True
 
     def _safe(self, segment: Segment) -> Segment:
@@ -97,7 +97,7 @@ class _Screen(Console):
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Write our marks as one letter, so that tables stay tables, and all else escaped."""
+    """Return chaos's own marks as one letter, so that tables stay aligned, and others escaped."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     foreign = error.object[error.start : error.end]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from chaos.model.diagnosis import Part, Resume, Standing
 from chaos.words import ranks
 
-# How a standing looks; what differed and mattered to nothing is told, and is not red.
+# The look of a standing; a difference without consequence is shown, but not in red.
 _TONES: dict[Standing, str] = {
     "restored": "good",
     "reset": "bad",
@@ -17,7 +17,7 @@ _TONES: dict[Standing, str] = {
 
 @dataclass(frozen=True)
 class PartRow:
-    """One part of the state as the ranks named in `who` found it."""
+    """One part of the state, as it was on the ranks in `who`."""
 
     group: str
     component: str
@@ -29,7 +29,7 @@ class PartRow:
 
     @property
     def found(self) -> str:
-        """The ranks, and the two values where both are known."""
+        """The ranks, and the two values if both are known."""
         both = f": {self.ours} instead of {self.baseline}" if self.ours and self.baseline else ""
         return f"({self.who}){both}"
 
@@ -64,7 +64,7 @@ def resume_table(resume: Resume) -> ResumeTable:
 
 
 def rows(resume: Resume) -> tuple[PartRow, ...]:
-    """Return the parts of one resume in the order of its diagnosis, ranks that agree in one row."""
+    """Return the parts of one resume, in the order of its diagnosis; equal ranks share a row."""
     everyone = {part.rank for part in resume.parts}
     alike: dict[tuple[str, str, Standing, bool, str, str], list[int]] = {}
     for part in resume.parts:
@@ -84,12 +84,12 @@ def rows(resume: Resume) -> tuple[PartRow, ...]:
 
 
 def lost(resume: Resume) -> tuple[PartRow, ...]:
-    """Return the rows of what did not come back and mattered."""
+    """Return the rows of parts that were lost with a consequence."""
     return tuple(row for row in rows(resume) if row.tone == "bad")
 
 
 def _look(part: Part) -> tuple[str, str, Standing, bool, str, str]:
-    """Return what makes two ranks' parts one row; norms of shards that came back may differ."""
+    """Return the key by which ranks share a row; norms of restored shards may differ."""
     same = part.standing in ("restored", "not compared")
     values = ("", "") if same else (part.ours, part.baseline)
     return (part.group, part.component, part.standing, part.matters, *values)

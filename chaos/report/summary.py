@@ -13,7 +13,7 @@ from chaos.report.outcome import FinishedRun, SuiteRow, row_of
 
 
 def summary_of(row: SuiteRow, *, folder: str | None = None) -> RunSummary:
-    """Return a row in figures; its directory relative to `folder`, else as it is."""
+    """Return a row in figures; its directory is relative to `folder`, if it is below it."""
     verdict = row.verdict
     directory = row.directory
     if directory is not None and folder is not None:
@@ -41,7 +41,7 @@ def summary_of(row: SuiteRow, *, folder: str | None = None) -> RunSummary:
 
 
 def suite_of(rows: Sequence[SuiteRow], *, started: str, folder: str) -> SuiteSummary:
-    """Return a suite in figures; `folder` is where the summary will lie."""
+    """Return a suite in figures; `folder` is that of the summary."""
     return SuiteSummary(started=started, runs=tuple(summary_of(row, folder=folder) for row in rows))
 
 

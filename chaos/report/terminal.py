@@ -16,7 +16,7 @@ from chaos.report.state_table import lost
 ANOMALIES_SHOWN = 5
 EVENTS_SHOWN = 8
 PARTS_SHOWN = 12
-WIDE = 10_000  # columns of a log, in which no line is broken
+WIDE = 10_000  # columns of a log, whose lines are not broken
 
 _STYLES: dict[Standing, str] = {
     "expected": "green",
@@ -37,7 +37,7 @@ _MARKS: dict[Standing, str] = {
 def verdict_table(rows: Sequence[SuiteRow]) -> Table:
     """Return one line per scenario; a mark and a word, so that colour only repeats them.
 
-    Of repeats it returns the gravest verdict, how many passed, and medians.
+    A scenario with repeats has the gravest verdict, the number that passed, and medians.
     """
     groups = by_scenario(rows)
     has_repeats = any(runs.are_repeats for runs in groups)
@@ -59,10 +59,10 @@ def verdict_table(rows: Sequence[SuiteRow]) -> Table:
 
 
 def findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
-    """Explain each scenario of a suite that did not come out as expected, in the suite's order.
+    """Explain each scenario of a suite with an unexpected verdict, in the suite's order.
 
-    Of repeats the gravest is explained, and the others are a line each. After
-    them what is worth knowing of the jobs, each note once.
+    Of repeats the gravest is explained, and the others are a line each. Notes on the
+    jobs follow, each note once.
     """
     for runs in by_scenario(rows):
         worst = runs.worst
@@ -82,9 +82,9 @@ def findings(rows: Sequence[SuiteRow]) -> Iterator[RenderableType]:
 
 
 def explain(verdict: Verdict, scenario: str, *, directory: str) -> Group:
-    """Return the lines that say why a run did not pass; `directory` is where it lies.
+    """Return the reasons why a run did not pass; `directory` is its folder.
 
-    What the headline says is not said again.
+    The words of the headline are not repeated.
     """
     mark = "?" if verdict.status == "inconclusive" else _MARKS[standing(verdict)]
     lines = [Text.assemble((f"{mark} {in_words(verdict)}", _style(verdict)), f" · {scenario}")]
@@ -105,7 +105,7 @@ def explain(verdict: Verdict, scenario: str, *, directory: str) -> Group:
 
 
 def print_suite(rows: Sequence[SuiteRow], console: Console) -> None:
-    """Print what a suite came to.
+    """Print the results of a suite.
 
     A command or a path is never broken; without a terminal, no line is.
     """
@@ -127,12 +127,12 @@ def print_whole(table: Table, console: Console) -> None:
 
 
 def row_line(row: SuiteRow) -> Text:
-    """Return the line of one run as it ends, where several go on at once."""
+    """Return the line of one run as it ends, if several go on at once."""
     return Text.assemble(_verdict(row), f"  {row.scenario}  {_seconds(row.duration_s)}")
 
 
 def closing_line(rows: Sequence[SuiteRow]) -> Text:
-    """Count a suite's scenarios by how they stand, and those that stand in some repeats alone."""
+    """Count a suite's scenarios by their standing, and those as expected only in some repeats."""
     groups = by_scenario(rows)
     words: dict[Standing, str] = {
         "expected": "as expected",
@@ -167,7 +167,7 @@ def _finding(result: CheckResult, said: str) -> list[Text]:
 
 
 def _open_for_one_reason(verdict: Verdict) -> list[Text]:
-    """Name the checks that could not tell, once for each reason."""
+    """Return the inconclusive checks, on a line for each reason."""
     said = verdict.headline.lower()
     return [
         Text.assemble(
@@ -180,7 +180,7 @@ def _open_for_one_reason(verdict: Verdict) -> list[Text]:
 
 
 def _not_back(resume: Resume) -> list[Text]:
-    """Name what did not come back at a resume, a line for each part."""
+    """Return the parts of the state that a resume lost, on a line for each."""
     gone = lost(resume)
     if not gone:
         return []
@@ -192,7 +192,7 @@ def _not_back(resume: Resume) -> list[Text]:
 
 
 def _style(verdict: Verdict) -> str:
-    # An inconclusive run that was expected is still not green: nothing was shown to hold.
+    # An expected inconclusive run is still not green: no promise was shown to hold.
     return "yellow" if verdict.status == "inconclusive" else _STYLES[standing(verdict)]
 
 

@@ -37,7 +37,7 @@ class Life:
 
     @property
     def lost(self) -> tuple[LivedStep, ...]:
-        """The steps that were done again, or should have been."""
+        """The steps that were recomputed, or should have been."""
         return tuple(step for step in self.steps if step.is_lost)
 
 
@@ -67,7 +67,7 @@ def _lived_steps(
 
 
 def _seen(history: History) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return when a worker was first and last heard of, the chaos controller's events apart."""
+    """Return the times of each worker's first and last event, without the chaos controller's."""
     seen: dict[tuple[int, int], tuple[int, int]] = {}
     for entry in history:
         attempt = getattr(entry.what, "attempt", None)
@@ -110,7 +110,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Swimlane:
-    """The rows of one chart; `hidden` counts the ranks that it leaves out."""
+    """The rows of one chart; `hidden` counts the ranks that are left out."""
 
     lanes: tuple[str, ...]
     bars: tuple[Bar, ...]
@@ -119,7 +119,7 @@ class Swimlane:
 
 
 def swimlane(analysis: RunAnalysis) -> Swimlane:
-    """Lay a run out on its lanes."""
+    """Return the bars and marks of a run, by lane."""
     all_lives = lives(analysis.run)
     ranks = _ranks(analysis, all_lives)
     shown = [life for life in all_lives if life.rank in ranks]
@@ -158,9 +158,9 @@ def _ranks(analysis: RunAnalysis, rows: Sequence[Life]) -> set[int]:
 
 
 def _epoch_bars(rows: Sequence[Life], clock: _Clock) -> Iterator[Bar]:
-    """Return each life as one bar per epoch, its start-up within the first.
+    """Yield each life as one bar per epoch, its start-up within the first.
 
-    Where that would be too many to see, a life is one bar.
+    If these would be too many to see, a life is one bar.
     """
     starts = [_starts(life) for life in rows]
     is_crowded = sum(len(of_life) for of_life in starts) > EPOCH_BARS
@@ -180,7 +180,7 @@ def _epoch_bars(rows: Sequence[Life], clock: _Clock) -> Iterator[Bar]:
 
 
 def _starts(life: Life) -> list[tuple[int | None, int]]:
-    """Return when each epoch of a life began: as the step before its first was finished."""
+    """Return the time at which each epoch of a life began: the end of the step before."""
     if not life.steps:
         return [(None, life.begin_ns)]
     later = [
@@ -206,7 +206,7 @@ def _lost_bars(rows: Sequence[Life], clock: _Clock) -> Iterator[Bar]:
 
 
 def _phase_bars(analysis: RunAnalysis, clock: _Clock) -> Iterator[Bar]:
-    """Return what the controller's time went to while nobody trained."""
+    """Yield the phases of the controller while no worker trained."""
     for span in ledger_of(analysis).spans:
         if span.phase in RECOVERY:
             what = f"{span.phase}, {span.ns / 1e9:.2f} s, of attempt {span.attempt}"
@@ -267,7 +267,7 @@ _CROSS = "M-1,-.6L-.6,-1L0,-.4L.6,-1L1,-.6L.4,0L1,.6L.6,1L0,.4L-.6,1L-1,.6L-.4,0
 
 
 def timeline(analysis: RunAnalysis) -> ch.Chart | None:
-    """Draw what every rank did when; None where no worker was ever seen."""
+    """Draw the attempts of every rank over time; None if no worker was ever seen."""
     rows = swimlane(analysis)
     if not rows.bars:
         return None
@@ -283,7 +283,7 @@ def timeline(analysis: RunAnalysis) -> ch.Chart | None:
 
 def _drawing(rows: Swimlane) -> ch.Drawing:
     y = alt.Y("lane:N", title=None, sort=list(rows.lanes), axis=alt.Axis(ticks=False, domain=False))
-    # A mark on the last moment needs a little room to be seen whole.
+    # A mark at the last moment needs a little room to be seen whole.
     end_s = 1.01 * max(bar.until_s for bar in rows.bars)
     layers = {
         "epochs": _bars("epochs", y, height=26, end_s=end_s),
@@ -323,7 +323,7 @@ def _tables(rows: Swimlane) -> dict[str, ch.Rows]:
 
 
 def _apart(rows: list[dict[str, Any]], *, least_s: float) -> list[dict[str, Any]]:
-    """Leave out what would be written over the one before."""
+    """Return the labels without those that would overlap the one before."""
     kept: list[dict[str, Any]] = []
     for row in rows:
         if not kept or row["at_s"] - kept[-1]["at_s"] >= least_s:

@@ -1,4 +1,4 @@
-"""The history of suites as a page: which scenarios stood, and how their figures moved."""
+"""The history of suites as a page: the verdicts of scenarios, and the trend of their figures."""
 
 import statistics
 from collections import Counter
@@ -45,7 +45,7 @@ _LINES = [f"var(--line-{number})" for number in range(1, SCENARIOS_DRAWN + 1)]
 
 @dataclass(frozen=True)
 class Cell:
-    """How a scenario stood in one suite; `runs` is how often it was run there."""
+    """The verdict of a scenario in one suite; `runs` is its number of runs there."""
 
     tone: Tone
     word: str
@@ -54,7 +54,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class TrendRow:
-    """A scenario over the newest suites; None where it was not part of one."""
+    """A scenario over the newest suites; None for a suite that it was not part of."""
 
     scenario: str
     cells: tuple[Cell | None, ...]
@@ -64,7 +64,7 @@ class TrendRow:
 
 @dataclass(frozen=True)
 class Trend:
-    """What stands on the page; suites from the oldest to the newest."""
+    """The content of the page; suites from the oldest to the newest."""
 
     sentence: str
     tone: Tone
@@ -100,7 +100,7 @@ def trend(suites: Suites) -> Trend:
 
 
 def _sentence(suites: Suites) -> str:
-    """Return how the newest suite stands, and since when all of them did."""
+    """Return in words the newest suite's verdicts, and how many suites in a row were clean."""
     if not suites:
         return "no suite was run yet"
     runs = [run for run in suites[-1][1].runs if run.standing != "skipped"]
@@ -182,7 +182,7 @@ def _standings(suites: Suites) -> ch.Chart:
 
 
 def _whole(suites: Suites) -> list[int]:
-    """Return the ticks of an axis of counts: whole numbers, and few of them."""
+    """Return the ticks of an axis of counts: a few whole numbers."""
     most = max((len(suite.runs) for _, suite in suites), default=0)
     return list(range(0, most + 1, max(1, -(-most // 5))))
 
@@ -252,7 +252,7 @@ def _most_run(suites: Suites, names: Sequence[str]) -> list[str]:
 
 
 def _labels(suites: Suites) -> list[str]:
-    """Return a label per suite; two of one minute are numbered."""
+    """Return a label per suite, with numbers for suites of the same minute."""
     labels: list[str] = []
     for _, suite in suites:
         plain = _when(suite.started)
@@ -262,7 +262,7 @@ def _labels(suites: Suites) -> list[str]:
 
 
 def _when(started: str) -> str:
-    """Return `20261121T014500` as people read it, to the minute."""
+    """Return `20261121T014500` for display, to the minute."""
     if len(started) != len("20261121T014500"):
         return started
     return f"{started[4:6]}-{started[6:8]} {started[9:11]}:{started[11:13]}"
