@@ -1,4 +1,4 @@
-"""`[tool.chaos]` in pyproject.toml: other defaults for options, of the commands and of pytest.
+"""The table `[tool.chaos]` of pyproject.toml: other defaults for options, also of pytest.
 
     [tool.chaos]
     backend = "fork"
@@ -6,8 +6,8 @@
     exclude = ["scenarios/slow/*"]
     time-limit = "5m"
 
-The nearest pyproject.toml with that table counts, from the working folder
-upwards. An option on the command line wins, and so does CHAOS_REPORTS_DIR.
+The nearest pyproject.toml with that table is read, from the working folder upwards.
+An option on the command line overrides it, and so does CHAOS_REPORTS_DIR.
 """
 
 import difflib
@@ -37,7 +37,7 @@ def seconds(text: str | float) -> float:
 
 
 def defaults(commands: Iterable[str]) -> dict[str, Any]:
-    """Return the defaults of every command; refuse a key or a value that is none."""
+    """Return the defaults of every command; raise for an unknown key or a wrong value."""
     file = next((file for file in _files() if _table(file) is not None), None)
     table = {} if file is None else _table(file) or {}
     found: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def _files() -> Iterable[Path]:
 
 
 def _table(file: Path) -> dict[str, Any] | None:
-    """Return the table, None where the file has none; a file that names none is not parsed."""
+    """Return the table, None if the file has none; a file without its name is not parsed."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -6,7 +6,7 @@ from chaos.cli import signals
 
 
 def main() -> None:
-    """Run the command line with streams and signals of its own; always ends by `SystemExit`."""
+    """Run the command line, with its own streams and signals; always ends by `SystemExit`."""
     signals.leave_at_once()
     # Imported here: it takes a while, in which one may leave.
     from chaos.cli import streams  # noqa: PLC0415

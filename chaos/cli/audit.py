@@ -1,4 +1,4 @@
-"""`chaos audit`: inject faults into a script wherever they can matter, and judge the results."""
+"""`chaos audit`: inject faults at a script's places, and judge the results."""
 
 import os
 import shlex
@@ -183,7 +183,7 @@ def _budget(seconds: float | None, runs: int | None, *, exhaustive: bool) -> Bud
 def _expecting(
     plan: Plan, accept: Sequence[str], tolerance: float | None, confined: Confined
 ) -> Plan:
-    """Return the plan with what is accepted and what the job may write."""
+    """Return the plan with the accepted findings and the permitted files."""
     for word in accept:
         if word not in ACCEPTABLE:
             raise UsageError(
@@ -200,19 +200,19 @@ def _expecting(
 
 @dataclass(frozen=True)
 class _Kept:
-    """What of a job's own an audit leaves it."""
+    """The files and storage of a job that an audit leaves to it."""
 
     storage: bool
     writes: tuple[Path, ...]
 
     def confined(self, folder: AuditFolder) -> Confined:
-        """Return what the job may do outside the audit's folder."""
+        """Return the limits of the job outside the audit's folder."""
         paths = tuple(str(Path.cwd() / path.expanduser()) for path in self.writes)
         return Confined(folder=str(folder.path), may_write=paths, keeps_storage=self.storage)
 
 
 def _kept(storage: str | None, allowed: Sequence[Path] | None) -> _Kept:
-    """Return what the job keeps, as the options have it."""
+    """Return the files and storage that the options leave to the job."""
     if storage not in (None, OWN):
         raise UsageError(
             f"storage is {OWN} or the run's; got '{storage}'",
@@ -231,7 +231,7 @@ def _folder(reports: Path, plan: Plan) -> AuditFolder:
 def _written_if_broken_off(
     folder: AuditFolder, document: Document, console: Console
 ) -> Iterator[None]:
-    """Write what was asked for also where the audit is broken off, if it came as far as a card."""
+    """Write the document even if the audit is broken off, provided that there is a card."""
     try:
         yield
     except BaseException:
@@ -260,7 +260,7 @@ def _tell(card: Card, folder: AuditFolder, console: Console, document: Document)
 
 
 def _on_ray(reports: Path, console: Console) -> Callable[[Plan], Verdict]:
-    """Return the run of a reproduction on a local Ray cluster, which it starts and ends."""
+    """Return a function that runs a reproduction on a local Ray cluster of its own."""
 
     def confirm(plan: Plan) -> Verdict:
         with open_backend("ray", console) as backend:

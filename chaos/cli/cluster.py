@@ -1,4 +1,4 @@
-"""Options for clusters that chaos did not start, and what they refuse."""
+"""Options for clusters that chaos did not start, and their refusals."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,7 +58,7 @@ PrestartWorkers = Annotated[
 def refuse_contradictions(
     address: str | None, storage: str | None, *, backend: BackendName
 ) -> None:
-    """Raise `UsageError` where options exclude each other, or an address is none."""
+    """Raise `UsageError` if options exclude each other, or if an address is invalid."""
     if address is not None and backend == "fork":
         raise UsageError("--address goes with `--backend ray`; the embedded one has no cluster")
     if storage is not None and address is None:
@@ -74,7 +74,7 @@ def refuse_contradictions(
 def show_dry_run(
     files: Sequence[Path], elsewhere: Elsewhere, console: Console, *, seed: int
 ) -> None:
-    """Print what each plan would do, looking at clusters and changing nothing there."""
+    """Print the faults of each plan and their targets, without a change of any cluster."""
     made = [plan_of(file, cwd=Path.cwd(), seed=seed, backend="ray") for file in files]
     plans = [elsewhere.over(plan) for plan in made]
     known = {address: nodes_at(address) for address in {p.shape.address for p in plans} if address}

@@ -1,7 +1,7 @@
 """The commands by name, each imported when it is called, and `main`, which guards them all.
 
-`chaos --help` needs the table alone: what a command imports takes seconds.
-The only place, with the pytest plugin, that catches `ChaosError`.
+`chaos --help` needs only the table: the imports of a command take seconds.
+This module and the pytest plugin are the only ones that catch `ChaosError`.
 """
 
 import sys
@@ -26,7 +26,7 @@ EXIT_INTERRUPTED = 130
 
 
 class Entry(NamedTuple):
-    """One command: where its function is, and its line of help; hidden without a panel."""
+    """One command: the place of its function, and its line of help; hidden without a panel."""
 
     name: str
     function: str
@@ -55,7 +55,7 @@ COMMANDS = (
 
 
 class _Command(TyperCommand):
-    """A command whose help has no frames: it is read in logs as well."""
+    """A command whose help has no frames, since it is read in logs as well."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's types
         """Return the parts of the line `Usage`."""
@@ -70,7 +70,7 @@ class _Command(TyperCommand):
             panel = getattr(param, "rich_help_panel", None) or "Options"
             record = param.get_help_record(ctx)
             if record is not None and param.param_type_name == "argument":
-                name, _, _ = record[0].partition(" <")  # its type says nothing to who types it
+                name, _, _ = record[0].partition(" <")  # its type means nothing to a user
                 sections.setdefault("Arguments", []).append((name, record[1]))
             elif record is not None:
                 sections.setdefault(panel, []).append(record)
@@ -78,7 +78,7 @@ class _Command(TyperCommand):
 
 
 class _Lazy(TyperCommand):
-    """A command that is not imported yet; the context that it makes is that of the real one."""
+    """A command that is not imported yet; it makes the context of the real one."""
 
     def __init__(self, entry: Entry) -> None:
         super().__init__(entry.name, help=entry.line, hidden=entry.panel is None)
@@ -161,7 +161,7 @@ def top(
 
 
 def main() -> None:
-    """Run the command line and turn what chaos raises into a message and a code."""
+    """Run the command line; turn the errors of chaos into a message and a code."""
     code: int
     try:
         code = app(prog_name="chaos", standalone_mode=False) or EXIT_PASS
@@ -176,8 +176,8 @@ def main() -> None:
 
 
 def _failed(error: BaseException) -> int:
-    """Return what went wrong and give its code: the caller's to put right, or ours."""
-    if signals.has_come():  # what breaks on the way out is not what the command came to
+    """Print an error, and return its exit code: of a usage error, or of an error in chaos."""
+    if signals.has_come():  # an error on the way out is not the command's result
         _complain(str(error) or type(error).__name__)
         return signals.exit_code()
     if isinstance(error, ChaosError):
@@ -199,7 +199,7 @@ def _failed(error: BaseException) -> int:
 
 
 def _is_of_completion(error: SystemExit) -> bool:
-    """Return whether typer has ended the process by itself: it does where a shell completes."""
+    """Return whether typer has ended the process by itself, as it does for shell completion."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     raised_in = str(frames[-1].f_globals.get("__name__")) if frames else ""
     return raised_in.startswith("typer.") and not isinstance(error.__context__, OSError)

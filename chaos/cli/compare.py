@@ -1,4 +1,4 @@
-"""`chaos compare`: is the second side worse than the first, beyond noise?"""
+"""`chaos compare`: the comparison of two runs or suites, beyond noise."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`chaos doctor`: does this machine have what runs need?"""
+"""`chaos doctor`: the check of this machine for the needs of runs."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""`--format` and `--output`: a result as a document, in a file or on stdout."""
+"""The options `--format` and `--output`: a result as a document, in a file or on stdout."""
 
 import io
 from collections.abc import Callable, Iterator, Mapping
@@ -30,21 +30,21 @@ _ENDINGS: dict[str, Form] = {
     ".html": "html",
     ".txt": "text",
 }
-WIDE = 100_000  # no line of a log is broken
+WIDE = 100_000  # lines of a log are not broken
 
 
 @dataclass(frozen=True)
 class Document:
-    """What was asked for, of the forms that a command has; None: what a person reads."""
+    """The requested form of a command's result, and its path; None: the output for people."""
 
     form: Form | None
     output: Path | None
 
     @classmethod
     def asked(cls, form: Form | None, output: Path | None, *forms: Form) -> "Document":
-        """Return what the options ask for; refuse a form that the command does not have.
+        """Return the document that the options request; refuse a form that the command lacks.
 
-        The folder of the file is made, so that nothing runs in vain.
+        The folder of the file is made at once, so that a mistake is found before the run.
         """
         if output is not None and form is None:
             form = _ENDINGS.get(output.suffix)
@@ -67,11 +67,11 @@ class Document:
 
     @property
     def takes_stdout(self) -> bool:
-        """Whether stdout belongs to the document, and everything else to stderr."""
+        """Whether the document goes to stdout, and all else to stderr."""
         return self.form is not None and self.output is None
 
     def write(self, makers: Mapping[Form, Callable[[], str]]) -> None:
-        """Write the document, where one was asked for."""
+        """Write the document, if one was requested."""
         if self.form is None:
             return
         text = makers[self.form]()
@@ -85,7 +85,7 @@ class Document:
 
 
 def plain(print_on: Callable[[Console], None]) -> str:
-    """Return what something prints, without colours and without breaking lines."""
+    """Return the printed text of a renderable, without colours and line breaks."""
     page = io.StringIO()
     print_on(screen(file=page, width=WIDE, color_system=None))
     return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
@@ -93,7 +93,7 @@ def plain(print_on: Callable[[Console], None]) -> str:
 
 @contextmanager
 def writable(file: Path) -> Iterator[None]:
-    """Turn an error of the system into the caller's: the file cannot be written."""
+    """Turn an error of the system into a usage error: the file cannot be written."""
     try:
         yield
     except OSError as error:

@@ -26,7 +26,7 @@ from chaos.preflight.trace_files import read_trace
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock
 
-# More of a run's limit for each fault: on Ray a start takes this long on a slow machine.
+# Added to a run's time limit for each fault: a start on Ray takes this long on a slow machine.
 OP_S = 30.0
 
 TraceFile = Annotated[
@@ -104,14 +104,14 @@ def _clean(
 
 
 def pace_of(plan: Plan, seen: JobProfile, seconds: float) -> JobPace:
-    """Return what the walk must know of a job, by its clean run."""
+    """Return the pace of a job, by its clean run."""
     epochs = sorted({epoch for epoch, _ in seen.steps if epoch in seen.epochs})
     steps = tuple(min(n for (e, _), n in seen.steps.items() if e == epoch) for epoch in epochs)
     return JobPace(plan.job.workers, plan.job.min_workers, steps, frozenset(seen.saved), seconds)
 
 
 def default_scale(trace: Trace, pace: JobPace) -> float:
-    """Return the factor at which the job's own nodes are lost a few times."""
+    """Return the factor by which the job's own nodes are lost a few times."""
     every_s = trace.node_h * 3600 / sum(trace.drops) / pace.workers
     return max(1.0, every_s * 2 * LOSSES / (sum(pace.steps) * pace.step_s))
 

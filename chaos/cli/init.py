@@ -1,4 +1,4 @@
-"""`chaos init`: a first scenario and a workflow, for a script that it is shown."""
+"""`chaos init`: a first scenario and a workflow for a script."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def init(
     for file, content in files.items():
         _write(file, content)
         console.print(Text(f"wrote {shown(file.resolve())}"), soft_wrap=True)
-    load_scenario(scenario)  # what we write, we can read
+    load_scenario(scenario)  # checks that the written scenario can be read
     words = ["chaos", "run", str(scenario), "--backend", "fork"]
     console.print(Text(f"try   {shlex.join(words)}"), soft_wrap=True)
 

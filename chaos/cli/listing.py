@@ -1,4 +1,4 @@
-"""`chaos list` and `chaos schema`: what a scenario may name, in one line each and in full."""
+"""`chaos list` and `chaos schema`: the names for scenarios, in one line each and in full."""
 
 import ast
 import difflib
@@ -81,7 +81,7 @@ def _scenarios(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _jobs(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the scripts in folders named `jobs`, with the first line of their own words."""
+    """Yield the scripts in folders named `jobs`, with the first line of their docstring."""
     for file in sorted(folder.rglob("jobs/*.py")):
         try:
             told = ast.get_docstring(ast.parse(file.read_bytes())) or ""

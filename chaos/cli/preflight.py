@@ -1,4 +1,4 @@
-"""`chaos preflight`: will this job, with these settings, finish on that spot market?"""
+"""`chaos preflight`: a forecast of a job with its settings on a spot market."""
 
 import json
 import os
@@ -249,7 +249,7 @@ def _answer(
 
 
 def _told(line: MovingLine, clock: Clock) -> Callable[[str], None]:
-    """Return what shows each stage, on a terminal only, once it took longer than a moment."""
+    """Return a function that shows each stage, on a terminal only, after a moment."""
     begun_ns = clock.now_ns()
 
     def tell(stage: str) -> None:
@@ -268,7 +268,7 @@ def _job(subject: Path | None, ignore: Sequence[str]) -> Path:
 
 
 def _refuse_idle(is_replay: bool, alone: tuple[float | None, ...] | None) -> None:  # noqa: FBT001
-    """Refuse options that would do nothing without another."""
+    """Refuse options that have no effect without another."""
     if is_replay:
         raise UsageError(
             "--replay-trace does nothing without --trace", "Add --trace, or leave it out."
@@ -351,20 +351,20 @@ def _held(
     analyses: Sequence[RunAnalysis],
     asked: Question,
 ) -> tuple[Validation, ...]:
-    """Hold the model against runs that were recorded, and against those that are now made."""
+    """Return the validations of the model by recorded runs, and by runs that are made now."""
     before = () if recorded is None else (_recorded(recorded, asked),)
     return before if settings is None else (*before, validate_forecast(settings, analyses, asked))
 
 
 def _recorded(folder: Path, question: Question) -> Validation:
-    """Compare with the job that was recorded there, whatever the question makes of it."""
+    """Compare the model with the recorded job, without the question's changes of it."""
     analyses = analyses_in(folder)
     own = question_of_runs(analyses, source=str(folder), market=question.market)
     return validated(own, analyses)
 
 
 def assigned(words: list[str] | tuple[()]) -> dict[str, Any]:
-    """Read `place=value`; a value is JSON where it can be, else text."""
+    """Return the fields of `place=value` texts; a value is JSON if possible, otherwise text."""
     values: dict[str, Any] = {}
     for word in words:
         place, sign, text = word.partition("=")

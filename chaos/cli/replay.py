@@ -1,4 +1,4 @@
-"""`chaos replay` and `chaos rejudge`: a recorded run once more, executed or judged only."""
+"""`chaos replay` and `chaos rejudge`: a recorded run, executed again or only judged again."""
 
 import os
 import shlex
@@ -75,7 +75,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 def sameness(recorded: RunDirectory, again: FinishedRun) -> str:
-    """Return whether a replay came out as the recorded run: the verdict, and every loss."""
+    """Return in words whether a replay equals the recorded run: its verdict and every loss."""
     before, now = recorded.load_verdict(), again.verdict
     if before is None:
         return "replay: the recorded run has no verdict to compare with"
@@ -116,9 +116,9 @@ def _show(console: Console, runs: Sequence[FinishedRun]) -> None:
 
 
 def ask(console: Console, plan: Plan, folder: Path, *, is_answered: bool) -> None:
-    """Show what a plan will run; raise `UsageError` unless somebody wants that.
+    """Show the command that a plan will run; raise `UsageError` unless the user agrees.
 
-    `folder` is that of the run which the plan comes from.
+    `folder` is that of the plan's run.
     """
     for name, value in _facts(plan, folder):
         console.print(Text.assemble((f"{name:<9}", "dim"), value), soft_wrap=True)
@@ -154,7 +154,7 @@ def _facts(plan: Plan, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _where(path: Path, folder: Path) -> str:
-    """Return whether a path came along with the run's folder, or is this machine's own."""
+    """Return in words whether a path is in the run's folder, or elsewhere on this machine."""
     if not path.exists():
         return "it is not there"
     inside = path.resolve().is_relative_to(folder)

@@ -1,4 +1,4 @@
-"""`chaos report`: what was run, to look at and to hand on."""
+"""`chaos report`: the list of runs, and their reports in any form."""
 
 import webbrowser
 from collections.abc import Callable

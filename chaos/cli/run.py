@@ -1,4 +1,4 @@
-"""`chaos run`: execute scenarios, judge them, and write what came of it."""
+"""`chaos run`: execute scenarios, judge them, and write the results."""
 
 import os
 from collections import deque
@@ -155,7 +155,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
 
 
 def exit_code(rows: list[SuiteRow]) -> int:
-    """Return one code for a suite: the gravest row decides, and what was skipped only alone."""
+    """Return one code for a suite: that of the gravest row; a skipped row counts only alone."""
     found = {row.standing for row in rows}
     if "unexpected" in found:
         return EXIT_FAIL
@@ -171,7 +171,7 @@ def _concluded(
     files: Sequence[Path],
     write: Callable[[], None],
 ) -> Iterator[None]:
-    """Write the suite however it ends; what was cut short or never reached is in it."""
+    """Write the suite, however it ends, with scenarios that were cut short or not reached."""
     try:
         yield
     except BaseException as error:
@@ -186,7 +186,7 @@ def _concluded(
 def _cut_short(
     rows: Sequence[SuiteRow], told: Sequence[FinishedRun], files: Sequence[Path], why: BaseException
 ) -> list[SuiteRow]:
-    """Return the rows of what was under way and of what was never reached."""
+    """Return the rows of the scenario under way, and of those that were not reached."""
     begun = [row_of(run) for run in told if run.plan.ops]
     kept = {row.directory for row in rows}
     cut = [row for row in begun if row.directory not in kept]
@@ -203,7 +203,7 @@ def _cut_short(
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to run: files with their own faults, or with those drawn from seeds."""
+    """The scenarios to run: files with their own faults, or with faults drawn from seeds."""
 
     files: Sequence[Path]
     drawn: range
@@ -213,13 +213,13 @@ class Asked:
 
     @property
     def in_words(self) -> str:
-        """The line that a suite begins with."""
+        """The first line of a suite."""
         often = f", {self.repeat} times each" if self.repeat > 1 else ""
         count = plural(len(self.files), "scenario")
         return f"chaos {__version__}, seed {self.seed}, {count}{often}"
 
     def plans(self, harness: Harness) -> Iterator[tuple[Plan, int | None]]:
-        """Yield each plan as often as it is to run, with the number of the repeat."""
+        """Yield each plan once for each repeat, with the number of the repeat."""
         if self.drawn:
             for file in self.files:
                 drawn = harness.random_plans(file, seeds=self.drawn, backend=self.backend)
@@ -231,7 +231,7 @@ class Asked:
 
 
 def rows_of(harnesses: Sequence[Harness], asked: Asked) -> Iterator[SuiteRow]:
-    """Run what is asked for; what could not be run once is not tried again."""
+    """Run the requested scenarios, and yield their rows; one that cannot run is not repeated."""
     plans = asked.plans(harnesses[0])
     if len(harnesses) > 1:
         by_backend = {id(each.backend): each for each in harnesses}
@@ -251,7 +251,7 @@ def rows_of(harnesses: Sequence[Harness], asked: Asked) -> Iterator[SuiteRow]:
 
 
 def _chosen(paths: Sequence[Path], text: str | None, exclude: Sequence[str]) -> tuple[Path, ...]:
-    """Return the scenario files that are to run; refuse to run none."""
+    """Return the scenario files to run; raise if there are none."""
     files = tuple(
         file
         for file in find_scenarios(paths)
@@ -309,7 +309,7 @@ def _write(
 
 
 def _tell_ci(console: Console, worst: list[SuiteRow], page: Path) -> None:
-    """Show the suite where CI looks; no verdict depends on that."""
+    """Show the suite in CI's summary and annotations; no verdict depends on that."""
     add_to_step_summary(os.environ, page.with_name("summary.md").read_text(encoding="utf-8"))
     if on_github(os.environ):
         for command in _annotations(worst):

@@ -1,4 +1,4 @@
-"""`chaos selftest`: chaos's own judgement, tried on planted bugs and on correct jobs."""
+"""`chaos selftest`: a test of chaos's verdicts, on planted bugs and on correct jobs."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -90,7 +90,7 @@ def selftest(  # noqa: PLR0913 - one parameter per option
 
 @dataclass(frozen=True)
 class Tried:
-    """One self-test: what is tried, where, and where its score is written besides."""
+    """One self-test: its cases, their backend, and the path of its score."""
 
     seed: int
     backend: BackendName
@@ -100,7 +100,7 @@ class Tried:
 
 
 def try_cases(tried: Tried, drawn: Sequence[Case], count: int) -> Score:
-    """Run cases in so many lanes and tell the score, also where that is broken off."""
+    """Run cases in so many lanes, and print the score, even if the run is broken off."""
     console, clock = screen(), SystemClock()
     start, below = clock.now_ns(), tried.folder.shown
     console.print(f"chaos {__version__}, seed {tried.seed}, runs below {below}", soft_wrap=True)
@@ -112,7 +112,7 @@ def try_cases(tried: Tried, drawn: Sequence[Case], count: int) -> Score:
             backends = range(1 if tried.backend == "ray" else count)
             lanes = [opened.enter_context(open_backend(tried.backend, console)) for _ in backends]
             trials.run(drawn, lanes)
-    finally:  # what was not tried counts as not shown
+    finally:  # a case that was not tried counts as not shown
         seconds = seconds_since(start, clock)
         score = Score(tried.seed, tried.backend, tried.exhibits, trials.in_order, seconds)
         if trials.rows or not drawn:
@@ -123,9 +123,9 @@ def try_cases(tried: Tried, drawn: Sequence[Case], count: int) -> Score:
 
 
 def chosen(ids: list[str] | tuple[str, ...]) -> tuple[Exhibit, ...]:
-    """Return the exhibits that were named, all where none was.
+    """Return the named exhibits; all, if none is named.
 
-    Raises `UsageError` for a name that is none.
+    Raises `UsageError` for an unknown name.
     """
     known = {exhibit.id: exhibit for exhibit in EXHIBITS}
     for name in ids:
@@ -136,7 +136,7 @@ def chosen(ids: list[str] | tuple[str, ...]) -> tuple[Exhibit, ...]:
 
 
 def audit_corpus(audits: CorpusAudits, only: Sequence[str], json_file: Path | None) -> CorpusScore:
-    """Audit the jobs of a corpus and tell what came of them, also where that is broken off."""
+    """Audit the jobs of a corpus, and print the score, even if the audit is broken off."""
     console, start = audits.console, audits.clock.now_ns()
     chosen_ones = chosen_jobs(load_corpus(audits.folder), only)
     skipped = {job.name: f"needs {', '.join(job.missing)}" for job in chosen_ones if job.missing}

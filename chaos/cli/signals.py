@@ -1,14 +1,14 @@
-"""What ends a command from outside: Ctrl-C, SIGTERM (CI that cancels), SIGHUP (a closed terminal).
+"""Signals that end a command: Ctrl-C, SIGTERM (CI that cancels), SIGHUP (a closed terminal).
 
-The first of them is raised as KeyboardInterrupt: what was done until then is
-judged and written, and the exit code is 128 and the signal's number. While that
-goes on, SIGTERM and SIGHUP change nothing, and neither does Ctrl-C once more;
-after that Ctrl-C leaves at once. A signal that was ignored when the process
-began (as by nohup) stays ignored.
+The first of them is raised as KeyboardInterrupt: the results so far are judged
+and written, and the exit code is 128 plus the signal's number. Meanwhile SIGTERM
+and SIGHUP have no effect, and neither has a second Ctrl-C; a further Ctrl-C ends
+the process at once. A signal that was ignored when the process began (as by
+nohup) stays ignored.
 
-    importing ── leaves at once      nothing was begun
-    working   ── KeyboardInterrupt   once, and again only where somebody swallowed it
-    writing   ── after it            `held`
+    importing ── ends at once        nothing was begun
+    working   ── KeyboardInterrupt   once, and again only if it was swallowed
+    writing   ── afterwards          `held`
     the end   ── ignored
 """
 
@@ -27,7 +27,7 @@ _PATIENCE = b"\nchaos: writing what was done; Ctrl-C once more leaves at once, w
 
 
 class _Ending:
-    """What has come so far."""
+    """The signals that have come so far."""
 
     def __init__(self) -> None:
         self.first: signal.Signals | None = None
@@ -35,7 +35,7 @@ class _Ending:
         self._insisted = False
 
     def hear(self, number: int, frame: FrameType | None) -> None:
-        """Take in one more signal."""
+        """Handle one more signal."""
         del frame
         if self.first is not None and (self.is_held or _is_being_handled()):
             self._again(number)
@@ -58,24 +58,24 @@ _ending = _Ending()
 
 
 def leave_at_once() -> None:
-    """Have signals end this process without a word: it has done nothing yet."""
+    """Have signals end this process without a message: it has done nothing yet."""
     _handle_by(lambda number, _: os._exit(128 + number))
 
 
 def conclude() -> None:
-    """Have the first signal end in good order what is under way; forks are not meant."""
+    """Have the first signal end the work under way in good order, but not in forked processes."""
     _handle_by(_ending.hear)
     os.register_at_fork(after_in_child=lambda: _handle_by(signal.SIG_DFL))
 
 
 def ignore() -> None:
-    """Have signals change nothing any more: it is over."""
+    """Ignore signals from now on: the command is over."""
     _handle_by(signal.SIG_IGN)
 
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Put signals off until something is written."""
+    """Delay signals until the context is left, after a file was written."""
     _ending.is_held, before = True, _ending.first
     try:
         yield
@@ -86,13 +86,13 @@ def held() -> Iterator[None]:
 
 
 def name() -> str:
-    """Return what ended the command, for people."""
+    """Return the name of the signal that ended the command, for display."""
     first = _ending.first or signal.SIGINT
     return "Ctrl-C" if first == signal.SIGINT else first.name
 
 
 def exit_code() -> int:
-    """Return the exit code of a command that was ended from outside."""
+    """Return the exit code of a command that a signal ended."""
     return 128 + (_ending.first or signal.SIGINT)
 
 
@@ -108,7 +108,7 @@ def _handle_by(handler: _Handler | signal.Handlers) -> None:
 
 
 def _is_being_handled() -> bool:
-    """Return whether the main thread is on its way out already."""
+    """Return whether the main thread is handling an interrupt already."""
     error = sys.exception()
     while error is not None:
         if isinstance(error, KeyboardInterrupt):

@@ -1,7 +1,7 @@
-"""Standard streams that take everything: no verdict depends on who reads it.
+"""Standard streams that never raise: no verdict depends on the reader.
 
-A pipe whose reader is gone, a full disk and a closed stream raise nothing: what
-cannot be written is dropped. A full disk is told of at the end.
+A pipe without a reader, a full disk and a closed stream raise nothing: output that
+cannot be written is dropped. A full disk is reported at the end.
 """
 
 import errno
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Outlet(io.FileIO):
-    """The raw end of a stream; `lost` is why something could not be written, if so."""
+    """The raw end of a stream; `lost` is the reason if something could not be written."""
 
     lost: OSError | None = None
 
@@ -34,7 +34,7 @@ class _Outlet(io.FileIO):
 
 
 def keep_streams_writable() -> None:
-    """Replace this process's stdout and stderr, unless somebody else has done so."""
+    """Replace this process's stdout and stderr, unless another program has done so."""
     _fill_closed()
     for name, fd in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
@@ -45,9 +45,9 @@ def keep_streams_writable() -> None:
 
 
 def write_document(text: str) -> None:
-    """Write to stdout what was asked for as a text; raise `HarnessError` where that fails.
+    """Write a document to stdout; raise `HarnessError` if that fails.
 
-    That a reader has had enough and gone away is no failure.
+    A reader that closes the pipe early is no failure.
     """
     sys.stdout.write(harmless(text))
     sys.stdout.flush()
@@ -57,7 +57,7 @@ def write_document(text: str) -> None:
 
 
 def tell_of_lost_output() -> None:
-    """Say on stderr where something of stdout was lost."""
+    """Report on stderr if output to stdout was lost."""
     sys.stdout.flush()
     why = _why_lost()
     if why is not None:
@@ -66,7 +66,7 @@ def tell_of_lost_output() -> None:
 
 
 def _why_lost() -> str | None:
-    """Return why something of stdout was lost, once."""
+    """Return the reason why output to stdout was lost; a second call returns None."""
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     if not isinstance(raw, _Outlet) or raw.lost is None:
         return None
@@ -75,7 +75,7 @@ def _why_lost() -> str | None:
 
 
 def _fill_closed() -> None:
-    """Have descriptors 0 to 2 lead somewhere, or the next file that is opened would be stdout."""
+    """Open descriptors 0 to 2 if they are closed: otherwise the next file would become stdout."""
     for fd in range(3):
         try:
             os.fstat(fd)
