@@ -1,8 +1,8 @@
 """The pytest plugin: `*.chaos.yaml` files and `@chaos.scenario` functions are tests.
 
-pytest loads this file in every project that has chaos installed, so it holds
-the hooks and nothing heavy: what runs a job is imported once a test of ours
-has been collected.
+pytest loads this file in every project that has chaos installed, so it holds only
+the hooks. The modules that run a job are imported once a test of chaos was
+collected.
 """
 
 from collections.abc import Generator
@@ -68,7 +68,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the marks, and begin the suite that this session's runs make up."""
+    """Register the marks, and begin the suite of this session's runs."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
     fill_in(config)
@@ -76,14 +76,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the cluster, or the processes, that runs had kept warm."""
+    """End the cluster, or the processes, that was kept warm for runs."""
     runs = config.stash.get(RUNS, None)
     if runs is not None:
         runs.close()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Take a scenario file for a test file."""
+    """Collect a scenario file as a test file."""
     if not file_path.name.endswith(_SUFFIX):
         return None
     from chaos.pytest_plugin.file import ScenarioFile
@@ -93,7 +93,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    """Check what decorated functions say before anything starts."""
+    """Check the scenarios of decorated functions before any test starts."""
     made = yield
     if isinstance(made, list) and made and made[0].get_closest_marker(SCENARIO_MARK):
         from chaos.pytest_plugin.function import prepare
@@ -103,12 +103,12 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keep tests with `chaos_run` where the other ones for a cluster are."""
+    """Put tests with `chaos_run` into the group of the others for a cluster."""
     keep_what_runs_scenarios_together(item)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make one test per seed, where several are asked for."""
+    """Make one test per seed, if several are requested."""
     seeds = metafunc.config.getoption(Option.SEEDS.dest)
     own = any("chaos_seed" in m.args[0] for m in metafunc.definition.iter_markers("parametrize"))
     if "chaos_seed" in metafunc.fixturenames and len(seeds) > 1 and not own:
@@ -117,7 +117,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Lay scenarios for one cluster side by side, in the places that scenarios have."""
+    """Order scenarios so that those for one cluster follow each other; other tests stay."""
     note_groups(config, items)
     places = [n for n, item in enumerate(items) if GROUP in item.stash and _is_file(item)]
     groups = list(dict.fromkeys(items[n].stash[GROUP] for n in places))
@@ -130,14 +130,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what was found instead of a traceback through chaos, and pass the rows on."""
+    """Replace a traceback through chaos by the finding, and attach the rows to the report."""
     report = yield
     return attach_rows(item, call, report)
 
 
 @pytest.fixture(scope="session")
 def chaos_cluster(request: pytest.FixtureRequest) -> "Backend":
-    """Return the open backend, a Ray cluster unless --chaos-backend says otherwise; kept warm."""
+    """Return the open backend, which is kept warm: a Ray cluster, or that of --chaos-backend."""
     from chaos.pytest_plugin.runs import runs_of
 
     return runs_of(request.config).backend
@@ -145,17 +145,17 @@ def chaos_cluster(request: pytest.FixtureRequest) -> "Backend":
 
 @pytest.fixture
 def chaos_seed(request: pytest.FixtureRequest) -> int:
-    """Return the seed that draws what scenarios leave open; one test for each of --chaos-seeds."""
+    """Return the seed of a scenario's free choices; one test for each of --chaos-seeds."""
     seed: int = request.config.getoption(Option.SEEDS.dest)[0]
     return seed
 
 
 @pytest.fixture
 def chaos_run(request: pytest.FixtureRequest, chaos_seed: int) -> "RunScenario":
-    """Return a function that runs a scenario file, or what keywords describe.
+    """Return a function that runs a scenario file, or a scenario of keywords.
 
-    `chaos_run("x.chaos.yaml")` or `chaos_run(script=..., faults=[...])` gives a
-    `chaos.Result`, or fails the test where the verdict is not the one that the
+    `chaos_run("x.chaos.yaml")` or `chaos_run(script=..., faults=[...])` returns a
+    `chaos.Result`, or fails the test if the verdict is not the one that the
     scenario expects. Paths are relative to the test's file.
     """
     from chaos.pytest_plugin.ask import RunScenario
@@ -165,7 +165,7 @@ def chaos_run(request: pytest.FixtureRequest, chaos_seed: int) -> "RunScenario":
 
 @pytest.fixture
 def chaos_result(request: pytest.FixtureRequest, chaos_seed: int) -> "Result":
-    """Return what the run of a @chaos.scenario test came to; the test knows it as `result`."""
+    """Return the result of the run of a @chaos.scenario test, which has it as `result`."""
     from chaos.pytest_plugin.function import run_decorated
 
     return run_decorated(request.node, chaos_seed)

@@ -1,4 +1,4 @@
-"""`chaos_run`: a scenario that a test runs itself."""
+"""The function `chaos_run`: a scenario that a test runs itself."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ from chaos.scenario_file.load import load_scenario
 
 
 class RunScenario:
-    """Runs scenarios for one test."""
+    """The runner of scenarios for one test."""
 
     def __init__(self, item: pytest.Item, seed: int) -> None:
         self._item = item
@@ -34,7 +34,7 @@ class RunScenario:
         seed: int | None = None,
         **given: Any,
     ) -> Result:
-        """Run a scenario file, a `Scenario`, a `Plan`, or what keywords describe.
+        """Run a scenario file, a `Scenario`, a `Plan`, or a scenario of keywords.
 
         The keywords are those of `@chaos.scenario`. Fails the test unless the
         verdict is the one that the scenario expects.

@@ -1,4 +1,4 @@
-"""`@chaos.scenario`: a test function and the run that it makes claims about."""
+"""The decorator `@chaos.scenario`: a test function with a run to make claims about."""
 
 import functools
 import os
@@ -49,16 +49,15 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
     limits: Limits | Keys | None = None,
     name: str | None = None,
 ) -> Callable[[Test], Test]:
-    """Run a job with faults before the test, which may take what came of it as `result`.
+    """Run a job with faults before the test, which may take the run's result as `result`.
 
-    The keywords are the keys of a scenario file, those of `job` among them;
-    paths are relative to the test's file. `name` is the scenario's sentence:
-    left out, the first line of the test's docstring. What is left out here may
-    stand in a `pytest.mark.chaos_job(...)` of the function, class or module.
+    The keywords are the keys of a scenario file and of its `job`; paths are
+    relative to the test's file. `name` is the scenario's sentence, by default the
+    first line of the test's docstring. Keys that are left out here may be set by a
+    `pytest.mark.chaos_job(...)` of the function, class or module.
 
-    The test fails, and is not called, where the verdict is not the one that
-    `expect` names, `pass` unless it says otherwise. A run that could not be
-    judged is an error.
+    The test fails, and is not called, if the verdict is not the one that `expect`
+    names, by default `pass`. An inconclusive run is an error.
 
         @chaos.scenario(script="train.py", workers=2, faults=[kill_worker(epoch=2, step=5)])
         def test_survives(result):
@@ -71,7 +70,7 @@ def scenario(  # noqa: PLR0913 - one for each key of a scenario
 
 
 def _judged(test: Test, *, given: Keys) -> Test:
-    """Return the test as pytest is to call it: with a run's result, if it is as expected."""
+    """Return the test as pytest is to call it: with a run's result, if that is as expected."""
     takes_result = "result" in signature(test).parameters
 
     @functools.wraps(test)

@@ -1,4 +1,4 @@
-"""What a person reads when a scenario fails: the finding, and no traceback through chaos."""
+"""The text of a scenario's failure: the finding, and no traceback through chaos."""
 
 from pathlib import Path
 from shutil import get_terminal_size
@@ -24,7 +24,7 @@ WIDTH_MIN, WIDTH_MAX = 60, 100
 
 
 class ChaosFailure(Failed):
-    """A scenario does not pass: in one line, and in as many as it takes."""
+    """A scenario does not pass; it has a text of one line, and a long one."""
 
     def __init__(self, line: str, text: str = "") -> None:
         super().__init__(line, pytrace=False)
@@ -33,19 +33,19 @@ class ChaosFailure(Failed):
 
 
 class NotAsExpected(ChaosFailure):
-    """The run was judged, and not as the scenario expects."""
+    """The run's verdict is not the one that the scenario expects."""
 
 
 class Undecided(ChaosFailure):
-    """It cannot be told whether the job came out right, which is no pass."""
+    """The run is inconclusive, which is no pass."""
 
 
 class NotRun(ChaosFailure):
-    """The scenario could not run; its caller, or the machine, must be put right first."""
+    """The scenario could not run, because of a mistake in it or a problem of the machine."""
 
 
 class BrokenOff(ChaosFailure):
-    """A time-out of pytest's ended the run; what was seen was judged and written down."""
+    """A time-out of pytest ended the run; its history so far was judged and written."""
 
 
 def not_as_expected(run: FinishedRun) -> NotAsExpected:
@@ -54,14 +54,14 @@ def not_as_expected(run: FinishedRun) -> NotAsExpected:
 
 
 def undecided(run: FinishedRun) -> Undecided:
-    """Return the error of a run that could not be judged."""
+    """Return the error of an inconclusive run."""
     return Undecided(line_of(run.verdict), told(run))
 
 
 def could_not_run(error: ChaosError) -> BaseException:
-    """Return the error of a scenario that must be put right first, or of chaos itself.
+    """Return the error of a scenario with a mistake, or of chaos itself.
 
-    Where the environment lacks what a scenario says it needs, the test is skipped.
+    If the environment lacks a need that the scenario states, the test is skipped.
     """
     if isinstance(error, UnmetNeedError):
         return pytest.skip.Exception(str(error), _use_item_location=True)
@@ -72,7 +72,7 @@ def could_not_run(error: ChaosError) -> BaseException:
 
 
 def broken_off(why: str, seen: FinishedRun | None, *, where: str) -> BrokenOff:
-    """Return the error of a run that a time-out ended; None: it was not even judged."""
+    """Return the error of a run that a time-out ended; None: it was not judged."""
     line = f"broken off: {why.strip()}"
     if seen is None:
         left = f"if it had begun, its folder is below {where}: `chaos rejudge` judges what was seen"
@@ -82,7 +82,7 @@ def broken_off(why: str, seen: FinishedRun | None, *, where: str) -> BrokenOff:
 
 
 def require_expected(result: Result) -> None:
-    """Raise unless the verdict is what the scenario expects."""
+    """Raise unless the verdict is the one that the scenario expects."""
     if not result.as_expected:
         raise not_as_expected(result.run)
 
@@ -101,7 +101,7 @@ def _width() -> int:
 
 
 def explain_on(report: pytest.TestReport, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Put a finding on a test's report: in place of a traceback, or below the test's own."""
+    """Put a finding on a test's report: instead of a traceback, or below the test's own."""
     if call.excinfo is None:
         return
     error = call.excinfo.value

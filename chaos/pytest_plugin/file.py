@@ -21,7 +21,7 @@ from chaos.scenario_file.load import load_scenario
 
 
 class ScenarioFile(pytest.File):
-    """A `*.chaos.yaml`; one that is wrong is an error of collection, with its lines."""
+    """A `*.chaos.yaml`; one with a mistake is an error of collection, with its lines."""
 
     def collect(self) -> "Iterator[ScenarioItem]":
         """Yield one item for each seed."""
@@ -37,8 +37,8 @@ class ScenarioFile(pytest.File):
             yield item
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show what is wrong with the file, and where."""
-        del style  # collectors have one way to show it
+        """Return the mistakes in the file, with their lines."""
+        del style  # the only way of a collector to show it
         if isinstance(excinfo.value, ChaosError):
             return str(excinfo.value)
         return super().repr_failure(excinfo)
@@ -55,7 +55,7 @@ class ScenarioFile(pytest.File):
 
 
 class ScenarioItem(pytest.Item):
-    """One scenario with one seed. The run is its setup, so what cannot be judged is an error."""
+    """One scenario with one seed. The run is its setup, so an inconclusive one is an error."""
 
     def __init__(self, *, plan: Plan, **rest: Any) -> None:
         super().__init__(**rest)
@@ -68,14 +68,14 @@ class ScenarioItem(pytest.Item):
             self._result = runs_of(self.config).execute(self, self.plan)
 
     def runtest(self) -> None:
-        """Pass if the verdict is what the scenario expects."""
+        """Raise unless the verdict is the one that the scenario expects."""
         assert self._result is not None
         require_expected(self._result)
 
     def teardown(self) -> None:
-        """Let the history go."""
+        """Drop the result, whose history takes memory."""
         self._result = None
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return what stands above a failure."""
+        """Return the file, line and name above a failure."""
         return self.path, 0, f"{self.plan.scenario} (seed {self.plan.seed})"

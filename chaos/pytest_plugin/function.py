@@ -21,7 +21,7 @@ from chaos.scenario_file.from_python import scenario_of
 
 
 def prepare(collector: pytest.Collector, items: Sequence[pytest.Function]) -> None:
-    """Read the scenario of a decorated function's tests; a wrong one is an error of collection."""
+    """Read the scenario of a decorated function's tests; a mistake is an error of collection."""
     for item in items:
         mark = item.get_closest_marker(SCENARIO_MARK)
         assert mark is not None
@@ -34,10 +34,10 @@ def prepare(collector: pytest.Collector, items: Sequence[pytest.Function]) -> No
 
 
 def scenario_for(item: pytest.Item, given: Mapping[str, Any]) -> Scenario:
-    """Return the scenario that a test describes; what it leaves out, `chaos_job` marks may say."""
+    """Return the scenario of a test; keys that it leaves out are taken from `chaos_job` marks."""
     refuse_unusable()
     value: dict[str, Any] = {}
-    for mark in reversed([*item.iter_markers(JOB_MARK)]):  # the closest has the last word
+    for mark in reversed([*item.iter_markers(JOB_MARK)]):  # the closest mark overrides the others
         value |= mark.kwargs
     value |= {key: what for key, what in given.items() if what is not None}
     name = value.pop("name", None) or _first_line(item) or item.name

@@ -1,4 +1,4 @@
-"""What hooks leave for each other, and how the options are called."""
+"""The keys under which hooks share objects, and the names of the options."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -31,5 +31,5 @@ class Option(StrEnum):
 
     @property
     def dest(self) -> str:
-        """The name that `config.getoption` knows it by."""
+        """The name of the option for `config.getoption`."""
         return self.value.removeprefix("--").replace("-", "_")

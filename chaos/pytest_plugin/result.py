@@ -1,4 +1,4 @@
-"""What a run came to, for a test to make claims about."""
+"""The result of a run, for a test to make claims about."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ LINE_MAX = 120
 
 
 class Finding(NamedTuple):
-    """One broken promise: which check found it, what it says, the events that show it."""
+    """One broken promise: the check that found it, its message, the events that show it."""
 
     check: str
     message: str
@@ -30,27 +30,27 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Every check has evidence, and found nothing."""
+        """Whether every check has evidence, and found nothing."""
         return self.verdict.status == "pass"
 
     @property
     def failed(self) -> bool:
-        """A promise is broken."""
+        """Whether a promise is broken."""
         return self.verdict.status == "fail"
 
     @property
     def inconclusive(self) -> bool:
-        """It cannot be told."""
+        """Whether the run is inconclusive."""
         return self.verdict.status == "inconclusive"
 
     @property
     def as_expected(self) -> bool:
-        """The verdict is what the scenario's `expect` says."""
+        """Whether the verdict is the one of the scenario's `expect`."""
         return self.verdict.as_expected
 
     @property
     def verdict(self) -> Verdict:
-        """The judgement, check by check, with the diagnosis."""
+        """The verdict, check by check, with the diagnosis."""
         return self.run.verdict
 
     @property
@@ -74,14 +74,14 @@ class Result:
 
     @property
     def attempts(self) -> int:
-        """Worker groups in all; 1 where nothing restarted."""
+        """The number of worker groups; 1 if there was no restart."""
         return len(self.run.analysis.run.attempts)
 
     @property
     def lost_steps(self) -> int:
-        """Finished steps that restarts threw away, of the rank that lost most.
+        """The finished steps that restarts discarded, of the rank that lost most.
 
-        Raises `ValueError` for a job whose steps cannot be watched: none is not a count.
+        Raises `ValueError` for a job whose steps cannot be watched: their number is unknown.
         """
         lost = row_of(self.run).lost_steps
         if lost is None:
@@ -109,12 +109,12 @@ class Result:
 
     @property
     def history(self) -> History:
-        """Everything that was seen, in order; `history.of(StepDone)` gives events of one kind."""
+        """All events of the run, in order; `history.of(StepDone)` returns those of one kind."""
         return self.run.history
 
     @property
     def plan(self) -> Plan:
-        """What was executed: the scenario with every choice made."""
+        """The executed plan: the scenario with every choice made."""
         return self.run.plan
 
     @property

@@ -1,4 +1,4 @@
-"""Executes plans for a pytest session, on one backend that is opened when it is first needed."""
+"""The runs of a pytest session, on one backend that is opened when it is first needed."""
 
 import contextlib
 import io
@@ -33,7 +33,7 @@ class UntestedVersionWarning(UserWarning):
 
 
 class Runs:
-    """What the tests of one session share: the backend, the reports' folder, the clock."""
+    """The objects that the tests of one session share: backend, folder of reports, clock."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -44,7 +44,7 @@ class Runs:
 
     @property
     def backend(self) -> Backend:
-        """The session's backend; it starts what a plan needs when the plan comes."""
+        """The session's backend; it starts processes and clusters only for a plan."""
         if self._backend is None:
             if would_have_clusters_side_by_side(self._config):
                 raise UsageError(
@@ -62,7 +62,7 @@ class Runs:
         return self._backend
 
     def close(self) -> None:
-        """End what the backend kept warm."""
+        """End the backend."""
         self._open.close()
         if self._backend is not None and self._config.getoption(Option.BACKEND.dest) == "fork":
             from chaos.backends.fork.root_handle import end_roots
@@ -76,11 +76,11 @@ class Runs:
         return make_plan(scenario, file=file, seed=seed, cwd=self._config.rootpath, backend=backend)
 
     def execute(self, item: pytest.Item, plan: Plan) -> Result:
-        """Run a plan for a test, and give what can be judged.
+        """Run a plan for a test, and return its result.
 
-        Raises `NotRun`, `Undecided` where nothing else was expected, and
-        `BrokenOff` for a time-out, and skips the test where its job needs an
-        extra that is not installed. The test gets a row and its properties.
+        Raises `NotRun`, `Undecided` for an unexpected inconclusive run, and `BrokenOff`
+        for a time-out. Skips the test if its job needs an extra that is not installed.
+        The test gets a row and its properties.
         """
         item.stash.setdefault(ROWS, [])
         try:
@@ -125,9 +125,9 @@ class Runs:
         )
 
     def _pass_on_what_was_said(self) -> None:
-        """Have what the backend said of itself (the address of a dashboard, say) stand at the end.
+        """Show the backend's messages, such as the address of a dashboard, at the very end.
 
-        What it says is for people, who look there; pytest captures the rest.
+        They are for people, who look there; pytest captures the other output.
         """
         suite = self._config.pluginmanager.get_plugin("chaos-suite")
         if isinstance(suite, Suite):
@@ -141,12 +141,12 @@ class Runs:
 
 
 def runs_of(config: pytest.Config) -> Runs:
-    """Return the session's runs, made when they are first asked for."""
+    """Return the session's runs; the first call makes them."""
     return config.stash.setdefault(RUNS, Runs(config))
 
 
 def group_of(plan: Plan) -> str:
-    """Name what plans can share while it is warm: a cluster of a shape, or a loaded job."""
+    """Return the group of plans that share a warm cluster of one shape, or a loaded job."""
     if plan.backend == "ray":
         return f"chaos-{plan.shape.nodes}x{plan.shape.cpus_per_node}"
     return f"chaos-{plan.job.source}"

@@ -1,4 +1,4 @@
-"""Which seeds every scenario runs with: `3` means 0, 1 and 2; `5-7` means 5, 6 and 7."""
+"""The seeds of every scenario: `3` means 0, 1 and 2; `5-7` means 5, 6 and 7."""
 
 import argparse
 import re
@@ -7,7 +7,7 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Return the seeds in order; refuse what is neither a count nor a range."""
+    """Return the seeds in order; refuse a text that is neither a count nor a range."""
     if text.isdecimal() and int(text) > 0:
         return tuple(range(int(text)))
     found = _RANGE.fullmatch(text)

@@ -1,4 +1,4 @@
-"""Tests that pytest-xdist spreads over processes: one of them alone may have Ray clusters."""
+"""Tests that pytest-xdist spreads over processes, of which only one may have Ray clusters."""
 
 from collections.abc import Sequence
 
@@ -18,23 +18,23 @@ def keep_together(item: pytest.Item, group: str) -> None:
 
 
 def keep_what_runs_scenarios_together(item: pytest.Item) -> None:
-    """Do the same for a test that is none of ours, and asks for a cluster."""
+    """Have a test that uses a cluster run in the process of the others that do."""
     asks = _NEEDS_BACKEND & {*getattr(item, "fixturenames", ())}
     if asks and item.config.getoption(Option.BACKEND.dest) == "ray":
         keep_together(item, RAY_GROUP)
 
 
 def note_groups(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Note whether pytest-xdist, which has put each group behind a test's id, heeds them.
+    """Note whether pytest-xdist keeps groups together, which it appends to a test's id.
 
-    It does with `--dist loadgroup` alone; and 3.8 does not with pytest 9.2, whose ids stay as
-    they were.
+    It does so only with `--dist loadgroup`; 3.8 does not with pytest 9.2, whose ids it leaves as
+    they are.
     """
     config.stash[_HEEDS_GROUPS] = any(item.nodeid.endswith(f"@{RAY_GROUP}") for item in items)
 
 
 def would_have_clusters_side_by_side(config: pytest.Config) -> bool:
-    """Return whether this is one of several processes that any test may come to."""
+    """Return whether this is one of several processes that may get any test."""
     given = getattr(config, "workerinput", None)
     return (
         given is not None

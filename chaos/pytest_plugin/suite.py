@@ -1,6 +1,6 @@
 """All runs of one pytest session, as the page of a suite.
 
-Rows travel on the tests' reports, as JSON: pytest-xdist carries those from
+Rows are attached to the tests' reports, as JSON: pytest-xdist sends reports from
 its workers to the process that writes the page.
 """
 
@@ -20,7 +20,7 @@ REPORTS = "reports"
 
 
 class Suite:
-    """Gathers what runs came to, writes the suite's page at the end, and says where it is."""
+    """The rows of a session's runs; at the end it writes the suite's page, and shows its path."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -29,12 +29,12 @@ class Suite:
         self._notes: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the rows off a report."""
+        """Collect the rows of a report."""
         self._rows += getattr(report, _ATTRIBUTE, ())
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Write the suite's page and JUnit file, where anything ran."""
+        """Write the suite's page and JUnit file, if any scenario ran."""
         if not self._rows or hasattr(self._config, "workerinput"):
             return
         from chaos.harness import write_suite
@@ -46,12 +46,12 @@ class Suite:
         self._lines = [*_news(rows), closing_line(rows).plain, f"report: {shown(page)}"]
 
     def note(self, line: str) -> None:
-        """Have a line stand at the very end, once."""
+        """Add a line for the very end, once."""
         if line and line not in self._notes:
             self._notes.append(line)
 
     def interrupted(self, directory: str) -> None:
-        """Note where a run that was broken off left what was seen of it."""
+        """Note the folder of a run that was broken off."""
         self._lines.append(f"interrupted; what was seen is in {directory}")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -66,7 +66,7 @@ class Suite:
 def attach_rows(
     item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> pytest.TestReport:
-    """Lay what a test's runs came to on its report."""
+    """Attach the rows of a test's runs to its report."""
     rows = item.stash.get(ROWS, None)
     if rows is None:
         return report

@@ -1,4 +1,4 @@
-"""What every test of ours can be selected and grouped by."""
+"""The marks and groups of the tests of the plugin."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from chaos.pytest_plugin.spread import RAY_GROUP, keep_together
 
 
 def tag(item: pytest.Item, plan: Plan) -> None:
-    """Mark a test: `-m chaos`, `-k kill_worker`, and the xdist group of what it shares."""
+    """Mark a test for `-m chaos`, `-k kill_worker`, and the group of xdist that it shares."""
     item.add_marker("chaos")
     item.extra_keyword_matches.update(op.kind for op in plan.ops)
     item.stash[GROUP] = group_of(plan)
