@@ -1,5 +1,5 @@
-"""The self-test: jobs with planted bugs and right jobs, and how often chaos judges them rightly.
+"""The self-test: jobs with planted bugs and right jobs, and the share of right verdicts.
 
-Everything here is a function of the seed and of what the runs came to, except
-`trials`, which runs them. It stands on the audit's lanes and folders.
+Everything here is a function of the seed and of the runs' results, except
+`trials`, which runs them. It uses the lanes and folders of the audit.
 """

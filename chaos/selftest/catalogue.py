@@ -1,4 +1,4 @@
-"""The planted bugs and controls: layout, bug, which faults reveal it, which checks must find it."""
+"""The planted bugs and controls: layout, bug, faults that reveal it, checks that must find it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from chaos.model.plan import Op
 from chaos.model.trigger import MOMENTS, AtMoment, Moment, Trigger
 from chaos.record import Record
 
-# When a job saves, and where: in checkpoints that it reports, or in a directory of its own.
+# The times and places of a job's saves: in reported checkpoints, or in a directory of its own.
 Saves: TypeAlias = Literal["every epoch", "every few steps", "in its own directory"]
 
 
@@ -27,10 +27,10 @@ class Variant(Record):
 
 @dataclass(frozen=True)
 class Layout:
-    """The reports of a job left alone, in order; chaos counts each as an epoch.
+    """The reports of a job without faults, in order; chaos counts each as an epoch.
 
-    `steps` has each report's optimizer steps, `ended` says which of them end
-    an epoch of the job's own.
+    `steps` has each report's optimizer steps; `ended` marks those that end an epoch
+    of the job itself.
     """
 
     saves: Saves
@@ -47,18 +47,18 @@ class Layout:
         return sum(self.steps[:epoch])
 
     def passed(self, at: Trigger) -> tuple[int, int, int]:
-        """Return what sorts the places of one rank in the order in which it passes them."""
+        """Return the key that sorts the places of one rank in the order of training."""
         if not isinstance(at, AtMoment):
             return at.epoch, 0, at.step
         saves_first = at.moment == "saving" and self.saves == "in its own directory"
         return at.epoch, -1 if saves_first else 1 + MOMENTS.index(at.moment), 0
 
     def resumes_at(self, op: Op) -> int:
-        """Return the epoch at which a right job goes on once `op` has killed it.
+        """Return the epoch at which a right job resumes after `op` has killed it.
 
         It is the number of states that were saved whole before. A job with a
-        directory of its own saves what epoch e came to after it has reported
-        e, which is in epoch e + 1 as chaos counts.
+        directory of its own saves the state of epoch e after the report of e,
+        which is in epoch e + 1 as chaos counts.
         """
         at = op.at
         if not isinstance(at, AtMoment):
@@ -69,7 +69,7 @@ class Layout:
 
 
 def layout(saves: Saves, variant: Variant, *, epochs_max: int | None = None) -> Layout:
-    """Return the layout of a job that saves so; `epochs_max`: it stops early."""
+    """Return the layout of a job with these saves; `epochs_max`: it stops early."""
     epochs = min(variant.epochs, epochs_max or variant.epochs)
     length, cadence = variant.steps_per_epoch, variant.steps_per_epoch
     if saves == "every few steps":
@@ -80,29 +80,29 @@ def layout(saves: Saves, variant: Variant, *, epochs_max: int | None = None) -> 
     return Layout(saves, parts * epochs, ended * epochs)
 
 
-# -- which faults reveal a bug ------------------------------------------------------------------
+# -- faults that reveal a bug -------------------------------------------------------------------
 
 Reveals: TypeAlias = Callable[[Layout, Op], bool]
 
 
 def never(course: Layout, op: Op) -> bool:
-    """Return False: there is nothing to show."""
+    """Return False: there is no bug."""
     del course, op
     return False
 
 
 def after_a_save(course: Layout, op: Op) -> bool:
-    """Return whether something was saved, which is not found again."""
+    """Return whether a state was saved, which the bug does not find."""
     return course.resumes_at(op) >= 1
 
 
 def between_saves(course: Layout, op: Op) -> bool:
-    """Return whether something was saved and training goes on from it."""
+    """Return whether a state was saved, from which training resumes."""
     return 1 <= course.resumes_at(op) < course.reports
 
 
 def inside_an_epoch(course: Layout, op: Op) -> bool:
-    """Return whether the last thing saved is the middle of an epoch."""
+    """Return whether the last saved state is of the middle of an epoch."""
     return between_saves(course, op) and not course.ended[course.resumes_at(op) - 1]
 
 
@@ -124,7 +124,7 @@ Place: TypeAlias = Moment | Literal["step"]
 
 IN_REPORTS: tuple[Place, ...] = (
     "step",
-    "step",  # twice as likely as any other: most of a job's time is here
+    "step",  # twice as likely as any other: most of a job's time is spent there
     "saving",
     "upload_begin",
     "upload_end",
@@ -143,13 +143,12 @@ IN_ITS_OWN: tuple[Place, ...] = ("step", "step", "saving", "reported", "committe
 class Exhibit:
     """One train loop, a planted bug or a control.
 
-    `name` is its function; `like` is the control that a bug differs from. `first`
-    names the checks of which one must come first, `parts` the parts of the state of
-    which one must be named as well. `places` are drawn from; `savers` are the ranks
-    that write files; `reveals` says which strikes can show the bug. `run_s`
-    bounds a struck run, where the bug makes the job hang. `epochs` is the
-    range that is drawn from, `stops_after` the epochs of a job that stops
-    early.
+    `name` is its function; `like` is the control that a bug differs from. `first` are
+    the checks of which one must come first, `parts` the parts of the state of which one
+    must be named as well. Places are drawn from `places`, epochs from `epochs`; `savers`
+    are the ranks that write files. `reveals` decides whether faults can show the bug.
+    `run_s` limits a run with a fault, if the bug makes the job hang. `stops_after` are
+    the epochs of a job that stops early.
     """
 
     id: str
@@ -168,12 +167,12 @@ class Exhibit:
 
     @property
     def is_control(self) -> bool:
-        """Whether there is nothing wrong with it."""
+        """Whether it has no bug."""
         return self.like == self.id
 
     @property
     def train_loop(self) -> str:
-        """The function, as a scenario names it."""
+        """The name of the function in a scenario."""
         return f"chaos.selftest.planted.{_FILES[self.saves]}:{self.name}"
 
     def layout(self, variant: Variant) -> Layout:
@@ -181,7 +180,7 @@ class Exhibit:
         return layout(self.saves, variant, epochs_max=self.stops_after)
 
     def is_revealed_by(self, variant: Variant, ops: Sequence[Op]) -> bool:
-        """Return whether one of these strikes can show the bug."""
+        """Return whether one of these faults can show the bug."""
         course = self.layout(variant)
         return any(self.reveals(course, op) for op in ops)
 
@@ -307,7 +306,7 @@ BUGS: tuple[Exhibit, ...] = (
         places=IN_ITS_OWN,
         savers=(0,),
         reveals=after_more_digits,
-        epochs=(4, 5),  # three of four steps are over before a step of two digits is looked for
+        epochs=(4, 5),  # three of four steps are over before a step of two digits is searched for
     ),
     Exhibit(
         "Z21",

@@ -37,12 +37,11 @@ AuditVerdict: TypeAlias = Literal["pass", "fail", "inconclusive", "refused"]
 class CorpusJob(Record):
     """A script with a known truth.
 
-    `bug` says in one sentence what is wrong; a right job has none, and `odd`
-    says what looks wrong about it. A finding names the bug rightly where it
-    is of one of the `checks`, or its text names one of the `parts` of the state
-    or one of the `words`. `shows`: the restarts that can show the bug.
-    `honest`: the reason for which an inconclusive answer is fair. `needs` are
-    modules that the job imports.
+    `bug` is the defect in one sentence; a right job has none, and `odd` is what looks
+    wrong in it. A finding names the bug rightly if it is of one of the `checks`, or if
+    its text names one of the `parts` of the state or one of the `words`. `shows`: the
+    restarts that can show the bug. `honest`: the reason why an inconclusive answer is
+    fair. `needs` are modules that the job imports.
     """
 
     name: str
@@ -64,7 +63,7 @@ class CorpusJob(Record):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The modules it needs that are not installed."""
+        """The needed modules that are not installed."""
         return tuple(name for name in self.needs if find_spec(name) is None)
 
     def is_named_by(self, check: str, parts: Sequence[str], text: str) -> bool:
@@ -77,8 +76,8 @@ class CorpusJob(Record):
 class CorpusAnswer(Record):
     """The result of the audit of one job.
 
-    `named`: its first finding names the bug. `resumed` counts restarts that went
-    on from a checkpoint, `blamed` the runs that were called wrong of `runs`.
+    `named`: its first finding names the bug. `resumed` counts restarts that resumed
+    from a checkpoint, `blamed` those of the `runs` that were called wrong.
     """
 
     job: str
@@ -115,7 +114,7 @@ def load_corpus(folder: Path) -> tuple[CorpusJob, ...]:
 
 
 def answer_of(job: CorpusJob, card: Card) -> CorpusAnswer:
-    """Return what a card says of a job."""
+    """Return the answer of a card about a job."""
     first = card.findings[0] if card.findings else None
     return CorpusAnswer(
         job=job.name,
@@ -171,7 +170,7 @@ class CorpusScore:
 
     @property
     def undecided(self) -> Share:
-        """The right jobs of which nothing could be said."""
+        """The right jobs with an inconclusive answer."""
         return self._share(wrong=False, of=lambda a: a.verdict in ("inconclusive", "refused"))
 
     @property
@@ -182,7 +181,7 @@ class CorpusScore:
 
     @property
     def green_without_resume(self) -> tuple[str, ...]:
-        """The jobs that passed although no restart went on from a checkpoint."""
+        """The jobs that passed although no restart resumed from a checkpoint."""
         return tuple(a.job for a in self.answers if a.verdict == "pass" and not a.resumed)
 
     @property
@@ -222,7 +221,7 @@ class CorpusScore:
 
 
 def chosen_jobs(jobs: Sequence[CorpusJob], names: Sequence[str]) -> tuple[CorpusJob, ...]:
-    """Return the jobs of these names, all without any; `UsageError` for a name of none."""
+    """Return the jobs of these names, all without names; raises `UsageError` for another name."""
     known = {job.name: job for job in jobs}
     for name in names:
         if name not in known:
@@ -285,7 +284,7 @@ _MARKS = {"pass": ("pass", ""), "fail": ("fail", "red"), "refused": ("refused", 
 
 
 def show_corpus(score: CorpusScore) -> RenderableType:
-    """Return both tables, every answer that is not as it should be, and the figures."""
+    """Return both tables, every wrong answer, and the figures."""
     lines: list[RenderableType] = []
     for title, wrong in (("job with a bug", True), ("right job", False)):
         rows = score.rows(wrong=wrong)
@@ -318,7 +317,7 @@ def figures(score: CorpusScore) -> list[str]:
 
 
 def is_as_due(job: CorpusJob, answer: CorpusAnswer) -> bool:
-    """Return whether an answer is the truth, rightly named."""
+    """Return whether an answer is right, and names the bug rightly."""
     if job.bug is not None:
         return answer.verdict == "fail" and answer.named
     return answer.verdict == "pass" or (job.honest is not None and answer.verdict != "fail")

@@ -16,11 +16,12 @@ from chaos.plan.make import nodes_for
 from chaos.selftest.catalogue import CONTROLS, Exhibit, Layout, Variant
 
 WORKERS = 2
-# A variant costs a clean run and a fresh process; a further run of it costs neither.
+# A variant needs a clean run and a fresh process; a further run of it needs neither.
 BUG_RUNS_PER_VARIANT = 5
 CONTROL_RUNS_PER_VARIANT = 10
 STEPS, CADENCE, BATCH_SIZES = (4, 8), (2, 3), (8, 16)
-# One run of a bug in so many is anywhere in the job; the others where the bug can show.
+# One of so many runs of a bug has a fault anywhere in the job; the others at a place that can
+# show the bug.
 RUNS_PER_ANY_PLACE, TRIES = 5, 200
 NODES_LOST = 0.2
 # Long enough to be noticed between two of Ray's polls, short enough for a job of 0.1 seconds.
@@ -41,9 +42,9 @@ class Case:
 def cases(
     exhibits: Sequence[Exhibit], *, seed: int, runs_per_bug: int, controls: int
 ) -> tuple[Case, ...]:
-    """Return all cases; what is drawn for a job depends on the seed and the job alone.
+    """Return all cases; the draws of a job depend only on the seed and the job.
 
-    `controls` runs are shared out among all controls, chosen or not.
+    `controls` runs are divided among all controls, chosen or not.
     """
     found: list[Case] = []
     for exhibit in exhibits:
@@ -56,7 +57,7 @@ def cases(
 
 
 def sample(drawn: Sequence[Case]) -> tuple[Case, ...]:
-    """Return one run per job: of a bug the first that can reveal it, of a control the first."""
+    """Return one run per job: the first that can reveal its bug; of a control the first."""
     found: dict[str, Case] = {}
     for case in drawn:
         for ops in case.runs:
@@ -112,7 +113,7 @@ def _killed_or_lost(exhibit: Exhibit, course: Layout, draws: random.Random) -> O
 
 
 def _control_ops(exhibit: Exhibit, variant: Variant, draws: random.Random, number: int) -> Ops:
-    """Return faults of each kind in turn, so that all kinds meet every control."""
+    """Return faults of each kind in turn, so that every control gets all kinds."""
     course = exhibit.layout(variant)
     drawn = list(CONTROL_FAULTS.values())[number % len(CONTROL_FAULTS)]
     return drawn(lambda: _place(exhibit, course, draws), course, draws)
@@ -128,7 +129,7 @@ def _killed(place: Draw, course: Layout, draws: random.Random) -> Ops:
 
 
 def _killed_beside(place: Draw, course: Layout, draws: random.Random) -> Ops:
-    """Kill the rank that does not stand at the place."""
+    """Return a kill of the rank that is not at the place."""
     del course, draws
     at = place()
     assert at.rank is not None
@@ -136,7 +137,7 @@ def _killed_beside(place: Draw, course: Layout, draws: random.Random) -> Ops:
 
 
 def _killed_twice(place: Draw, course: Layout, draws: random.Random) -> Ops:
-    """Kill at two places of one rank in the order in which it passes them."""
+    """Return kills at two places of one rank, in the order of training."""
     del draws
     first, second = place(), place()
     while second.rank != first.rank or second == first:
@@ -148,7 +149,7 @@ def _killed_twice(place: Draw, course: Layout, draws: random.Random) -> Ops:
 
 
 def _killed_again(place: Draw, course: Layout, draws: random.Random) -> Ops:
-    """Kill at the same step of two attempts: an op fires once, so the second waits."""
+    """Return kills at the same step of two attempts: an op fires once, so the second waits."""
     del place
     at = _step(course, draws)
     return tuple(Op(index=n, at=at, kill_worker=KillWorker()) for n in range(2))
@@ -160,7 +161,7 @@ def _node_lost(place: Draw, course: Layout, draws: random.Random) -> Ops:
 
 
 def _preempted(place: Draw, course: Layout, draws: random.Random) -> Ops:
-    """Return notice in the first half of training: it must run out before training is over."""
+    """Return a preemption in the first half of training: its notice must end before training."""
     del place
     at = _step(course, draws, epochs=max(1, course.reports // 2))
     notice = PreemptNode(notice_s=round(draws.uniform(*NOTICE_S), 3))
@@ -183,7 +184,7 @@ def _place(exhibit: Exhibit, course: Layout, draws: random.Random) -> Trigger:
         return _step(course, draws)
     epoch = draws.randrange(course.reports)
     if place == "saving" and course.saves == "in its own directory":
-        epoch += 1  # it saves what it has reported, and the report has begun the next epoch
+        epoch += 1  # it saves after its report, which has begun the next epoch
     ranks = exhibit.savers if place == "saving" else range(WORKERS)
     return AtMoment(epoch=epoch, moment=place, rank=draws.choice(ranks))
 

@@ -25,7 +25,7 @@ class Share:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The 95 % Wilson score interval; (0, 1) where nothing was counted.
+        """The 95 % Wilson score interval; (0, 1) if nothing was counted.
 
         E. B. Wilson, Probable inference, the law of succession, and
         statistical inference, Journal of the American Statistical Association
@@ -37,7 +37,7 @@ class Share:
         n, share, z2 = self.total, self.count / self.total, Z_95**2
         centre = (share + z2 / (2 * n)) / (1 + z2 / n)
         half = Z_95 / (1 + z2 / n) * sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-        # At both ends the bound is the end itself, which floating point may miss by a little.
+        # At both ends the bound is the end itself, which floating point may miss slightly.
         low = 0.0 if self.count == 0 else max(0.0, centre - half)
         high = 1.0 if self.count == n else min(1.0, centre + half)
         return low, high
@@ -100,7 +100,7 @@ class Score:
 
     @property
     def caught(self) -> Share:
-        """The bugs of which every run that could show them was caught, and there was one."""
+        """The bugs that were found in every run that could show them, of at least one."""
         scores = [bug_score(self.of(bug)).detected for bug in self.bugs]
         return Share(sum(s.total > 0 and s.count == s.total for s in scores), len(scores))
 
@@ -111,7 +111,7 @@ class Score:
 
     @property
     def exit_code(self) -> int:
-        """1 for a bug missed or a right job blamed, 2 where something was not shown, else 0."""
+        """1 for a missed bug or a blamed right job, 2 if something was not shown, else 0."""
         if any(row.is_miss or row.is_false_alarm for row in self.rows):
             return EXIT_BAD
         untried = any(bug_score(self.of(bug)).revealed == 0 for bug in self.bugs)
@@ -137,7 +137,7 @@ class Score:
 
 
 def bug_score(rows: Sequence[Judged]) -> BugScore:
-    """Count what was seen of a bug."""
+    """Count the runs of a bug by their outcome."""
     revealing = [row for row in rows if row.revealing]
     detected = [row for row in revealing if not row.is_miss]
     named = sum(row.named for row in detected)
@@ -145,7 +145,7 @@ def bug_score(rows: Sequence[Judged]) -> BugScore:
 
 
 def false_alarms(rows: Iterable[Judged]) -> Share:
-    """Count what was called wrong among runs of right jobs that were decided."""
+    """Count the runs called wrong among the decided runs of right jobs."""
     decided = [row for row in rows if row.is_false_alarm or not row.is_undecided]
     return Share(sum(row.is_false_alarm for row in decided), len(decided))
 
@@ -169,7 +169,7 @@ _BAD = ("✗", "bold red")
 
 
 def show_score(score: Score) -> RenderableType:
-    """Return both tables, what is not as it should be, and the answer in one line."""
+    """Return both tables, the wrong verdicts, and the answer in one line."""
     lines: list[RenderableType] = []
     if score.bugs:
         lines += [_bugs(score), Text("")]
@@ -248,7 +248,7 @@ def _worth_a_look(score: Score) -> Iterator[RenderableType]:
 
 
 def what(row: Judged) -> str:
-    """Return what is wrong with a run."""
+    """Return in words the mistake in a run's verdict."""
     if row.is_false_alarm:
         return "false alarm"
     if row.is_miss:
@@ -267,12 +267,12 @@ def place(row: Judged) -> str:
 
 
 class SelftestDisplay(MovingLine):
-    """Shows how far a self-test of `total` runs is."""
+    """The progress of a self-test of `total` runs."""
 
     total = 0
 
     def show(self, done: int, row: Judged) -> None:
-        """Take in one more run."""
+        """Show one more run."""
         self.say(line(done, self.total, row), stage="selftest", done=done, total=self.total)
 
 

@@ -30,9 +30,9 @@ from chaos.selftest.draw import Case, Ops, plan_of
 class Judged(Record):
     """The outcome of one run.
 
-    `landed`: every op of it was seen to strike. `revealing`: one that struck
-    can show the bug. `first` is the most specific broken promise, `named`
-    whether it is the right one. `folder` is None where nothing was kept.
+    `landed`: the fault of every op was seen to take effect. `revealing`: one that did
+    can show the bug. `first` is the most specific broken promise, `named` whether it
+    is the right one. `folder` is None if nothing was kept.
     """
 
     number: int
@@ -50,7 +50,7 @@ class Judged(Record):
 
     @property
     def is_miss(self) -> bool:
-        """Whether a bug was there to be seen and was not found."""
+        """Whether a bug could be seen and was not found."""
         return self.revealing and self.status != "fail"
 
     @property
@@ -65,17 +65,17 @@ class Judged(Record):
 
     @property
     def is_undecided(self) -> bool:
-        """Whether nothing follows: a strike that missed, or a right job not shown to be right."""
+        """Whether nothing follows: a fault without effect, or a right job not shown to be right."""
         return not self.landed or (self.is_control and self.status == "inconclusive")
 
     @property
     def is_worth_a_look(self) -> bool:
-        """Whether the run is anything but a bug rightly named or a right job passed."""
+        """Whether the run is neither a rightly named bug nor a right job that passed."""
         return self.is_miss or self.is_misnamed or self.is_false_alarm or self.is_undecided
 
 
 def judged(number: int, case: Case, ops: tuple[Op, ...], run: FinishedRun) -> Judged:
-    """Return the row of a run that was judged."""
+    """Return the row of a judged run."""
     exhibit, broken = case.exhibit, run.verdict.broken
     struck = [injection.op for injection in run.analysis.injections if injection.landed]
     return Judged(
@@ -94,7 +94,7 @@ def judged(number: int, case: Case, ops: tuple[Op, ...], run: FinishedRun) -> Ju
 
 
 def is_named(exhibit: Exhibit, first: CheckResult) -> bool:
-    """Return whether a check that came first is the bug's own, and names the part where it must."""
+    """Return whether the first check is the bug's own, and names the part if it must."""
     if first.check not in exhibit.first:
         return False
     told = "\n".join(anomaly.message for anomaly in first.anomalies)
@@ -102,7 +102,7 @@ def is_named(exhibit: Exhibit, first: CheckResult) -> bool:
 
 
 def says(text: str, part: str) -> bool:
-    """Return whether a text names a part, whole or with what is below it (`ema`, `ema.1`)."""
+    """Return whether a text names a part, or one below it (`ema`, `ema.1`)."""
     return re.search(rf"(?<![\w.]){re.escape(part)}(?!\w)", text) is not None
 
 
@@ -115,8 +115,8 @@ Show: TypeAlias = Callable[[int, Judged], None]
 class Trials:
     """Every run of a self-test, below one folder; runs worth a look stay there.
 
-    `show` is told how many runs are done, and the last of them; it is called
-    by one lane at a time.
+    `show` is called with the number of finished runs and the last of them, by one
+    lane at a time.
     """
 
     folder: AuditFolder
@@ -128,7 +128,7 @@ class Trials:
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, cases: Sequence[Case], lanes: Sequence[Backend]) -> tuple[Judged, ...]:
-        """Run all cases and give their rows."""
+        """Run all cases, and return their rows."""
         starts = itertools.accumulate((len(case.runs) for case in cases), initial=0)
         numbered = list(zip(starts, cases, strict=False))
         for _ in side_by_side(self._case, numbered, lanes):
@@ -137,7 +137,7 @@ class Trials:
 
     @property
     def in_order(self) -> tuple[Judged, ...]:
-        """The rows there are, in the order in which their cases were drawn."""
+        """The rows so far, in the order in which their cases were drawn."""
         return tuple(sorted(self.rows, key=lambda row: row.number))
 
     # -- inside ----------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Trials:
                     self.show(len(self.rows), row)
 
     def _clean(self, backend: Backend, case: Case, number: int) -> History:
-        """Return the baseline; what the catalogue says of the job's layout must be so."""
+        """Return the baseline, after a check that the job's layout is that of the catalogue."""
         directory, run = self._execute(backend, self._plan(case, ()), None, ("clean", number))
         if run.verdict.status != "pass":
             raise why_the_job_failed(run.plan, run, log=directory.logs / "driver.log")

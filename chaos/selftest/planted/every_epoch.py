@@ -17,7 +17,7 @@ PATIENCE = 2
 
 
 def saves_every_epoch(config: dict[str, Any]) -> None:
-    """Save everything, and go on from there: a job that is right."""
+    """Save everything, and resume from it: a job that is right."""
     _train(config)
 
 
@@ -27,7 +27,7 @@ def stops_early(config: dict[str, Any]) -> None:
 
 
 def forgets_checkpoint(config: dict[str, Any]) -> None:
-    """Save everything, and never ask for what was saved."""
+    """Save everything, and never load the checkpoint."""
     _train(config, forgets="checkpoint")
 
 
@@ -52,7 +52,7 @@ def forgets_random_state(config: dict[str, Any]) -> None:
 
 
 def resets_average(config: dict[str, Any]) -> None:
-    """Begin the moving average with the weights that were loaded, and not where it was."""
+    """Begin the moving average with the loaded weights, and not with the saved average."""
     _train(config, forgets="average")
 
 
@@ -67,24 +67,24 @@ def restarts_log(config: dict[str, Any]) -> None:
 
 
 class EarlyStopping:
-    """Counts the epochs since the last improvement."""
+    """The count of epochs since the last improvement."""
 
     def __init__(self) -> None:
         self.best = math.inf
         self.waited = 0
 
     def take(self, value: float) -> dict[str, Any]:
-        """Take in the value of one more epoch, and return the metrics to report."""
+        """Add the value of one more epoch, and return the metrics to report."""
         self.waited = 0 if value < self.best else self.waited + 1
         self.best = min(self.best, value)
         return {"validation_loss": value, "waited": self.waited}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that a checkpoint needs of it."""
+        """Return its state for a checkpoint."""
         return {"best": self.best, "waited": self.waited}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self.best, self.waited = state["best"], state["waited"]
 
 

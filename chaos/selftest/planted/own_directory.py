@@ -1,4 +1,4 @@
-"""Jobs that keep their states in a directory of their own, and report metrics alone."""
+"""Jobs that keep their states in a directory of their own, and report only metrics."""
 
 import os
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def saves_atomically(config: dict[str, Any]) -> None:
 
 
 def trusts_torn_file(config: dict[str, Any]) -> None:
-    """Write states where they are read, and trust the newest."""
+    """Write states in place, and trust the newest."""
     _train(config, save=save_in_place, newest=newest_file)
 
 
@@ -40,7 +40,7 @@ def step_of(file: Path) -> int:
 
 
 def save_whole(directory: Path, state: State) -> None:
-    """Write a state beside the others; it counts once it is whole, on disk, and marked so."""
+    """Write a state beside the others; it counts once it is whole, on disk, and marked."""
     file = directory / f"state-{state['global_step']}.pt"
     torch.save(state, file.with_suffix(".tmp"))
     with file.with_suffix(".tmp").open("rb") as written:
@@ -50,7 +50,7 @@ def save_whole(directory: Path, state: State) -> None:
 
 
 def newest_whole(directory: Path, *, order: Callable[[Path], Any] = step_of) -> State | None:
-    """Read the last state that counts; the one before where that cannot be read."""
+    """Return the last state that counts, or the one before if that cannot be read."""
     for mark in sorted(directory.glob("state-*.done"), key=order, reverse=True):
         try:
             state: State = torch.load(mark.with_suffix(".pt"))
@@ -66,7 +66,7 @@ def save_in_place(directory: Path, state: State) -> None:
 
 
 def newest_file(directory: Path) -> State | None:
-    """Read the last state."""
+    """Return the last state."""
     files = sorted(directory.glob("state-*.pt"), key=step_of)
     if not files:
         return None

@@ -17,7 +17,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 import chaos
 
-# What a wrong loop leaves out when it goes on from a checkpoint.
+# The parts that a wrong loop leaves out when it resumes from a checkpoint.
 Forgotten: TypeAlias = Literal[
     "checkpoint", "optimizer", "schedule", "average", "random", "epoch", "order", "global_step"
 ]
@@ -43,7 +43,7 @@ def training_batches(config: dict[str, Any]) -> DataLoader:
         dataset,
         batch_size=config["batch_size"],
         sampler=DistributedSampler(dataset, seed=config["seed"]),
-        generator=torch.Generator(),  # else every epoch takes a number from the global one
+        generator=torch.Generator(),  # otherwise every epoch takes a number from the global one
     )
 
 
@@ -60,14 +60,14 @@ def optimizer_of(model: nn.Module, config: dict[str, Any]) -> torch.optim.Optimi
 
 
 class MovingAverage:
-    """A second network whose weights follow those in training, which it is validated by."""
+    """A second network, used for validation, whose weights follow those in training."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = copy.deepcopy(model).eval()
         self.updates = 0
 
     def update(self, model: nn.Module) -> None:
-        """Move a part of the way towards the weights in training, smaller ones later."""
+        """Move towards the weights in training, by a share that decreases with time."""
         self.updates += 1
         part = max(0.1, 1 / (1 + self.updates))
         with torch.no_grad():
@@ -75,7 +75,7 @@ class MovingAverage:
                 mean.lerp_(weight, part)
 
     def follow(self, model: nn.Module) -> None:
-        """Begin anew with the weights of a model."""
+        """Copy the weights of a model."""
         self.model.load_state_dict(model.state_dict())
         self.updates = 0
 
@@ -84,7 +84,7 @@ class MovingAverage:
         return {"model": self.model.state_dict(), "updates": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from a checkpoint."""
         self.model.load_state_dict(state["model"])
         self.updates = state["updates"]
 
@@ -140,7 +140,7 @@ class Training:
         }
 
     def load_state_dict(self, state: dict[str, Any], *, forgets: Forgotten | None = None) -> None:
-        """Go on from a checkpoint, but for what is forgotten."""
+        """Resume from a checkpoint, without the parts in `forgotten`."""
         self.model.module.load_state_dict(state["model"])
         if forgets != "optimizer":
             self.optimizer.load_state_dict(state["optimizer"])
