@@ -1,4 +1,4 @@
-"""Two runs or suites side by side: what changed, and whether noise can explain it.
+"""Two runs or suites side by side: the changes, and whether noise can explain them.
 
-Pure functions of summaries; `chaos.cli.compare` reads them and `chaos.report` knows nothing of it.
+Pure functions of summaries; `chaos.cli.compare` reads the files. `chaos.report` does not use it.
 """

@@ -21,7 +21,7 @@ OPEN: tuple[Fate, ...] = ("inconclusive", "missing", "new, fails")
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure of a run; more of it is worse, or less is."""
+    """A figure of a run, of which either more or less is worse."""
 
     name: str
     unit: str
@@ -38,12 +38,11 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class Change:
-    """One measure of one scenario: the values of both sides, and what can be told of them.
+    """One measure of one scenario: the values of both sides, and the result of the test.
 
-    `p` is corrected for all measures that were tested together; None where all
-    values are the same, or so few that none could have been at most 0.05.
-    `least_p` is the lowest that so many repeats could have given: where that is
-    above 0.05, nothing can be shown.
+    `p` is corrected for all measures that were tested together. It is None if all
+    values are equal, or so few that no p could be at most 0.05. `least_p` is the
+    lowest p for so many repeats: if it is above 0.05, no change can be shown.
     """
 
     measure: Measure
@@ -56,13 +55,13 @@ class Change:
 
     @property
     def medians(self) -> tuple[float, float]:
-        """The middle of both sides."""
+        """The medians of both sides."""
         return statistics.median(self.before), statistics.median(self.after)
 
 
 @dataclass(frozen=True)
 class ScenarioChange:
-    """One scenario: how many of its runs stand, and its measures."""
+    """One scenario: the number of its runs as expected, and its measures."""
 
     scenario: str
     before: tuple[RunSummary, ...]
@@ -136,15 +135,15 @@ class SuiteComparison:
 
 
 def repeats_needed(tests: int) -> int:
-    """Return the fewest repeats a side of which the least p, after Holm's correction, is 0.05.
+    """Return the fewest repeats a side whose least p, after Holm's correction, is 0.05.
 
-    So many tests are corrected for together; the hardest case is that one alone changed.
+    The correction is for so many tests; the hardest case is that only one measure changed.
     """
     return next(n for n in count(1) if tests * least_p(n, n) <= ALPHA)
 
 
 def compare(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> SuiteComparison:
-    """Lay two sets of runs side by side, scenario by scenario; what was skipped is not there."""
+    """Compare two sets of runs, scenario by scenario, without skipped ones."""
     before = [run for run in before if run.standing != "skipped"]
     after = [run for run in after if run.standing != "skipped"]
     names = dict.fromkeys(run.scenario for run in (*before, *after))
@@ -175,18 +174,18 @@ def _values(measure: Measure, runs: Sequence[RunSummary]) -> tuple[float, ...]:
 
 
 def _change(measure: Measure, before: tuple[float, ...], after: tuple[float, ...]) -> Change:
-    """Test a measure; what it comes to is told once all tests are known."""
+    """Test a measure; the result is decided once all tests are known."""
     if len({*before, *after}) == 1:
         return Change(measure, before, after, "same")  # nothing to test, nothing to correct for
     least = least_p(len(before), len(after))
-    if least > ALPHA:  # it can show nothing, so that no other need be corrected for it
+    if least > ALPHA:  # it cannot show a change, so the others are not corrected for it
         return Change(measure, before, after, "cannot be told", least_p=least)
     test = rank_test(before, after)
     return Change(measure, before, after, "not shown", test.p, test.least_p, test.delta)
 
 
 def _corrected(rows: Sequence[ScenarioChange]) -> list[ScenarioChange]:
-    """Correct the p values of all tests for being several, and say what each comes to."""
+    """Correct the p values for the number of tests, and decide the result of each."""
     tested = [c.p for row in rows for c in row.changes if c.p is not None]
     corrected = iter(holm(tested))
     return [
@@ -214,9 +213,9 @@ def _told(change: Change, p: float, tests: int) -> Change:
 def _fate(before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Fate:
     """Return the change of the verdict.
 
-    Faults strike at the same places every time, so that a scenario that
-    always stood and falls once is a regression, whatever the number of
-    repeats. One that fell before is held to how often it did.
+    Faults are injected at the same places every time. So a scenario that was always as
+    expected, and once is not, is a regression for any number of repeats. For one that
+    was not always as expected, the shares are compared.
     """
     if not after:
         return "missing"
@@ -240,7 +239,7 @@ def _standing(runs: Sequence[RunSummary]) -> int:
 def _differences(
     before: Sequence[RunSummary], after: Sequence[RunSummary]
 ) -> dict[str, tuple[str, str]]:
-    """Name the versions and backends that are not the same on both sides."""
+    """Return the versions and backends that differ between the sides."""
     sides = _settings(before), _settings(after)
     found = {
         name: (_said(sides[0], name), _said(sides[1], name))

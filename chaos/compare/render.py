@@ -17,7 +17,7 @@ _HEAD = ("scenario", "measure", "before", "after", "p", "told")
 
 
 def in_terminal(found: SuiteComparison, *, before: str, after: str) -> RenderableType:
-    """Return a table that fits 80 columns; a word says what colour repeats."""
+    """Return a table that fits 80 columns; a word has the meaning that colour repeats."""
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     shown.add_column("scenario", overflow="fold", ratio=1)
     for name in ("measure", "before", "after", "p"):
@@ -35,7 +35,7 @@ def in_terminal(found: SuiteComparison, *, before: str, after: str) -> Renderabl
 
 
 def in_markdown(found: SuiteComparison, *, before: str, after: str) -> str:
-    """Return the same for a pull request."""
+    """Return the table in Markdown, for a pull request."""
     sign = "❌" if found.regressions else "✅" if found.exit_code == 0 else "❔"
     lines = [f"# {sign} {found.sentence}", "", f"before: {code(before)}, after: {code(after)}", ""]
     if found.differences:
@@ -48,7 +48,7 @@ def in_markdown(found: SuiteComparison, *, before: str, after: str) -> str:
 
 
 def in_json(found: SuiteComparison, *, before: str, after: str) -> str:
-    """Return all of it with the values themselves."""
+    """Return all figures, with the single values."""
     scenarios = [
         {
             "scenario": row.scenario,

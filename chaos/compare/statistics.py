@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 # All values times those of the smaller side: 50 against 50, 10 against 490. The normal
-# approximation is as good where both sides are larger, and not where one of them is small.
+# approximation is good if both sides are larger, but not if one of them is small.
 EXACT_MAX = 5_000
 
 
@@ -14,9 +14,9 @@ EXACT_MAX = 5_000
 class RankTest:
     """The comparison of two samples.
 
-    `p` is two-sided. `delta` is Cliff's: how much likelier a value of the
-    second sample is above one of the first than below, from -1 to 1.
-    `least_p` is what samples of this size that do not overlap would give.
+    `p` is two-sided. `delta` is Cliff's: the chance that a value of the second
+    sample is above one of the first, less the chance that it is below, from -1 to 1.
+    `least_p` is the p of samples of this size that do not overlap.
     """
 
     p: float
@@ -32,7 +32,7 @@ def rank_test(first: Sequence[float], second: Sequence[float]) -> RankTest:
     mine = sum(ranks[len(first) :])
     count = len(first), len(second)
     exact = sum(count) * min(count) <= EXACT_MAX
-    # Everything twice over, to stay in whole numbers: the mean is size * (n + 1).
+    # All sums are doubled, to stay in whole numbers: the mean is size * (n + 1).
     out = abs(mine - count[1] * (len(ranks) + 1))
     p = _exact_p(ranks, min(count), out) if exact else _normal_p(ranks, count, out)
     above = sum((b > a) - (b < a) for a in first for b in second)
@@ -44,12 +44,12 @@ def rank_test(first: Sequence[float], second: Sequence[float]) -> RankTest:
 
 
 def least_p(first: int, second: int) -> float:
-    """Return the p of two samples of so many values that do not overlap: no lower one can be."""
+    """Return the p of two samples of so many values that do not overlap, which is the lowest."""
     return min(1.0, 2 / math.comb(first + second, first))
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Correct p values for being several, in their order: some false alarm has at most that p."""
+    """Correct p values for their number, in their order, so that they bound any false alarm."""
     order = sorted(range(len(values)), key=lambda place: values[place])
     corrected, highest = [0.0] * len(values), 0.0
     for done, place in enumerate(order):
@@ -73,8 +73,8 @@ def doubled_ranks(values: Sequence[float]) -> list[int]:
 def _exact_p(ranks: Sequence[int], size: int, out: int) -> float:
     """Return the share of the ways to choose `size` ranks whose sum lies `out` from its mean.
 
-    How many ways lead to each sum is one long whole number, with so many bytes
-    for each sum: to add a rank to every sum is to shift it.
+    The number of ways to each sum is held in one long whole number, with a fixed number
+    of bytes for each sum: a shift adds a rank to every sum.
     """
     every = math.comb(len(ranks), size)
     width = (every.bit_length() + 7) // 8
