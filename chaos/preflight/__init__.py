@@ -1,4 +1,4 @@
-"""Forecast of a job on a spot market: will it finish with these settings, and which are wrong?
+"""The forecast of a job on a spot market: whether it finishes, and its wrong settings.
 
 `answer` judges a `Question` (job, settings of Ray, measured costs, market, goals) by
 static rules, closed forms, a simulation, and advice drawn from it. Files are read in

@@ -1,4 +1,4 @@
-"""Changes of settings, what each buys, and the fewest that together meet every goal."""
+"""Changes of settings, the gain of each, and the fewest that together meet every goal."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +17,11 @@ from chaos.preflight.simulate import Outcomes
 from chaos.preflight.verdict import reaches, why_impossible
 from chaos.words import plural
 
-LEVER = 0.5  # how much smaller a cost is made, to see whether it is the lever
+LEVER = 0.5  # the factor on a cost, to see whether it is a lever
 _SHORT = 0.001
 _DEARER = 0.005
 ENOUGH = 0.999
-SLACK = 1.2  # on the retries that were needed, because a market may be worse than its fit
+SLACK = 1.2  # the factor on the retries that were needed: a market may be worse than its fit
 BUDGETS = ("settings.max_failures", "settings.max_preemption_failures")
 SPARES = "job.spare_nodes"
 RUNGS_MAX = 6
@@ -30,11 +30,10 @@ _LIMITS = set(BUDGETS)
 
 @dataclass(frozen=True)
 class Advice:
-    """One change of values, and the difference of means that it makes over the same runs.
+    """One change of values, and the differences of means that it makes over the same runs.
 
-    `chance`: of meeting every goal. `cost` is the price as a share of
-    on-demand: below 0 it is cheaper; None where no run did any work with and
-    without the change.
+    `chance`: of meeting every goal. `cost`: of the price as a share of on-demand, below 0
+    if it is cheaper; None if no run did any work both with and without the change.
     """
 
     what: str
@@ -45,7 +44,7 @@ class Advice:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether it surely buys something: a goal, or goodput without losing a goal."""
+        """Whether it surely gains something: a goal, or goodput without losing a goal."""
         return self.chance.low > _SHORT or (self.goodput.low > _SHORT and self.chance.high >= 0)
 
     @property
@@ -56,7 +55,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Counsel:
-    """Proposals for settings, best first; levers say what halving a cost would buy.
+    """Proposals for settings, best first; levers are the gains of halving a cost.
 
     `spares` are all numbers of spare nodes that were tried, of which the best
     is among `settings`.
@@ -68,14 +67,14 @@ class Counsel:
 
     @property
     def stages(self) -> tuple[dict[str, Any], ...]:
-        """Sets of the changes worth making, without budgets: none, those that cost no more, all."""
+        """Sets of the useful changes, without budgets: none, those that cost no more, all."""
         worth = [one for one in self.settings if one.is_worth_it and not set(one.values) & _LIMITS]
         free = _together([one for one in worth if not one.is_dearer])
         return ({}, free, _together(worth))
 
 
 def _together(advice: Sequence[Advice]) -> dict[str, Any]:
-    """Join changes; where two set the same value, the better one's stands."""
+    """Join changes; if two set the same value, that of the better one is used."""
     values: dict[str, Any] = {}
     for one in advice:
         values = {**one.values, **values}
@@ -83,10 +82,10 @@ def _together(advice: Sequence[Advice]) -> dict[str, Any]:
 
 
 def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
-    """Try what could be better, each by itself, on the same draws.
+    """Try each possible improvement by itself, on the same draws.
 
-    Where retries run out nothing else can be seen, so all but the budgets
-    themselves are judged with retries without limit.
+    If retries run out, no other effect can be seen. So all changes but the budgets
+    themselves are judged with unlimited retries.
     """
     free = changed(question, dict.fromkeys(BUDGETS, -1))
     (free_base,) = simulate([free])
@@ -114,8 +113,8 @@ def counsel(question: Question, curve: Curve, simulate: Simulate) -> Counsel:
 def ladder(question: Question) -> tuple[int, ...]:
     """Return the numbers of spare nodes to try: 1, 2, 4 … to a quarter of the job's, and none.
 
-    More than six are thinned out, the largest kept. Where no node is ever
-    waited for, spares cost and do nothing: then none at all is tried.
+    Of more than six, some are left out, but not the largest. If the job never waits
+    for a node, spares cost without effect: then only none is tried.
     """
     job, rungs = question.job, [1]
     while question.market.makes_wait and 2 * rungs[-1] <= max(2, job.nodes // 4):
@@ -131,7 +130,7 @@ def _so_many(question: Question, spares: int) -> str:
 
 
 def _value_of_spares(advice: Advice) -> tuple[float, float]:
-    """Order by the goals met; among equals the cheapest first, as spares are paid for."""
+    """Return a key by the chance of the goals; among equals, the cheapest is best."""
     return -round(advice.chance.value, 2), math.inf if advice.cost is None else advice.cost.value
 
 
@@ -142,7 +141,7 @@ def _worth(advice: Advice) -> tuple[float, float]:
 def _advice(
     question: Question, base: Outcomes, what: str, values: Mapping[str, Any], outcomes: Outcomes
 ) -> Advice:
-    """Set a changed question's outcomes against what it comes to as it is."""
+    """Compare the outcomes of a changed question with those of the question as it is."""
     other = changed(question, values)
     price, price_other = costs_of(question, base), costs_of(other, outcomes)
     finite = np.isfinite(price) & np.isfinite(price_other)
@@ -163,7 +162,7 @@ def _all_met(question: Question, outcomes: Outcomes) -> np.ndarray:
 
 
 def enough_retries(question: Question, unlimited: Outcomes) -> dict[str, Any]:
-    """Return the budgets that last in 999 of 1000 runs, where those that are set do not."""
+    """Return the budgets that suffice in 999 of 1000 runs, if those that are set do not."""
     settings, values = question.settings, {}
     for name, limit, used in (
         ("max_failures", settings.max_failures, unlimited.failures),
@@ -217,7 +216,7 @@ def _of_notices(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def kept_up(question: Question, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return changes with an interval at which uploads keep up, where theirs is too short."""
+    """Return changes with an interval at which uploads keep up, if theirs is too short."""
     other = changed(question, values)
     if other.job.checkpoint_every_steps >= other.shortest_steps:
         return dict(values)
@@ -246,23 +245,23 @@ def _levers(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
 Changes: TypeAlias = dict[str, Any]
 Improved: TypeAlias = tuple[Changes, Forecast | None]
 INTERVAL = "job.checkpoint_every_steps"
-_A_CHANGE = 0.002  # of on-demand: what one change less may cost
-_LIKELY = 3  # sets of changes that are tried in full
+_A_CHANGE = 0.002  # share of the on-demand price that one change less may cost
+_LIKELY = 3  # sets of changes that are tried with all runs
 _INF = float("inf")
 
 
 def improved(question: Question, effort: Effort, advised: Counsel, curve: Curve) -> Improved:
-    """Return the changes that meet every goal, as few and cheap as were found, and what they give.
+    """Return the fewest and cheapest changes found that meet every goal, and their outcomes.
 
-    Stages of what is worth it are tried first; where none meets the goals, what is
-    worth it with each other number of spare nodes as well: each by itself may help while
-    all together cost too much. What meets the goals is then made smaller.
+    Stages of the useful changes are tried first. If none meets the goals, the useful changes
+    are tried with each other number of spare nodes as well: each may help by itself while
+    all together cost too much. A set that meets the goals is then made smaller.
     """
     sets = [kept_up(question, stage) for stage in advised.stages]
     sets += [mix for mix in _mixes(question, advised) if mix not in sets]
     few = [(values, forecast(*seen)) for values, seen in _tried(question, sets, effort)]
     likely = [values for values, seen in few if _may_meet(question, seen)]
-    nearest = max(few, key=_nearness)[0]  # of equals the first, which changes least
+    nearest = max(few, key=_nearness)[0]  # the first of equals, which has the fewest changes
     tried: list[Improved] = []
     for values in (*likely[:_LIKELY], nearest):
         if values not in [stage for stage, _ in tried]:
@@ -275,7 +274,7 @@ def improved(question: Question, effort: Effort, advised: Counsel, curve: Curve)
 
 
 def _may_meet(question: Question, seen: Forecast) -> bool:
-    """Return whether few runs, with retries without limit, leave it open that every goal is met."""
+    """Return whether, by few runs with unlimited retries, every goal may still be met."""
     return all(chance.high >= question.goal.confidence for chance in seen.meets.values())
 
 
@@ -284,7 +283,7 @@ def _meets(question: Question, one: Improved) -> bool:
 
 
 def _nearness(one: Improved) -> tuple[float, ...]:
-    """Return how near it comes to the goals; where none is ever met, by its goodput."""
+    """Return a key by the nearness to the goals; if no run meets one, by goodput."""
     if one[1] is None:
         return (-1.0,)
     shares = [chance.share for chance in one[1].meets.values()]
@@ -292,10 +291,10 @@ def _nearness(one: Improved) -> tuple[float, ...]:
 
 
 def _with_retries(question: Question, stage: Changes, effort: Effort) -> Improved:
-    """Return a stage with the retries that the changed job needs, and what that comes to.
+    """Return a stage with the retries that the changed job needs, and its outcomes.
 
-    They are set last, because how many it needs depends on how long the rest
-    makes it run; and to what it needs where the market is as bad as its trace allows.
+    The retries are set last, because their number depends on the job's time with the other
+    changes. They are those for a market as bad as its trace allows.
     """
     staged = changed(question, stage)
     worst = at_worst(question.market)
@@ -315,13 +314,13 @@ def _free(question: Question) -> Question:
 def _tried(
     question: Question, sets: Sequence[Changes], effort: Effort
 ) -> list[tuple[Changes, tuple[Question, Outcomes]]]:
-    """Try sets of changes with few runs each, retries without limit."""
+    """Try sets of changes with few runs each and unlimited retries."""
     asked = [_free(changed(question, values)) for values in sets]
     return list(zip(sets, zip(asked, effort.try_each(asked), strict=True), strict=True))
 
 
 def _mixes(question: Question, advised: Counsel) -> Iterator[Changes]:
-    """Return all changes worth making, elastic and not, with each affordable number of spares."""
+    """Yield all useful changes, elastic and not, with each affordable number of spares."""
     every = advised.stages[-1]
     for left_out in ({SPARES}, {SPARES, "job.min_nodes"}):
         kept = {place: value for place, value in every.items() if place not in left_out}
@@ -336,11 +335,11 @@ def _mixes(question: Question, advised: Counsel) -> Iterator[Changes]:
 def _smaller(
     question: Question, stage: Changes, found: Improved, effort: Effort, curve: Curve
 ) -> Improved:
-    """Drop or halve each change, and move the interval, while the goals hold and it costs no more.
+    """Drop or halve each change, and move the interval, while the goals hold at no higher cost.
 
     An interval that is best by itself is too short once a job saves on notice, and spares that
-    are best by themselves are too many once it is elastic. The first set stays where all runs
-    do not bear out what few have shown.
+    are best by themselves are too many once it is elastic. The first set stays if all runs do
+    not confirm the result of few.
     """
     moves = [] if not stage else [*_simpler(question, stage, curve)]
     if not moves:
@@ -368,7 +367,7 @@ def _priced(
 
 
 def _joined(stage: Changes, moves: Sequence[Changes]) -> Changes:
-    """Return what several sets do to a stage together; of two that differ in a place the first."""
+    """Return several sets joined with a stage; if two set the same value, that of the first."""
     values = dict(stage)
     for move in moves:
         for place in {**stage, **move}:
@@ -379,7 +378,7 @@ def _joined(stage: Changes, moves: Sequence[Changes]) -> Changes:
 
 
 def _price(question: Question, asked: Question, outcomes: Outcomes) -> float:
-    """Return a run's mean price, as a share of on-demand; infinite where a goal may be missed."""
+    """Return a run's mean price, as a share of on-demand; infinite if a goal may be missed."""
     seen = forecast(asked, outcomes)
     if any(chance.share < question.goal.confidence for chance in seen.meets.values()):
         return _INF
@@ -388,7 +387,7 @@ def _price(question: Question, asked: Question, outcomes: Outcomes) -> float:
 
 
 def _simpler(question: Question, values: Changes, curve: Curve) -> Iterator[Changes]:
-    """Return sets with one change less, fewer spares, or another interval."""
+    """Yield sets with one change less, fewer spares, or another interval."""
     for place in values:
         yield kept_up(question, {one: value for one, value in values.items() if one != place})
     spares, now = values.get(SPARES, 0), question.job.spare_nodes

@@ -1,4 +1,4 @@
-"""The answer: go, go with changes, no-go or cannot tell; and everything that it rests on."""
+"""The answer (go, go with changes, no-go or cannot tell) and its evidence."""
 
 import math
 from collections.abc import Callable, Collection
@@ -23,10 +23,9 @@ from chaos.preflight.verdict import EXIT, Word, doubt, reaches, verdict
 
 @dataclass(frozen=True)
 class Answer:
-    """A verdict, why, and the figures. What could not be computed is None.
+    """A verdict, its reason, and the figures. A figure that could not be computed is None.
 
-    `findings_after` are those of the question with the changes. `after` is
-    foretold of it.
+    `findings_after` are those of the question with the changes, `after` is its forecast.
     """
 
     question: Question
@@ -60,14 +59,14 @@ class Answer:
 
     @property
     def promised(self) -> Forecast | None:
-        """The forecast that meets every goal: as it is set, or else with the changes."""
+        """The forecast that meets every goal: without changes if possible, otherwise with them."""
         if self.word == "go":
             return self.forecast
         return self.after if self.word == "go with changes" and self.meets_changed else None
 
     @property
     def by_hand(self) -> tuple[RuleFinding, ...]:
-        """The findings that stop the job and that no advised change mends."""
+        """The findings that stop the job and that no advised change removes."""
         found = self.findings if self.after is None else self.findings_after
         return tuple(finding for finding in found if finding.weight == "stops")
 
@@ -106,9 +105,9 @@ def answer(
     notes: Collection[str] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> Answer:
-    """Answer a question; without costs by its rules alone.
+    """Answer a question; without costs, only by the rules.
 
-    `tell` hears what is done next.
+    `tell` is called with the name of each stage.
     """
     refuse_unknown(ignore)
     ignored = tuple(sorted(ignore))
@@ -166,7 +165,7 @@ def _answered(
 def _without_stops(
     question: Question, advised: Counsel, ignored: Collection[str]
 ) -> tuple[Counsel, tuple[str, ...]]:
-    """Return what is advised without whatever brings a rule's stop, and a note of each of these."""
+    """Return the advice without changes that make a rule stop the job, and a note on each."""
     stops = {
         one.what: new
         for one in (*advised.settings, *advised.spares)
@@ -197,9 +196,9 @@ def _improved(
     known: tuple[Forecast, Counsel, Curve],
     ignored: Collection[str],
 ) -> tuple[dict[str, Any], Forecast | None, tuple[RuleFinding, ...]]:
-    """Return the changes that are advised, what they come to, and what the rules say of it.
+    """Return the advised changes, their forecast, and the findings of the rules with them.
 
-    There are none where every goal is met as it is, and none that a rule stops.
+    There are no changes if every goal is met without, and none that make a rule stop the job.
     """
     seen, advised, curve = known
     if reaches(seen, question.goal.confidence):
@@ -224,7 +223,7 @@ def _bins(outcomes: Outcomes, count: int = 40) -> tuple[tuple[float, float, int]
     if not len(hours):
         return ()
     low, top = float(hours.min()), float(np.quantile(hours, 0.995))
-    span = (low, max(top, low * 1.02))  # runs that all take as long are still drawn as a bar
+    span = (low, max(top, low * 1.02))  # if all runs take the same time, a bar is still drawn
     counts, edges = np.histogram(np.minimum(hours, top), bins=count, range=span)
     return tuple(
         (float(since), float(until), int(n))

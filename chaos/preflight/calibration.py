@@ -59,7 +59,7 @@ STRUCK: dict[BackendName, int] = {"fork": 6, "ray": 4}  # a restart differs from
 class RunSettings:
     """Settings of real runs for preflight; `scale`: None for a few losses a run.
 
-    `folder` holds the runs: those that are there already are not made again.
+    `folder` holds the runs; those that are there already are not repeated.
     """
 
     reports: Path
@@ -79,10 +79,10 @@ def calibration_runs(
     *,
     known: Sequence[RunAnalysis] = (),
 ) -> Generator[RunAnalysis]:
-    """Run a script or a scenario clean and struck; yields the struck runs, each with its baseline.
+    """Run a script or a scenario with and without faults; yield the former, with their baseline.
 
-    They lose what `losses` says, without notice, and with a spare node at hand; those in `known`
-    are not made again. Faults, times and processes are real; machines and network are this one's.
+    `losses` decides on their targets, without notice and with a spare node ready; runs in `known`
+    are not repeated. Faults, times and processes are real, on this machine and its network.
     """
     backend, console = settings.backend, settings.console
     with open_backend(backend, console) as opened:
@@ -98,7 +98,7 @@ def calibration_runs(
 
 
 def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendName) -> Plan:
-    """Return the plan of a script's or a scenario's job with nothing done to it."""
+    """Return the plan of a script's or a scenario's job without faults."""
     if subject.is_dir():
         raise UsageError("a folder is measured already", "Leave --calibrate out.")
     if subject.name.endswith(SUFFIX):
@@ -111,7 +111,7 @@ def plan_without_faults(subject: Path, words: Sequence[str], backend: BackendNam
 
 
 def struck_places(job: JobProfile, *, count: int, seed: int) -> Iterator[AtStep]:
-    """Draw steps behind the first commit, and ranks, at which the job is to be struck."""
+    """Draw ranks, and steps after the first commit, for the faults."""
     later = [(epoch, rank) for epoch, rank in job.steps if epoch > 0]
     if not later:
         raise UsageError(
@@ -138,11 +138,11 @@ def _trial(run: FinishedRun) -> RunAnalysis:
 # -- validation ---------------------------------------------------------------------------------
 
 COSTS_DRAWN = 20
-LIMIT_S = 90.0  # on a run, at least: one that hangs is said to, and left out
-_UNTIL = 10  # times the work: so long does the market go on, and is a run waited for
-_AWAY, _AWAY_ELASTIC = 1.0, 3.0  # times a restart: so long is a lost node away
-_NOTICE = 4.0  # times what a save on notice takes at most
-NOTICE_S = 0.5  # at least
+LIMIT_S = 90.0  # the least time limit of a run; one that hangs is reported, and left out
+_UNTIL = 10  # times the work: the length of the market, and the time limit of a run
+_AWAY, _AWAY_ELASTIC = 1.0, 3.0  # times a restart: the absence of a lost node
+_NOTICE = 4.0  # times the longest save on notice: the length of a notice
+NOTICE_S = 0.5  # the shortest notice
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class ValidationCase:
 
     @property
     def run_s(self) -> float:
-        """The seconds that a run may take, and for which losses are drawn."""
+        """The time limit of a run, for which losses are drawn."""
         assert self.question.costs is not None
         return max(LIMIT_S, _UNTIL * (self.question.work_s + self.question.costs.begin_s))
 
@@ -178,7 +178,7 @@ def validate_forecast(
 def validation_case(
     settings: RunSettings, calibrated: Sequence[RunAnalysis], asked: Question
 ) -> ValidationCase:
-    """Return what is asked of the model, and of the runs."""
+    """Return the question for the model, and the market for the runs."""
     market = asked.market
     question = question_of_runs(calibrated, source="other runs", market=market)
     if settings.losses == "notices":
@@ -207,7 +207,7 @@ def make_runs(
     *,
     within_s: float | None = None,
 ) -> int:
-    """Make the runs that `folder` lacks, in time; returns how many it lacks then."""
+    """Make the runs that `folder` lacks, in time; return the number still missing."""
     missing = [n for n in range(settings.runs) if _recorded(folder, n) is None]
     clock = SystemClock()
     if not missing:
@@ -225,7 +225,7 @@ def make_runs(
 def compare_with_runs(
     settings: RunSettings, calibrated: Sequence[RunAnalysis], case: ValidationCase, folder: Path
 ) -> Validation:
-    """Compare the runs of a folder with what the model foretells of them."""
+    """Compare the runs of a folder with the model's forecast of them."""
     analyses = [run for n in range(settings.runs) if (run := _recorded(folder, n)) is not None]
     steps = case.question.job.steps
     found: list[RunFigures | None] = [run_figures(analysis, steps=steps) for analysis in analyses]
@@ -260,7 +260,7 @@ def _told(losses: Losses, market: Market) -> str:
 
 
 def _recosted(question: Question, calibrated: Sequence[RunAnalysis]) -> Iterator[dict[str, object]]:
-    """Return the costs from runs drawn again and again from those there are."""
+    """Yield the costs of resampled sets of the runs."""
     draws = random.Random(0)  # noqa: S311
     for _ in range(COSTS_DRAWN):
         again = draws.choices(calibrated, k=len(calibrated))
@@ -270,14 +270,14 @@ def _recosted(question: Question, calibrated: Sequence[RunAnalysis]) -> Iterator
 
 
 def _losses_before_end(analysis: RunAnalysis) -> int:
-    """Count the losses that came about before the job's end."""
+    """Count the losses before the job's end."""
     over = next((number for number, _ in analysis.history.of(FitReturned)), len(analysis.history))
     ended = (e for n, e in analysis.history.of(FaultEnded) if e.status == "ok" and n < over)
     return sum(analysis.plan.ops[event.op].fault.nodes_added <= 0 for event in ended)
 
 
 def _plan(settings: RunSettings, plan: Plan, case: ValidationCase, number: int) -> Plan:
-    """Return the plan of one run: retries without limit, and the ops of the market."""
+    """Return the plan of one run: unlimited retries, and the ops of the market."""
     nodes, costs, seed = case.question.job.nodes, case.question.costs, settings.seed + number
     assert costs is not None
     if settings.losses == "kills":
@@ -307,7 +307,7 @@ def _run(plan: Plan, backend: Backend, folder: Path, number: int) -> None:
 
 
 def _recorded(folder: Path, number: int) -> RunAnalysis | None:
-    """Return a run that was made before, None where it was not, or was broken off."""
+    """Return a run that was made before; None if it was not, or was broken off."""
     found = sorted(folder.glob(f"{number:03}-*/{HISTORY}"))
     if not found:
         return None

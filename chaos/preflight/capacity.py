@@ -28,8 +28,8 @@ HOUR_S = 3600.0
 class PoolCapacity(Protocol):
     """The interface of an engine to the simulation.
 
-    `cut`: nodes that went with the last change where a repeated trace begins again, which
-    is no loss that was seen; None where no market has such a seam.
+    `cut`: nodes that left at the last change, at which a repeated trace begins again. That
+    is no observed loss. None if no market repeats a trace.
     """
 
     up: Counts
@@ -41,7 +41,7 @@ class PoolCapacity(Protocol):
 
 
 def capacity(market: Market, pool: int, runs: int, rng: np.random.Generator) -> PoolCapacity:
-    """Return the engine for a market: counts where lives are exponential, else clocks per node."""
+    """Return the engine for a market: counts if lives are exponential, else clocks per node."""
     if market.replay is not None:
         return Replayed(market.replay, pool, runs, rng)
     if isinstance(market.lifetime, Exponential):
@@ -53,8 +53,8 @@ def capacity(market: Market, pool: int, runs: int, rng: np.random.Generator) -> 
 class Memoryless:
     """Exponential lives, shocks and absences: only counts matter, so any number of nodes is cheap.
 
-    Gillespie's direct method: one exponential says when, one uniform says what. Several
-    pools, one after another, go side by side on the same draws; they have one shock.
+    Gillespie's direct method: an exponential draws the time of the next change, a uniform its
+    kind. Several pools go side by side on the same draws; they share the shocks.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Memoryless:
 
 
 class Ageing:
-    """Lives that depend on age: every node has a clock, and so has the shock."""
+    """Lives that depend on age: every node has a clock, and so have the shocks."""
 
     def __init__(
         self, market: Market, life: Lifetime, pool: int, runs: int, rng: np.random.Generator
@@ -117,7 +117,7 @@ class Ageing:
         self._clock[:, :pool] = lives_s(life, (runs, pool), rng)
         if market.shock is not None:
             self._clock[:, pool] = rng.exponential(market.shock.every_h * HOUR_S, runs)
-        # The same memory in one row, where single elements are reached in half the time.
+        # The same memory in one row: access to single elements takes half the time.
         self._flat_is_up, self._flat_clock = self._is_up.reshape(-1), self._clock.reshape(-1)
         self._first = np.arange(runs) * (pool + 1)
         self._draw()
@@ -180,8 +180,8 @@ class Ageing:
 class Replayed:
     """A trace, entered at a random moment; after its end it begins again.
 
-    A pool larger than the trace is several copies of it, each entered at a moment of its own:
-    its losses are more, and not larger than those that were seen.
+    A pool larger than the trace is several copies of it, each entered at another moment: its
+    losses are more frequent, but not larger than those in the trace.
     """
 
     def __init__(self, replay: Replay, pool: int, runs: int, rng: np.random.Generator) -> None:
@@ -191,7 +191,7 @@ class Replayed:
         self._rows = np.arange(runs)
         offset = rng.random((runs, len(self._up))) * replay.span_s
         self._place = np.searchsorted(self._at, offset, side="right") - 1
-        self._zero = -offset  # the run's time at which the trace's present round began
+        self._zero = -offset  # the time of the run at which the trace's present round began
         self.up = self._up[self._copies, self._place].sum(axis=1)
         self.cut: Counts | None = np.zeros(runs, dtype=np.int64)
         self._draw()
@@ -208,7 +208,7 @@ class Replayed:
         after = self._up[self._copy, place]
         self.up = self.up + after - before
         fall = np.maximum(0, before - after)
-        # The seam between the end of a trace and its beginning is no loss that was seen.
+        # The step from the end of a trace to its beginning is no observed loss.
         self.cut = np.where(wraps, fall, 0)
         self._draw()
         lost: Counts = fall - self.cut
@@ -221,7 +221,7 @@ class Replayed:
 
 
 def taken(shock: Shock, up: Counts, rng: np.random.Generator) -> Counts:
-    """Draw how many of the nodes that are up each shock takes."""
+    """Draw the number of nodes that each shock takes, of those that are up."""
     if not shock.seen:
         drawn: Counts = rng.binomial(up, shock.share)
         return drawn
@@ -268,9 +268,9 @@ class Availability:
 def availability(
     market: Market, pool: int, *, hours: float, seed: int, points: int = 60
 ) -> Availability:
-    """Return how many of `pool` nodes are up over time, and how many are lost per hour.
+    """Return the number of `pool` nodes that are up over time, and the losses per hour.
 
-    Where the market changes too often to follow for so long, the time is cut.
+    If the market changes too often for such a time, the time is shortened.
     """
     grid_s = np.linspace(0, hours * HOUR_S, points + 1)
     up, lost = _sampled(market, pool, grid_s, seed)

@@ -12,15 +12,15 @@ from chaos.model.plan import BackendName, Op
 from chaos.preflight.capacity import capacity
 from chaos.preflight.market import Market, Notice, faster
 
-LOSSES = 1.5  # in the time of a run that is left alone, where no scale is given
+LOSSES = 1.5  # per time of a fault-free run, if no scale is given
 
 
 @dataclass(frozen=True)
 class NodeChange:
-    """At one instant, counted from the job's start, nodes are lost and others come.
+    """The nodes that are lost and that join at one instant, counted from the job's start.
 
-    `lost` has their numbers, by the order in which all nodes joined; of a loss that
-    takes workers alone, those of the nodes that they are on.
+    `lost` has their numbers, by the order in which all nodes joined; for a loss of only
+    workers, the numbers of their nodes.
     """
 
     at_s: float
@@ -30,7 +30,7 @@ class NodeChange:
 
 @dataclass(frozen=True)
 class NodeChanges:
-    """A pool of `first` nodes to begin with, and what becomes of it."""
+    """A pool of `first` nodes at the beginning, and its changes."""
 
     first: int
     each: tuple[NodeChange, ...]
@@ -49,8 +49,8 @@ def compressed(
 ) -> Market:
     """Return the market with time running `scale` times faster.
 
-    How long a lost node stays away and how long before its loss is announced are
-    given in seconds that are not compressed: a restart and a save are not, either.
+    The absence of a lost node and the length of a notice are in seconds that are not
+    compressed: a restart and a save are not, either.
     """
     shock, replay = market.shock, market.replay
     if shock is not None:
@@ -71,9 +71,9 @@ def compressed(
 
 
 def pool_for(market: Market, *, nodes: int) -> int:
-    """Return how many nodes to hold so that a replayed trace always leaves the job its own.
+    """Return the number of nodes to hold so that a replayed trace always leaves enough for the job.
 
-    Raises `UsageError` where a trace has moments with next to no node.
+    Raises `UsageError` if the trace has moments with next to no node.
     """
     if market.replay is None:
         return nodes
@@ -92,7 +92,7 @@ def pool_for(market: Market, *, nodes: int) -> int:
 def drawn_losses(
     market: Market, *, nodes: int, pool: int, until_s: float, seed: int
 ) -> tuple[NodeChange, ...]:
-    """Draw when the job loses workers, nodes staying: one of `pool` that goes may hold none."""
+    """Draw the job's losses of workers, without loss of nodes; some of `pool` hold no worker."""
     rng = np.random.Generator(np.random.PCG64(seed))
     engine, found = capacity(market, pool, 1, rng), []
     while engine.next_s[0] < until_s:
@@ -105,7 +105,7 @@ def drawn_losses(
 
 
 def drawn_changes(market: Market, *, pool: int, until_s: float, seed: int) -> NodeChanges:
-    """Draw which of `pool` nodes go and when new ones come, whatever the job does meanwhile."""
+    """Draw the losses of `pool` nodes and the times of new ones, independent of the job."""
     rng = np.random.Generator(np.random.PCG64(seed))
     engine, found = capacity(market, pool, 1, rng), []
     first = joined = int(engine.up[0])
@@ -125,11 +125,11 @@ def drawn_changes(market: Market, *, pool: int, until_s: float, seed: int) -> No
 
 # -- ops by the clock ---------------------------------------------------------------------------
 
-# A loss takes a worker alone; the node below it, which comes again later; or a node that
-# is announced to go, in whose place another comes at that moment.
+# A loss takes only a worker; or its node, which returns later; or a node whose loss is announced,
+# which another node replaces at once.
 Losses: TypeAlias = Literal["kills", "nodes", "notices"]
 
-JOIN_S: dict[BackendName, float] = {"fork": 0.0, "ray": 2.0}  # from an order to a node
+JOIN_S: dict[BackendName, float] = {"fork": 0.0, "ray": 2.0}  # from an order to the node's joining
 SOON_S = 0.01
 
 
@@ -137,7 +137,7 @@ SOON_S = 0.01
 class PlanClock:
     """The conversion of a market's moments to a plan's seconds, counted from the first workers on.
 
-    Those are there `placed_s` after the market's time begins; a node that is ordered comes
+    The first workers start `placed_s` after the market's time begins. An ordered node joins
     `join_s` later; a loss is announced `notice_s` ahead.
     """
 
@@ -151,7 +151,7 @@ class PlanClock:
 
 
 def timed_ops(changes: Sequence[NodeChange], losses: Losses, clock: PlanClock) -> tuple[Op, ...]:
-    """Return the ops of a market's changes, in the order in which they strike."""
+    """Return the ops of a market's changes, in the order of their times."""
     entries = (entry for change in changes for entry in _entries(change, losses, clock))
     ordered = sorted(entries, key=lambda entry: entry["at"]["seconds"])
     return tuple(Op.model_validate({"index": n, **entry}) for n, entry in enumerate(ordered))

@@ -40,7 +40,7 @@ class Chance:
 
 
 def mean_of(values: Sequence[float], *, seed: int = 0) -> Estimate:
-    """Return the mean of independent values; the interval comes from drawing them again."""
+    """Return the mean of independent values; the interval is found by resampling."""
     given = np.asarray(values, dtype=float)
     rng = np.random.Generator(np.random.PCG64(seed))
     means = rng.choice(given, (MEANS_DRAWN, len(given))).mean(axis=1)
@@ -56,13 +56,13 @@ def mean_of_runs(values: NDArray[np.float64]) -> Estimate:
 
 
 def spread(values: NDArray[np.float64]) -> Spread:
-    """Return 5, 50 and 95 %; infinite values stay what they are."""
+    """Return 5, 50 and 95 %; infinite values stay infinite."""
     ranked = np.quantile(values, [0.05, 0.5, 0.95], method="inverted_cdf")
     return Spread(*(float(value) for value in ranked))
 
 
 def chance(hits: int, n: int) -> Chance:
-    """Return a share with its Wilson interval; nothing seen says nothing (0 to 1)."""
+    """Return a share with its Wilson interval; without any run, that is 0 to 1."""
     if n == 0:
         return Chance(0.0, 0.0, 1.0, 0)
     share, z2 = hits / n, Z_95**2

@@ -55,7 +55,7 @@ def goal_rows(answer: Answer) -> tuple[Cells, ...]:
 
 
 def figure_notes(answer: Answer) -> tuple[str, ...]:
-    """Return what must be known to read the figures, a sentence each."""
+    """Return notes for reading the figures, a sentence each."""
     seen, notes = answer.forecast, []
     if seen is None:
         return ()
@@ -80,7 +80,7 @@ def figure_notes(answer: Answer) -> tuple[str, ...]:
 
 
 def border(answer: Answer) -> str | None:
-    """Return which goals would just still be met, where all are; None where one is not."""
+    """Return the strictest goals that would still be met, if all are; None if one is not."""
     seen, need = answer.promised, answer.question.goal.confidence
     if seen is None:
         return None
@@ -93,7 +93,7 @@ def border(answer: Answer) -> str | None:
 
 
 def on_demand_price(question: Question) -> float | None:
-    """Return what the whole training costs on on-demand nodes; None where no price is given."""
+    """Return the price of the whole training on on-demand nodes; None if no price is given."""
     costs = question.costs
     if costs is None or costs.price_per_node_hour is None:
         return None
@@ -101,13 +101,13 @@ def on_demand_price(question: Question) -> float | None:
 
 
 def finish_unit(seen: Forecast) -> tuple[str, float]:
-    """Return the unit in which finish times are written, and how many of it an hour has."""
+    """Return the unit of finish times, and its number per hour."""
     known = (seen.finish_h.middle, seen.finish_h.low, seen.watched_h)
     return unit_of(next((h for h in known if h is not None and math.isfinite(h)), 24.0))
 
 
 def when(seen: Forecast, hours: float) -> str:
-    """Return when a share of the runs is done; of one that was not seen, until when it was not."""
+    """Return the time at which a share of the runs is done; if not seen, the end of the watch."""
     if math.isfinite(hours):
         return f"after {in_hours(hours)}"
     return "never" if seen.watched_h is None else f"not within {in_hours(seen.watched_h)}"
@@ -134,7 +134,7 @@ def _cells(seen: Forecast, field: str, form: str, times: float) -> tuple[str, st
 
 
 def _cell(value: float, form: str, finish: Forecast | None, times: float) -> str:
-    """Return a figure; of a finish that was not seen, until when it was waited for."""
+    """Return a figure; for a finish that was not seen, the end of the watch."""
     if math.isfinite(value):
         return form.format(value)
     if finish is None:

@@ -23,7 +23,7 @@ def losses_in(replay: Replay) -> int:
 
 
 def pieces_for(losses: int) -> int:
-    """Return into how many pieces a trace is cut: as many as half its losses, between 4 and 40."""
+    """Return the number of pieces to cut a trace into: half its losses, between 4 and 40."""
     return max(4, min(40, losses // 2))
 
 
@@ -32,8 +32,8 @@ def resampled(replay: Replay, rng: np.random.Generator) -> Replay:
 
     A piece begins at a moment at which as many nodes are up as at the end of
     the piece before, so that no joint is a loss: matched blocks, Carlstein and
-    others 1998, Bernoulli 4(3). Where a piece passes the trace's end it goes on
-    at the beginning; a fall there counts as one loss more.
+    others 1998, Bernoulli 4(3). A piece that passes the trace's end continues at
+    the beginning; a drop there counts as one more loss.
     """
     at, up = np.asarray(replay.at_s), np.asarray(replay.up)
     lasts = np.diff(np.append(at, replay.span_s))
@@ -42,7 +42,7 @@ def resampled(replay: Replay, rng: np.random.Generator) -> Replay:
     now_s, place = 0.0, _drawn(lasts, rng)
     left_s = float(lasts[place] * rng.random())
     for piece in range(1, pieces + 1):
-        until_s = replay.span_s * (piece / pieces)  # of the last, exactly the end
+        until_s = replay.span_s * (piece / pieces)  # for the last piece, exactly the end
         while now_s < until_s:
             if not changes or changes[-1][1] != up[place]:
                 changes.append((now_s, float(up[place])))
@@ -54,7 +54,7 @@ def resampled(replay: Replay, rng: np.random.Generator) -> Replay:
         alike = np.where(up == changes[-1][1], lasts, 0.0)
         place = _drawn(alike if alike.any() else lasts, rng)
         left_s = float(lasts[place] * rng.random())
-    if len(changes) == 1:  # nothing changed in it, which a replay spells as two times the same
+    if len(changes) == 1:  # no change: a replay needs two equal entries
         changes.append((replay.span_s / 2, changes[0][1]))
     at_s, shares = zip(*changes, strict=True)
     return replay.model_copy(update={"at_s": at_s, "up": shares})
@@ -66,24 +66,24 @@ def _drawn(weights: Floats, rng: np.random.Generator) -> int:
 
 # -- lifetimes ----------------------------------------------------------------------------------
 
-ENOUGH = 30  # lives that ended, to tell one law from the other
-CLEARLY = 2.0  # of AIC: what lies nearer has support as well, and the simpler law is taken
+ENOUGH = 30  # lives that ended, to choose between the laws
+CLEARLY = 2.0  # of AIC: within it both laws have support, and the simpler one is taken
 _TWO = 2
 
 
 @dataclass(frozen=True)
 class Law:
-    """The law of lives that was chosen: None is exponential; `why` says how."""
+    """The chosen law of lives: None is exponential; `why` is the reason."""
 
     weibull: Weibull | None
     why: str
 
 
 def law_of(lives: Sequence[NodeLife]) -> Law:
-    """Choose between exponential and Weibull by Akaike's criterion (1974), where lives are enough.
+    """Choose between exponential and Weibull by Akaike's criterion (1974), if lives are enough.
 
-    Weibull has one parameter more, and is taken where its criterion is lower by
-    more than 2 (Burnham and Anderson 2002: within that both have support).
+    Weibull has one parameter more, and is chosen if its criterion is lower by more
+    than 2 (Burnham and Anderson 2002: within that both have support).
     """
     ended = sum(life.is_over for life in lives)
     if not lives:
@@ -107,10 +107,10 @@ def law_of(lives: Sequence[NodeLife]) -> Law:
 
 
 def fit_weibull(lives_h: Floats, *, is_over: Floats | None = None) -> Weibull:
-    """Return the most likely Weibull for lives in hours; `is_over` is 0 where one was cut off.
+    """Return the most likely Weibull for lives in hours; `is_over` is 0 for one that was cut off.
 
-    The shape is the zero of the profile likelihood's slope, which falls
-    steadily; it is looked for between 0.05 and 50.
+    The shape is the zero of the profile likelihood's slope, which is monotonic; it is
+    searched between 0.05 and 50.
     """
     over = np.ones(len(lives_h)) if is_over is None else np.asarray(is_over, dtype=float)
     lives = np.asarray(lives_h, dtype=float)
@@ -170,11 +170,11 @@ def fit(trace: Trace, *, notice: Notice, price_ratio: float, seed: int = 0) -> F
     own that take each node with one probability, and returns at a rate per
     missing node. Each rate is events over exposure, the likelihood's maximum;
     intervals come from resampling stretches of the trace, and their worse ends
-    are the market's doubt. Where the trace names its nodes and enough of them are
-    seen from their beginning, their lives may be Weibull's. Where no node ever came
-    back, they count as away for all the time that they were seen to be. A node counts
-    as missing where more were held before, so that one that comes for the first time
-    is no return. Raises `UsageError` where nothing was lost.
+    are the market's doubt. If the trace names its nodes and has enough of them from
+    their beginning, their lives may be Weibull's. If no node ever returned, the
+    absence is all the time that nodes were missing. A node counts as missing if more
+    were held before, so that one that joins for the first time is no return. Raises
+    `UsageError` if nothing was lost.
     """
     if not trace.drops:
         raise UsageError(
@@ -257,7 +257,7 @@ def _middle95(values: Floats) -> tuple[float, float]:
 
 
 def _away_h(hours: float, trace: Trace) -> float:
-    """Return the hours that a missing node stays away; where none returned, what was seen."""
+    """Return the hours that a missing node stays away; if none returned, all that were seen."""
     return hours if math.isfinite(hours) else max(trace.away_node_h, trace.span_s / 3600)
 
 

@@ -1,4 +1,4 @@
-"""Distributions and probabilities of the simulated runs, and how many of them to simulate."""
+"""Distributions and probabilities of the simulated runs, and the number of runs to simulate."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,11 @@ from chaos.preflight.simulate import Outcomes, simulate, simulate_each
 class Forecast:
     """Distributions and probabilities of the runs of one question.
 
-    `finish_h` is over all runs, infinite for those that did not finish. Runs
-    that had not ended after `watched_h` were cut off there; None where none
-    was. `ledger` says where the time went, as shares of all runs' time. `cost`
-    is the price of a run as a share of the same training on on-demand nodes.
-    `ends`: how many runs each budget of retries ended. `borders` are what as
-    many runs reach as must: the goals that are just still met.
+    `finish_h` is over all runs, infinite for those that did not finish. Runs that
+    had not ended after `watched_h` were cut off then; None if none was. `ledger` has
+    the shares of all runs' time by cause. `cost` is the price of a run as a share of
+    the same training on on-demand nodes. `ends`: the runs that each budget of retries
+    ended. `borders` are the strictest goals that enough runs still meet.
     """
 
     runs: int
@@ -58,7 +57,7 @@ def lossless_s(question: Question) -> float:
 def on_demand_s(question: Question) -> float:
     """Return the node-seconds of the same training with no loss, and saved once, at its end.
 
-    It does not depend on the interval: who saves too often pays for that.
+    It does not depend on the interval: too frequent saves count as a cost.
     """
     return _with_saves_s(question, 1) * question.job.nodes
 
@@ -70,7 +69,7 @@ def _with_saves_s(question: Question, saves: int) -> float:
 
 
 def forecast(question: Question, outcomes: Outcomes) -> Forecast:
-    """Sum up what became of all runs."""
+    """Return the forecast by the outcomes of all runs."""
     assert question.costs is not None
     good, done = goodput(outcomes), outcomes.finished > 0
     spent = outcomes.spent > 0
@@ -132,8 +131,8 @@ def _reached(values: Floats, share: float) -> float:
 def costs_of(question: Question, outcomes: Outcomes) -> Floats:
     """Return each run's price as a share of the on-demand price of the whole training.
 
-    A run that did not finish has bought less; its price is set against the
-    part of the work that it did, and is infinite where it did none.
+    The price of a run that did not finish is divided by the part of the work that it
+    did, and is infinite if it did none.
     """
     part = outcomes.work_s / question.work_s
     paid = question.market.price_ratio * outcomes.node_s / on_demand_s(question)
@@ -141,7 +140,7 @@ def costs_of(question: Question, outcomes: Outcomes) -> Floats:
 
 
 def met_goals(question: Question, outcomes: Outcomes) -> dict[str, np.ndarray]:
-    """Return, for each goal, which runs meet it; to finish is always one."""
+    """Return, for each goal, the runs that meet it; to finish is always a goal."""
     goal: Goal = question.goal
     done = outcomes.finished > 0
     met = {"finish": done}
@@ -154,17 +153,17 @@ def met_goals(question: Question, outcomes: Outcomes) -> dict[str, np.ndarray]:
     return met
 
 
-# -- how much is simulated ----------------------------------------------------------------------
+# -- the number of simulated runs ---------------------------------------------------------------
 
-FEWER = 40  # a proposal is tried with so many times fewer runs
+FEWER = 40  # a proposal is tried with this many times fewer runs
 LEAST = 200
-ENOUGH = 2_000  # where these decide by far, no more are simulated
+ENOUGH = 2_000  # if these decide by far, no more are simulated
 _BY_FAR = 4.0  # standard errors
 
 
 @dataclass(frozen=True)
 class Effort:
-    """Number of simulated runs at most, seed, processes; remembers what was tried."""
+    """The most simulated runs, the seed, the processes, and a cache of outcomes."""
 
     runs: int = 10_000
     seed: int = 0
@@ -176,7 +175,7 @@ class Effort:
         return {}
 
     def simulate(self, question: Question) -> Outcomes:
-        """Return the outcomes of so many runs of a question that more would decide nothing else."""
+        """Return the outcomes of enough runs of a question: more would not change the answer."""
         runs = min(self.runs, ENOUGH)
         first = simulate(question, runs=runs, seed=self.seed, jobs=self.jobs)
         if runs == self.runs or _is_clear(question, first):
@@ -184,7 +183,7 @@ class Effort:
         return simulate(question, runs=self.runs, seed=self.seed, jobs=self.jobs)
 
     def try_each(self, questions: Sequence[Question]) -> list[Outcomes]:
-        """Return what becomes of fewer runs of each question, on the same draws; none twice."""
+        """Return the outcomes of fewer runs of each question, on the same draws, from the cache."""
         runs = min(self.runs, max(LEAST, self.runs // FEWER))
         keys = [question.model_dump_json() for question in questions]
         new = {key: one for key, one in zip(keys, questions, strict=True) if key not in self._seen}
@@ -196,7 +195,7 @@ class Effort:
 
 
 def _is_clear(question: Question, outcomes: Outcomes) -> bool:
-    """Return whether every goal is met by far often enough, or by far not."""
+    """Return whether every goal is met, or missed, by a wide margin."""
     need = question.goal.confidence
     error = math.sqrt(need * (1 - need) / len(outcomes))
     met = met_goals(question, outcomes).values()

@@ -2,7 +2,7 @@
 
 ROUND_S = 100
 HOUR_S = 3600.0
-_LONG = 2.0  # below so many hours or minutes the smaller unit says more
+_LONG = 2.0  # below so many hours or minutes, the smaller unit is used
 
 
 def in_s(seconds: float) -> str:
@@ -11,7 +11,7 @@ def in_s(seconds: float) -> str:
 
 
 def unit_of(hours: float) -> tuple[str, float]:
-    """Return the unit of a time of this size, and how many of it an hour has."""
+    """Return the unit for a time of this size, and its number per hour."""
     if hours >= _LONG:
         return "h", 1.0
     return ("min", 60.0) if hours * 60 >= _LONG else ("s", HOUR_S)
@@ -24,5 +24,5 @@ def in_hours(hours: float) -> str:
 
 
 def in_percent(share: float) -> str:
-    """Return a share that was asked for, with all its digits: `95%`, `99.9%`."""
+    """Return a requested share with all its digits: `95%`, `99.9%`."""
     return f"{100 * share:.10g}%"

@@ -1,4 +1,4 @@
-"""Checkpoint intervals: closed forms, and simulated goodput around what they recommend."""
+"""Checkpoint intervals: closed forms, and simulated goodput around their results."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ SMALL = 0.1  # a first-order formula is trusted up to C = 0.1 M
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """Seconds of training between two checkpoints; `out_of_range` says why not to trust it."""
+    """Seconds of training between two checkpoints; `out_of_range` is a reason not to trust them."""
 
     name: str
     seconds: float
@@ -38,7 +38,7 @@ def young(save_s: float, loss_every_s: float) -> ClosedForm:
 
 
 def daly(save_s: float, loss_every_s: float) -> ClosedForm:
-    """Return Daly's higher-order optimum; M itself where C >= 2 M."""
+    """Return Daly's higher-order optimum; M itself if C >= 2 M."""
     c, m = save_s, loss_every_s
     if c >= 2 * m:
         seconds = m
@@ -62,9 +62,9 @@ def availability_optimal(save_s: float, loss_every_s: float, restart_s: float) -
 
 
 def exact(save_s: float, loss_every_s: float) -> ClosedForm:
-    """Return the interval of highest `efficiency`: where (1 - x) e^x = e^-C/M, x = tau / M.
+    """Return the interval of highest `efficiency`: (1 - x) e^x = e^-C/M with x = tau / M.
 
-    It does not depend on R. Found by halving, as (1 - x) e^x falls steadily.
+    It does not depend on R. It is found by bisection, since (1 - x) e^x is monotonic.
     """
     if save_s == 0:
         return ClosedForm("exact", 0.0, "minimum of Daly's equation for the wall time", None)
@@ -80,7 +80,7 @@ def exact(save_s: float, loss_every_s: float) -> ClosedForm:
 def efficiency(interval_s: float, *, save_s: float, loss_every_s: float, restart_s: float) -> float:
     """Return the share of time that is useful: Daly's tau / (M e^(R/M) (e^((tau+C)/M) - 1)).
 
-    Exact for memoryless losses that may strike a restart as well; 0 where the
+    Exact for memoryless losses that may also happen in a restart; 0 if the
     exponentials leave the range of numbers.
     """
     m = loss_every_s
@@ -93,7 +93,7 @@ def efficiency(interval_s: float, *, save_s: float, loss_every_s: float, restart
 
 
 def intervals(save_s: float, loss_every_s: float, restart_s: float) -> tuple[ClosedForm, ...]:
-    """Return all of them, oldest first."""
+    """Return the intervals of all closed forms, oldest first."""
     return (
         young(save_s, loss_every_s),
         daly(save_s, loss_every_s),
@@ -115,14 +115,14 @@ def _too_rare(save_s: float, loss_every_s: float) -> str | None:
 
 POINTS = 11
 FLAT = 0.01  # of goodput
-REACH = 8.0  # times shorter and longer than the best that theory gives
+REACH = 8.0  # times shorter and longer than the best by theory
 
 Simulate = Callable[[Sequence[Question]], list[Outcomes]]  # each on the same draws
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One interval: simulated goodput with its 95 % interval, and what Daly's equation gives."""
+    """One interval: simulated goodput with its 95 % interval, and that of Daly's equation."""
 
     steps: int
     seconds: float
@@ -134,9 +134,9 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points by rising interval; the flat region is where goodput is within 0.01 of the best.
+    """Points by rising interval; in the flat region goodput is within 0.01 of the best.
 
-    The best is one at which uploads keep up with saves.
+    At the best one, uploads keep up with saves.
     """
 
     points: tuple[CurvePoint, ...]
@@ -151,10 +151,9 @@ class Curve:
 
 
 def interval_curve(question: Question, simulate: Simulate) -> Curve:
-    """Return the curve around what theory thinks best, and around what is set.
+    """Return the curve around the best interval by theory, and around the one that is set.
 
-    Retries are without limit in it: an interval is not to be praised because
-    runs that fail early look good.
+    It has unlimited retries: otherwise an interval could look good because runs fail early.
     """
     assert question.costs is not None
     every_s = loss_interval_s(question.market, question.job.nodes)

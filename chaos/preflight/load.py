@@ -1,4 +1,4 @@
-"""A question from a file, or from recorded runs and a market that was chosen."""
+"""A question from a file, or from recorded runs and a chosen market."""
 
 import json
 import math
@@ -31,16 +31,16 @@ from chaos.words import plural
 
 SUFFIX = ".preflight.yaml"
 _KINDS = {"exponential", "weibull", "bathtub"}
-_MEANS_NOTHING = {  # what an earlier version took, and used for nothing
+_MEANS_NOTHING = {  # keys that an earlier version accepted without effect
     "workers_per_node": "Leave it out: nodes are lost whole, however many workers they hold.",
     "launched_by": "Leave it out: who starts the job changes nothing in a forecast.",
 }
 
 
 def load_question(path: Path, *, market: dict[str, Any] | None = None) -> Question:
-    """Read one question; `market` takes the place of the file's own, which may then be missing.
+    """Read one question; `market` replaces the file's own, which may then be missing.
 
-    Raises `ScenarioError` with everything that is wrong, each with its line.
+    Raises `ScenarioError` with all mistakes, each with its line.
     """
     source = read_source(read_text(path, "question"))
     if source.problems:
@@ -65,7 +65,7 @@ def load_question(path: Path, *, market: dict[str, Any] | None = None) -> Questi
 
 
 def _named(source: Source) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the market of that name; where there is none, any, so that the rest is still read."""
+    """Return the market of that name; without one, any, so that the rest is still checked."""
     try:
         return preset(str(source.value["market"])).model_dump(mode="json"), []
     except UsageError as error:
@@ -102,7 +102,7 @@ def _place(error: ErrorDetails) -> tuple[str | int, ...]:
 
 
 def _keys_beside(loc: tuple[str | int, ...]) -> list[str]:
-    """Return the keys that could stand where `loc` does."""
+    """Return the keys that are allowed at the place of `loc`."""
     kind: Any = Question
     for part in loc[:-1]:
         field = kind.model_fields.get(part)
@@ -134,15 +134,15 @@ class MarketChoice:
 
     @property
     def is_given(self) -> bool:
-        """Whether anything was chosen."""
+        """Whether a market was chosen."""
         return any((self.name, self.trace, self.advisor))
 
 
 def chosen_market(choice: MarketChoice) -> tuple[Market, tuple[str, ...]]:
-    """Return the market that was chosen, with what must be known of it.
+    """Return the chosen market, with notes on it.
 
-    Traces and the table tell nothing of notices; two minutes in 95 of 100
-    cases, as AWS promises at best, are taken, and said to be.
+    Traces and the table have no notices. Two minutes in 95 of 100 cases, which
+    AWS promises at best, are assumed, with a note.
     """
     if sum(map(bool, (choice.name, choice.trace, choice.advisor))) > 1:
         problem = "more than one market is given"
@@ -193,7 +193,7 @@ def _advised(words: str, notice: Notice) -> tuple[Market, tuple[str, ...]]:
 
 
 def question_of_runs(analyses: Sequence[RunAnalysis], *, source: str, market: Market) -> Question:
-    """Return the question that runs pose: one worker per node, as long as the clean run."""
+    """Return the question of recorded runs: one worker per node, as long as the clean run."""
     seen: Measured = measured(analyses, source=f"measured in {source}")
     return Question(
         preflight=f"the job of {source}",

@@ -1,4 +1,4 @@
-"""Spot markets: how nodes are lost, how long they stay away, notices and prices."""
+"""Spot markets: losses of nodes, absences, notices and prices."""
 
 import math
 from typing import Annotated, Literal, Self, TypeAlias
@@ -20,13 +20,13 @@ from chaos.scenario_file.messages import nearest
 
 
 class FiniteRecord(Record):
-    """A record that refuses infinity and what is no number."""
+    """A record that refuses infinity and NaN."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
 
 class Exponential(FiniteRecord):
-    """Nodes are lost whatever their age, once in `mtbf_h` hours each."""
+    """Lives that do not depend on age: each node is lost once in `mtbf_h` hours."""
 
     kind: Literal["exponential"] = "exponential"
     mtbf_h: PositiveFloat
@@ -38,7 +38,7 @@ class Exponential(FiniteRecord):
 
 
 class Weibull(FiniteRecord):
-    """Lives with hazard growing as age^(shape-1): below 1 the young die, above 1 the old."""
+    """Lives with hazard growing as age^(shape-1): below 1 the young are lost, above 1 the old."""
 
     kind: Literal["weibull"] = "weibull"
     scale_h: PositiveFloat
@@ -51,7 +51,7 @@ class Weibull(FiniteRecord):
 
 
 class Bathtub(FiniteRecord):
-    """Many die young, few in the middle, all before `cap_h`.
+    """Lives with many losses when young, few in the middle, and none after `cap_h`.
 
     With probability `early_share` a life is exponential with mean `early_h`;
     otherwise Weibull (`late_h`, `late_shape`). No node outlives the cap.
@@ -68,7 +68,7 @@ class Bathtub(FiniteRecord):
     def mean_h(self) -> float:
         """The mean life of a node: the integral of the share that is alive."""
         ages = (np.arange(2000) + 0.5) * (self.cap_h / 2000)
-        with np.errstate(over="ignore"):  # what has overflowed has long been lost
+        with np.errstate(over="ignore"):  # an overflow means a node that was lost long before
             late = np.exp(-((ages / self.late_h) ** self.late_shape))
         alive = self.early_share * np.exp(-ages / self.early_h) + (1 - self.early_share) * late
         return self.cap_h * float(alive.mean())
@@ -78,7 +78,7 @@ Lifetime: TypeAlias = Annotated[Exponential | Weibull | Bathtub, Field(discrimin
 
 
 def faster(life: Lifetime, times: float) -> Lifetime:
-    """Return lives that pass so many times as fast."""
+    """Return lives that are so many times shorter."""
     names = {
         Exponential: ("mtbf_h",),
         Weibull: ("scale_h",),
@@ -88,9 +88,9 @@ def faster(life: Lifetime, times: float) -> Lifetime:
 
 
 class Shock(FiniteRecord):
-    """Once in `every_h` hours each node is lost with probability `share`, all at one instant.
+    """A loss of many: once in `every_h` hours each node is lost with probability `share`.
 
-    With `seen` each shock is one of those that a trace showed, as likely one as the other.
+    With `seen`, each shock is one of those in a trace, all equally likely.
     """
 
     every_h: PositiveFloat
@@ -106,30 +106,30 @@ class Shock(FiniteRecord):
         return self
 
     def strikes(self, pool: int) -> float:
-        """Return how probable it is that a shock takes any of `pool` nodes."""
+        """Return the probability that a shock takes any of `pool` nodes."""
         shares = [lost / of for lost, of in self.seen] or [self.share]
         return sum(1 - (1 - share) ** pool for share in shares) / len(shares)
 
 
 class Notice(FiniteRecord):
-    """A loss is announced `seconds` before, in `reliability` of all cases."""
+    """The notice of a loss: `seconds` before it, in `reliability` of all cases."""
 
     seconds: NonNegativeFloat = 0.0
     reliability: float = Field(default=1.0, ge=0, le=1)
 
 
 class Doubt(FiniteRecord):
-    """Factors by which a fitted market may be worse: the worse ends of its 95 % intervals."""
+    """The factors by which a fitted market may be worse: the ends of its 95 % intervals."""
 
     losses: float = Field(default=1.0, ge=1, description="so many times as frequent")
     away: float = Field(default=1.0, ge=1, description="nodes are missing so many times as long")
 
 
 class Replay(FiniteRecord):
-    """The changes of a real trace, from a random place on, round and round.
+    """The changes of a real trace, from a random moment on, repeated.
 
-    `at_s` are the times of changes and `up` the share of the peak that is up
-    from then on; the first is at 0. A pool of more nodes than `peak` is several such traces.
+    `at_s` are the times of changes and `up` the share of the peak that is up from then
+    on; the first is at 0. A pool of more nodes than `peak` is several such traces.
     """
 
     at_s: tuple[NonNegativeFloat, ...] = Field(min_length=2)
@@ -143,8 +143,8 @@ class Replay(FiniteRecord):
 class Market(FiniteRecord):
     """A spot market. `price_ratio`: a node's price as a share of the on-demand price.
 
-    Either `lifetime` or `replay` says how nodes are lost; `away_h` is the mean
-    time until a lost node is replaced (exponential; 0: at once).
+    Either `lifetime` or `replay` determines the losses; `away_h` is the mean time
+    until a lost node is replaced (exponential; 0: at once).
     """
 
     name: str = "market"
@@ -183,7 +183,7 @@ class Market(FiniteRecord):
 
 
 def at_worst(market: Market) -> Market | None:
-    """Return a fitted market as bad as its trace allows; None where it is in no doubt."""
+    """Return a fitted market as bad as its trace allows; None if it has no doubt."""
     if market.doubt is None or market.lifetime is None:
         return None
     losses, shock = market.doubt.losses, market.shock
@@ -198,7 +198,7 @@ def at_worst(market: Market) -> Market | None:
 
 
 def replayed_mtbf_h(replay: Replay) -> float:
-    """Return node-hours held per node lost in a trace; infinite where none is lost."""
+    """Return node-hours held per node lost in a trace; infinite if none is lost."""
     ends = (*replay.at_s[1:], replay.span_s)
     held = sum(up * (end - at) for up, at, end in zip(replay.up, replay.at_s, ends, strict=True))
     pairs = zip(replay.up, replay.up[1:], strict=False)
@@ -207,7 +207,7 @@ def replayed_mtbf_h(replay: Replay) -> float:
 
 
 def scaled(replay: Replay, pool: int) -> NDArray[np.int64]:
-    """Return how many nodes are up after each change, a row for each copy of the trace."""
+    """Return the number of nodes up after each change, a row for each copy of the trace."""
     copies = math.ceil(pool / (replay.peak or pool))
     sizes = [pool // copies + (n < pool % copies) for n in range(copies)]
     up: NDArray[np.int64] = np.rint(np.outer(sizes, replay.up)).astype(np.int64)

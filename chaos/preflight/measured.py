@@ -30,9 +30,9 @@ class Measured:
 
 
 def measured(analyses: Sequence[RunAnalysis], *, source: str) -> Measured:
-    """Return costs, length and settings of a job from a clean run and at least one struck run.
+    """Return costs, length and settings of a job from a clean run and runs with faults.
 
-    Raises `UsageError` where a figure that matters was never seen.
+    Raises `UsageError` if a needed figure was never seen.
     """
     clean = next(
         (analysis.reference for analysis in analyses if analysis.reference is not None), None
@@ -64,7 +64,7 @@ def measured(analyses: Sequence[RunAnalysis], *, source: str) -> Measured:
         min_workers=least,
         steps=steps,
         checkpoint_every_steps=max(1, round(steps / len(saves))),
-        # However it was uploaded: `save_s` holds what stood still, `upload_s` what came behind it.
+        # For any kind of upload: training stops for `save_s`, and `upload_s` is the time after it.
         settings=_settings(clean.history) | {"checkpoint_upload_mode": "async"},
     )
 
@@ -96,10 +96,10 @@ def step_s(seen: Sequence[tuple[History, Attempt]]) -> float:
 
 
 def _save_s(seen: Sequence[tuple[History, Attempt]], of_step_s: float) -> float:
-    """Return how long training stands still around a report that carries a checkpoint.
+    """Return the time that training stands still around a report with a checkpoint.
 
-    From an epoch's last step to the next epoch's first, less that step itself:
-    writing, reporting, and whatever else the job does there.
+    It is the time from an epoch's last step to the next epoch's first, less that step
+    itself: for writing, reporting, and all else that the job does there.
     """
     pauses = []
     for history, attempt in seen:
@@ -114,7 +114,7 @@ def _save_s(seen: Sequence[tuple[History, Attempt]], of_step_s: float) -> float:
 
 
 def _upload_s(history: History) -> float:
-    """Return how long after the last rank's `report()` returned the commit came."""
+    """Return the time from the return of the last rank's `report()` to the commit."""
     returned: dict[int, int] = {}
     for number, event in history.of(ReportReturned):
         returned[event.epoch] = max(returned.get(event.epoch, 0), history.time_ns(number))
@@ -153,7 +153,7 @@ def _parts(analysis: RunAnalysis, restart: Restart, of_step_s: float) -> dict[st
 
 
 def _teardown_s(history: History, decided_ns: int | None, group_ns: int | None) -> float:
-    """Return the time from Ray's decision until it began to schedule; 0 where that was not seen."""
+    """Return the time from Ray's decision until it began to schedule; 0 if that was not seen."""
     if decided_ns is None or group_ns is None:
         return 0.0
     for number, event in history.of(ControllerState):
@@ -176,7 +176,7 @@ def _called(history: History) -> FitCalled | None:
 
 
 def _settings(history: History) -> dict[str, Any]:
-    """Return what the script sets, as it was before chaos replaced anything."""
+    """Return the script's own settings, without chaos's replacements."""
     called = _called(history)
     if called is None:
         return {}
@@ -202,7 +202,7 @@ _VARIABLES = {
 
 def _from_environment(environment: dict[str, str]) -> Iterator[tuple[str, Any]]:
     for variable, name in _VARIABLES.items():
-        if environment.get(variable, "None") != "None":  # Ray's word for no limit
+        if environment.get(variable, "None") != "None":  # Ray's value for no limit
             yield name, float(environment[variable])
     if environment.get("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER") == "0":
         yield "preemption_watcher", False
@@ -210,11 +210,11 @@ def _from_environment(environment: dict[str, str]) -> Iterator[tuple[str, Any]]:
 
 # -- folders of runs ----------------------------------------------------------------------------
 
-RUNS_MAX = 40  # of an audit: means of that many restarts are steady
+RUNS_MAX = 40  # runs of an audit: the mean of so many restarts is stable
 
 
 def analyses_in(folder: Path) -> tuple[RunAnalysis, ...]:
-    """Return the runs of a folder; raises `UsageError` where it holds none."""
+    """Return the runs of a folder; raises `UsageError` if it holds none."""
     if (folder / HISTORY).is_file():
         return (_trial(RunDirectory(folder), RunDirectory(folder)),)
     runs = sorted(path.parent for path in (folder / "runs").glob(f"*/{HISTORY}"))

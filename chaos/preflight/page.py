@@ -58,7 +58,7 @@ def charts(answer: Answer) -> tuple[ch.Chart, ...]:
 
 
 def ledger_chart(seen: Forecast) -> ch.Chart:
-    """Draw where the time of all runs goes, as one bar."""
+    """Draw the time of all runs by cause, as one bar."""
     rows, since = [], 0.0
     for part, (name, color) in _PARTS.items():
         share = seen.ledger[part]
@@ -99,7 +99,7 @@ def ledger_chart(seen: Forecast) -> ch.Chart:
 
 
 def curve_chart(curve: Curve, here_s: float) -> ch.Chart:
-    """Draw goodput against the interval: simulated, by Daly's equation, and what is set."""
+    """Draw goodput against the interval: simulated, by Daly's equation, and at the set one."""
     low, high = curve.flat_s
     rows = [
         {"s": p.seconds, "simulated": p.simulated, "low": p.low, "high": p.high, "theory": p.theory}
@@ -154,7 +154,7 @@ def _curve_layers() -> alt.LayerChart:
 
 
 def finish_chart(answer: Answer) -> ch.Chart:
-    """Draw how the times to finish are distributed, and the deadline."""
+    """Draw the distribution of finish times, and the deadline."""
     seen = answer.forecast
     assert seen is not None
     unit, each = finish_unit(seen)
@@ -200,7 +200,7 @@ def finish_chart(answer: Answer) -> ch.Chart:
 
 
 def availability_chart(answer: Answer) -> ch.Chart:
-    """Draw how many nodes are up over time."""
+    """Draw the number of nodes that are up over time."""
     seen, job = answer.availability, answer.question.job
     assert seen is not None
     rows = [
@@ -235,7 +235,7 @@ def availability_chart(answer: Answer) -> ch.Chart:
 
 
 def losses_chart(answer: Answer) -> ch.Chart:
-    """Draw how many nodes are lost per hour over time."""
+    """Draw the number of nodes lost per hour over time."""
     seen = answer.availability
     assert seen is not None
     rows = [
@@ -264,7 +264,7 @@ def losses_chart(answer: Answer) -> ch.Chart:
 
 
 def grace_chart(answer: Answer) -> ch.Chart:
-    """Draw for which notices and uploads a save on notice commits."""
+    """Draw the notices and uploads with which a save on notice is committed."""
     rows = [
         {
             "notice": f"{cell.notice_s:g}",
@@ -324,7 +324,7 @@ _env = Environment(
 
 
 def render_answer(answer: Answer) -> str:
-    """Return the page of an answer: the verdict first, then what it rests on."""
+    """Return the page of an answer: the verdict first, then its evidence."""
     drawn, (tone, sign) = charts(answer), _LOOKS[answer.word]
     return _env.get_template("preflight.html.j2").render(
         answer=answer,
@@ -353,7 +353,7 @@ def render_answer(answer: Answer) -> str:
 
 @dataclass(frozen=True)
 class Ranged:
-    """A figure that people ask for first, and where it lies."""
+    """A figure at the top of the page, with its range."""
 
     name: str
     value: str
@@ -361,7 +361,7 @@ class Ranged:
 
 
 def facts(answer: Answer) -> tuple[Ranged, ...]:
-    """Return the figures people ask for first: 5 to 95 % of runs, or a share's 95 % interval."""
+    """Return the figures at the top: 5 to 95 % of runs, or a share's 95 % interval."""
     seen = answer.forecast
     if seen is None:
         return ()

@@ -32,12 +32,12 @@ class Costs(FiniteRecord):
     The parts of a restart follow the badput categories of Google's
     ml-goodput-measurement (infrastructure recovery, program start-up, restore);
     replayed work is not among them, because it follows from the interval.
-    `restart_s` may stand for the five of them. It then counts as `start_s`,
-    which every restart pays in full, so that nothing comes out too cheap: an
-    announced loss spares no detection, and a wait for nodes spares nothing.
+    `restart_s` may replace the five of them. It then counts as `start_s`, which every
+    restart pays in full, so that no cost is too low: an announced loss saves no
+    detection, and a wait for nodes saves nothing.
     """
 
-    ALSO: ClassVar = ("restart_s",)  # what may be given, and is no field
+    ALSO: ClassVar = ("restart_s",)  # a key that may be given, but is no field
 
     step_s: float = Field(gt=0, description="one optimizer step with all nodes")
     save_s: NonNegativeFloat = Field(
@@ -86,12 +86,12 @@ class Costs(FiniteRecord):
 
     @property
     def begin_s(self) -> float:
-        """From a free cluster to the first step of a fresh start."""
+        """The seconds from a free cluster to the first step of a fresh start."""
         return self.schedule_s + self.start_s + self.restore_s
 
     @property
     def restart_s(self) -> float:
-        """From a loss without notice to the first new step, with nodes at hand."""
+        """The seconds from a loss without notice to the first new step, if nodes are there."""
         return self.detect_s + self.teardown_s + self.begin_s
 
 
@@ -228,7 +228,7 @@ class Question(FiniteRecord):
 
     @property
     def interval_s(self) -> float:
-        """Training between two checkpoints, the checkpoint itself not included."""
+        """The seconds of training between two checkpoints, without the checkpoint itself."""
         assert self.costs is not None
         return self.job.checkpoint_every_steps * self.costs.step_s
 
@@ -240,7 +240,7 @@ class Question(FiniteRecord):
 
     @property
     def behind_s(self) -> float:
-        """The seconds from then until it is committed, where no other upload is waiting."""
+        """The seconds from then until it is committed, if no other upload is waiting."""
         assert self.costs is not None
         is_sync = self.settings.checkpoint_upload_mode == "sync"
         return 0.0 if is_sync else self.costs.upload_s
@@ -256,7 +256,7 @@ class Question(FiniteRecord):
 
     @property
     def work_s(self) -> float:
-        """Training from beginning to end on all nodes, with no checkpoint and no loss."""
+        """The seconds of the whole training on all nodes, without checkpoints and losses."""
         assert self.costs is not None
         return self.job.steps * self.costs.step_s
 
@@ -265,7 +265,7 @@ class Question(FiniteRecord):
 
 
 def changed(question: Question, values: Mapping[str, Any]) -> Question:
-    """Return the question with these values; raises `UsageError` for one that cannot be."""
+    """Return the question with these values; raises `UsageError` for an impossible one."""
     plain: dict[str, Any] = question.model_dump(mode="json")
     for place, value in values.items():
         _put(plain, place, value)
@@ -300,4 +300,4 @@ def _put(plain: dict[str, Any], place: str, value: Any) -> None:  # noqa: ANN401
         near = nearest(last, known)
         hint = f"Did you mean {near}?" if near else f"Known there: {', '.join(known)}."
         raise UsageError(f"there is no value {place}", hint)
-    node[last] = copy.deepcopy(value)  # what is put deeper later is not the caller's
+    node[last] = copy.deepcopy(value)  # a later value below it must not change the caller's

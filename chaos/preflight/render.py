@@ -35,7 +35,7 @@ _WEIGHTS = {"stops": ("✗", "red"), "costs": ("!", "yellow"), "advice": ("·", 
 
 
 def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
-    """Return the verdict, its figures, what is wrong, what to change, and what it rests on."""
+    """Return the verdict, its figures, the findings, the changes, and the evidence."""
     mark, style = _LOOKS[answer.word]
     lines: list[RenderableType] = [
         Text(f"{mark} {answer.word}: {answer.why}", style=style),
@@ -57,7 +57,7 @@ def show_answer(answer: Answer, *, page: str | None = None) -> RenderableType:
 
 
 def figures(answer: Answer) -> Table:
-    """Return the forecast as rows of 5, 50 and 95 %, and beside it the middle with the changes.
+    """Return the forecast as rows of 5, 50 and 95 %, with the median after the changes.
 
     For shares of runs the columns are the share, and its 95 % interval.
     """
@@ -71,7 +71,7 @@ def figures(answer: Answer) -> Table:
 
 
 def where_time_goes(seen: Forecast) -> str:
-    """Return the ledger in one line, the largest part first; what is nothing is left out."""
+    """Return the ledger in one line, the largest part first, without empty parts."""
     words = {
         "useful": "training",
         "save": "saving",
@@ -127,7 +127,7 @@ def _advice(counsel: Counsel) -> Iterator[RenderableType]:
 
 
 def _changes(answer: Answer) -> Iterator[RenderableType]:
-    """Yield the line to paste, whole, and what stays to be done beside it."""
+    """Yield the line to paste, whole, and the steps that remain beside it."""
     yield Text(changes_head(answer), style="bold")
     yield Text(pasted(answer.changes))
     if answer.new_findings:
@@ -137,7 +137,7 @@ def _changes(answer: Answer) -> Iterator[RenderableType]:
 
 
 def changes_head(answer: Answer) -> str:
-    """Return what the changes come to."""
+    """Return in words the effect of the changes."""
     if not answer.meets_changed:
         return "of the changes that were tried together, these come nearest to the goals"
     return "set together, these meet every goal"
@@ -152,7 +152,7 @@ def _gains(head: str, rows: Sequence[Advice]) -> Table:
 
 
 def points(gain: Estimate | None) -> str:
-    """Return a difference of shares in percentage points; what rounds to nothing is 0."""
+    """Return a difference of shares in percentage points, 0 if it rounds to that."""
     if gain is None:
         return "not known"
     text = signed(gain.value)
@@ -199,7 +199,7 @@ def _ground(answer: Answer) -> Iterator[tuple[str, str, str]]:
 
 
 def pasted(changes: dict[str, Any]) -> str:
-    """Return changes as they are written on the command line: one line, if a long one."""
+    """Return changes in the form of the command line: one line, even a long one."""
     return " \\\n".join(f"--set {shlex.quote(f'{at}={_value(to)}')}" for at, to in changes.items())
 
 
@@ -235,7 +235,7 @@ _MARKS: dict[Word, str] = {
 
 
 def render_summary(answer: Answer) -> str:
-    """Return verdict, figures, findings and what to set as Markdown."""
+    """Return verdict, figures, findings and changes as Markdown."""
     return "\n".join([*_lines(answer), ""])
 
 

@@ -12,7 +12,7 @@ from chaos.preflight.trace import Trace
 
 @dataclass(frozen=True)
 class PoolChange:
-    """At `at_s` after the beginning, `lost` of the followed nodes go and `back` come."""
+    """The change at `at_s` after the beginning: `lost` followed nodes leave, `back` return."""
 
     at_s: float
     lost: int
@@ -31,12 +31,12 @@ class FollowedNodes:
 def follow_nodes(trace: Trace, *, pool: int, least: int, seed: int) -> FollowedNodes:
     """Follow `pool` drawn nodes of a trace from a drawn moment of its first half on.
 
-    At that moment `least` of them are up; the trace ends where it ends.
+    At that moment `least` of them are up; they are followed to the end of the trace.
 
-    Which node a change takes or brings back is drawn among those that it
-    could be: the trace's counts do not tell, and its events come to the same.
-    Losses that took several nodes at once take several of these as well.
-    Raises `UsageError` where the trace never has so many nodes.
+    The node that a change takes or returns is drawn among the possible ones: the
+    trace has only counts, and the result is the same. Losses of several nodes at
+    once take several of these as well. Raises `UsageError` if the trace never has
+    so many nodes.
     """
     draws = random.Random(seed)  # noqa: S311  repeatable is what it must be
     if pool > trace.peak:
@@ -62,7 +62,7 @@ def follow_nodes(trace: Trace, *, pool: int, least: int, seed: int) -> FollowedN
 
 
 def _walk(trace: Trace, pool: int, draws: random.Random) -> tuple[list[int], list[PoolChange]]:
-    """Return how many followed nodes are up after each change of the trace, and the changes."""
+    """Return the followed nodes that are up after each change of the trace, and the changes."""
     slots = list(range(trace.peak))
     ours = set(draws.sample(slots, pool))
     up = set(draws.sample(slots, trace.changes[0].up))
@@ -84,7 +84,7 @@ AFTER_S_MAX = 600.0
 
 @dataclass(frozen=True)
 class JobPace:
-    """A job as a clean run shows it: `steps` of each epoch, and the epochs that it saves."""
+    """The pace of a job, by a clean run: `steps` of each epoch, and the epochs that it saves."""
 
     workers: int
     min_workers: int | None
@@ -94,17 +94,17 @@ class JobPace:
 
     @property
     def least(self) -> int:
-        """The fewest workers with which it goes on."""
+        """The fewest workers with which it continues."""
         return self.min_workers or self.workers
 
 
 @dataclass
 class TraceWalk:
-    """The walk through a followed trace; `ops` are what it comes to.
+    """The walk through a followed trace, with the resulting `ops`.
 
-    `losses` counts those that take workers; `moved`, those that were put off to
-    a later step because an earlier attempt would have met them; `waited_s`,
-    the longest wait for nodes.
+    `losses` counts those that take workers; `moved`, those that were moved to a
+    later step because an earlier attempt would have reached them; `waited_s` is the
+    longest wait for nodes.
     """
 
     pace: JobPace
@@ -116,8 +116,8 @@ class TraceWalk:
 
     def __post_init__(self) -> None:
         self._draws = random.Random(self.seed)  # noqa: S311  repeatable is what it must be
-        self._place = (0, 0)  # where training is: epoch, and steps done of it
-        self._last = (0, 0)  # of the newest op
+        self._place = (0, 0)  # the place of training: epoch, and finished steps of it
+        self._last = (0, 0)  # the place of the newest op
 
     def walk(self, trace: FollowedNodes, *, scale: float) -> None:
         """Walk until the job ends; raises `UsageError` for a scale that fits it badly."""
@@ -154,22 +154,22 @@ class TraceWalk:
         self._place = (epoch, step)
 
     def _gain(self, nodes: int, *, grows: bool) -> None:
-        # Held: at this speed training would be epochs ahead of a machine that takes seconds to
-        # start, and the next loss in the trace is a loss beside nodes that are there.
+        # Held, until the nodes have joined: their start takes seconds, in which training at this
+        # speed would advance by epochs, while the next loss of the trace assumes them there.
         if self._add("return_capacity", {"nodes": nodes, "hold": True}) and grows:
             self._resume()  # an elastic job starts again to take them in
 
     def _returns(
         self, changes: list[PoolChange], up: int, now_s: float, scale: float
     ) -> tuple[list[tuple[int, float]], int, float]:
-        """Return (nodes, after seconds) until the job can go on, then nodes up, then the time.
+        """Return (nodes, after seconds) until the job can continue, then nodes up, then the time.
 
-        Nodes that go while it waits are taken off those that come after.
+        Nodes that leave while it waits are subtracted from those that join afterwards.
         """
         came: list[tuple[int, float]] = []
         since_s, gone = now_s, 0
         while up < self.pace.least:
-            if not changes:  # the trace ends; what is missing comes a second later
+            if not changes:  # the trace ends; the missing nodes join a second later
                 return (
                     [*came, (self.pace.least - up, now_s - since_s + 1.0)],
                     self.pace.least,
@@ -210,7 +210,7 @@ class TraceWalk:
         self._place = (max(saved) + 1 if saved else 0, 0)
 
     def _add(self, kind: str, fault: dict[str, Any], *, rank: int = 0) -> bool:
-        """Put a fault at the next step behind all others; False where training is over by then."""
+        """Add a fault at the next step after all others; return False if training is over."""
         place = self._next()
         if place is None:
             return False
@@ -221,7 +221,7 @@ class TraceWalk:
         return True
 
     def _next(self) -> tuple[int, int] | None:
-        """Return the first place that is neither behind training nor behind another op."""
+        """Return the first place that neither training nor another op has passed."""
         epoch, step = max(self._place, (self._last[0], self._last[1] + 1))
         step = max(1, step)
         while epoch < len(self.pace.steps) and step > self.pace.steps[epoch]:

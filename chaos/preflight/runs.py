@@ -1,8 +1,8 @@
-"""The state of many runs of some jobs on one pool, and what a change of the pool does to them.
+"""The state of many runs of some jobs on one pool, and the effect of a change of the pool.
 
 Ray Train 2.60, as it is modelled here:
 
-    training --loss--> found out, torn down --> placed, started --> restored --> training
+    training --loss--> detected, torn down  --> placed, started --> restored --> training
                               ^                        |                |
                               +--- a loss: a failed start of the        +--- a loss: as in training
                                    controller, charged to its budget
@@ -37,12 +37,12 @@ _PARTS, _BITS = 65_536, 16
 class SimulatedRuns:
     """Vectors over the runs of each question, one question after another.
 
-    The pools lie one after another too; `pool_of` says which of them is a question's.
+    The pools lie one after another, too; `pool_of` is the pool of each question.
 
-    `ready_s`: when training begins or began; infinite while waiting. `free_s`: when the
-    old group is gone. `used` nodes are the job's; `work_s` is committed work. What is
-    only trained is not kept: where an attempt ends it is computed from the time since
-    `ready_s`. `limit_s`: when something happens to a run by itself.
+    `ready_s`: the time at which training begins or began; infinite while waiting. `free_s`:
+    the time at which the old group is gone. `used` nodes are the job's; `work_s` is committed
+    work. Uncommitted work is not kept: at an attempt's end it is computed from the time since
+    `ready_s`. `limit_s`: the time of a run's next event without a change of the pool.
     With `spares_starts` a loss before `ready_s` takes no node of the job.
     """
 
@@ -81,7 +81,7 @@ class SimulatedRuns:
         self._grows_s, self.limit_s = np.full((2, n), np.inf)
         self._begin(np.arange(n), np.zeros(n), self._of(np.arange(n)))
 
-    # -- by itself, between two changes ----------------------------------------------------------
+    # -- between two changes of the pool ---------------------------------------------------------
 
     def pass_to(self, now_s: Floats) -> None:
         """Advance every run to `now_s`: ends, growth, giving up."""
@@ -121,7 +121,7 @@ class SimulatedRuns:
         self._end(rows, at_s)
 
     def _grow(self, rows: Rows) -> None:
-        """Take in nodes that are there: what is not committed is done again."""
+        """Add free nodes to the job: uncommitted work is recomputed."""
         if not len(rows):
             return
         at_s, of = self._grows_s[rows], self._of(rows)
@@ -142,10 +142,10 @@ class SimulatedRuns:
     # -- at a change of the pool -----------------------------------------------------------------
 
     def meet(self, up: Counts, lost: Counts, luck: NDArray[np.uint64], cut: Counts | None) -> None:
-        """Apply a change of the pool at the time that was passed to.
+        """Apply a change of the pool at the time of `pass_to`.
 
-        `luck` is drawn for each run, the same for all questions. `cut` nodes go where a
-        repeated trace begins again: the attempt ends, uncharged.
+        `luck` is drawn for each run, the same for all questions. `cut` nodes leave because a
+        repeated trace begins again: the attempt ends, without a charge.
         """
         before, self._up = self._up, up.copy()
         fall = lost if cut is None else lost + cut
@@ -181,7 +181,7 @@ class SimulatedRuns:
         return rows[stays]
 
     def _strike(self, rows: Rows, lost: Counts, luck: NDArray[np.uint64]) -> None:
-        """End attempts by a loss: what they keep, whom it is charged to, when the group is gone."""
+        """End attempts by a loss: keep committed work, charge a budget, set the group's end."""
         column, of = self._column[rows], self._of(rows)
         at_s, gone = self._then_s[column], lost[column]
         drawn = luck[column % self._runs]
@@ -192,7 +192,7 @@ class SimulatedRuns:
         self._account(rows, at_s)
         over_s = self._keep_noticed(rows, at_s, of, (noticed, gone, poll, first))
         found_s = at_s + np.where(is_told | is_cut, 0.0, of.detect_s)
-        is_busy = at_s < self.free_s[rows]  # the old group is not gone yet: nothing to tear down
+        is_busy = at_s < self.free_s[rows]  # the old group is still being torn down
         known = is_busy & (found_s <= self.free_s[rows])
         self._charge(rows, at_s, of, (noticed, is_starting, is_cut | (is_starting & known)))
         self.free_s[rows] = np.where(
@@ -210,14 +210,14 @@ class SimulatedRuns:
     def _keep_noticed(
         self, rows: Rows, at_s: Floats, of: JobTerms, word: tuple[Flags, Counts, Floats, Floats]
     ) -> Floats:
-        """Keep what was committed, with a save on notice where there was one.
+        """Keep committed work, with a save on notice if there was one.
 
-        Gives how long past the deadline the old group went on: for a save, or because
-        survivors hang, and Ray ends them at the end of the grace alone.
+        Returns the time that the old group lasted after the deadline: for a save, or because
+        survivors hang, which Ray ends only at the end of the grace.
         """
         noticed, gone, poll, first = word
         self.noticed[rows] += noticed
-        # Ray's collectives are relaxed for survivors alone, and rank 0 speaks for all.
+        # Ray's collectives are relaxed only for survivors, and need rank 0 among them.
         late_s = np.where(first * self.used[rows] >= gone, of.relaxed_s, 0.0)
         latency_s = signal_s(poll, of.poll_s, of.step_s)
         over_s = np.maximum(self._keep(rows, at_s, of, (noticed, latency_s, late_s)), of.hang_s)
@@ -230,13 +230,13 @@ class SimulatedRuns:
         of: JobTerms,
         signal: tuple[Flags, Floats, Floats] | None = None,
     ) -> Floats:
-        """Add what was committed when training stopped, and count the rest as lost.
+        """Add the work that was committed when training stopped; count the rest as lost.
 
-        Gives how long past the deadline saves on notice went on.
+        Returns the time that saves on notice took after the deadline.
         """
         trained_s = np.maximum(0.0, at_s - self.ready_s[rows])
         speed = np.maximum(self.used[rows], 1) / of.nodes
-        left_s = (of.work_s - self.work_s[rows]) / speed  # beyond it nothing is trained
+        left_s = (of.work_s - self.work_s[rows]) / speed  # the training is over after it
         saves = commits(trained_s, of)
         useful_s, over_s = saves * of.tau_s, np.zeros(len(rows))
         if signal is not None and of.saves_on_notice.any():
@@ -276,10 +276,10 @@ class SimulatedRuns:
             self._end(rows[out], at_s[out])
 
     def _begin(self, rows: Rows, at_s: Floats, of: JobTerms, *, asks: bool = True) -> None:
-        """Begin a new attempt, or wait where there are too few nodes for one.
+        """Begin a new attempt, or wait if there are too few nodes for one.
 
-        An elastic job first asks for as many workers as before the loss, and goes on with
-        fewer when that timed out (Ray 2.60).
+        An elastic job first asks for as many workers as before the loss, and continues with
+        fewer after a time-out (Ray 2.60).
         """
         size = np.minimum(self._up[self._column[rows]], of.nodes)
         can = size >= of.least
@@ -306,10 +306,10 @@ class SimulatedRuns:
     def _gives_up(
         self, rows: Rows, from_s: Floats, of: JobTerms, group: tuple[Flags, Floats | float]
     ) -> Floats:
-        """Return when the controller's budget ends by tries to place the group that time out.
+        """Return the time at which placements that time out have used up the controller's budget.
 
-        A job of fixed size tries all the time that it waits, each time for
-        `group_start_timeout_s`; an elastic one waits until its least number of nodes is there.
+        A job of fixed size retries while it waits, each time for `group_start_timeout_s`;
+        an elastic one waits until its least number of nodes is there.
         """
         can, is_short = group
         first_s = np.where(of.is_elastic > 0, from_s, self.free_s[rows])
@@ -320,7 +320,7 @@ class SimulatedRuns:
         return np.where(lasts, np.inf, first_s + (left + 1) * of.ask_s)
 
     def _plan_growth(self) -> None:
-        """Set when elastic runs take in nodes: Ray looks once in `resize_s` after a start."""
+        """Set the time at which elastic runs grow: Ray looks once in `resize_s` after a start."""
         more = self._has_group & (self._of_pool(self._up) > self.used)
         rows = _rows(more | (self._grows_s < np.inf))
         if not len(rows):
@@ -331,7 +331,7 @@ class SimulatedRuns:
         of = self._of(rows)
         now_s, up = self._then_s[self._column[rows]], self._up[self._column[rows]]
         begun_s = self.ready_s[rows] - of.restore_s
-        # Nodes that come while all of them are asked for are taken at once.
+        # Nodes that join while all of them are asked for are used at once.
         is_asking = (now_s < begun_s - of.place_s) & (up > self.used[rows])
         looks = np.maximum(1.0, np.ceil((now_s - begun_s) / np.maximum(of.resize_s, TINY)))
         look_s = np.where(of.resize_s > 0, begun_s + looks * of.resize_s, now_s)
@@ -344,10 +344,10 @@ class SimulatedRuns:
             self._account(rows, now_s)
             self._begin(rows, now_s, self._of(rows))
 
-    # -- what all of them use ----------------------------------------------------------------------
+    # -- used by all of these ----------------------------------------------------------------------
 
     def _account(self, rows: Rows, now_s: Floats) -> None:
-        """Count the time since the last stop as restarting or waiting."""
+        """Count the time since the last stop as restart or wait."""
         spent_s = np.minimum(now_s, self.ready_s[rows]) - self._since_s[rows]
         until_s = np.minimum(now_s, self.free_s[rows]) - self._since_s[rows]
         waited_s = np.where(self._waits[rows], spent_s - np.maximum(0.0, until_s), 0.0)
@@ -355,7 +355,7 @@ class SimulatedRuns:
         self.restart_s[rows] += spent_s - waited_s
 
     def _of(self, rows: Rows) -> JobTerms:
-        """Return the terms of these rows; one number each where all questions have the same."""
+        """Return the terms of these rows; one number each if all questions have the same."""
         if not len(self._varying):
             return self._each
         terms = list(self._each)
@@ -364,18 +364,18 @@ class SimulatedRuns:
         return JobTerms._make(terms)
 
     def _of_pool(self, values: NDArray[_Kind]) -> NDArray[_Kind]:
-        """Return what is of each pool's run, for each question's run."""
+        """Return the values of each pool's run for each question's run."""
         return values if self._is_alone else values[self._column]
 
 
 def packed_luck(*shares: float) -> int:
-    """Return four shares below 1 as one number: hit, told, moment of the poll, rank 0 survives."""
+    """Return four shares below 1 as one number: hit, noticed, moment of the poll, rank 0 lives."""
     parts = [min(_PARTS - 1, int(share * _PARTS)) for share in shares]
     return sum(part << (_BITS * n) for n, part in enumerate(parts))
 
 
 def _share(luck: NDArray[np.uint64], place: int) -> Floats:
-    """Return one of the four shares of a number: one draw serves for all that a loss needs."""
+    """Return one of the four shares of a number: one draw has all that a loss needs."""
     share: Floats = (luck >> np.uint64(_BITS * place) & np.uint64(_PARTS - 1)) / _PARTS
     return share
 

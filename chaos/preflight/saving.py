@@ -1,4 +1,4 @@
-"""Periodic checkpoints and checkpoints on notice: what is committed, and when."""
+"""Periodic checkpoints and checkpoints on notice: the committed work, and its time."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,13 +12,13 @@ TINY = 1e-9
 
 
 class JobTerms(NamedTuple):
-    """The figures that decide how a job goes on, a number each, or a vector of them.
+    """The figures that determine the course of a job, a number each, or a vector of them.
 
-    `stop_s`: how long training stands still for a save; `behind_s`: how much later it is
-    committed. Budgets without limit are infinite. `told`: how probable it is that a loss is heard
-    of before. `relaxed_s`: how long after the deadline survivors may still commit.
-    `hang_s`: how long after it they are waited for. `place_s`: from the end of the old
-    group to the train function.
+    `stop_s`: the time that training stands still for a save; `behind_s`: the time from then to
+    its commit. Budgets without limit are infinite. `told`: the probability of a notice before a
+    loss. `relaxed_s`: the time after the deadline in which survivors may still commit. `hang_s`:
+    the time after it for which Ray waits for them. `place_s`: from the end of the old group to
+    the train function.
     """
 
     nodes: Floats
@@ -93,7 +93,7 @@ def _limit(budget: int) -> float:
 
 
 def commits(trained_s: Floats, of: JobTerms) -> Floats:
-    """Return how many periodic saves are committed so long after training began."""
+    """Return the number of periodic saves committed so long after training began."""
     cycle_s = of.tau_s + of.stop_s
     count = np.floor(np.maximum(0.0, trained_s - of.behind_s) / cycle_s + TINY)
     is_late = (of.is_queued > 0) & (of.behind_s > cycle_s)
@@ -105,28 +105,28 @@ def commits(trained_s: Floats, of: JobTerms) -> Floats:
 
 
 def finished_steps(trained_s: Floats, of: JobTerms) -> Floats:
-    """Count the steps that are finished so long after training began: none within a save."""
+    """Return the number of steps finished so long after training began: none within a save."""
     cycles, rest_s = np.divmod(trained_s, of.tau_s + of.stop_s)
     steps: Floats = np.floor((cycles * of.tau_s + np.minimum(rest_s, of.tau_s)) / of.step_s + TINY)
     return steps
 
 
 def finish_after_s(left_s: Floats, of: JobTerms) -> Floats:
-    """Return how long what is left to train takes, with its saves and until all is committed."""
+    """Return the time of the remaining training, with its saves, until all is committed."""
     saves = np.ceil(left_s / of.tau_s - TINY)
     saved_s = left_s + saves * of.stop_s
     return np.maximum(saved_s, _uploaded_s(saves - 1, of)) + of.behind_s
 
 
 def _uploaded_s(saves: Floats, of: JobTerms) -> Floats:
-    """Return when the thread is done with so many saves; 0 where nothing waits for it."""
+    """Return the time at which the thread has uploaded so many saves; 0 if none waits for it."""
     cycle_s = of.tau_s + of.stop_s
     done_s = np.maximum(saves * cycle_s + of.behind_s, cycle_s + saves * of.behind_s)
     return np.where((of.is_queued > 0) & (saves > 0), done_s, 0.0)
 
 
 class Rescue(NamedTuple):
-    """Saves on notice: what they hold, with how many saves, whether in time, how much past it."""
+    """Saves on notice: their work, the saves so far, whether in time, the time after it."""
 
     useful_s: Floats
     saves: Floats
@@ -137,11 +137,11 @@ class Rescue(NamedTuple):
 def rescue(
     trained_s: Floats, left_s: Floats, latency_s: Floats, late_s: Floats, of: JobTerms
 ) -> Rescue:
-    """Return what a save on notice keeps of attempts that end at the notice's deadline.
+    """Return the work that a save on notice keeps of attempts that end at the notice's deadline.
 
-    It begins once the watcher has polled and the step under way is done, is uploaded
-    behind what waits for the thread, and counts if it is committed by the deadline or
-    `late_s` after it. Training goes on behind it until the node is gone (Ray 2.60): lost.
+    The save begins once the watcher has polled and the step under way is done. It is uploaded
+    after other waiting saves, and counts if it is committed by the deadline or `late_s` after
+    it. Training continues after the save until the node is gone (Ray 2.60): that work is lost.
     """
     cycle_s = of.tau_s + of.stop_s
     begun_s = np.where(latency_s < of.notice_s, trained_s - of.notice_s + latency_s, 0.0)
@@ -150,7 +150,7 @@ def rescue(
     taken_s = latency_s + waits_s + of.behind_s
     rest_s = np.minimum(begun_s - whole * cycle_s, of.tau_s)
     held_s = np.minimum(whole * of.tau_s + rest_s, left_s)
-    # What of the blocking part lies behind the deadline is a pause, not training time.
+    # The blocking part after the deadline is a pause, not training time.
     stood_s = np.clip(trained_s - held_s - whole * of.stop_s, 0.0, of.stop_s)
     saves = whole + stood_s / np.maximum(of.stop_s, TINY)
     is_saved = (of.saves_on_notice > 0) & (taken_s <= of.notice_s + late_s) & (begun_s > 0)
@@ -162,10 +162,16 @@ def signal_s(luck: Floats, poll_s: Floats | float, step_s: Floats | float) -> Fl
     return luck * poll_s + step_s
 
 
-# -- which notice is long enough ----------------------------------------------------------------
+# -- the length of a notice ---------------------------------------------------------------------
 
 NOTICES_S = (0, 5, 10, 15, 20, 30, 45, 60, 90, 120)
-UPLOADS = (0.25, 0.5, 1.0, 2.0, 4.0)  # times what was measured: a checkpoint's size over the speed
+UPLOADS = (
+    0.25,
+    0.5,
+    1.0,
+    2.0,
+    4.0,
+)  # times the measured upload: other sizes of a checkpoint, or speeds
 _DRAWS = 2_001
 
 
@@ -173,7 +179,7 @@ _DRAWS = 2_001
 class NoticeCell:
     """One notice and one upload. `commits`: the probability, the notice's reliability included.
 
-    `steps_saved`: per loss, against going back to the last periodic checkpoint.
+    `steps_saved`: per loss, compared with a resume from the last periodic checkpoint.
     """
 
     notice_s: float
@@ -183,9 +189,9 @@ class NoticeCell:
 
 
 def notice_sweep(question: Question) -> tuple[NoticeCell, ...]:
-    """Return the surface of notice against upload, the moment of the poll averaged over.
+    """Return the surface of notice against upload, averaged over the moment of the poll.
 
-    Closed form but for the poll: a loss falls anywhere between two periodic
+    Closed form except for the poll: a loss may be anywhere between two periodic
     checkpoints with equal chance.
     """
     costs = question.costs
@@ -216,10 +222,10 @@ def _cell(question: Question, notice_s: float, upload_s: float) -> NoticeCell:
 
 
 def _mean_saved_s(interval_s: float, upload_s: float, with_s: Floats) -> Floats:
-    """Return what a save on notice spares on average, where `with_s` are lost with it.
+    """Return the mean time that a save on notice spares, if `with_s` are lost with it.
 
-    Without it a part of an interval is lost, each with equal chance, and what
-    was not yet uploaded; where that is less than `with_s`, nothing is spared.
+    Without it, a part of an interval is lost, each with equal chance, and the work that
+    was not yet uploaded. If that is less than `with_s`, nothing is spared.
     """
     least_s = np.clip(with_s - min(upload_s, interval_s), -interval_s, interval_s)
     part_s = (interval_s - np.maximum(least_s, 0.0)) ** 2 / (2 * interval_s)

@@ -1,9 +1,9 @@
-"""A job on a market, many runs side by side: attempts, commits, notices, waiting, budgets.
+"""The simulation of many runs of a job on a market: attempts, commits, notices, waits, budgets.
 
-Time goes from one change of the pool to the next; what the job does in between
-is computed, not stepped through, so a month of training costs as many rounds as
-it has changes. Runs go in blocks of fixed size, each with generators of its own:
-memory is bounded, and the same seed gives the same bits on any number of cores.
+Time advances from one change of the pool to the next. The job's work in between is
+computed, not stepped through, so a month of training takes as many rounds as it has
+changes. Runs are in blocks of fixed size, each with generators of its own: memory is
+bounded, and the same seed leads to the same bits on any number of cores.
 """
 
 import threading
@@ -28,11 +28,11 @@ CHANGES_MAX = 200_000
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The outcome of every run, in seconds unless the name says otherwise.
+    """The outcome of every run, in seconds unless its name has another unit.
 
-    useful + save + lost + restart + wait = end. `work_s` counts training as on
-    all nodes; with fewer, a second of training is worth less. `node_s` is what
-    is paid for. `finished`, `spent`: reached its last step; ran out of retries.
+    useful + save + lost + restart + wait = end. `work_s` counts training as on all
+    nodes; with fewer, a second of training counts less. `node_s` are the paid
+    node-seconds. `finished`: it reached its last step; `spent`: it ran out of retries.
     Runs that are neither were cut off at the horizon.
     """
 
@@ -67,11 +67,11 @@ def simulate(
     jobs: int = 2,
     spares_starts: bool = False,
 ) -> Outcomes:
-    """Return what becomes of `runs` runs of a job that has its costs.
+    """Return the outcomes of `runs` runs of a job with costs.
 
     With `spares_starts` a loss takes no node of a group that is being set up.
-    Raises `UsageError` where the market changes so often, or the training is
-    so long, that no figure would come of it.
+    Raises `UsageError` if the market changes too often, or the training is too
+    long, for a result.
     """
     horizon = horizon_s or default_horizon_s(question)
     asked = [(question, horizon)]
@@ -88,7 +88,7 @@ def simulate_each(
 ) -> list[Outcomes]:
     """Simulate several questions, each on the same draws; with `to_deadline` not beyond it.
 
-    Those of one market and as many nodes meet the very same losses.
+    Questions with the same market and number of nodes get the very same losses.
     """
     asked = [(question, default_horizon_s(question)) for question in questions]
     if to_deadline:
@@ -106,9 +106,9 @@ def _simulated(
     jobs: int,
     spares_starts: bool,
 ) -> list[Outcomes]:
-    """Return the outcomes of each question; blocks go side by side where that is safe.
+    """Return the outcomes of each question; blocks run in parallel if that is safe.
 
-    A process that has threads is not forked: what a thread holds stays held.
+    A process with threads is not forked: a lock that a thread holds would stay locked.
     """
     for question, horizon_s in asked:
         _refuse_endless(question, horizon_s)
@@ -135,21 +135,21 @@ def _simulated(
 
 
 def _pool(question: Question) -> tuple[Market, int]:
-    """Return what decides when nodes go and come."""
+    """Return the market and the number of nodes, which determine all losses and returns."""
     plain = {"name": "", "source": "", "notice": Notice(), "price_ratio": 1.0, "doubt": None}
     return question.market.model_copy(update=plain), question.job.pool
 
 
 def _together(question: Question) -> object:
-    """Return what questions have in common that are simulated side by side."""
+    """Return a key; questions with the same key are simulated side by side."""
     is_simple = isinstance(question.market.lifetime, Exponential)
     return question.market.shock if is_simple else _pool(question)
 
 
 def default_horizon_s(question: Question) -> float:
-    """Return how long a run is watched: half as long again as the deadline, or ten times the work.
+    """Return the horizon of a run: 1.5 times the deadline, or ten times the work.
 
-    A training that takes a hundred times its work does not end, whatever the deadline.
+    A training that takes a hundred times its work does not end, for any deadline.
     """
     deadline_h = question.goal.deadline_h
     if deadline_h is None:
@@ -164,7 +164,7 @@ def _block(part: _Part) -> list[Outcomes]:
     """Simulate some runs of questions side by side."""
     asked, runs, seed, spares_starts = part
     questions, horizons_s = zip(*asked, strict=True)
-    # `spawn` counts on: a copy gives the same children however often the seed was used before.
+    # `spawn` has a counter: a copy has the same children, even if the seed was used before.
     seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
     of_market, of_job = (np.random.SFC64(s) for s in seed.spawn(2))
     pools = list(dict.fromkeys(map(_pool, questions)))

@@ -1,4 +1,4 @@
-"""A record of a market that somebody kept: how many nodes were up, and when."""
+"""A recorded market: the number of nodes that were up, over time."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ Kind: TypeAlias = Literal["held", "probes"]
 
 @dataclass(frozen=True)
 class NodeLife:
-    """The hours that a node was there; `is_over` is false where something else cut it off."""
+    """The hours that a node was there; `is_over` is false if something else cut it off."""
 
     hours: float
     is_over: bool
@@ -23,10 +23,9 @@ class NodeLife:
 class TraceChange:
     """From `at_s` on, `up` nodes; `lost` and `added` at that instant.
 
-    Of the added, `back` take places that had been held before; the others are
-    the first in theirs. `missing` nodes of the most so far are not there from
-    then on. `is_seen`: not where a gap lies before it, of which nobody knows
-    how many changes it hides.
+    Of the added nodes, `back` take places that had been held before; the others are
+    the first in theirs. From then on, `missing` nodes of the most so far are absent.
+    `is_seen` is false after a gap, which may hide any number of changes.
     """
 
     at_s: float
@@ -42,12 +41,11 @@ class TraceChange:
 class Trace:
     """Changes in order, the first at 0.
 
-    `held`: nodes that someone held, so that a drop is a loss. `probes`: what
-    could have been had; a drop there says that capacity was gone, and nothing
-    of how long a node that one holds would have lived. `repairs` lists what
-    was put right while reading. Gaps, of which nobody knows what happened in
-    them, are cut out: `span_s` is the time that was seen. `lives`: those of
-    nodes that are seen from their beginning, where the format names nodes.
+    `held`: nodes that a user held, so that a drop is a loss. `probes`: nodes that were
+    available; a drop there means less capacity, and is no evidence about the life of a
+    held node. `repairs` lists corrections made while reading. Gaps, whose changes are
+    unknown, are cut out: `span_s` is the observed time. `lives`: those of nodes that are
+    seen from their beginning, if the format names nodes.
     """
 
     name: str
@@ -70,7 +68,7 @@ class Trace:
 
     @property
     def drops(self) -> tuple[int, ...]:
-        """The number of nodes of each loss that was seen."""
+        """The number of nodes of each observed loss."""
         return tuple(c.lost for c in self.changes[1:] if c.lost and c.is_seen)
 
     @property
@@ -84,7 +82,7 @@ class Trace:
         return sum(change.missing * hours for change, hours in self._lasting())
 
     def _lasting(self) -> Iterator[tuple[TraceChange, float]]:
-        """Return each change with the hours until the next."""
+        """Yield each change with the hours until the next."""
         ends = [*(c.at_s for c in self.changes[1:]), self.span_s]
         for change, end_s in zip(self.changes, ends, strict=True):
             yield change, (end_s - change.at_s) / 3600
@@ -111,7 +109,7 @@ def trace_of_counts(
 ) -> Trace:
     """Return a trace from (seconds, nodes up) in order; equal neighbours are one.
 
-    `gaps` are the rows before which nobody knows what happened: that time is cut out.
+    `gaps` are the rows after a time with unknown changes, which is cut out.
     """
     cut_s = counts[0][0]
     changes: list[TraceChange] = []
@@ -135,10 +133,9 @@ def lives_in(
 ) -> tuple[NodeLife, ...]:
     """Return the lives in a trace's (second, `add` or `remove`, nodes), in order.
 
-    Nodes that were there when it began are left out, as nobody knows how old
-    they are. A life that ends together with others ended by a shock, and one
-    that lasts to the end of the trace goes on: of both only that they lasted
-    so long is known.
+    Nodes that were there when it began are left out, since their age is unknown. A
+    life that ends together with others ended by a shock, and one that lasts to the
+    end of the trace continues: for both only a lower bound is known.
     """
     ordered = list(events)
     since_s = ordered[0][0] if ordered else 0.0

@@ -1,4 +1,4 @@
-"""Files of traces and of AWS Spot Advisor, in the formats of those who published them."""
+"""Files of traces and of AWS Spot Advisor, in the formats of their publishers."""
 
 import json
 import math
@@ -61,7 +61,7 @@ _RESEMBLES = (
 
 
 def resembled(line: str) -> str:
-    """Return what a line resembles and how to mend it, else all that is known."""
+    """Return the format that a line resembles and the correction; otherwise all formats."""
     text = line.strip()
     return next((hint for pattern, hint in _RESEMBLES if pattern.match(text)), KNOWN)
 
@@ -128,7 +128,7 @@ def _refuse_constant(word: str) -> float:
 
 
 def count_series(name: str, lines: Sequence[str]) -> Trace:
-    """Read `YYYY-MM-DD, HH:MM:SS, count`, Bamboo's series of how many nodes were held."""
+    """Read `YYYY-MM-DD, HH:MM:SS, count`, Bamboo's series of the number of held nodes."""
     counts = []
     for number, line in _rows(lines):
         if not _COUNT_ROW.fullmatch(line):
@@ -147,8 +147,8 @@ def count_series(name: str, lines: Sequence[str]) -> Trace:
 def skypilot(name: str, text: str) -> Trace:
     """Read `{"metadata": {"gap_seconds": N}, "data": [count, ...]}`.
 
-    SkyPilot's folders `availability/` hold probes, `preemption/` held nodes;
-    the path decides, and where it says neither they count as probes.
+    SkyPilot's folders `availability/` have probes, `preemption/` held nodes; the path
+    decides, and with neither name in it they count as probes.
     """
     value = json.loads(text)
     try:
@@ -254,7 +254,7 @@ def _in_order(rows: list[Row]) -> tuple[list[Row], tuple[str, ...]]:
 
 
 def _gaps(counts: list[tuple[float, int]]) -> frozenset[int]:
-    """Return the rows that follow on the one before much later than is usual."""
+    """Return the rows that come much later after the one before than is usual."""
     apart = [b[0] - a[0] for a, b in pairwise(counts)]
     usual = sorted(apart)[len(apart) // 2] if apart else 0.0
     return frozenset(n for n, far in enumerate(apart, 1) if usual and far > GAP_FACTOR * usual)
@@ -287,7 +287,7 @@ def _rows(lines: Sequence[str]) -> list[tuple[int, str]]:
 
 
 TRACE_BYTES = 8 << 20  # a count for every minute of five years, and more events than any market has
-TABLE_BYTES = 64 << 20  # of all regions and types
+TABLE_BYTES = 64 << 20  # the table of all regions and types is smaller
 SPAN_MAX_S = 5 * 365.25 * 86_400
 SPAN_SHORT_S = 300.0
 MONTH_H = 730.0
@@ -295,7 +295,7 @@ _BUCKETS = ((0.0, 0.05), (0.05, 0.10), (0.10, 0.15), (0.15, 0.20), (0.20, 0.50))
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace; raises `UsageError` that says which formats a wrong file resembles."""
+    """Read a trace; raises `UsageError` with the formats that a wrong file resembles."""
     text = read_text(path, "trace", most=TRACE_BYTES, hint=KNOWN)
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
@@ -320,7 +320,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def _sensible(trace: Trace, *, last: int) -> Trace:
-    """Refuse a span that no trace has, and say of a very short one what that may mean."""
+    """Return the trace, with a note if it is very short; refuse an impossible span."""
     if trace.span_s > SPAN_MAX_S:
         years = trace.span_s / (365.25 * 86_400)
         problem = f"the trace spans {years:.3g} years"

@@ -28,10 +28,10 @@ from chaos.preflight.simulate import simulate
 class FigureComparison:
     """One figure over `runs` runs, each side a mean with its 95 % interval.
 
-    `predicted` holds where the mean of so many runs is to lie; it is exact
-    where the model is told everything but the costs. `inside`: the share of
-    runs that lie in the 5 to 95 % of single runs that the model expects, 0.9
-    where it is right; None where it makes no distribution.
+    `predicted` is the interval for the mean of so many runs; it is exact if the model
+    has all inputs but the costs. `inside`: the share of runs within the 5 to 95 % of
+    single runs that the model expects, 0.9 if it is right; None if it makes no
+    distribution.
     """
 
     figure: str
@@ -54,7 +54,7 @@ class FigureComparison:
         return self.predicted.low <= self.measured.value <= self.predicted.high
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the figure as plain values."""
         return {
             "figure": self.figure,
             "unit": self.unit,
@@ -69,21 +69,21 @@ class FigureComparison:
 
 @dataclass(frozen=True)
 class Validation:
-    """The comparison of a model with runs: what the runs were, and each figure."""
+    """The comparison of a model with runs: a description of the runs, and each figure."""
 
     what: str
     rows: tuple[FigureComparison, ...] = ()
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the comparison as plain values."""
         rows = [row.to_json() for row in self.rows]
         return {"what": self.what, "notes": list(self.notes), "figures": rows}
 
 
-# -- runs as they were --------------------------------------------------------------------------
+# -- measured runs ------------------------------------------------------------------------------
 
-# Of Ray 2.60: a state of its controller, and what it raises where a placement group is not ready.
+# Of Ray 2.60: a state of its controller, and its error if a placement group is not ready.
 SCHEDULING, NO_ROOM = "SCHEDULING", "WorkerGroupStartupTimeoutError"
 FIGURES = (
     ("attempts", "", "attempts"),
@@ -95,10 +95,10 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class RunFigures:
-    """One run: attempts, steps lost per rank, seconds from where it began to the last commit.
+    """One run: attempts, steps lost per rank, seconds from its beginning to the last commit.
 
-    An attempt is a start that a loss made necessary, whether it came to train or not; one in
-    which an elastic job takes in nodes again is none.
+    An attempt is a start after a loss, even if it did not come to train; a start by which an
+    elastic job grows again is none.
     """
 
     attempts: float
@@ -108,11 +108,11 @@ class RunFigures:
 
 
 def run_figures(analysis: RunAnalysis, *, steps: int) -> RunFigures | None:
-    """Measure a run of a job of so many steps; None where it did not finish.
+    """Measure a run of a job of so many steps; return None if it did not finish.
 
-    Its time begins when Ray's controller first looks for places for workers: how long the
-    controller itself takes to start is no part of a forecast. Its goodput counts a step as long
-    as its own steps were.
+    Its time begins when Ray's controller first looks for places for workers: the controller's
+    own start is no part of a forecast. Its goodput counts each step with the mean time of its
+    own steps.
     """
     began, attempts = _began(analysis.history), analysis.run.attempts
     ended = [commit.number for attempt in attempts for commit in attempt.commits]
@@ -133,22 +133,21 @@ def _began(history: History) -> int | None:
 
 
 def _is_loss(event: FailureDecided) -> bool:
-    """Return whether a failure is one of workers; a start that found no room is none."""
+    """Return whether a failure is one of workers; a start without room is none."""
     return event.decision == "RETRY" and NO_ROOM not in event.error
 
 
-# -- runs struck at known places ----------------------------------------------------------------
+# -- runs with faults at known places -----------------------------------------------------------
 
-_LUCK = np.array([packed_luck(0.0, 1.0, 0.0, 1.0)], dtype=np.uint64)  # hit, and not told
+_LUCK = np.array([packed_luck(0.0, 1.0, 0.0, 1.0)], dtype=np.uint64)  # hit, without notice
 _FOR_EVER_S = 1e12
 
 
 def validated(question: Question, analyses: Sequence[RunAnalysis]) -> Validation:
     """Compare predicted and measured attempts, lost steps, finish times and goodput.
 
-    `question` holds the costs and the length of the job that was recorded.
-    Runs count that were struck without notice and came to their end; raises
-    `UsageError` where there is none.
+    `question` holds the costs and the length of the recorded job. Only finished runs
+    with faults without notice count; raises `UsageError` if there is none.
     """
     pairs = [pair for analysis in analyses if (pair := _pair(question, analysis)) is not None]
     if not pairs:
@@ -161,7 +160,7 @@ def validated(question: Question, analyses: Sequence[RunAnalysis]) -> Validation
 
 
 def _row(name: str, unit: str, pairs: Sequence[tuple[float, float]]) -> FigureComparison:
-    """Compare in pairs: the prediction's interval is as wide as its errors scatter."""
+    """Compare in pairs: the prediction's interval is that of its errors."""
     error = mean_of([measured - predicted for predicted, measured in pairs])
     value = fmean(predicted for predicted, _ in pairs)
     low, high = value + error.low - error.value, value + error.high - error.value
@@ -176,7 +175,7 @@ def _pair(question: Question, analysis: RunAnalysis) -> tuple[RunFigures, RunFig
     is_whole = analysis.run.ending.is_finished and restarts and ended and attempts[0].steps
     if not is_whole or any(injection.is_preemption for injection in analysis.injections):
         return None
-    # The model's clock begins before the first start; the record's is laid onto it at step 1.
+    # The model's clock begins before the first start; the record's is aligned with it at step 1.
     first_s = analysis.history.time_ns(attempts[0].steps[0].number) / 1e9
     zero_s = first_s - costs.begin_s - costs.step_s
     lost = sum(max(restart.lost_steps.values(), default=0) for restart in restarts)
@@ -191,10 +190,10 @@ def _steps_done(attempt: Attempt) -> int:
 
 
 def predicted(question: Question, struck: Sequence[int]) -> RunFigures:
-    """Return what the model makes of a job whose attempts are struck after so many steps each.
+    """Return the model's figures of a job whose attempts end by a fault after so many steps each.
 
-    Nodes are at hand. A rank that stands at a place of a plan is held until
-    what came before is committed, so the model waits for that as well.
+    Nodes are available. A rank at the place of an op is held until all reports before it
+    are committed, so the model waits for that as well.
     """
     costs, every = question.costs, question.job.checkpoint_every_steps
     assert costs is not None
@@ -215,16 +214,16 @@ def predicted(question: Question, struck: Sequence[int]) -> RunFigures:
     return RunFigures(1 + int(runs.restarts[0]), lost, end_s, question.work_s / end_s)
 
 
-# -- runs struck by the clock -------------------------------------------------------------------
+# -- runs with faults by the clock --------------------------------------------------------------
 
 RUNS = 1_000  # for each set of costs
 _HORIZON = 200  # times the work
 
 
 def question_of_validation(question: Question, market: Market, *, pool: int) -> Question:
-    """Return the question that the runs pose: no goal, retries for ever, this market.
+    """Return the question of the runs: no goal, unlimited retries, this market.
 
-    Their saves were timed around `report()`, whatever it did: what follows is behind training.
+    Their saves were timed around any kind of `report()`: the time after it is behind training.
     """
     values = {
         "settings.checkpoint_upload_mode": "async",
@@ -244,11 +243,11 @@ def compared_figures(
     seed: int,
     spares_starts: bool = True,
 ) -> tuple[FigureComparison, ...]:
-    """Compare the means of `runs` with what the model says that such means will be.
+    """Compare the means of `runs` with the model's interval for such means.
 
-    `questions` differ in their costs alone, each resampled from the runs that
-    measured them, so that the intervals hold both the luck of losses and how
-    sure the costs are. With `spares_starts` no loss took a worker before its first step.
+    `questions` differ only in their costs, each resampled from the runs that measured
+    them, so that the intervals include both the randomness of losses and the uncertainty
+    of costs. With `spares_starts` no loss took a worker before its first step.
     """
     drawn = [
         _figures(question, seed + n, spares_starts=spares_starts)

@@ -31,10 +31,10 @@ def verdict(
 ) -> tuple[Word, str]:
     """Return the verdict and its reason.
 
-    A goal counts as met where the lower end of its chance's interval reaches
-    the confidence asked for, as missed where the upper end does not; between
-    them it cannot be told. A no-go needs that it is missed with the changes
-    as well: `after`, the best that was tried.
+    A goal counts as met if the lower end of its chance's interval reaches the
+    required confidence, as missed if the upper end does not; otherwise it is open.
+    A no-go requires that it is missed with the changes as well: `after`, the best
+    that was tried.
     """
     need, impossible = question.goal.confidence, why_impossible(question)
     if impossible is not None:
@@ -55,7 +55,7 @@ def verdict(
 
 
 def _impossible(why: str, after: Forecast | None, need: float) -> tuple[Word, str]:
-    """Return no-go where a goal that cannot be met as it is, is missed with changes as well."""
+    """Return no-go if a goal that cannot be met without changes is missed with them as well."""
     if after is None or missed_goals(after, need):
         return "no-go", why
     if reaches(after, need):
@@ -64,7 +64,7 @@ def _impossible(why: str, after: Forecast | None, need: float) -> tuple[Word, st
 
 
 def _missing(seen: Forecast, after: Forecast, need: float) -> tuple[Word, str]:
-    """Return no-go where a goal is missed with the best changes as well."""
+    """Return no-go if a goal is missed with the best changes as well."""
     missed, lasting = missed_goals(seen, need), missed_goals(after, need)
     if not lasting:
         return _nearly(why_missed(seen, missed, need), after, need)
@@ -96,7 +96,7 @@ def _too_near(seen: Forecast, goals: Sequence[str], need: float) -> str:
 
 
 def _at_best(seen: Forecast, after: Forecast) -> str:
-    """Return how near the best of what was tried comes, where it comes nearer."""
+    """Return in words the result of the best changes that were tried, if it is better."""
     worst = min(after.meets, key=lambda name: after.meets[name].share)
     share = after.meets[worst].share
     if share <= min(chance.share for chance in seen.meets.values()):
@@ -105,7 +105,7 @@ def _at_best(seen: Forecast, after: Forecast) -> str:
 
 
 def why_impossible(question: Question) -> str | None:
-    """Return which goal could not be met even if no node were ever lost; None where all could."""
+    """Return a goal that could not be met even without any loss; None if all could."""
     goal = question.goal
     least_s = lossless_s(question)
     if goal.deadline_h is not None and least_s > goal.deadline_h * 3600:
@@ -133,7 +133,7 @@ def _met(seen: Forecast, need: float) -> str:
 
 
 def _unasked(question: Question, seen: Forecast) -> str:
-    """Return what a go does not promise where no goal was given."""
+    """Return the note that a go without goals promises only to finish."""
     goal = question.goal
     if any(value is not None for value in (goal.deadline_h, goal.budget, goal.goodput)):
         return ""
@@ -143,7 +143,7 @@ def _unasked(question: Question, seen: Forecast) -> str:
 
 
 def why_missed(seen: Forecast, missed: Collection[str], need: float) -> str:
-    """Return how often the worst of these goals is met, and what that is lost to."""
+    """Return in words how often the worst of these goals is met, and the causes of its loss."""
     worst = min(missed, key=lambda name: seen.meets[name].share)
     if seen.spent.share > 1 - need:
         cause = f"; {seen.spent.share:.0%} of runs use up their retries"
@@ -156,15 +156,15 @@ def why_missed(seen: Forecast, missed: Collection[str], need: float) -> str:
     return f"{worst}: {share:.1%} of runs{within}, {in_percent(need)} needed{cause}"
 
 
-# -- doubts that take a go back -----------------------------------------------------------------
+# -- doubts that revoke a go --------------------------------------------------------------------
 
 TRACES = 40
-MAY_MISS = 1  # of them: more than one in forty is beyond the worse end of a 95 % interval
+MAY_MISS = 1  # of these: more than one in forty is beyond the worse end of a 95 % interval
 _AT_ONCE, _RUNS = 8, 400
 
 
 def doubt(question: Question, seen: Forecast, effort: Effort) -> str | None:
-    """Return how the market's data can take a go of this question back; None where they cannot."""
+    """Return the doubt in the market's data that revokes a go; None if there is none."""
     replay = question.market.replay
     if replay is not None:
         return _too_little(replay, seen) or _drawn_anew(question, replay, effort)
@@ -173,7 +173,7 @@ def doubt(question: Question, seen: Forecast, effort: Effort) -> str | None:
 
 
 def _at_worst(question: Question, worst: Market, effort: Effort) -> str | None:
-    """Return what is missed surely where the market is as bad as its trace allows."""
+    """Return in words the goals that are surely missed in a market as bad as its trace allows."""
     other = changed(question, {"market": worst.model_dump(mode="json")})
     seen, need = forecast(other, effort.simulate(other)), question.goal.confidence
     missed = missed_goals(seen, need)
@@ -186,7 +186,7 @@ def _at_worst(question: Question, worst: Market, effort: Effort) -> str | None:
 
 
 def _too_little(replay: Replay, seen: Forecast) -> str | None:
-    """Return where a trace is too short to be repeated for this job."""
+    """Return in words that a trace is too short to be repeated for this job, if it is."""
     span_h, losses = replay.span_s / 3600, losses_in(replay)
     if losses < FEW:
         return (
@@ -203,7 +203,7 @@ def _too_little(replay: Replay, seen: Forecast) -> str | None:
 
 
 def _drawn_anew(question: Question, replay: Replay, effort: Effort) -> str | None:
-    """Return how many of the traces drawn out of this one miss a goal surely."""
+    """Return in words how many of the traces resampled from this one surely miss a goal."""
     rng = np.random.Generator(np.random.PCG64(effort.seed))
     others = [_with(question, resampled(replay, rng)) for _ in range(TRACES)]
     need, missed, seen = question.goal.confidence, 0, 0

@@ -14,7 +14,7 @@ RULES: tuple[Rule, ...] = (*losses.RULES, *saving.RULES, *waiting.RULES)
 def findings(
     question: Question, told: Predictions | None = None, *, ignore: Collection[str] = ()
 ) -> tuple[RuleFinding, ...]:
-    """Return what the rules find, gravest first; raises `UsageError` for an unknown id."""
+    """Return the findings of the rules, gravest first; raises `UsageError` for an unknown id."""
     refuse_unknown(ignore)
     order = ("stops", "costs", "advice")
     found = [
@@ -26,7 +26,7 @@ def findings(
 
 
 def refuse_unknown(ids: Collection[str]) -> None:
-    """Raise `UsageError` where an id is no rule's."""
+    """Raise `UsageError` if an id is no rule's."""
     names = [rule.id for rule in RULES]
     for name in ids:
         if name not in names:

@@ -1,4 +1,4 @@
-"""Rules of what a loss takes: retries, a notice, nodes that are missing, the head."""
+"""Rules on losses: retries, notices, missing nodes, the head."""
 
 import math
 
@@ -9,13 +9,13 @@ from chaos.preflight.rules.rule import Predictions, Rule
 
 LOW = 0.05
 SHORT_H = 1 / 60
-_LEEWAY_S = 5.0  # of a grace: nobody sets it to the second
+_LEEWAY_S = 5.0  # the tolerance of a grace, which is not set to the second
 
 
 def worst_save_s(question: Question) -> float | None:
-    """Return how long a save on notice takes at worst: poll, step, save, upload.
+    """Return the longest time of a save on notice: poll, step, save, upload.
 
-    None where that is not known.
+    None if it is unknown.
     """
     costs = question.costs
     if costs is None or not question.market.notice.seconds:
@@ -59,7 +59,7 @@ def _few_starts(question: Question, told: Predictions) -> str | None:
 
 
 def _ended(question: Question, told: Predictions, budget: str) -> str | None:
-    """Return the share of runs that a budget ends, where more do than may."""
+    """Return in words the share of runs that a budget ends, if it is too high."""
     chance, accepted = told.seen.ends[budget], 1 - question.goal.confidence
     if chance.share <= accepted:
         return None

@@ -14,7 +14,7 @@ Weight: TypeAlias = Literal["stops", "costs", "advice"]
 
 @dataclass(frozen=True)
 class Predictions:
-    """Results of the simulation: the forecast, and the interval curve where there is one."""
+    """Results of the simulation: the forecast, and the interval curve if there is one."""
 
     seen: Forecast
     curve: Curve | None = None
@@ -22,13 +22,13 @@ class Predictions:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A rule. `static` returns in words what is wrong, or None, from the question alone.
+    """A rule. `static` returns its finding in words, or None, only from the question.
 
-    `simulated` stands in its place where runs were simulated, so that a rule and a
-    forecast shown together have the same figures; a rule without `static` needs them.
-    `bad` and `good` are its two examples: changes to `sound_question()`, keyed by the value's place
-    (`settings.max_failures`), of which one triggers it.
-    `stops`: the training may end for good. `costs`: it wastes time or money.
+    `simulated` replaces it if runs were simulated, so that a rule and a forecast on one page
+    have the same figures; a rule without `static` needs them. `bad` and `good` are its two
+    examples: changes to `sound_question()`, keyed by the value's place
+    (`settings.max_failures`), of which one triggers it. `stops`: the training may end for good.
+    `costs`: it wastes time or money.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Rule:
     simulated: Callable[[Question, Predictions], str | None] | None = None
 
     def finds(self, question: Question, told: Predictions | None) -> str | None:
-        """Return what is wrong with a question, `told` where it was simulated; None: nothing."""
+        """Return the finding for a question, by `told` if it was simulated; None: no finding."""
         if told is not None and self.simulated is not None:
             return self.simulated(question, told)
         return None if self.static is None else self.static(question)
@@ -49,7 +49,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class RuleFinding:
-    """One setting that a rule objects to."""
+    """The finding of one rule."""
 
     rule: str
     weight: Weight

@@ -1,4 +1,4 @@
-"""Rules of checkpoints: how often, how they get to their place, and whether a start finds them."""
+"""Rules on checkpoints: their interval, their upload, and whether a start finds them."""
 
 import math
 import re
@@ -11,12 +11,12 @@ from chaos.preflight.rules.losses import worst_save_s
 from chaos.preflight.rules.rule import Predictions, Rule
 
 _SELDOM = 0.01
-FLAT = 0.02  # of goodput: closer to the best than this is as good
+FLAT = 0.02  # of goodput: within this of the best is as good
 _VOLATILE = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/scratch", "/local", "/mnt/local")  # noqa: S108
 _CHANGES = re.compile(r"\{(time|now|date|uuid|random|pid)\b|\$\(|`")
 
 
-# -- how often ---------------------------------------------------------------------------------
+# -- the interval ------------------------------------------------------------------------------
 
 
 def _far_from_best(question: Question) -> str | None:
@@ -54,14 +54,14 @@ def _far_from_best_simulated(question: Question, told: Predictions) -> str | Non
 
 
 def unsaved_every_s(question: Question) -> float:
-    """Return the mean time between losses that a save on notice does not soften."""
+    """Return the mean time between losses without a save on notice."""
     return _loss_s(question) / max(1e-3, 1 - _softened(question))
 
 
 def _softened(question: Question) -> float:
-    """Return the share of losses before which a save on notice surely commits.
+    """Return the share of losses before which a save on notice is surely committed.
 
-    Beyond the notice it commits only where relaxed survivors have rank 0 among them.
+    After the notice it is committed only if rank 0 is among relaxed survivors.
     """
     need_s, notice, settings = worst_save_s(question), question.market.notice, question.settings
     if need_s is None or not (question.job.saves_on_notice and settings.preemption_watcher):
@@ -134,7 +134,7 @@ def _upload_once(question: Question) -> str | None:
     return f"Ray tries an upload to S3 up to three times, and one to {scheme}:// once"
 
 
-# -- which are kept, and where they lie ----------------------------------------------------------
+# -- retention and storage -----------------------------------------------------------------------
 
 
 def _by_score(question: Question) -> str | None:

@@ -1,11 +1,11 @@
-"""Rules of time-outs: how long nobody does anything, and in which order they fire."""
+"""Rules on time-outs: their idle time, and the order in which they end."""
 
 from chaos.preflight.format import in_s
 from chaos.preflight.question import Question
 from chaos.preflight.rules.rule import Rule
 
-MANY = 5  # times a restart: waiting longer than that for a hang costs more than many losses
-CONFIRMED_S = 600.0  # RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S: sooner the detector does nothing
+MANY = 5  # times a restart: a longer wait for a hang costs more than many losses
+CONFIRMED_S = 600.0  # RAY_TRAIN_NCCL_RAS_CONFIRM_DURATION_S: before it the detector does nothing
 
 
 def _health(question: Question) -> str | None:
@@ -56,7 +56,7 @@ def _faster_than_ray(question: Question) -> str | None:
     costs, notice = question.costs, question.market.notice
     if costs is None or (notice.seconds and notice.reliability == 1):
         return None
-    # Where the detection is not told apart, it is somewhere in the restart.
+    # If the detection is not stated by itself, it is a part of the restart.
     known_s, death_s = costs.detect_s or costs.restart_s, question.settings.node_death_s
     if known_s >= death_s:
         return None
