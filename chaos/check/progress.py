@@ -390,9 +390,12 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
 
 def held_by_us(analysis: RunAnalysis) -> int | None:
     """Return the rank that was still held at its place when the run ended; None without one."""
-    held = {gate.op: gate for _, gate in analysis.history.of(GateReached)}
-    for _, released in analysis.history.of(GateReleased):
-        held.pop(released.op, None)
+    released = {(e.op, e.attempt, e.rank) for _, e in analysis.history.of(GateReleased)}
+    held = {
+        gate.op
+        for _, gate in analysis.history.of(GateReached)
+        if (gate.op, gate.attempt, gate.rank) not in released
+    }
     for injection in analysis.injections:
         if injection.op.index in held and not injection.ended:
             return injection.rank

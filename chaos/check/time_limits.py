@@ -109,10 +109,12 @@ def start_s(history: History, attempts: Sequence[Attempt]) -> float | None:
 
 def _holds(history: History, firsts: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield the begin and the end of each hold of a rank; the next attempt ends it too."""
-    released = {gate.op: number for number, gate in history.of(GateReleased)}
+    released = list(history.of(GateReleased))
     for number, gate in history.of(GateReached):
+        who = (gate.op, gate.attempt, gate.rank)
+        ends = (n for n, e in released if n > number and (e.op, e.attempt, e.rank) == who)
         over = min((first for first in firsts if first > number), default=len(history))
-        yield number, min(released.get(gate.op, over), over)
+        yield number, min(next(ends, over), over)
 
 
 def last_sign(history: History, before: int) -> tuple[int, str] | None:

@@ -110,6 +110,7 @@ class Copies:
 def _append(path: Path, content: bytes) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        os.write(file, content)
+        while content:  # a full disk takes a part of it, and then raises
+            content = content[os.write(file, content) :]
     finally:
         os.close(file)

@@ -104,6 +104,19 @@ def test_a_rank_that_we_hold_keeps_nobody_waiting_by_itself() -> None:
     assert result_on("progress", story, history).status == "pass"
 
 
+def test_a_hold_is_over_at_its_own_release_and_not_at_a_later_one_of_the_same_op() -> None:
+    story = Story((Strike(1, 2, 1, kind="preempt_node", drift=9),))
+    once = story.history()
+    (released,) = rows(once, ev.GateReleased)
+    (end,) = rows(once, ev.FitReturned)
+    again = History([*once[:end], once[released], *once[end:]])
+    stalled = next(n for n in rows(again, ev.StepDone) if n > released)
+
+    result = result_on("progress", story, later(again, stalled, by_s=500))
+
+    assert result.status == "fail"
+
+
 # -- slow by itself ------------------------------------------------------------------------
 
 

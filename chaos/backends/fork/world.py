@@ -131,7 +131,9 @@ class ForkWorld(RunWorld):
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
         """Stop every worker of the node."""
-        struck = tuple(pid for pid in self._workers_on(node_id) if is_running(pid))
+        with self._lock:
+            workers = self._workers_on(node_id)
+        struck = tuple(pid for pid in workers if is_running(pid))
         if not struck:
             raise ProcessLookupError(f"nothing runs on {node_id}")
         self._frozen[node_id] = struck
