@@ -6,6 +6,7 @@ acts on processes.
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,7 @@ from chaos.plan.course import extent, steps_by_epoch
 from chaos.plan.digest import baseline_digest
 from chaos.plan.draw import random_plan
 from chaos.plan.make import make_plan
-from chaos.plan.permitted import Elsewhere, Permissions, needs_permission, refusals
+from chaos.plan.permitted import ClusterOverrides, Permissions, needs_permission, refusals
 from chaos.report.ci import render as render_junit
 from chaos.report.html import render_run, render_suite
 from chaos.report.live import Display
@@ -70,7 +71,7 @@ class Harness:
     backend: Backend
     clock: Clock
     keep_storage: bool = False
-    elsewhere: Elsewhere = field(default_factory=Elsewhere)
+    overrides: ClusterOverrides = field(default_factory=ClusterOverrides)
     tell: Callable[[FinishedRun], None] | None = None
 
     def plans(
@@ -82,7 +83,7 @@ class Harness:
         """
         plans = [self._plan(file, seed=seed, backend=backend) for file in files]
         for plan in plans:
-            refuse_unnamed_cluster(plan, self.elsewhere.permissions)
+            refuse_unnamed_cluster(plan, self.overrides.permissions)
         return sorted(plans, key=_size)
 
     def random_plans(
@@ -90,7 +91,7 @@ class Harness:
     ) -> Iterator[Plan]:
         """Yield a plan per seed, with faults drawn from it in place of the scenario's own."""
         plan = self._plan(file, seed=0, backend=backend)
-        refuse_unnamed_cluster(plan, self.elsewhere.permissions)
+        refuse_unnamed_cluster(plan, self.overrides.permissions)
         alike = random_plan(plan, seed=seeds.start, steps=[0])  # in shape and job, as all are
         steps = steps_by_epoch(self.baseline(alike))
         for seed in seeds:
@@ -110,7 +111,7 @@ class Harness:
 
     def run_plan(self, plan: Plan) -> FinishedRun:
         """Execute one plan and judge it against its baseline."""
-        refuse_unpermitted(plan, self.elsewhere.permissions)
+        refuse_unpermitted(plan, self.overrides.permissions)
         baseline = self.baseline(plan)
         name = f"{plan.seed}-{stamp(self.clock.wall_ns())}"
         directory = create(self.reports / plan.slug, name, plan, environment(self.cwd))
@@ -141,7 +142,7 @@ class Harness:
     # -- inside --------------------------------------------------------------------------------
 
     def _plan(self, file: Path, *, seed: int, backend: BackendName) -> Plan:
-        return self.elsewhere.over(plan_of(file, cwd=self.cwd, seed=seed, backend=backend))
+        return self.overrides.over(plan_of(file, cwd=self.cwd, seed=seed, backend=backend))
 
     def _left_alone(self, plan: Plan, alone: Plan, digest: str) -> History:
         directory = create(self.reports / BASELINES, digest, alone, environment(self.cwd))
@@ -259,7 +260,8 @@ def refuse_unknown_check(file: Path, scenario: Scenario, *, line: int | None = N
         return
     if line is None:
         lines = file.read_text(encoding="utf-8").splitlines()
-        line = next((n for n, text in enumerate(lines, 1) if f"{expected}" in text), 1)
+        named = re.compile(rf"(?<![\w-]){re.escape(expected)}(?![\w-])")
+        line = next((n for n, text in enumerate(lines, 1) if named.search(text)), 1)
     near = difflib.get_close_matches(expected, names, n=1)
     hint = f"Did you mean {near[0]}?" if near else f"The checks are {', '.join(names)}."
     raise ScenarioError(file, line, f"there is no check '{expected}'", hint)

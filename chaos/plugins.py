@@ -19,7 +19,7 @@ from typing import Any
 
 from chaos import faults
 from chaos.faults.base import ENDS, FAMILIES, Fault
-from chaos.faults.world import Outcome, RefusedError, Release, Victim, World
+from chaos.faults.world import Outcome, RefusedError, Release, Target, World
 
 FAULTS_GROUP, CHECKS_GROUP = "chaos.faults", "chaos.checks"
 # Set to "off" for the processes of a job: they inject nothing and judge nothing, and a package
@@ -28,7 +28,7 @@ EXTENSIONS_ENV = "CHAOS_EXTENSIONS"
 OFF = "off"
 
 _FAULT_NAME, _CHECK_NAME = re.compile(r"[a-z][a-z0-9_]*"), re.compile(r"[a-z][a-z0-9-]*")
-_STRIKE = ("world", "victim", "release")
+_INJECT = ("world", "target", "release")
 
 # The order in which faults are listed and stand in plan.json, kept so that a plan is written as it
 # always was. A fault that is not named comes after them: a new one needs no line here.
@@ -178,10 +178,10 @@ def fault_flaws(what: Any, places: Collection[str]) -> Iterator[str]:  # noqa: A
         yield "a fault is a subclass of chaos.faults.base.Fault"
         return
     if (
-        what.strike is Fault.strike
-        or tuple(inspect.signature(what.strike).parameters)[1:] != _STRIKE
+        what.inject is Fault.inject
+        or tuple(inspect.signature(what.inject).parameters)[1:] != _INJECT
     ):
-        yield f"it has no method strike(self, {', '.join(_STRIKE)})"
+        yield f"it has no method inject(self, {', '.join(_INJECT)})"
     yield from _facts_missing(what)
     if ambiguous := sorted(set(what.model_fields) & set(places)):
         yield f"its setting {ambiguous[0]} would be taken for a place"
@@ -236,9 +236,9 @@ class AbsentFault(Fault):
         rank: int | None = self.settings.get("rank")
         return rank
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Refuse: without its package, the harm is not known."""
-        del world, victim, release
+        del world, target, release
         raise RefusedError(self.why)
 
     @property

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from chaos.faults.order import Order
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 
-RANK_0 = Victim(attempt=0, rank=0, pid=70, node_id="node-a")
-RANK_1 = Victim(attempt=0, rank=1, pid=71, node_id="node-b")
+RANK_0 = Target(attempt=0, rank=0, pid=70, node_id="node-a")
+RANK_1 = Target(attempt=0, rank=1, pid=71, node_id="node-b")
 DEADLINE_NS = 99
 
 
@@ -28,7 +28,7 @@ class FakeWorld:
     """
 
     hardy: bool = False
-    workers: Mapping[int, Victim] = field(default_factory=lambda: {0: RANK_0, 1: RANK_1})
+    workers: Mapping[int, Target] = field(default_factory=lambda: {0: RANK_0, 1: RANK_1})
     ends: tuple[str, ...] = ("KILL", "TERM")
     stops: bool = True
     obeys: bool = True
@@ -41,34 +41,34 @@ class FakeWorld:
     deadline: threading.Event = field(default_factory=_come)
     done: list[str] = field(default_factory=list)
 
-    def signal_worker(self, victim: Victim, signal_name: str) -> None:
-        if victim.pid in self.gone:
-            raise ProcessLookupError(f"pid {victim.pid}")
-        self.done.append(f"SIG{signal_name} {victim.pid}")
+    def signal_worker(self, target: Target, signal_name: str) -> None:
+        if target.pid in self.gone:
+            raise ProcessLookupError(f"pid {target.pid}")
+        self.done.append(f"SIG{signal_name} {target.pid}")
         if signal_name in self.ends:
-            self.gone.add(victim.pid)
+            self.gone.add(target.pid)
 
-    def end_worker_actor(self, victim: Victim) -> None:
-        self.done.append(f"ray.kill {victim.rank}")
-        self.gone.add(victim.pid)
+    def end_worker_actor(self, target: Target) -> None:
+        self.done.append(f"ray.kill {target.rank}")
+        self.gone.add(target.pid)
 
     def free_memory(self) -> int:
         return self.free
 
-    def blame_memory(self, victim: Victim) -> None:
-        self.done.append(f"blame memory for {victim.pid}")
+    def blame_memory(self, target: Target) -> None:
+        self.done.append(f"blame memory for {target.pid}")
 
-    def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
-        return victim.pid in {0, *self.gone}
+    def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
+        return target.pid in {0, *self.gone}
 
-    def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
+    def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
         return self.stops
 
-    def group(self) -> Mapping[int, Victim]:
+    def group(self) -> Mapping[int, Target]:
         return self.workers
 
-    def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
-        self.done.append(f"await the failure of attempt {victim.attempt}")
+    def failure_of(self, target: Target, *, within_s: float) -> Mapping[int, str] | None:
+        self.done.append(f"await the failure of attempt {target.attempt}")
         return self.errors
 
     def has_obeyed(self, order: Order, *, within_s: float) -> bool:
@@ -143,8 +143,8 @@ class FakeWorld:
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         return node_id in self.lost
 
-    def arm_storage(self, victim: Victim) -> None:
-        self.done.append(f"arm op {victim.op} for rank {victim.rank}")
+    def arm_storage(self, target: Target) -> None:
+        self.done.append(f"arm op {target.op} for rank {target.rank}")
 
-    def await_storage(self, victim: Victim) -> str | None:
+    def await_storage(self, target: Target) -> str | None:
         return self.effect

@@ -11,7 +11,7 @@ from chaos.backends.open import nodes_at
 from chaos.errors import UsageError
 from chaos.harness import plan_of
 from chaos.model.plan import BackendName
-from chaos.plan.permitted import Elsewhere
+from chaos.plan.permitted import ClusterOverrides
 from chaos.report.dry_run import dry_run
 
 Address = Annotated[
@@ -72,13 +72,13 @@ def refuse_contradictions(
 
 
 def show_dry_run(
-    files: Sequence[Path], elsewhere: Elsewhere, console: Console, *, seed: int
+    files: Sequence[Path], overrides: ClusterOverrides, console: Console, *, seed: int
 ) -> None:
     """Print the faults of each plan and their targets, without a change of any cluster."""
     made = [plan_of(file, cwd=Path.cwd(), seed=seed, backend="ray") for file in files]
-    plans = [elsewhere.over(plan) for plan in made]
+    plans = [overrides.over(plan) for plan in made]
     known = {address: nodes_at(address) for address in {p.shape.address for p in plans} if address}
     for plan in plans:
         nodes = known.get(plan.shape.address or "", [])
-        console.print(dry_run(plan, nodes, elsewhere.permissions))
+        console.print(dry_run(plan, nodes, overrides.permissions))
         console.print()

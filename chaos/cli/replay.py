@@ -23,7 +23,7 @@ from chaos.model.event import LossResolved, StepDone
 from chaos.model.history import History
 from chaos.model.masked import masked, masked_text
 from chaos.model.plan import Plan
-from chaos.plan.permitted import Elsewhere, Permissions
+from chaos.plan.permitted import ClusterOverrides, Permissions
 from chaos.report.outcome import FinishedRun, row_of
 from chaos.report.screen import screen
 from chaos.report.terminal import print_suite
@@ -66,7 +66,7 @@ def replay(  # noqa: PLR0913, PLR0917 - one parameter per option
     ask(console, plan, directory.resolve(), is_answered=yes)
     may = Permissions(allow_faults_on, allow_node_loss)
     with open_backend(plan.backend, console, may, prestart=prestart_workers) as executor:
-        cwd, there = Path(plan.cwd), Elsewhere(permissions=may)
+        cwd, there = Path(plan.cwd), ClusterOverrides(permissions=may)
         harness = Harness(reports, console, cwd, executor, SystemClock(), keep_storage, there)
         again = harness.run_plan(plan)
     _show(console, [again])

@@ -34,7 +34,7 @@ from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
 from chaos.model.plan import BackendName, Plan
 from chaos.model.summary import SUITE
-from chaos.plan.permitted import Elsewhere, Permissions
+from chaos.plan.permitted import ClusterOverrides, Permissions
 from chaos.report.ci import Place, annotations
 from chaos.report.outcome import FinishedRun, SuiteRow, by_scenario, not_run, row_of
 from chaos.report.screen import screen
@@ -121,7 +121,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     asked = Asked(files, range(seed, seed + (plans or 0)), seed, backend, repeat)
     console.print(asked.in_words)
     permissions = Permissions(allow_faults_on, allow_node_loss)
-    there = Elsewhere(address, storage, permissions)
+    there = ClusterOverrides(address, storage, permissions)
     if dry_run:
         show_dry_run(files, there, console, seed=seed)
         return

@@ -7,7 +7,7 @@ property of the same name.
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, get_args
 
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Target, World
 from chaos.record import Record
 
 Family: TypeAlias = Literal["worker", "node", "capacity", "control", "storage"]
@@ -17,14 +17,14 @@ ENDS: tuple[Ends, ...] = get_args(Ends)
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class SharedCluster:
     """The rule for a fault on a cluster that chaos did not start, and its reason."""
 
     rule: Literal["safe", "costs a node", "never"]
     why: str = ""
 
 
-SAFE = Elsewhere("safe")
+SAFE = SharedCluster("safe")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Between:
 class Fault(Record):
     """One kind of harm, as a value.
 
-    A subclass states at least `family`, `ends_attempt` and `rank`, and defines `strike`; `chaos
+    A subclass states at least `family`, `ends_attempt` and `rank`, and defines `inject`; `chaos
     list` prints its docstring. The other facts have defaults that fit most faults.
     """
 
@@ -51,7 +51,7 @@ class Fault(Record):
     # own time-outs end it. For a storage fault the history decides.
     ends_attempt: ClassVar[Ends]
     # The rule on a cluster that chaos did not start; a fault that states none is refused there.
-    elsewhere: ClassVar[Elsewhere] = Elsewhere(
+    on_shared_cluster: ClassVar[SharedCluster] = SharedCluster(
         "never", "what it does to nodes of others has not been thought through"
     )
     # The settings of each variant that `--random` draws. Left out: it is never drawn.
@@ -114,7 +114,7 @@ class Fault(Record):
         """The reason to refuse these settings on a cluster of others; None where there is none."""
         return None
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Do the harm, and return its known effect."""
         raise NotImplementedError
 

@@ -4,9 +4,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from chaos.faults.base import Elsewhere, Fault
+from chaos.faults.base import Fault, SharedCluster
 from chaos.faults.order import Exhaust
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 60.0
 
@@ -24,7 +24,7 @@ class ExhaustMemory(Fault):
 
     family = "worker"
     ends_attempt = "always"
-    elsewhere = Elsewhere("never", "the memory of the node is that of others as well")
+    on_shared_cluster = SharedCluster("never", "the memory of the node is that of others as well")
     sentence = "rank {rank} took all memory {place} and was killed"
     is_ordered = True
 
@@ -32,19 +32,19 @@ class ExhaustMemory(Fault):
     by: Literal["kernel", "raylet"] = "kernel"
     rank: ClassVar[None] = None
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Release the worker with the order to take memory, and end it when it has."""
-        name, free = f"pid {victim.pid} of rank {victim.rank}", world.free_memory()
+        name, free = f"pid {target.pid} of rank {target.rank}", world.free_memory()
         if free < 2 * self.bytes:
             return Outcome("fail", f"{_mib(free)} are free, not twice {_mib(self.bytes)}")
         if self.by == "raylet":
-            world.blame_memory(victim)
+            world.blame_memory(target)
         order = Exhaust(self.bytes)
         release(order=order)
         if not world.has_obeyed(order, within_s=PROOF_WITHIN_S):
             return Outcome("info", f"{name} was told to take {_mib(self.bytes)}, and did not")
-        world.signal_worker(victim, "KILL")
-        if not world.worker_is_gone(victim, within_s=PROOF_WITHIN_S):
+        world.signal_worker(target, "KILL")
+        if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
             return Outcome("fail", f"{name} still runs after SIGKILL")
         return Outcome("ok", f"{name} held {_mib(self.bytes)} more, and is gone")
 

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from pydantic import Field, NonNegativeInt
 
-from chaos.faults.base import Between, Elsewhere, Fault
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.base import Between, Fault, SharedCluster
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 10.0
 
@@ -20,7 +20,7 @@ class FreezeNode(Fault):
 
     family = "node"
     ends_attempt = "perhaps"
-    elsewhere = Elsewhere("costs a node", "Ray gives a node up that is silent for long")
+    on_shared_cluster = SharedCluster("costs a node", "Ray gives a node up that is silent for long")
     at_random = ({"for_s": Between(0.1, 0.5)},)
     sentence = "the node of rank {rank} stood still for {fault.for_s:g} s {place}"
     whom = "the node of rank {rank}, and all that runs on it"
@@ -33,23 +33,23 @@ class FreezeNode(Fault):
         description="freeze this rank's node; left out: the node of the trigger's rank",
     )
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Stop the node while the worker is held; the gate opens on a stopped node."""
         del release
-        name = f"node {victim.node_id[:8]}"
-        stopped = world.freeze_node(victim.node_id, within_s=PROOF_WITHIN_S)
+        name = f"node {target.node_id[:8]}"
+        stopped = world.freeze_node(target.node_id, within_s=PROOF_WITHIN_S)
         if stopped is None:
-            world.thaw_node(victim.node_id)
+            world.thaw_node(target.node_id)
             return Outcome("fail", f"{name} went on running")
         return Outcome(
-            "ok", f"{stopped} processes of {name} stand still, with rank {victim.rank} on it"
+            "ok", f"{stopped} processes of {name} stand still, with rank {target.rank} on it"
         )
 
-    def heal(self, world: World, victim: Victim) -> str:
+    def heal(self, world: World, target: Target) -> str:
         """Let the node go on after its time, or at the end of the run."""
         when = f"after {self.for_s:g} s" if world.let_pass(self.for_s) else "at the end of the run"
-        world.thaw_node(victim.node_id)
-        return f"node {victim.node_id[:8]} goes on {when}"
+        world.thaw_node(target.node_id)
+        return f"node {target.node_id[:8]} goes on {when}"
 
     def __str__(self) -> str:
         return f"freeze_node ({self.for_s:g} s)"

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from chaos.faults.base import SAFE, Fault
 from chaos.faults.order import Hang
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
 
@@ -22,7 +22,7 @@ class HangWorker(Fault):
 
     family = "worker"
     ends_attempt = "perhaps"
-    elsewhere = SAFE
+    on_shared_cluster = SAFE
     sentence = "rank {rank} hung {place}"
     is_ordered = True
 
@@ -37,14 +37,14 @@ class HangWorker(Fault):
         """Whether all ranks are to hang."""
         return self.ranks == "all"
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Release the worker with the order to hang, and wait for its last report."""
         order = Hang(self.where)
         release(order=order)
         where = "Python" if self.where == "python" else "torch.distributed"
         if world.has_obeyed(order, within_s=PROOF_WITHIN_S):
-            return Outcome("ok", f"rank {victim.rank} hangs in {where}")
-        return Outcome("fail", f"rank {victim.rank} was told to hang in {where}, and did not")
+            return Outcome("ok", f"rank {target.rank} hangs in {where}")
+        return Outcome("fail", f"rank {target.rank} was told to hang in {where}, and did not")
 
     def __str__(self) -> str:
         return f"hang_worker ({self.where}{', all ranks' if self.ranks == 'all' else ''})"

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from chaos.faults.base import Elsewhere, Fault
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 15.0
 
@@ -17,7 +17,7 @@ class KillController(Fault):
 
     family = "control"
     ends_attempt = "always"
-    elsewhere = Elsewhere(
+    on_shared_cluster = SharedCluster(
         "never", "Ray's controller runs on chaos's own node, which is never struck"
     )
     sentence = "Ray's controller was killed {place}"
@@ -25,11 +25,11 @@ class KillController(Fault):
 
     rank: ClassVar[None] = None
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """End the controller while a worker is held."""
         del release  # its workers go with it
         pid = world.end_controller()
-        if not world.worker_is_gone(victim, within_s=PROOF_WITHIN_S):
+        if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
             return Outcome("info", f"controller {pid} was killed, and its workers still run")
         return Outcome("ok", f"controller {pid} is gone, and its workers with it")
 

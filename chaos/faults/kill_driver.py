@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from chaos.faults.base import SAFE, Fault
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 15.0
 
@@ -17,19 +17,19 @@ class KillDriver(Fault):
 
     family = "control"
     ends_attempt = "always"
-    elsewhere = SAFE
+    on_shared_cluster = SAFE
     sentence = "the driver was killed {place} and started again"
     whom = "the job's own driver"
     ends_driver = True
 
     rank: ClassVar[None] = None
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """End the driver while a worker of it is held."""
         del release  # the gate goes down with the worker, and that with its driver
         pid = world.end_driver()
-        if not world.worker_is_gone(victim, within_s=PROOF_WITHIN_S):
-            return Outcome("info", f"driver {pid} was killed, and rank {victim.rank} still runs")
+        if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
+            return Outcome("info", f"driver {pid} was killed, and rank {target.rank} still runs")
         return Outcome("ok", f"driver {pid} is gone, and its workers with it")
 
     def __str__(self) -> str:

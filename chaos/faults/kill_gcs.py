@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from chaos.faults.base import Elsewhere, Fault
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
 
@@ -20,7 +20,7 @@ class KillGcs(Fault):
 
     family = "control"
     ends_attempt = "perhaps"
-    elsewhere = Elsewhere("never", "it strikes the head, which is never struck")
+    on_shared_cluster = SharedCluster("never", "it strikes the head, which is never struck")
     sentence = "the cluster's GCS was killed {place} and started again"
     whom = "the cluster's GCS"
     lets_go_first = True
@@ -29,9 +29,9 @@ class KillGcs(Fault):
     down_s: float = Field(default=3.0, ge=0, le=50, description="seconds until the next one starts")
     rank: ClassVar[None] = None
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """End it while a worker is held, let training go on, and start the next one in time."""
-        del victim
+        del target
         ended = world.end_gcs()
         release(None)
         world.let_pass(self.down_s)  # if the run ends meanwhile, it is started at once

@@ -4,8 +4,8 @@ from typing import Self
 
 from pydantic import Field, NonNegativeInt, model_validator
 
-from chaos.faults.base import Elsewhere, Fault
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
 
@@ -20,7 +20,9 @@ class KillNode(Fault):
 
     family = "node"
     ends_attempt = "always"
-    elsewhere = Elsewhere("costs a node", "the node is lost, and chaos cannot start another")
+    on_shared_cluster = SharedCluster(
+        "costs a node", "the node is lost, and chaos cannot start another"
+    )
     at_random = ({},)
     whom = "the node of rank {rank}, and all that runs on it"
 
@@ -62,18 +64,18 @@ class KillNode(Fault):
             return f"the node of rank {ranks[0]} was lost {place}"
         return f"the nodes of ranks {', '.join(map(str, ranks))} were lost {place}"
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Lose the nodes while the worker is held."""
         del release  # the gate goes down with the node
-        victims = self._victims(world) or [victim]
-        for node_id in dict.fromkeys(v.node_id for v in victims):
+        targets = self._victims(world) or [target]
+        for node_id in dict.fromkeys(v.node_id for v in targets):
             world.lose_node(node_id, raylet_only=self.raylet_only)
         proof = dead if self.raylet_only else lost
-        outcomes = [proof(world, v) for v in victims]
+        outcomes = [proof(world, v) for v in targets]
         failed = [outcome for outcome in outcomes if outcome.status != "ok"]
         return failed[0] if failed else Outcome("ok", "; ".join(o.detail for o in outcomes))
 
-    def _victims(self, world: World) -> list[Victim]:
+    def _victims(self, world: World) -> list[Target]:
         group = world.group()
         missing = sorted(set(self.ranks) - set(group))
         if missing:
@@ -85,19 +87,19 @@ class KillNode(Fault):
         return f"{what} of ranks {', '.join(map(str, self.ranks))}" if self.ranks else what
 
 
-def dead(world: World, victim: Victim) -> Outcome:
-    """Return the outcome `ok` if the cluster counts the node of `victim` as dead."""
-    name = f"node {victim.node_id[:8]}"
-    if not world.node_is_dead(victim.node_id, within_s=PROOF_WITHIN_S):
+def dead(world: World, target: Target) -> Outcome:
+    """Return the outcome `ok` if the cluster counts the node of `target` as dead."""
+    name = f"node {target.node_id[:8]}"
+    if not world.node_is_dead(target.node_id, within_s=PROOF_WITHIN_S):
         return Outcome("fail", f"{name} is alive after {PROOF_WITHIN_S:g} s")
-    return Outcome("ok", f"{name} is dead, with rank {victim.rank} on it")
+    return Outcome("ok", f"{name} is dead, with rank {target.rank} on it")
 
 
-def lost(world: World, victim: Victim) -> Outcome:
-    """Return the outcome `ok` if the node of `victim` is really lost, and its worker with it."""
-    outcome = dead(world, victim)
+def lost(world: World, target: Target) -> Outcome:
+    """Return the outcome `ok` if the node of `target` is really lost, and its worker with it."""
+    outcome = dead(world, target)
     if outcome.status != "ok":
         return outcome
-    if not world.worker_is_gone(victim, within_s=PROOF_WITHIN_S):
-        return Outcome("fail", f"node {victim.node_id[:8]} is dead, its pid {victim.pid} is not")
+    if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
+        return Outcome("fail", f"node {target.node_id[:8]} is dead, its pid {target.pid} is not")
     return outcome

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, NonNegativeInt, model_validator
 
 from chaos.faults.base import SAFE, Fault
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 15.0
 
@@ -19,7 +19,7 @@ class KillWorker(Fault):
 
     family = "worker"
     ends_attempt = "always"
-    elsewhere = SAFE
+    on_shared_cluster = SAFE
     at_random = ({}, {"signal": "TERM"})
     sentence = "rank {rank} was killed {place}"
 
@@ -51,39 +51,39 @@ class KillWorker(Fault):
         """Whether the whole group goes."""
         return self.ranks == "all"
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Kill while the worker is held, and wait for the processes to end."""
         del release  # the gate opens by itself once this returns
         others = world.group().values() if self.ranks == "all" else ()
-        victims = (victim, *(v for v in others if v.pid != victim.pid))
-        for one in victims:
+        targets = (target, *(v for v in others if v.pid != target.pid))
+        for one in targets:
             self._kill(world, one)
-        outcomes = [self._proof(world, one) for one in victims]
+        outcomes = [self._proof(world, one) for one in targets]
         bad = [outcome for outcome in outcomes if outcome.status != "ok"]
         return bad[0] if bad else Outcome("ok", ", ".join(o.detail for o in outcomes))
 
-    def _kill(self, world: World, victim: Victim) -> None:
+    def _kill(self, world: World, target: Target) -> None:
         if self.via == "ray":
-            world.end_worker_actor(victim)
+            world.end_worker_actor(target)
         else:
-            world.signal_worker(victim, self.signal)
+            world.signal_worker(target, self.signal)
 
-    def _proof(self, world: World, victim: Victim) -> Outcome:
-        name = f"pid {victim.pid} of rank {victim.rank}"
+    def _proof(self, world: World, target: Target) -> Outcome:
+        name = f"pid {target.pid} of rank {target.rank}"
         if self.grace_s is None:
-            if world.worker_is_gone(victim, within_s=PROOF_WITHIN_S):
+            if world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
                 return Outcome("ok", f"{name} is gone")
             return Outcome("fail", f"{name} still runs after {PROOF_WITHIN_S:g} s")
-        if world.worker_is_gone(victim, within_s=self.grace_s):
+        if world.worker_is_gone(target, within_s=self.grace_s):
             return Outcome("ok", f"{name} is gone: SIGTERM ended it")
-        return self._kill_after_grace(world, victim, name)
+        return self._kill_after_grace(world, target, name)
 
-    def _kill_after_grace(self, world: World, victim: Victim, name: str) -> Outcome:
+    def _kill_after_grace(self, world: World, target: Target, name: str) -> Outcome:
         try:
-            world.signal_worker(victim, "KILL")
+            world.signal_worker(target, "KILL")
         except ProcessLookupError:  # it ended between our last look and the signal
             return Outcome("ok", f"{name} is gone: SIGTERM ended it")
-        if world.worker_is_gone(victim, within_s=PROOF_WITHIN_S):
+        if world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
             waited = f"it outlived SIGTERM by {self.grace_s:g} s, and SIGKILL ended it"
             return Outcome("ok", f"{name} is gone: {waited}")
         return Outcome("fail", f"{name} still runs after SIGTERM and SIGKILL")

@@ -3,7 +3,7 @@
 from pydantic import Field, NonNegativeInt
 
 from chaos.faults.base import SAFE, Between, Fault
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 5.0
 FOR_EVER_S = 1e6
@@ -18,7 +18,7 @@ class PauseWorker(Fault):
 
     family = "worker"
     ends_attempt = "perhaps"
-    elsewhere = SAFE
+    on_shared_cluster = SAFE
     at_random = ({"for_s": Between(0.1, 0.5)},)
     sentence = "rank {rank} was paused {place}"
     stops_progress = True
@@ -30,24 +30,24 @@ class PauseWorker(Fault):
         default=None, description="the worker to stop; left out: the rank that the trigger names"
     )
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Stop the process while it is held; the gate opens on a stopped process."""
         del release
-        world.signal_worker(victim, "STOP")
-        name = f"pid {victim.pid} of rank {victim.rank}"
-        if world.worker_is_stopped(victim, within_s=PROOF_WITHIN_S):
+        world.signal_worker(target, "STOP")
+        name = f"pid {target.pid} of rank {target.rank}"
+        if world.worker_is_stopped(target, within_s=PROOF_WITHIN_S):
             return Outcome("ok", f"{name} is stopped")
         return Outcome("fail", f"{name} is not stopped after {PROOF_WITHIN_S:g} s")
 
-    def heal(self, world: World, victim: Victim) -> str:
+    def heal(self, world: World, target: Target) -> str:
         """Let the process go on after its time, or at the end of the run."""
         waited = world.let_pass(FOR_EVER_S if self.for_s is None else self.for_s)
         when = f"after {self.for_s:g} s" if waited and self.for_s else "at the end of the run"
         try:
-            world.signal_worker(victim, "CONT")
+            world.signal_worker(target, "CONT")
         except ProcessLookupError:
-            return f"pid {victim.pid} had ended {when}; there was nothing to heal"
-        return f"pid {victim.pid} goes on {when}"
+            return f"pid {target.pid} had ended {when}; there was nothing to heal"
+        return f"pid {target.pid} goes on {when}"
 
     def __str__(self) -> str:
         return f"pause_worker ({'for ever' if self.for_s is None else f'{self.for_s:g} s'})"

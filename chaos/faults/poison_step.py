@@ -7,7 +7,7 @@ from pydantic import Field
 from chaos.faults.base import SAFE, Fault
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.raise_in_worker import RaiseInWorker
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Target, World
 
 
 class PoisonStep(Fault):
@@ -19,7 +19,7 @@ class PoisonStep(Fault):
 
     family = "worker"
     ends_attempt = "always"
-    elsewhere = SAFE
+    on_shared_cluster = SAFE
     sentence = "rank {rank} met a poisoned step {place}"
     is_ordered = True
     is_repeated: ClassVar[bool] = True
@@ -29,11 +29,11 @@ class PoisonStep(Fault):
     )
     rank: ClassVar[None] = None
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """End the attempt that has come to the place."""
         if self.by == "kill":
-            return KillWorker().strike(world, victim, release)
-        return RaiseInWorker(message="a poisoned step").strike(world, victim, release)
+            return KillWorker().inject(world, target, release)
+        return RaiseInWorker(message="a poisoned step").inject(world, target, release)
 
     def __str__(self) -> str:
         return f"poison_step ({self.by})"

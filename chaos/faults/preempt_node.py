@@ -4,9 +4,9 @@ from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import Field, NonNegativeInt
 
-from chaos.faults.base import Between, Elsewhere, Fault
+from chaos.faults.base import Between, Fault, SharedCluster
 from chaos.faults.kill_node import lost
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Target, World
 
 Reclaim: TypeAlias = Literal["on_time", "early", "late", "never"]
 
@@ -30,7 +30,9 @@ class PreemptNode(Fault):
 
     family = "node"
     ends_attempt = "always"
-    elsewhere = Elsewhere("costs a node", "Ray has no undrain, and the node may be lost")
+    on_shared_cluster = SharedCluster(
+        "costs a node", "Ray has no undrain, and the node may be lost"
+    )
     # A notice long enough for a poll of Ray's controller, short enough for a job of some seconds.
     at_random = ({"notice_s": Between(0.2, 0.5)},)
     sentence = "the node of rank {rank} was given notice {place} and {fault.reclaimed}"
@@ -61,23 +63,23 @@ class PreemptNode(Fault):
         part = _PARTS.get(self.reclaim)
         return None if part is None else deadline_ns + int((part - 1) * self.notice_s * 1e9)
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Announce the loss while the worker is held, release it, and lose the node in time."""
-        deadline_ns = world.give_notice(victim.node_id, notice_s=self.notice_s)
+        deadline_ns = world.give_notice(target.node_id, notice_s=self.notice_s)
         release(deadline_ns)
         loss_ns = self.loss_ns(deadline_ns)
         reached = world.wait_until(deadline_ns if loss_ns is None else loss_ns)
         if reached and self.reclaim == "on_time" and self.notice_s:
-            world.failure_of(victim, within_s=RULING_S)
+            world.failure_of(target, within_s=RULING_S)
             reached = world.let_pass(0.0)
         if not reached:
             return Outcome("fail", "the job ended before the node's deadline; nothing was lost")
         if loss_ns is not None:
-            world.lose_node(victim.node_id)
-            return lost(world, victim)
-        if world.node_is_dead(victim.node_id, within_s=0.0):
-            return Outcome("fail", f"node {victim.node_id[:8]} was to stay, and is dead")
-        return Outcome("ok", f"node {victim.node_id[:8]} was announced to go, and stayed")
+            world.lose_node(target.node_id)
+            return lost(world, target)
+        if world.node_is_dead(target.node_id, within_s=0.0):
+            return Outcome("fail", f"node {target.node_id[:8]} was to stay, and is dead")
+        return Outcome("ok", f"node {target.node_id[:8]} was announced to go, and stayed")
 
     def __str__(self) -> str:
         when = {"on_time": "", "never": ", a false alarm"}.get(

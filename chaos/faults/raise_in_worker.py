@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeInt
 
 from chaos.faults.base import SAFE, Fault
 from chaos.faults.order import Raise
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
 ERROR = "InjectedError"
@@ -21,7 +21,7 @@ class RaiseInWorker(Fault):
 
     family = "worker"
     ends_attempt = "always"
-    elsewhere = SAFE
+    on_shared_cluster = SAFE
     at_random = ({}, {"ranks": "all"})
     sentence = "rank {rank} raised {place}"
     is_ordered = True
@@ -52,14 +52,14 @@ class RaiseInWorker(Fault):
         """The attempts in which it raises."""
         return self.attempts
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Release the worker with the order to raise, and wait until Ray has recorded it."""
         release(order=Raise(self.message))
-        errors = world.failure_of(victim, within_s=PROOF_WITHIN_S)
-        who = f"rank {victim.rank}"
+        errors = world.failure_of(target, within_s=PROOF_WITHIN_S)
+        who = f"rank {target.rank}"
         if errors is None:
             told = f"{who} was told to raise, and Ray recorded no failure of attempt"
-            return Outcome("fail", f"{told} {victim.attempt}: was the exception caught?")
+            return Outcome("fail", f"{told} {target.attempt}: was the exception caught?")
         named = [rank for rank, error in sorted(errors.items()) if ERROR in error]
         if not named:
             return Outcome("info", f"{who} was told to raise, and Ray recorded another error")

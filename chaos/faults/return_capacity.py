@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from pydantic import Field, PositiveInt
 
-from chaos.faults.base import Elsewhere, Fault
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.base import Fault, SharedCluster
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 60.0
 
@@ -19,7 +19,7 @@ class ReturnCapacity(Fault):
 
     family = "capacity"
     ends_attempt = "perhaps"
-    elsewhere = Elsewhere("never", "chaos starts no nodes there")
+    on_shared_cluster = SharedCluster("never", "chaos starts no nodes there")
     sentence = "new nodes ({fault.nodes}) were added {place}"
     whom = "nobody"
     lets_go_first = True
@@ -40,9 +40,9 @@ class ReturnCapacity(Fault):
         """The nodes that join."""
         return self.nodes
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Release the worker, unless it is to wait, and add the nodes when it is time."""
-        del victim
+        del target
         if not self.hold:
             release(None)
         if not world.let_pass(self.after_s):

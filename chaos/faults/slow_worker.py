@@ -6,7 +6,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from chaos.faults.base import SAFE, Between, Fault
 from chaos.faults.order import Slow
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 60.0
 
@@ -20,7 +20,7 @@ class SlowWorker(Fault):
 
     family = "worker"
     ends_attempt = "never"
-    elsewhere = SAFE
+    on_shared_cluster = SAFE
     at_random = ({"delay_s": Between(0.01, 0.05), "steps": 5},)
     sentence = "rank {rank} was slowed down {place}"
     is_ordered = True
@@ -50,13 +50,13 @@ class SlowWorker(Fault):
         """Whether all ranks are to be slow."""
         return self.ranks == "all"
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Release the worker with the order to be slow, and wait for its first slow step."""
         order = Slow(delay_s=self.delay_s, factor=self.factor, steps=self.steps)
         release(order=order)
         if world.has_obeyed(order, within_s=PROOF_WITHIN_S):
-            return Outcome("ok", f"rank {victim.rank} makes delayed steps")
-        return Outcome("fail", f"rank {victim.rank} made no step that could be delayed")
+            return Outcome("ok", f"rank {target.rank} makes delayed steps")
+        return Outcome("fail", f"rank {target.rank} made no step that could be delayed")
 
     def __str__(self) -> str:
         by = f"x {self.factor:g}" if self.factor else f"{self.delay_s:g} s more a step"

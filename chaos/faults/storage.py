@@ -7,7 +7,7 @@ arms the fault, lets the held rank go on, and waits until the file system report
 from typing import ClassVar
 
 from chaos.faults.base import SAFE, Ends, Fault
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Target, World
 
 
 class StorageFault(Fault):
@@ -15,16 +15,16 @@ class StorageFault(Fault):
 
     family = "storage"
     ends_attempt: ClassVar[Ends] = "perhaps"
-    elsewhere = SAFE
+    on_shared_cluster = SAFE
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Arm the fault for the target's rank while it is held, and wait for the effect.
 
         An effect that did not come before the run was over did no harm.
         """
-        world.arm_storage(victim)
+        world.arm_storage(target)
         release(None)
-        effect = world.await_storage(victim)
+        effect = world.await_storage(target)
         if effect is None:
             return Outcome(
                 "fail", "it was armed, and storage was not used so before the run was over"

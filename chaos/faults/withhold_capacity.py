@@ -4,9 +4,9 @@ from typing import ClassVar
 
 from pydantic import Field, PositiveInt
 
-from chaos.faults.base import Elsewhere, Fault
+from chaos.faults.base import Fault, SharedCluster
 from chaos.faults.return_capacity import joined
-from chaos.faults.world import Outcome, Release, Victim, World
+from chaos.faults.world import Outcome, Release, Target, World
 
 PROOF_WITHIN_S = 30.0
 
@@ -21,7 +21,7 @@ class WithholdCapacity(Fault):
 
     family = "capacity"
     ends_attempt = "perhaps"
-    elsewhere = Elsewhere("never", "it takes nodes that hold none of the job's workers")
+    on_shared_cluster = SharedCluster("never", "it takes nodes that hold none of the job's workers")
     sentence = "idle nodes ({fault.nodes}) were taken away {place}"
     whom = "nodes without workers"
     lets_go_first = True
@@ -37,9 +37,9 @@ class WithholdCapacity(Fault):
         """The number of nodes that never come back, below 0."""
         return 0 if self.for_s else -self.nodes
 
-    def strike(self, world: World, victim: Victim, release: Release) -> Outcome:
+    def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Lose idle nodes while the worker is held, and add as many when it is time."""
-        del victim
+        del target
         idle = world.idle_nodes()[: self.nodes]
         if len(idle) < self.nodes:
             return Outcome("fail", f"{len(idle)} of {self.nodes} nodes hold no worker")

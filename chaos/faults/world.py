@@ -14,7 +14,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class Victim:
+class Target:
     """The target of op `op`, resolved at the moment the gate was reached."""
 
     attempt: int
@@ -51,7 +51,7 @@ class Release(Protocol):
 class Healed(Protocol):
     """A fault that is undone some time after it has landed, at the end of the run at the latest."""
 
-    def heal(self, world: "World", victim: Victim) -> str:
+    def heal(self, world: "World", target: Target) -> str:
         """Wait until it is time, undo the harm, and return in words how that went."""
 
 
@@ -62,28 +62,28 @@ class World(Protocol):
     dead process is no harm; and `RefusedError` where the harm cannot, or must not, be done there.
     """
 
-    def signal_worker(self, victim: Victim, signal_name: str) -> None:
+    def signal_worker(self, target: Target, signal_name: str) -> None:
         """Send a signal (`KILL`, `TERM`, `STOP`, `CONT`) to the target's process."""
 
-    def end_worker_actor(self, victim: Victim) -> None:
+    def end_worker_actor(self, target: Target) -> None:
         """End the target's actor through the framework, as an operator would."""
 
     def free_memory(self) -> int:
         """Return the number of free bytes of memory, of the machine or of its container."""
 
-    def blame_memory(self, victim: Victim) -> None:
+    def blame_memory(self, target: Target) -> None:
         """Have the target's coming end read as one by Ray's memory monitor."""
 
-    def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
+    def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
         """Wait until the target's process has ended; return whether it has."""
 
-    def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
+    def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
         """Wait until the target's process is stopped by a signal; return whether it is."""
 
-    def group(self) -> Mapping[int, Victim]:
+    def group(self) -> Mapping[int, Target]:
         """Return the process that holds each rank now."""
 
-    def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
+    def failure_of(self, target: Target, *, within_s: float) -> Mapping[int, str] | None:
         """Wait until Ray has recorded that the target's attempt failed; return the errors."""
 
     def has_obeyed(self, order: Order, *, within_s: float) -> bool:
@@ -143,8 +143,8 @@ class World(Protocol):
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Wait until the cluster itself counts the node as dead; return whether it does."""
 
-    def arm_storage(self, victim: Victim) -> None:
+    def arm_storage(self, target: Target) -> None:
         """Arm the storage fault of the target's op for the next use of storage by its rank."""
 
-    def await_storage(self, victim: Victim) -> str | None:
+    def await_storage(self, target: Target) -> str | None:
         """Wait until storage reports the effect of the op's fault; None: the run ended before."""

@@ -27,7 +27,7 @@ class Permissions:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class ClusterOverrides:
     """The command line's options for a cluster that chaos did not start."""
 
     address: str | None = None
@@ -100,11 +100,11 @@ def refusals(plan: Plan, permissions: Permissions) -> tuple[Refusal, ...]:
 
 
 def _refused(op: Op, permissions: Permissions) -> str | None:
-    elsewhere = op.fault.elsewhere
-    if elsewhere.rule == "never":
-        return f"not on a cluster that chaos did not start: {elsewhere.why}"
-    if elsewhere.rule == "costs a node" and not permissions.node_loss:
-        return f"needs --allow-node-loss: {elsewhere.why}"
+    rule = op.fault.on_shared_cluster
+    if rule.rule == "never":
+        return f"not on a cluster that chaos did not start: {rule.why}"
+    if rule.rule == "costs a node" and not permissions.node_loss:
+        return f"needs --allow-node-loss: {rule.why}"
     return op.fault.refused_elsewhere
 
 

@@ -51,7 +51,7 @@ def _faults(plan: Plan, permissions: Permissions) -> Table | Text:
 def _needs(plan: Plan, fault: Fault) -> str:
     if plan.shape.address is None:
         return "nothing"
-    costs_a_node = fault.elsewhere.rule == "costs a node"
+    costs_a_node = fault.on_shared_cluster.rule == "costs a node"
     return "--allow-faults-on" + (" and --allow-node-loss" if costs_a_node else "")
 
 

@@ -20,7 +20,7 @@ Series: TypeAlias = Literal["baseline", "this run", "lost work"]
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class StepPoint:
     """One step of one rank in the chart; `loss` is None if the loss is no number."""
 
     series: Series
@@ -38,10 +38,10 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Track:
+class StepSeries:
     """The steps of some ranks; `before` counts the steps before each epoch, `steps` all."""
 
-    spots: tuple[Spot, ...]
+    spots: tuple[StepPoint, ...]
     before: Mapping[int, int]
     steps: int
 
@@ -55,22 +55,22 @@ class Track:
             return self.at(trigger.epoch + 1, 0)
         return self.at(trigger.epoch, trigger.step)
 
-    def strands(self) -> list[list[Spot]]:
+    def strands(self) -> list[list[StepPoint]]:
         """Return the spots line by line, each in the order of training."""
-        found: dict[tuple[Series, int, int], list[Spot]] = {}
+        found: dict[tuple[Series, int, int], list[StepPoint]] = {}
         for spot in self.spots:
             found.setdefault((spot.series, spot.rank, spot.strand), []).append(spot)
         return [sorted(strand, key=lambda spot: spot.position) for strand in found.values()]
 
 
-def track(analysis: RunAnalysis, ranks: Sequence[int]) -> Track:
+def track(analysis: RunAnalysis, ranks: Sequence[int]) -> StepSeries:
     """Lay the steps of these ranks along one axis."""
     spots = [spot for rank in ranks for spot in _spots_of(analysis, rank)]
     before = {spot.epoch: spot.position - spot.step for spot in spots}
-    return Track(tuple(spots), before, max((spot.position for spot in spots), default=0))
+    return StepSeries(tuple(spots), before, max((spot.position for spot in spots), default=0))
 
 
-def _spots_of(analysis: RunAnalysis, rank: int) -> list[Spot]:
+def _spots_of(analysis: RunAnalysis, rank: int) -> list[StepPoint]:
     drawn = curves(analysis, rank=rank)
     kept = [point for point in drawn.baseline if not point.lost]
     survived = [point for point in drawn.run if not point.lost]
@@ -82,11 +82,11 @@ def _spots_of(analysis: RunAnalysis, rank: int) -> list[Spot]:
     ]
 
 
-def _as_spots(points: Iterable[Point], series: Series, rank: int) -> list[Spot]:
-    return [Spot(series, p.attempt, rank, p.epoch, p.step, p.position, p.loss) for p in points]
+def _as_spots(points: Iterable[Point], series: Series, rank: int) -> list[StepPoint]:
+    return [StepPoint(series, p.attempt, rank, p.epoch, p.step, p.position, p.loss) for p in points]
 
 
-def lost_bands(analysis: RunAnalysis, line: Track) -> alt.LayerChart | None:
+def lost_bands(analysis: RunAnalysis, line: StepSeries) -> alt.LayerChart | None:
     """Shade the steps that each restart discarded."""
     rows = []
     for restart in analysis.restarts:
@@ -104,7 +104,7 @@ def lost_bands(analysis: RunAnalysis, line: Track) -> alt.LayerChart | None:
     return alt.layer(band, name)
 
 
-def fault_marks(analysis: RunAnalysis, line: Track) -> alt.LayerChart | None:
+def fault_marks(analysis: RunAnalysis, line: StepSeries) -> alt.LayerChart | None:
     """Mark the place of every fault that began."""
     begun = [injection for injection in analysis.injections if injection.invoked]
     layers = []
@@ -126,7 +126,7 @@ def fault_marks(analysis: RunAnalysis, line: Track) -> alt.LayerChart | None:
 
 
 def divergence_rule(
-    line: Track, apart: NumberPair | None, *, below_faults: bool
+    line: StepSeries, apart: NumberPair | None, *, below_faults: bool
 ) -> alt.LayerChart | None:
     """Mark the first divergent step; `below_faults`: the chart names faults in its first rows."""
     if apart is None or apart.step is None:
@@ -201,7 +201,7 @@ def _ranks(analysis: RunAnalysis, apart: NumberPair | None) -> list[int]:
 
 
 def _whole(
-    analysis: RunAnalysis, line: Track, ranks: list[int], apart: NumberPair | None
+    analysis: RunAnalysis, line: StepSeries, ranks: list[int], apart: NumberPair | None
 ) -> ch.Chart:
     marked = {line.at_trigger(op.at) for op in analysis.plan.ops}
     if apart is not None and apart.step is not None:
@@ -242,7 +242,7 @@ def _whole(
     )
 
 
-def _close_up(line: Track, apart: NumberPair, first: int) -> ch.Chart:
+def _close_up(line: StepSeries, apart: NumberPair, first: int) -> ch.Chart:
     low, high = max(0, first - STEPS_AROUND), min(line.steps, first + STEPS_AROUND) + 1
     near = [s for s in line.spots if low < s.position < high and s.rank == apart.rank]
     x = alt.X(
@@ -267,12 +267,12 @@ def _close_up(line: Track, apart: NumberPair, first: int) -> ch.Chart:
     )
 
 
-def _keys(spots: Iterable[Spot]) -> list[ch.Key]:
+def _keys(spots: Iterable[StepPoint]) -> list[ch.Key]:
     seen = {spot.series for spot in spots}
     return [key for key in _KEYS if key.name in seen]
 
 
-def _x_of_epochs(line: Track) -> alt.X:
+def _x_of_epochs(line: StepSeries) -> alt.X:
     every = max(1, -(-len(line.before) // EPOCHS_NAMED))
     starts = {place: epoch for epoch, place in line.before.items() if epoch % every == 0}
     names = ",".join(f"{place}:'epoch {epoch}'" for place, epoch in starts.items())
@@ -336,7 +336,7 @@ def _choice_of(ranks: list[int]) -> alt.Parameter:
     )
 
 
-def _thin(line: Track, marked: set[int]) -> list[Spot]:
+def _thin(line: StepSeries, marked: set[int]) -> list[StepPoint]:
     strands = line.strands()
     limit = min(POINTS_PER_LINE, POINTS_IN_ALL // max(1, len(strands)))
     return [
@@ -346,11 +346,11 @@ def _thin(line: Track, marked: set[int]) -> list[Spot]:
     ]
 
 
-def _height(spot: Spot) -> float:
+def _height(spot: StepPoint) -> float:
     return float("nan") if spot.loss is None else spot.loss
 
 
-def _rows(spots: Iterable[Spot]) -> ch.Rows:
+def _rows(spots: Iterable[StepPoint]) -> ch.Rows:
     return [
         {
             "series": spot.series,

@@ -126,7 +126,7 @@ def _ops(run: FinishedRun) -> list[str]:
     cells = [
         (
             str(op.index),
-            *(plain(text) for text in (op.place, op.fault, op.victim, op.status, op.detail)),
+            *(plain(text) for text in (op.place, op.fault, op.target, op.status, op.detail)),
             ", ".join(str(number) for number in op.events),
         )
         for op in ops

@@ -99,7 +99,7 @@ class OpRow:
     index: int
     place: str
     fault: str
-    victim: str
+    target: str
     status: str
     detail: str
     at: str
@@ -224,10 +224,10 @@ def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
 
 
 def _op_row(injection: Injection, history: History) -> OpRow:
-    victim, at, took = "not struck", "", ""
+    target, at, took = "not struck", "", ""
     if injection.invoked:
         number, struck = injection.invoked[0]
-        victim = f"rank {struck.rank} · pid {struck.pid} · node {struck.node_id[:8]}"
+        target = f"rank {struck.rank} · pid {struck.pid} · node {struck.node_id[:8]}"
         began_ns = history.time_ns(number)
         at = _seconds((began_ns - history.time_ns(0)) / 1e9)
         if injection.ended_ns is not None:
@@ -241,7 +241,7 @@ def _op_row(injection: Injection, history: History) -> OpRow:
         index=injection.op.index,
         place=str(injection.op.at),
         fault=str(injection.op.fault),
-        victim=victim,
+        target=target,
         status=status,
         detail=detail,
         at=at,

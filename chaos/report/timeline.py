@@ -26,7 +26,7 @@ class LivedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class WorkerSpan:
     """One worker from its start to its last event."""
 
     attempt: int
@@ -41,7 +41,7 @@ class Life:
         return tuple(step for step in self.steps if step.is_lost)
 
 
-def lives(course: RunTables) -> tuple[Life, ...]:
+def lives(course: RunTables) -> tuple[WorkerSpan, ...]:
     """Return every worker's life, by attempt and rank."""
     survivors = {step.number for steps in course.lineage.steps.values() for step in steps}
     seen = _seen(course.history)
@@ -51,7 +51,7 @@ def lives(course: RunTables) -> tuple[Life, ...]:
         for rank in sorted({*attempt.starts, *steps}):
             begin_ns, end_ns = seen[attempt.index, rank]
             rows = tuple(steps.get(rank, ()))
-            found.append(Life(attempt.index, rank, begin_ns, end_ns, rows))
+            found.append(WorkerSpan(attempt.index, rank, begin_ns, end_ns, rows))
     return tuple(found)
 
 
@@ -151,13 +151,13 @@ def _lane(rank: int | None) -> str:
     return f"rank {rank}"
 
 
-def _ranks(analysis: RunAnalysis, rows: Sequence[Life]) -> set[int]:
+def _ranks(analysis: RunAnalysis, rows: Sequence[WorkerSpan]) -> set[int]:
     struck = [injection.rank for injection in analysis.injections if injection.rank is not None]
     known = sorted({life.rank for life in rows})
     return set([rank for rank in dict.fromkeys((*struck, *known)) if rank in known][:LANES])
 
 
-def _epoch_bars(rows: Sequence[Life], clock: _Clock) -> Iterator[Bar]:
+def _epoch_bars(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[Bar]:
     """Yield each life as one bar per epoch, its start-up within the first.
 
     If these would be too many to see, a life is one bar.
@@ -179,7 +179,7 @@ def _epoch_bars(rows: Sequence[Life], clock: _Clock) -> Iterator[Bar]:
             )
 
 
-def _starts(life: Life) -> list[tuple[int | None, int]]:
+def _starts(life: WorkerSpan) -> list[tuple[int | None, int]]:
     """Return the time at which each epoch of a life began: the end of the step before."""
     if not life.steps:
         return [(None, life.begin_ns)]
@@ -191,7 +191,7 @@ def _starts(life: Life) -> list[tuple[int | None, int]]:
     return [(life.steps[0].epoch, life.begin_ns), *later]
 
 
-def _lost_bars(rows: Sequence[Life], clock: _Clock) -> Iterator[Bar]:
+def _lost_bars(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[Bar]:
     for life in rows:
         if life.lost:
             first_ns = life.lost[0].time_ns
@@ -213,7 +213,7 @@ def _phase_bars(analysis: RunAnalysis, clock: _Clock) -> Iterator[Bar]:
             yield Bar(CONTROLLER, span.phase, clock.s(span.since_ns), clock.s(span.until_ns), what)
 
 
-def _step_marks(rows: Sequence[Life], clock: _Clock) -> Iterator[Mark]:
+def _step_marks(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[Mark]:
     total = sum(len(life.steps) for life in rows)
     every = -(-total // STEP_TICKS) or 1
     for life in rows:

@@ -4,7 +4,7 @@ It is in one process per run, beside the job. Every call may come from another
 thread. It decides by the events that it has recorded itself. The order for one op:
 
     worker                      controller                    thread of the op
-    arrive() --- op is due ---> FaultInvoked, Gate made ----> fault.strike(...)
+    arrive() --- op is due ---> FaultInvoked, Gate made ----> fault.inject(...)
       waits at the gate                                         may release the gate early
       continues, or dies   <--- Gate opened <---------------- FaultEnded, then heal
 """
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from chaos.faults.base import Fault
 from chaos.faults.order import Order
-from chaos.faults.world import Healed, Outcome, RefusedError, Release, Victim, World
+from chaos.faults.world import Healed, Outcome, RefusedError, Release, Target, World
 from chaos.model.event import (
     Committed,
     FaultEnded,
@@ -64,20 +64,20 @@ class ChaosController:
         self._recorded = RecordedEvents(journal)
         self._workers = WorkerRegistry()
         self._orders: dict[tuple[int, int], Order] = {}
-        self._strikes: list[threading.Thread] = []
+        self._threads: list[threading.Thread] = []
         self._over = False
         self._barrier = PollBarrier(self._changed, self._is_over)
 
     # -- called by the observer ------------------------------------------------------------
 
-    def group_started(self, workers: Mapping[int, Victim]) -> None:
+    def group_started(self, workers: Mapping[int, Target]) -> None:
         """Set the worker of each rank; the first group starts the clock of timed ops."""
         with self._changed:
             is_first = self._workers.started(workers)
             self._changed.notify_all()
         timed = [op for op in self._plan.ops if is_first and isinstance(op.at, AtTime)]
         for op in timed:
-            threading.Thread(target=self._strike_in_time, args=(op,), daemon=True).start()
+            threading.Thread(target=self._inject_in_time, args=(op,), daemon=True).start()
 
     def group_launched(self, attempt: int) -> None:
         """Note that every rank of an attempt has begun its train function."""
@@ -125,26 +125,26 @@ class ChaosController:
                 return False
             return self._barrier.ask(index, within_s=self._plan.limits.gate_s)
 
-    def arrive(self, index: int, victim: Victim) -> Order | None:
+    def arrive(self, index: int, target: Target) -> Order | None:
         """Hold a worker at an op's place until the fault releases or kills it.
 
         Returns the order that the worker is to carry out on itself, if the fault has one.
         """
         op = self._plan.ops[index]
         with self._changed:
-            if victim.rank != op.at.rank:
-                return self._order_for_all(op, victim)
-            spent = self._recorded.is_spent(op, victim.attempt)
-            if self._over or spent or not self._recorded.is_its_attempt(op, victim.attempt):
+            if target.rank != op.at.rank:
+                return self._order_for_all(op, target)
+            spent = self._recorded.is_spent(op, target.attempt)
+            if self._over or spent or not self._recorded.is_its_attempt(op, target.attempt):
                 return None
-            self._recorded.add_reached(op, victim)
-            missing = self._missing(op, victim)
-            if self._is_void(victim) or self._recorded.is_spent(op, victim.attempt):
+            self._recorded.add_reached(op, target)
+            missing = self._missing(op, target)
+            if self._is_void(target) or self._recorded.is_spent(op, target.attempt):
                 return None  # meanwhile another arrival, or the next attempt's, was served
             if missing is not None:
                 self._give_up(op, missing)
                 return None
-            gate = self._begin(op, victim)
+            gate = self._begin(op, target)
         return gate.wait(STRIKE_LIMIT_S)
 
     # -- called by the harness -------------------------------------------------------------
@@ -154,53 +154,53 @@ class ChaosController:
         with self._changed:
             self._over = True
             self._changed.notify_all()
-            strikes = list(self._strikes)
-        for strike in strikes:
-            strike.join(within_s)
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(within_s)
 
     # -- inside ----------------------------------------------------------------------------
 
-    def _order_for_all(self, op: Op, victim: Victim) -> Order | None:
+    def _order_for_all(self, op: Op, target: Target) -> Order | None:
         """Return the order of an op for all ranks, once the op's own rank has arrived."""
-        key = op.index, victim.attempt
+        key = op.index, target.attempt
         recorded = self._recorded
         self._changed.wait_for(
-            lambda: self._over or key in self._orders or recorded.is_spent(op, victim.attempt),
+            lambda: self._over or key in self._orders or recorded.is_spent(op, target.attempt),
             timeout=self._plan.limits.gate_s,
         )
         if key not in self._orders and recorded.is_struck(
-            op, victim.attempt
+            op, target.attempt
         ):  # its order comes at any moment
             self._changed.wait_for(lambda: self._over or key in self._orders, timeout=1.0)
         return self._orders.get(key)
 
-    def _missing(self, op: Op, victim: Victim) -> str | None:
+    def _missing(self, op: Op, target: Target) -> str | None:
         """Wait for the conditions of an op; return the one that did not come in time, or None.
 
         Every rank must have begun its train function, unless the op's place is the
         launch itself (see `WorkerRegistry`).
         """
-        attempt, needed = victim.attempt, commits_before(op)
+        attempt, needed = target.attempt, commits_before(op)
         is_there = self._workers.knows if is_in_launch(op) else self._workers.has_launched
-        if not self._await(lambda: is_there(attempt), victim):
+        if not self._await(lambda: is_there(attempt), target):
             return f"attempt {attempt} was not launched on every rank"
-        if not self._await(lambda: self._recorded.commits >= needed, victim):
+        if not self._await(lambda: self._recorded.commits >= needed, target):
             return f"the commit of epoch {needed - 1} did not come"
         if holds_polls(op) and not self._barrier.has(op.index):
             return "Ray's controller could not be held before its commit"
         return None
 
-    def _await(self, is_there: Callable[[], bool], victim: Victim) -> bool:
+    def _await(self, is_there: Callable[[], bool], target: Target) -> bool:
         return self._changed.wait_for(
-            lambda: self._is_void(victim) or is_there(), timeout=self._plan.limits.gate_s
+            lambda: self._is_void(target) or is_there(), timeout=self._plan.limits.gate_s
         )
 
-    def _is_void(self, victim: Victim) -> bool:
+    def _is_void(self, target: Target) -> bool:
         """Return whether the run or the worker's attempt is over.
 
         A held worker may be killed for another reason, and its rank arrives in the next attempt.
         """
-        return self._over or self._workers.attempt > victim.attempt
+        return self._over or self._workers.attempt > target.attempt
 
     def _give_up(self, op: Op, why: str) -> None:
         self._barrier.give_up(op.index)
@@ -211,7 +211,7 @@ class ChaosController:
     def _is_over(self) -> bool:
         return self._over
 
-    def _strike_in_time(self, op: Op) -> None:
+    def _inject_in_time(self, op: Op) -> None:
         assert isinstance(op.at, AtTime)
         with self._changed:
             self._changed.wait_for(self._is_over, timeout=op.at.seconds)
@@ -227,13 +227,13 @@ class ChaosController:
         node_id = "" if op.node is None else self._joined(op.node)
         with self._changed:
             rank, now = op.at.rank or 0, self._workers.attempt
-            nobody = Victim(attempt=now, rank=rank, pid=NOBODY, node_id=node_id)
+            nobody = Target(attempt=now, rank=rank, pid=NOBODY, node_id=node_id)
             holder = self._workers.holder(rank) if op.node is None else self._on(node_id, op)
-            victim = holder or nobody
-            if self._over or self._recorded.is_spent(op, victim.attempt):
+            target = holder or nobody
+            if self._over or self._recorded.is_spent(op, target.attempt):
                 return None
-            self._recorded.add_reached(op, victim)
-            return self._begin(op, victim)
+            self._recorded.add_reached(op, target)
+            return self._begin(op, target)
 
     def _joined(self, number: int) -> str:
         """Return the id of a node by its number, once it has joined; empty if it does not."""
@@ -245,44 +245,44 @@ class ChaosController:
                 self._changed.wait_for(self._is_over, timeout=JOIN_POLL_S)
         return ""
 
-    def _on(self, node_id: str, op: Op) -> Victim | None:
+    def _on(self, node_id: str, op: Op) -> Target | None:
         """Return the worker on a node; None for a fault of a worker before its first step."""
-        victim = self._workers.on(node_id)
-        if victim is None or op.fault.nodes_lost or self._has_trained(victim.attempt):
-            return victim
+        target = self._workers.on(node_id)
+        if target is None or op.fault.nodes_lost or self._has_trained(target.attempt):
+            return target
         return None
 
-    def _begin(self, op: Op, arrived: Victim) -> Gate:
+    def _begin(self, op: Op, arrived: Target) -> Gate:
         rank = arrived.rank if op.fault_rank is None else op.fault_rank
-        victim = arrived if rank == arrived.rank else self._workers.holder(rank)
+        target = arrived if rank == arrived.rank else self._workers.holder(rank)
         is_node = bool(op.fault.nodes_lost and arrived.node_id)
         if arrived.pid == NOBODY and op.fault.needs_worker and not is_node:
-            victim = None
+            target = None
         gate = Gate()
-        target = victim or replace(arrived, rank=rank, pid=0, node_id="")
+        named = target or replace(arrived, rank=rank, pid=0, node_id="")
         self._recorded.add(
             FaultInvoked(
                 op=op.index,
                 fault=str(op.fault),
-                attempt=target.attempt,
-                rank=target.rank,
-                pid=target.pid,
-                node_id=target.node_id,
+                attempt=named.attempt,
+                rank=named.rank,
+                pid=named.pid,
+                node_id=named.node_id,
             )
         )
-        strike = threading.Thread(
-            target=self._strike, args=(op, victim, arrived, gate), name=f"op-{op.index}"
+        thread = threading.Thread(
+            target=self._inject, args=(op, target, arrived, gate), name=f"op-{op.index}"
         )
-        self._strikes.append(strike)
-        strike.start()
+        self._threads.append(thread)
+        thread.start()
         return gate
 
-    def _strike(self, op: Op, victim: Victim | None, arrived: Victim, gate: Gate) -> None:
+    def _inject(self, op: Op, target: Target | None, arrived: Target, gate: Gate) -> None:
         def release(deadline_ns: int | None = None, *, order: Order | None = None) -> None:
             if gate.is_open:
                 return
-            if deadline_ns is not None and victim is not None:
-                notice = NoticeGiven(op=op.index, node_id=victim.node_id, deadline_ns=deadline_ns)
+            if deadline_ns is not None and target is not None:
+                notice = NoticeGiven(op=op.index, node_id=target.node_id, deadline_ns=deadline_ns)
                 self._journal.add(notice)
             self._journal.add(Released(op=op.index, attempt=arrived.attempt, rank=arrived.rank))
             gate.open(order)
@@ -293,7 +293,7 @@ class ChaosController:
 
         if op.fault.lets_go_first:
             self._record_storage(op)
-        outcome = self._carry_out(op, victim, release)
+        outcome = self._carry_out(op, target, release)
         if not op.fault.lets_go_first:
             self._record_storage(op)
         with self._changed:
@@ -303,15 +303,15 @@ class ChaosController:
             # Another rank that asked for a hold in this attempt may be dead, and never arrive.
             self._barrier.give_up_all()
         release()
-        if outcome.status == "ok" and victim is not None:
-            self._heal(op, victim)
+        if outcome.status == "ok" and target is not None:
+            self._heal(op, target)
 
-    def _heal(self, op: Op, victim: Victim) -> None:
+    def _heal(self, op: Op, target: Target) -> None:
         """Undo a fault that can be undone, when its time is over."""
         if not isinstance(op.fault, Healed):
             return
         try:
-            detail = op.fault.heal(self._world, victim)
+            detail = op.fault.heal(self._world, target)
         except Exception as error:  # noqa: BLE001 - its node may be gone, and the process with it
             detail = f"not undone: {type(error).__name__}: {error}"
         self._journal.add(FaultHealed(op=op.index, detail=detail))
@@ -326,16 +326,16 @@ class ChaosController:
             if seen is not None:
                 self._journal.add(seen)
 
-    def _carry_out(self, op: Op, victim: Victim | None, release: Release) -> Outcome:
-        if victim is None:
+    def _carry_out(self, op: Op, target: Target | None, release: Release) -> Outcome:
+        if target is None:
             return Outcome("fail", f"no worker holds rank {op.victim_rank}")
-        return carried_out(op.fault, self._world, replace(victim, op=op.index), release)
+        return carried_out(op.fault, self._world, replace(target, op=op.index), release)
 
 
-def carried_out(fault: Fault, world: World, victim: Victim, release: Release) -> Outcome:
+def carried_out(fault: Fault, world: World, target: Target, release: Release) -> Outcome:
     """Inject a fault, and return its outcome; an error is an outcome, too."""
     try:
-        return fault.strike(world, victim, release)
+        return fault.inject(world, target, release)
     except RefusedError as error:
         return Outcome("fail", f"refused: {error}")
     except ProcessLookupError as error:

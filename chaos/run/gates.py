@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from chaos.faults.order import Order
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import AnyEvent, Committed, FaultInvoked, GateReached
 from chaos.model.plan import Op
 from chaos.model.trigger import AtRecovery
@@ -51,7 +51,7 @@ class WorkerRegistry:
     """
 
     def __init__(self) -> None:
-        self._group: dict[int, Victim] = {}
+        self._group: dict[int, Target] = {}
         self._launched = -1
 
     @property
@@ -59,7 +59,7 @@ class WorkerRegistry:
         """The attempt whose group was started last; 0 if none was."""
         return max((worker.attempt for worker in self._group.values()), default=0)
 
-    def started(self, workers: Mapping[int, Victim]) -> bool:
+    def started(self, workers: Mapping[int, Target]) -> bool:
         """Set the workers of a new attempt; return whether they are the first."""
         is_first = not self._group
         self._group = dict(workers)
@@ -69,11 +69,11 @@ class WorkerRegistry:
         """Note that every rank of an attempt has begun its train function."""
         self._launched = max(self._launched, attempt)
 
-    def holder(self, rank: int) -> Victim | None:
+    def holder(self, rank: int) -> Target | None:
         """Return the worker of a rank, None if it has none."""
         return self._group.get(rank)
 
-    def on(self, node_id: str) -> Victim | None:
+    def on(self, node_id: str) -> Target | None:
         """Return the worker on a node, the first if it holds several."""
         return next((worker for worker in self._group.values() if worker.node_id == node_id), None)
 
@@ -157,7 +157,7 @@ class RecordedEvents:
         self._journal.add(event)
         self._events.append(event)
 
-    def add_reached(self, op: Op, worker: Victim) -> None:
+    def add_reached(self, op: Op, worker: Target) -> None:
         """Record that a rank has arrived at an op's place."""
         self.add(
             GateReached(

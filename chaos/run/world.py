@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from chaos.faults.order import Order
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import FailureDecided
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock, seconds_since
@@ -37,7 +37,7 @@ class RunWorld:
     def __init__(self, clock: Clock, armed: ArmedFaults) -> None:
         self._clock = clock
         self._armed = armed
-        self._group: dict[int, Victim] = {}
+        self._group: dict[int, Target] = {}
         self._failures: dict[int, FailureDecided] = {}
         self._obeyed: set[str] = set()
         self._over = False
@@ -45,7 +45,7 @@ class RunWorld:
 
     # -- reports ---------------------------------------------------------------------------
 
-    def learn_group(self, group: Mapping[int, Victim]) -> None:
+    def learn_group(self, group: Mapping[int, Target]) -> None:
         """Set the worker of each rank."""
         self._group = dict(group)
 
@@ -63,14 +63,14 @@ class RunWorld:
 
     # -- questions of faults ---------------------------------------------------------------
 
-    def group(self) -> Mapping[int, Victim]:
+    def group(self) -> Mapping[int, Target]:
         """Return the present worker of each rank."""
         return self._group
 
-    def failure_of(self, victim: Victim, *, within_s: float) -> Mapping[int, str] | None:
+    def failure_of(self, target: Target, *, within_s: float) -> Mapping[int, str] | None:
         """Wait until Ray has recorded the failure of an attempt; return the ranks' errors."""
-        self._await(lambda: victim.attempt in self._failures, within_s)
-        event = self._failures.get(victim.attempt)
+        self._await(lambda: target.attempt in self._failures, within_s)
+        event = self._failures.get(target.attempt)
         return None if event is None else event.errors
 
     def free_memory(self) -> int:
@@ -91,14 +91,14 @@ class RunWorld:
         self._await(lambda: self._clock.now_ns() >= deadline_ns)
         return self._clock.now_ns() >= deadline_ns
 
-    def arm_storage(self, victim: Victim) -> None:
+    def arm_storage(self, target: Target) -> None:
         """Arm the storage fault of an op, which takes effect at the rank's next use of storage."""
-        self._armed.arm(victim.op, victim.rank)
+        self._armed.arm(target.op, target.rank)
 
-    def await_storage(self, victim: Victim) -> str | None:
+    def await_storage(self, target: Target) -> str | None:
         """Wait for and return the effect of an op's storage fault; None if the run ended before."""
-        self._await(lambda: self._armed.effect(victim.op) is not None)
-        return self._armed.effect(victim.op)
+        self._await(lambda: self._armed.effect(target.op) is not None)
+        return self._armed.effect(target.op)
 
     def _await(self, is_there: Callable[[], bool], within_s: float | None = None) -> bool:
         """Wait for a condition, at most `within_s` and to the run's end; return whether it came."""

@@ -40,11 +40,11 @@ def test_a_fault_that_can_be_used_is_registered_with_its_package(
         ("class KillPeers", "class Kill", "it cannot be loaded: AttributeError"),
         ("KillPeers(Fault)", "KillPeers", "a fault is a subclass of chaos.faults.base.Fault"),
         (
-            "def strike(self",
+            "def inject(self",
             "def hit(self",
-            "it has no method strike(self, world, victim, release)",
+            "it has no method inject(self, world, target, release)",
         ),
-        ("release: Release)", "*rest: Release)", "it has no method strike"),
+        ("release: Release)", "*rest: Release)", "it has no method inject"),
         ("    rank: ClassVar[None] = None\n", "", "it has no rank"),
         ('    ends_attempt = "always"\n', "", "it does not state whether it ends"),
         ('    family = "worker"\n', "", "it does not state its family"),
@@ -191,7 +191,7 @@ class TakeTwo(Fault):
     lets_go_first = True
     nodes_lost: ClassVar[int] = 2
 
-    def strike(self, world, victim, release):
+    def inject(self, world, target, release):
         raise NotImplementedError
 """
 ASK = """

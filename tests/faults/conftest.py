@@ -6,7 +6,7 @@ from typing import Protocol
 import pytest
 
 from chaos.faults.order import Order
-from chaos.faults.world import Outcome, Victim, World
+from chaos.faults.world import Outcome, Target, World
 from chaos.faults.world import Release as HeldRelease
 from tests.world import RANK_1, FakeWorld
 
@@ -30,7 +30,7 @@ def release() -> Release:
 class Strikes(Protocol):
     """A fault, as far as these tests need it."""
 
-    def strike(self, world: World, victim: Victim, release: HeldRelease) -> Outcome:
+    def inject(self, world: World, target: Target, release: HeldRelease) -> Outcome:
         """Do harm."""
 
 
@@ -40,7 +40,7 @@ def world() -> FakeWorld:
 
 
 @pytest.fixture
-def strike(world: FakeWorld) -> Callable[[Strikes], Outcome]:
+def inject(world: FakeWorld) -> Callable[[Strikes], Outcome]:
     """Carry a fault out on rank 1; the world remembers when the held worker was let go."""
 
     def carried_out(fault: Strikes) -> Outcome:
@@ -48,6 +48,6 @@ def strike(world: FakeWorld) -> Callable[[Strikes], Outcome]:
             assert order is None
             world.done.append("release" if deadline_ns is None else f"release by {deadline_ns}")
 
-        return fault.strike(world, RANK_1, let_go)
+        return fault.inject(world, RANK_1, let_go)
 
     return carried_out

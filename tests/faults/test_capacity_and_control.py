@@ -15,80 +15,80 @@ Strike = Callable[[Strikes], Outcome]
 
 
 def test_withheld_nodes_are_gone_before_the_worker_goes_on(
-    strike: Strike, world: FakeWorld
+    inject: Strike, world: FakeWorld
 ) -> None:
-    assert strike(WithholdCapacity(nodes=2)).status == "ok"
+    assert inject(WithholdCapacity(nodes=2)).status == "ok"
     assert world.done == ["lose spare-0", "lose spare-1", "release"]
 
 
-def test_nodes_that_are_withheld_for_a_time_are_replaced(strike: Strike, world: FakeWorld) -> None:
-    assert strike(WithholdCapacity(nodes=1, for_s=5)).status == "ok"
+def test_nodes_that_are_withheld_for_a_time_are_replaced(inject: Strike, world: FakeWorld) -> None:
+    assert inject(WithholdCapacity(nodes=1, for_s=5)).status == "ok"
     assert world.done == ["lose spare-0", "release", "5 s pass", "add 1"]
 
 
-def test_a_node_that_holds_a_worker_is_not_withheld(strike: Strike, world: FakeWorld) -> None:
-    outcome = strike(WithholdCapacity(nodes=3))
+def test_a_node_that_holds_a_worker_is_not_withheld(inject: Strike, world: FakeWorld) -> None:
+    outcome = inject(WithholdCapacity(nodes=3))
 
     assert outcome == Outcome("fail", "2 of 3 nodes hold no worker")
     assert not world.done
 
 
-def test_an_idle_node_that_lives_on_was_not_withheld(strike: Strike, world: FakeWorld) -> None:
+def test_an_idle_node_that_lives_on_was_not_withheld(inject: Strike, world: FakeWorld) -> None:
     world.hardy = True
 
-    assert strike(WithholdCapacity(nodes=1)).status == "fail"
+    assert inject(WithholdCapacity(nodes=1)).status == "fail"
 
 
-def test_nodes_come_while_the_job_goes_on(strike: Strike, world: FakeWorld) -> None:
-    assert strike(ReturnCapacity(nodes=2, after_s=4)).status == "ok"
+def test_nodes_come_while_the_job_goes_on(inject: Strike, world: FakeWorld) -> None:
+    assert inject(ReturnCapacity(nodes=2, after_s=4)).status == "ok"
     assert world.done == ["release", "4 s pass", "add 2"]
 
 
-def test_training_may_be_held_until_the_nodes_are_there(strike: Strike, world: FakeWorld) -> None:
-    assert strike(ReturnCapacity(nodes=2, after_s=4, hold=True)).status == "ok"
+def test_training_may_be_held_until_the_nodes_are_there(inject: Strike, world: FakeWorld) -> None:
+    assert inject(ReturnCapacity(nodes=2, after_s=4, hold=True)).status == "ok"
     assert world.done == ["4 s pass", "add 2"]  # whoever strikes lets go after it
 
 
-def test_nodes_that_never_join_have_not_returned(strike: Strike, world: FakeWorld) -> None:
+def test_nodes_that_never_join_have_not_returned(inject: Strike, world: FakeWorld) -> None:
     world.hardy = True
 
-    assert strike(ReturnCapacity(nodes=1)).status == "fail"
+    assert inject(ReturnCapacity(nodes=1)).status == "fail"
 
 
-def test_nodes_that_come_after_the_job_are_of_no_use(strike: Strike, world: FakeWorld) -> None:
+def test_nodes_that_come_after_the_job_are_of_no_use(inject: Strike, world: FakeWorld) -> None:
     world.over = True
 
-    assert strike(ReturnCapacity(nodes=1)).status == "fail"
+    assert inject(ReturnCapacity(nodes=1)).status == "fail"
     assert "add 1" not in world.done
 
 
-def test_a_driver_is_gone_when_its_workers_are(strike: Strike, world: FakeWorld) -> None:
-    assert strike(KillDriver()).status == "ok"
+def test_a_driver_is_gone_when_its_workers_are(inject: Strike, world: FakeWorld) -> None:
+    assert inject(KillDriver()).status == "ok"
     assert world.done == ["end driver"]
 
 
-def test_a_worker_that_outlives_its_driver_leaves_a_doubt(strike: Strike, world: FakeWorld) -> None:
+def test_a_worker_that_outlives_its_driver_leaves_a_doubt(inject: Strike, world: FakeWorld) -> None:
     world.hardy = True
 
-    assert strike(KillDriver()).status == "info"
-    assert strike(KillController()).status == "info"
+    assert inject(KillDriver()).status == "info"
+    assert inject(KillController()).status == "info"
 
 
-def test_a_controller_is_gone_when_its_workers_are(strike: Strike, world: FakeWorld) -> None:
-    assert strike(KillController()).status == "ok"
+def test_a_controller_is_gone_when_its_workers_are(inject: Strike, world: FakeWorld) -> None:
+    assert inject(KillController()).status == "ok"
     assert world.done == ["end controller"]
 
 
-def test_training_goes_on_while_the_gcs_is_down(strike: Strike, world: FakeWorld) -> None:
-    assert strike(KillGcs(down_s=2)) == Outcome(
+def test_training_goes_on_while_the_gcs_is_down(inject: Strike, world: FakeWorld) -> None:
+    assert inject(KillGcs(down_s=2)) == Outcome(
         "ok", "GCS 57 is gone, and GCS 58 answers in its place"
     )
     assert world.done == ["end GCS", "release", "2 s pass", "start GCS"]
 
 
 def test_a_gcs_that_does_not_come_back_leaves_the_harm_in_doubt(
-    strike: Strike, world: FakeWorld
+    inject: Strike, world: FakeWorld
 ) -> None:
     world.hardy = True
 
-    assert strike(KillGcs()).status == "info"
+    assert inject(KillGcs()).status == "info"

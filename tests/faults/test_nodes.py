@@ -16,9 +16,9 @@ Strike = Callable[[Strikes], Outcome]
 
 
 def test_the_nodes_of_several_ranks_go_before_any_proof_is_asked_for(
-    strike: Strike, world: FakeWorld
+    inject: Strike, world: FakeWorld
 ) -> None:
-    outcome = strike(KillNode(ranks=(1, 0)))
+    outcome = inject(KillNode(ranks=(1, 0)))
 
     assert world.done == ["lose node-a", "lose node-b"]
     assert outcome.status == "ok"
@@ -26,24 +26,24 @@ def test_the_nodes_of_several_ranks_go_before_any_proof_is_asked_for(
     assert "rank 1" in outcome.detail
 
 
-def test_a_rank_that_nobody_holds_takes_no_node_with_it(strike: Strike, world: FakeWorld) -> None:
+def test_a_rank_that_nobody_holds_takes_no_node_with_it(inject: Strike, world: FakeWorld) -> None:
     world.workers = {1: RANK_1}
 
     with pytest.raises(ProcessLookupError):
-        strike(KillNode(ranks=(0, 1)))
+        inject(KillNode(ranks=(0, 1)))
 
     assert not world.done
 
 
-def test_a_raylet_can_be_ended_alone(strike: Strike, world: FakeWorld) -> None:
-    assert strike(KillNode(raylet_only=True)).status == "ok"
+def test_a_raylet_can_be_ended_alone(inject: Strike, world: FakeWorld) -> None:
+    assert inject(KillNode(raylet_only=True)).status == "ok"
     assert world.done == ["lose raylet of node-b"]
 
 
-def test_a_node_that_lives_on_was_not_lost(strike: Strike, world: FakeWorld) -> None:
+def test_a_node_that_lives_on_was_not_lost(inject: Strike, world: FakeWorld) -> None:
     world.hardy = True
 
-    assert strike(KillNode(ranks=(0, 1))).status == "fail"
+    assert inject(KillNode(ranks=(0, 1))).status == "fail"
 
 
 def test_one_node_or_several_but_not_both() -> None:
@@ -51,8 +51,8 @@ def test_one_node_or_several_but_not_both() -> None:
         KillNode(rank=0, ranks=(1,))
 
 
-def test_a_frozen_node_goes_on_after_its_time(strike: Strike, world: FakeWorld) -> None:
-    outcome = strike(FreezeNode(for_s=3))
+def test_a_frozen_node_goes_on_after_its_time(inject: Strike, world: FakeWorld) -> None:
+    outcome = inject(FreezeNode(for_s=3))
     healed = FreezeNode(for_s=3).heal(world, RANK_1)
 
     assert world.done == ["freeze node-b", "3 s pass", "thaw node-b"]
@@ -67,10 +67,10 @@ def test_a_frozen_node_goes_on_when_the_run_is_over(world: FakeWorld) -> None:
     assert world.done[-1] == "thaw node-b"
 
 
-def test_what_could_not_be_stopped_is_let_go_all_the_same(strike: Strike, world: FakeWorld) -> None:
+def test_what_could_not_be_stopped_is_let_go_all_the_same(inject: Strike, world: FakeWorld) -> None:
     world.hardy = True
 
-    assert strike(FreezeNode(for_s=3)).status == "fail"
+    assert inject(FreezeNode(for_s=3)).status == "fail"
     assert world.done[-1] == "thaw node-b"
 
 
@@ -83,8 +83,8 @@ def test_a_node_goes_when_its_reclaim_says(reclaim: str, loss_ns: int | None) ->
     assert fault.loss_ns(10) == loss_ns
 
 
-def test_a_node_that_goes_on_time_lets_ray_rule_first(strike: Strike, world: FakeWorld) -> None:
-    outcome = strike(PreemptNode(notice_s=1))
+def test_a_node_that_goes_on_time_lets_ray_rule_first(inject: Strike, world: FakeWorld) -> None:
+    outcome = inject(PreemptNode(notice_s=1))
 
     assert outcome.status == "ok"
     assert world.done[-3:] == ["await the failure of attempt 0", "0 s pass", "lose node-b"]
@@ -94,27 +94,27 @@ def test_a_node_that_goes_on_time_lets_ray_rule_first(strike: Strike, world: Fak
     "fault", [PreemptNode(notice_s=1, reclaim="early"), PreemptNode(notice_s=0)], ids=str
 )
 def test_a_node_that_goes_unseen_or_early_waits_for_nobody(
-    strike: Strike, world: FakeWorld, fault: PreemptNode
+    inject: Strike, world: FakeWorld, fault: PreemptNode
 ) -> None:
-    assert strike(fault).status == "ok"
+    assert inject(fault).status == "ok"
     assert "await the failure of attempt 0" not in world.done
 
 
-def test_a_false_alarm_takes_no_node(strike: Strike, world: FakeWorld) -> None:
-    outcome = strike(PreemptNode(notice_s=1, reclaim="never"))
+def test_a_false_alarm_takes_no_node(inject: Strike, world: FakeWorld) -> None:
+    outcome = inject(PreemptNode(notice_s=1, reclaim="never"))
 
     assert outcome.status == "ok"
     assert world.done == ["notice node-b 1", "release by 99"]
 
 
-def test_a_false_alarm_whose_node_dies_was_none(strike: Strike, world: FakeWorld) -> None:
+def test_a_false_alarm_whose_node_dies_was_none(inject: Strike, world: FakeWorld) -> None:
     world.lost = {RANK_1.node_id}
 
-    assert strike(PreemptNode(notice_s=1, reclaim="never")).status == "fail"
+    assert inject(PreemptNode(notice_s=1, reclaim="never")).status == "fail"
 
 
-def test_a_node_whose_job_is_over_first_was_not_reclaimed(strike: Strike, world: FakeWorld) -> None:
+def test_a_node_whose_job_is_over_first_was_not_reclaimed(inject: Strike, world: FakeWorld) -> None:
     world.over = True
 
-    assert strike(PreemptNode(notice_s=1, reclaim="late")).status == "fail"
+    assert inject(PreemptNode(notice_s=1, reclaim="late")).status == "fail"
     assert "lose node-b" not in world.done

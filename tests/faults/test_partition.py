@@ -9,20 +9,20 @@ from tests.world import RANK_1, FakeWorld
 
 
 def test_a_node_is_cut_off_until_it_does_not_answer(
-    world: FakeWorld, strike: Callable[[PartitionNode], Outcome]
+    world: FakeWorld, inject: Callable[[PartitionNode], Outcome]
 ) -> None:
-    outcome = strike(PartitionNode(for_s=3))
+    outcome = inject(PartitionNode(for_s=3))
 
     assert outcome == Outcome("ok", "node node-b does not answer, with rank 1 on it")
     assert world.done == ["cut off node-b for 3"]
 
 
 def test_a_node_that_still_answers_was_not_cut_off(
-    world: FakeWorld, strike: Callable[[PartitionNode], Outcome]
+    world: FakeWorld, inject: Callable[[PartitionNode], Outcome]
 ) -> None:
     world.hardy = True
 
-    assert strike(PartitionNode(for_s=3)) == Outcome("fail", "node node-b still answers")
+    assert inject(PartitionNode(for_s=3)) == Outcome("fail", "node node-b still answers")
 
 
 def test_a_node_comes_back_by_itself(world: FakeWorld) -> None:

@@ -8,12 +8,12 @@ from pydantic import ValidationError
 
 from chaos.faults.base import Fault
 from chaos.faults.slow_upload import SlowUpload
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.trigger import AtStep
 
 AT = AtStep(epoch=1, step=1, rank=1)
-VICTIM = Victim(attempt=0, rank=1, pid=7, node_id="n", op=3)
+VICTIM = Target(attempt=0, rank=1, pid=7, node_id="n", op=3)
 FIELDS: dict[str, dict[str, Any]] = {
     "slow_upload": {"delay_s": 1.0},
     "delayed_visibility": {"for_s": 1.0},
@@ -29,10 +29,10 @@ class Storage:
         self.effect = effect
         self.done: list[object] = []
 
-    def arm_storage(self, victim: Victim) -> None:
-        self.done.append(victim)
+    def arm_storage(self, target: Target) -> None:
+        self.done.append(target)
 
-    def await_storage(self, victim: Victim) -> str | None:
+    def await_storage(self, target: Target) -> str | None:
         self.done.append("awaited")
         return self.effect
 
@@ -47,7 +47,7 @@ def test_the_rank_goes_on_once_the_fault_is_armed_and_before_it_takes_effect(kin
     world = Storage("raised it")
     release: Callable[[int | None], None] = lambda _: world.done.append("released")  # noqa: E731
 
-    outcome = fault_of(kind).strike(world, VICTIM, release)  # type: ignore[arg-type]
+    outcome = fault_of(kind).inject(world, VICTIM, release)  # type: ignore[arg-type]
 
     assert world.done == [VICTIM, "released", "awaited"]
     assert (outcome.status, outcome.detail) == ("ok", "raised it")
@@ -55,7 +55,7 @@ def test_the_rank_goes_on_once_the_fault_is_armed_and_before_it_takes_effect(kin
 
 @every_fault
 def test_a_fault_that_storage_never_got_to_is_a_failure_of_ours(kind: str) -> None:
-    outcome = fault_of(kind).strike(Storage(None), VICTIM, lambda _: None)  # type: ignore[arg-type]
+    outcome = fault_of(kind).inject(Storage(None), VICTIM, lambda _: None)  # type: ignore[arg-type]
 
     assert outcome.status == "fail"
     assert "armed" in outcome.detail

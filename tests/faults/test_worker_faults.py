@@ -21,7 +21,7 @@ TERM = KillWorker(signal="TERM", grace_s=5)
 def test_a_worker_that_heeds_sigterm_is_not_killed(release: Release) -> None:
     world = FakeWorld()
 
-    outcome = TERM.strike(world, RANK_1, release)
+    outcome = TERM.inject(world, RANK_1, release)
 
     assert world.done == ["SIGTERM 71"]
     assert (outcome.status, outcome.detail[-16:]) == ("ok", "SIGTERM ended it")
@@ -30,20 +30,20 @@ def test_a_worker_that_heeds_sigterm_is_not_killed(release: Release) -> None:
 def test_a_worker_that_outlives_its_grace_is_killed(release: Release) -> None:
     world = FakeWorld(ends=("KILL",))
 
-    outcome = TERM.strike(world, RANK_1, release)
+    outcome = TERM.inject(world, RANK_1, release)
 
     assert world.done == ["SIGTERM 71", "SIGKILL 71"]
     assert "outlived SIGTERM by 5 s, and SIGKILL ended it" in outcome.detail
 
 
 def test_a_worker_that_survives_both_was_not_harmed(release: Release) -> None:
-    assert TERM.strike(FakeWorld(ends=()), RANK_1, release).status == "fail"
+    assert TERM.inject(FakeWorld(ends=()), RANK_1, release).status == "fail"
 
 
 def test_all_ranks_are_struck_before_any_is_waited_for(release: Release) -> None:
     world = FakeWorld()
 
-    outcome = KillWorker(ranks="all").strike(world, RANK_1, release)
+    outcome = KillWorker(ranks="all").inject(world, RANK_1, release)
 
     assert world.done == ["SIGKILL 71", "SIGKILL 70"]
     assert outcome.detail == "pid 71 of rank 1 is gone, pid 70 of rank 0 is gone"
@@ -52,14 +52,14 @@ def test_all_ranks_are_struck_before_any_is_waited_for(release: Release) -> None
 def test_an_exception_counts_once_ray_names_it(release: Release) -> None:
     world = FakeWorld(errors={1: "UserExceptionWithTraceback: chaos.errors.InjectedError: m"})
 
-    outcome = RaiseInWorker(message="m").strike(world, RANK_1, release)
+    outcome = RaiseInWorker(message="m").inject(world, RANK_1, release)
 
     assert [order.message for order in release.orders if isinstance(order, Raise)] == ["m"]
     assert (outcome.status, outcome.detail) == ("ok", "Ray recorded InjectedError of rank 1")
 
 
 def test_an_exception_that_the_job_catches_did_not_land(release: Release) -> None:
-    outcome = RaiseInWorker().strike(FakeWorld(errors=None), RANK_1, release)
+    outcome = RaiseInWorker().inject(FakeWorld(errors=None), RANK_1, release)
 
     assert outcome.status == "fail"
     assert "was the exception caught?" in outcome.detail
@@ -68,12 +68,12 @@ def test_an_exception_that_the_job_catches_did_not_land(release: Release) -> Non
 def test_another_error_than_ours_cannot_be_told(release: Release) -> None:
     world = FakeWorld(errors={1: "ActorDiedError: gone"})
 
-    assert RaiseInWorker().strike(world, RANK_1, release).status == "info"
+    assert RaiseInWorker().inject(world, RANK_1, release).status == "info"
 
 
 def test_a_pause_counts_while_the_process_is_stopped(release: Release) -> None:
-    assert PauseWorker().strike(FakeWorld(), RANK_1, release).status == "ok"
-    assert PauseWorker().strike(FakeWorld(stops=False), RANK_1, release).status == "fail"
+    assert PauseWorker().inject(FakeWorld(), RANK_1, release).status == "ok"
+    assert PauseWorker().inject(FakeWorld(stops=False), RANK_1, release).status == "fail"
 
 
 def test_a_pause_is_healed_after_its_time() -> None:
@@ -102,8 +102,8 @@ def test_only_a_pause_needs_healing() -> None:
 def test_a_slow_worker_counts_once_a_step_was_delayed(release: Release) -> None:
     fault = SlowWorker(factor=3.0, steps=4)
 
-    assert fault.strike(FakeWorld(), RANK_1, release).status == "ok"
-    assert fault.strike(FakeWorld(obeys=False), RANK_1, release).status == "fail"
+    assert fault.inject(FakeWorld(), RANK_1, release).status == "ok"
+    assert fault.inject(FakeWorld(obeys=False), RANK_1, release).status == "fail"
     first = release.orders[0]
     assert isinstance(first, Slow)
     assert (first.factor, first.delay_s, first.steps) == (3.0, None, 4)
@@ -111,7 +111,7 @@ def test_a_slow_worker_counts_once_a_step_was_delayed(release: Release) -> None:
 
 def test_two_orders_are_told_apart_though_they_say_the_same(release: Release) -> None:
     for _ in range(2):
-        SlowWorker(delay_s=1.0).strike(FakeWorld(), RANK_1, release)
+        SlowWorker(delay_s=1.0).inject(FakeWorld(), RANK_1, release)
 
     assert len({order.token for order in release.orders}) == 2
 
@@ -119,17 +119,17 @@ def test_two_orders_are_told_apart_though_they_say_the_same(release: Release) ->
 def test_a_hang_counts_once_the_worker_has_had_its_last_word(release: Release) -> None:
     fault = HangWorker(where="collective")
 
-    assert fault.strike(FakeWorld(), RANK_1, release).status == "ok"
-    assert fault.strike(FakeWorld(obeys=False), RANK_1, release).status == "fail"
+    assert fault.inject(FakeWorld(), RANK_1, release).status == "ok"
+    assert fault.inject(FakeWorld(obeys=False), RANK_1, release).status == "fail"
     assert all(isinstance(order, Hang) for order in release.orders)
 
 
 def test_a_poisoned_step_kills_or_raises(release: Release) -> None:
     world = FakeWorld(errors={1: "InjectedError: a poisoned step"})
 
-    assert PoisonStep(by="raise").strike(world, RANK_1, release).status == "ok"
+    assert PoisonStep(by="raise").inject(world, RANK_1, release).status == "ok"
     assert world.done == ["await the failure of attempt 0"]
-    assert PoisonStep().strike(world, RANK_1, release).status == "ok"
+    assert PoisonStep().inject(world, RANK_1, release).status == "ok"
     assert world.done[1:] == ["SIGKILL 71"]
 
 
@@ -154,7 +154,7 @@ def test_what_makes_no_sense_is_refused(
 def test_a_worker_that_holds_its_memory_is_killed(release: Release) -> None:
     world = FakeWorld()
 
-    outcome = ExhaustMemory(bytes=2**21).strike(world, RANK_1, release)
+    outcome = ExhaustMemory(bytes=2**21).inject(world, RANK_1, release)
 
     assert [order.bytes for order in release.orders if isinstance(order, Exhaust)] == [2**21]
     assert world.done == ["SIGKILL 71"]
@@ -167,7 +167,7 @@ def test_a_worker_that_holds_its_memory_is_killed(release: Release) -> None:
 def test_the_memory_monitor_is_blamed_before_the_worker_ends(release: Release) -> None:
     world = FakeWorld()
 
-    ExhaustMemory(bytes=2**21, by="raylet").strike(world, RANK_1, release)
+    ExhaustMemory(bytes=2**21, by="raylet").inject(world, RANK_1, release)
 
     assert world.done == ["blame memory for 71", "SIGKILL 71"]
 
@@ -175,16 +175,16 @@ def test_the_memory_monitor_is_blamed_before_the_worker_ends(release: Release) -
 def test_memory_is_not_taken_where_the_machine_might_run_out(release: Release) -> None:
     world = FakeWorld(free=2**22 - 1)
 
-    outcome = ExhaustMemory(bytes=2**21).strike(world, RANK_1, release)
+    outcome = ExhaustMemory(bytes=2**21).inject(world, RANK_1, release)
 
     assert (outcome.status, world.done, release.orders) == ("fail", [], [])
 
 
 def test_a_worker_that_did_not_take_its_memory_leaves_the_harm_in_doubt(release: Release) -> None:
-    outcome = ExhaustMemory(bytes=2**21).strike(FakeWorld(obeys=False), RANK_1, release)
+    outcome = ExhaustMemory(bytes=2**21).inject(FakeWorld(obeys=False), RANK_1, release)
 
     assert outcome.status == "info"
 
 
 def test_a_worker_that_survives_its_memory_was_not_harmed(release: Release) -> None:
-    assert ExhaustMemory(bytes=1).strike(FakeWorld(ends=()), RANK_1, release).status == "fail"
+    assert ExhaustMemory(bytes=1).inject(FakeWorld(ends=()), RANK_1, release).status == "fail"

@@ -16,13 +16,13 @@ from chaos.backends.fork.port import SocketController
 from chaos.backends.fork.server import GateServer
 from chaos.backends.fork.world import ForkWorld
 from chaos.faults.order import Exhaust, Hang, Order, Raise, Slow
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import Committed, FailureDecided
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock
 
 NOBODY = 65534
-VICTIM = Victim(attempt=1, rank=2, pid=3, node_id="node-0")
+VICTIM = Target(attempt=1, rank=2, pid=3, node_id="node-0")
 ORDERS = [None, Raise("x"), Slow(0.5, None, 3), Hang("python"), Exhaust(7)]
 
 
@@ -41,8 +41,8 @@ class Answers:
     def await_hold(self, op: int) -> bool:
         return op == 1
 
-    def arrive(self, op: int, victim: Victim) -> Order | None:
-        self.told.append((op, victim))
+    def arrive(self, op: int, target: Target) -> Order | None:
+        self.told.append((op, target))
         return self.orders.pop(0)
 
 

@@ -114,7 +114,7 @@ def test_a_bucket_that_cannot_be_looked_at_leaves_the_verdict_unknown(
         raise OSError("ACCESS_DENIED")
 
     baseline = run(storage=s3.uri("runs")).history
-    monkeypatch.setattr("chaos.backends.train.bucket.Way._listed", unreadable)
+    monkeypatch.setattr("chaos.backends.train.bucket.RemoteStorage._listed", unreadable)
 
     judged = run(storage=s3.uri("runs"), baseline=baseline)
 

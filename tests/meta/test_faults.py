@@ -67,7 +67,7 @@ def test_our_own_faults_are_held_to_what_those_of_other_packages_are(name: str) 
     fault: type[Fault] = OWN_FAULTS[name]
 
     assert not list(fault_flaws(fault, ("epoch", "step", "seconds")))
-    assert "what it does to nodes of others" not in fault.elsewhere.why
+    assert "what it does to nodes of others" not in fault.on_shared_cluster.why
     assert fault.sentence != Fault.sentence or fault.in_words is not Fault.in_words
 
 

@@ -36,7 +36,7 @@ def test_it_strikes_nobody() -> None:
     world = FakeWorld()
 
     with pytest.raises(RefusedError, match=r"melt is of the package chaos-heat 3\.1"):
-        read(melt={}, package="chaos-heat 3.1").fault.strike(world, RANK_1, lambda *_, **__: None)
+        read(melt={}, package="chaos-heat 3.1").fault.inject(world, RANK_1, lambda *_, **__: None)
 
     assert world.done == []
 

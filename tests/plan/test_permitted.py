@@ -113,7 +113,7 @@ def test_what_takes_or_starts_foreign_nodes_is_refused_whatever_is_allowed(kind:
 def test_a_fault_that_nobody_has_thought_through_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(KillWorker, "elsewhere", Fault.elsewhere)
+    monkeypatch.setattr(KillWorker, "on_shared_cluster", Fault.on_shared_cluster)
 
     (refused,) = refusals(plan_of("kill_worker"), ALL)
 

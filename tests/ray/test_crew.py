@@ -8,7 +8,7 @@ import pytest
 import ray
 
 from chaos.backends.ray.existing import crew as crews
-from chaos.backends.ray.existing.crew import Crew
+from chaos.backends.ray.existing.crew import AgentPool
 from chaos.backends.ray.existing.terms import Terms
 from chaos.model.event import StepDone
 from chaos.plan.permitted import Guard, Permissions
@@ -43,7 +43,7 @@ class Host:
         return self.left if what == "end_leftovers" else None
 
 
-class TestedCrew(Crew):
+class TestedCrew(AgentPool):
     """Asks hosts of these tests instead of actors."""
 
     __test__ = False

@@ -20,7 +20,7 @@ from chaos.backends.ray import compat, leftovers, pool
 from chaos.backends.ray.leftovers import Leftovers
 from chaos.backends.ray.pool import Pool, may_restart, to_ask
 from chaos.backends.ray.prestart import FORE, Prestart, why_not
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import Leftover, WorkersPrestarted
 from chaos.model.plan import Plan
 from chaos.run.clock import SystemClock
@@ -176,10 +176,10 @@ def a_pool(folder: Path, plan: Plan = STRUCK) -> Pool:
     return Pool(plan, Journal(folder, "chaos", role="chaos", clock=clock), clock)
 
 
-def group(attempt: int, *nodes: str, pid: int = 0) -> dict[int, Victim]:
+def group(attempt: int, *nodes: str, pid: int = 0) -> dict[int, Target]:
     pids = [pid or os.getpid()] * len(nodes)
     return {
-        rank: Victim(attempt=attempt, rank=rank, pid=pid, node_id=node)
+        rank: Target(attempt=attempt, rank=rank, pid=pid, node_id=node)
         for rank, (node, pid) in enumerate(zip(nodes, pids, strict=True))
     }
 

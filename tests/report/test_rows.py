@@ -260,7 +260,7 @@ def test_an_op_shows_whom_it_struck_and_how_it_ended(
 ) -> None:
     (landed,), (in_doubt,) = op_rows(valid_run), op_rows(unknown_run)
 
-    assert landed.victim == "rank 1 · pid 201 · node node1nod"
+    assert landed.target == "rank 1 · pid 201 · node node1nod"
     assert (landed.status, in_doubt.status) == ("ok", "info")
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.run.armed import ArmedFaults, Hidden
 from chaos.run.world import RunWorld
 
-VICTIM = Victim(attempt=0, rank=1, pid=7, node_id="n", op=3)
+VICTIM = Target(attempt=0, rank=1, pid=7, node_id="n", op=3)
 
 
 class ByHand:

@@ -9,7 +9,7 @@ from chaos.faults.fail_upload import FailUpload
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import (
     AnyEvent,
     Committed,
@@ -182,7 +182,7 @@ def test_a_place_reached_again_after_the_strike_is_passed(world: Any, journal: J
     controller.committed(commit(0))
     controller.arrive(0, RANK_1)
 
-    controller.arrive(0, Victim(attempt=1, rank=1, pid=99, node_id="node-b"))
+    controller.arrive(0, Target(attempt=1, rank=1, pid=99, node_id="node-b"))
 
     assert world.done == ["SIGKILL 71"]
 
@@ -296,7 +296,7 @@ def test_who_is_held_in_an_attempt_that_another_fault_ended_comes_again_in_the_n
 ) -> None:
     controller = launched(plan_of(gate_s=0.3), world, journal)
     held = in_thread(lambda: controller.arrive(0, RANK_1))
-    second = Victim(attempt=1, rank=1, pid=99, node_id="node-b")
+    second = Target(attempt=1, rank=1, pid=99, node_id="node-b")
 
     controller.group_started({1: second})
     held.join(5)

@@ -8,7 +8,7 @@ from chaos.faults.kill_worker import KillWorker
 from chaos.faults.order import Hang, Order, Raise
 from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.raise_in_worker import RaiseInWorker
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import FaultHealed
 from chaos.model.plan import Op
 from chaos.model.trigger import AtRecovery
@@ -81,7 +81,7 @@ def test_a_recovery_is_struck_in_the_next_attempt_and_not_before(
     again = Op(index=1, at=AtRecovery(recovering_from=0, rank=1), kill_worker=KillWorker())
     plan = plan_of()
     controller = launched(plan.model_copy(update={"ops": (*plan.ops, again)}), world, journal)
-    second = Victim(attempt=1, rank=1, pid=99, node_id="node-b")
+    second = Target(attempt=1, rank=1, pid=99, node_id="node-b")
     controller.committed(commit(0))
 
     controller.arrive(1, RANK_1)

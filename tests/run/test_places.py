@@ -8,7 +8,7 @@ import pytest
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.return_capacity import ReturnCapacity
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import AnyEvent, FaultEnded, FaultInvoked, JournalOpened
 from chaos.model.fault_entry import FaultEntry
 from chaos.model.plan import Op, Plan, Shape
@@ -92,8 +92,8 @@ def test_capacity_changes_where_no_worker_is(world: Any, journal: Journal) -> No
 def test_after_a_time_whoever_holds_the_rank_is_struck(world: Any, journal: Journal) -> None:
     struck = threading.Event()
 
-    def strike(victim: Victim, _: str) -> None:
-        world.gone.add(victim.pid)
+    def strike(target: Target, _: str) -> None:
+        world.gone.add(target.pid)
         struck.set()
 
     world.signal_worker = strike
@@ -121,8 +121,8 @@ def test_a_time_that_falls_into_a_launch_strikes_once_that_is_over(
 ) -> None:
     struck = threading.Event()
 
-    def strike(victim: Victim, _: str) -> None:
-        world.gone.add(victim.pid)
+    def strike(target: Target, _: str) -> None:
+        world.gone.add(target.pid)
         struck.set()
 
     world.signal_worker = strike

@@ -5,13 +5,20 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from chaos.backends.train.bucket import Way, below, leave_way, remove_way, way_to, without_keys
+from chaos.backends.train.bucket import (
+    RemoteStorage,
+    below,
+    leave_way,
+    remove_way,
+    way_to,
+    without_keys,
+)
 from chaos.run.directory import RunDirectory
 from chaos.run.file_digest import file_digest, folder_digests
 
 
-def way(folder: Path) -> Way:
-    return Way(fs.LocalFileSystem(), str(folder), "run", "file:///there")
+def way(folder: Path) -> RemoteStorage:
+    return RemoteStorage(fs.LocalFileSystem(), str(folder), "run", "file:///there")
 
 
 def test_the_way_is_for_this_user_alone_and_is_gone_when_it_is_removed(tmp_path: Path) -> None:

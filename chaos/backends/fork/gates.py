@@ -15,7 +15,7 @@ import msgspec
 
 from chaos.backends.fork.wire import exactly
 from chaos.faults.order import Order
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import Committed, FailureDecided
 
 _LENGTH = struct.Struct(">I")
@@ -25,13 +25,13 @@ LENGTH_MAX = 64 * 2**20  # the metrics of all ranks are the longest message
 Types: TypeAlias = tuple[Any, Any]
 # By name: the types of a question's arguments, and the type of its answer.
 QUESTIONS: dict[str, Types] = {
-    "group_started": (tuple[dict[int, Victim]], None),
+    "group_started": (tuple[dict[int, Target]], None),
     "group_launched": (tuple[int], None),
     "committed": (tuple[Committed], None),
     "may_poll": (tuple[()], None),
     "await_hold": (tuple[int], bool),
     "enter_state": (tuple[int], None),
-    "arrive": (tuple[int, Victim], Order | None),
+    "arrive": (tuple[int, Target], Order | None),
     "obeyed": (tuple[str], None),
     "failure_decided": (tuple[FailureDecided], None),
     "placed": (tuple[int, str], None),

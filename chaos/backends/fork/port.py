@@ -6,7 +6,7 @@ from typing import Any
 
 from chaos.backends.fork.gates import connect
 from chaos.backends.train.address import ControllerPort, RunAddress, Unattended
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 
 
 class ForkPort(ControllerPort):
@@ -45,9 +45,9 @@ class SocketController(ForkPort):
         with self._lock:
             return self._gate.ask(question, *arguments)
 
-    def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
+    def group_started(self, group: Mapping[int, tuple[Target, Any]]) -> None:
         """Report the worker of each rank; its handle stays in this process."""
-        self.ask("group_started", {rank: victim for rank, (victim, _) in group.items()})
+        self.ask("group_started", {rank: target for rank, (target, _) in group.items()})
 
 
 class NobodysController(Unattended, ForkPort):

@@ -10,7 +10,7 @@ import msgspec
 
 from chaos.backends.fork.gates import Gate, StrangerError, listen
 from chaos.backends.fork.world import ForkWorld
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.run.controller import ChaosController
 from chaos.run.world import answers
 
@@ -68,6 +68,6 @@ class GateServer:
         finally:
             gate.close()
 
-    def _group_started(self, group: dict[int, Victim]) -> None:
+    def _group_started(self, group: dict[int, Target]) -> None:
         self._world.learn_group(group)
         self._controller.group_started(group)

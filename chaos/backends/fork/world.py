@@ -9,7 +9,7 @@ import psutil
 
 from chaos.backends.fork.ending import is_running
 from chaos.backends.fork.node_disk import NodeDisk
-from chaos.faults.world import RefusedError, Victim
+from chaos.faults.world import RefusedError, Target
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.world import RunWorld
@@ -42,7 +42,7 @@ class ForkWorld(RunWorld):
 
     # -- asked by the driver ---------------------------------------------------------------
 
-    def learn_group(self, group: Mapping[int, Victim]) -> None:
+    def learn_group(self, group: Mapping[int, Target]) -> None:
         """Set the worker of each rank."""
         super().learn_group(group)
         with self._lock:
@@ -78,28 +78,28 @@ class ForkWorld(RunWorld):
 
     # -- asked by the faults ---------------------------------------------------------------
 
-    def signal_worker(self, victim: Victim, signal_name: str) -> None:
+    def signal_worker(self, target: Target, signal_name: str) -> None:
         """Send a signal to the target's process."""
-        if not is_running(victim.pid):
-            raise ProcessLookupError(f"pid {victim.pid}")
-        self.signalled.add(victim.pid)
-        os.kill(victim.pid, signal.Signals[f"SIG{signal_name}"])
+        if not is_running(target.pid):
+            raise ProcessLookupError(f"pid {target.pid}")
+        self.signalled.add(target.pid)
+        os.kill(target.pid, signal.Signals[f"SIG{signal_name}"])
 
-    def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
+    def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
         """Wait until the target's process is stopped; return whether it is."""
-        return self._until(lambda: _is_stopped(victim.pid), within_s)
+        return self._until(lambda: _is_stopped(target.pid), within_s)
 
-    def end_worker_actor(self, victim: Victim) -> None:
+    def end_worker_actor(self, target: Target) -> None:
         """End the worker as `ray.kill` does: its process is killed."""
-        self.signal_worker(victim, "KILL")
+        self.signal_worker(target, "KILL")
 
-    def blame_memory(self, victim: Victim) -> None:
+    def blame_memory(self, target: Target) -> None:
         """Have the driver's calls to the target fail with `OutOfMemoryError` once it has ended."""
-        self._exhausted.append(victim.pid)
+        self._exhausted.append(target.pid)
 
-    def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
+    def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
         """Wait until the target's process has ended; return whether it has."""
-        return self._until(lambda: not is_running(victim.pid), within_s)
+        return self._until(lambda: not is_running(target.pid), within_s)
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Announce the loss of a node; Ray's own watcher polls for it and informs every rank."""
@@ -170,7 +170,7 @@ class ForkWorld(RunWorld):
     def idle_nodes(self) -> list[str]:
         """Return the nodes that hold no worker and are neither lost nor announced to be."""
         with self._lock:
-            used = {victim.node_id for victim in self.group().values()} | set(self._deadlines)
+            used = {target.node_id for target in self.group().values()} | set(self._deadlines)
             return [node for node in self._live if node not in used]
 
     def add_nodes(self, count: int, *, within_s: float) -> list[str]:
@@ -223,7 +223,7 @@ class ForkWorld(RunWorld):
         return True
 
     def _workers_on(self, node_id: str) -> list[int]:
-        held = [victim.pid for victim in self.group().values() if victim.node_id == node_id]
+        held = [target.pid for target in self.group().values() if target.node_id == node_id]
         return held + [pid for pid, node in self._placed.items() if node == node_id]
 
 

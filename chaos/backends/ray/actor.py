@@ -8,13 +8,13 @@ import ray
 
 from chaos.backends.ray import compat
 from chaos.backends.ray.errands import GcsErrand
-from chaos.backends.ray.existing.crew import Crew
+from chaos.backends.ray.existing.crew import AgentPool
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.existing.world import ExistingWorld
 from chaos.backends.ray.pool import Pool
 from chaos.backends.ray.world import RayWorld, call
 from chaos.backends.train.storage import look_for
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import FailureDecided
 from chaos.run.apart import pack
 from chaos.run.armed import ArmedFaults
@@ -41,7 +41,7 @@ class ChaosActor:
         self._run = run = RunDirectory(Path(directory))
         self._journal = Journal(run.journals, "chaos", role="chaos", clock=SystemClock())
         armed = ArmedFaults(run.storage_faults)
-        self._crew = None if terms is None else Crew(run, terms)
+        self._crew = None if terms is None else AgentPool(run, terms)
         self._world = (
             RayWorld(address, agents, armed)
             if terms is None or self._crew is None
@@ -121,12 +121,12 @@ class ChaosActor:
                 self._journal.add(cut)
         return frozenset(compat.job_of(handle) for handle in self._world.handles.values())
 
-    def _group_started(self, group: dict[int, tuple[Victim, Any]]) -> None:
-        for rank, (victim, handle) in group.items():
-            self._world.handles[victim.attempt, rank] = handle
-        workers = {rank: victim for rank, (victim, _) in group.items()}
+    def _group_started(self, group: dict[int, tuple[Target, Any]]) -> None:
+        for rank, (target, handle) in group.items():
+            self._world.handles[target.attempt, rank] = handle
+        workers = {rank: target for rank, (target, _) in group.items()}
         if self._crew is not None:
-            self._crew.attend((victim.node_id, victim.pid) for victim in workers.values())
+            self._crew.attend((target.node_id, target.pid) for target in workers.values())
         self._world.learn_group(workers)
         if self._pool is not None:
             self._pool.group_started(workers, next(handle for _, handle in group.values()))

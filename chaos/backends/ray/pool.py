@@ -17,7 +17,7 @@ import psutil
 import ray
 
 from chaos.backends.ray import compat
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import WorkersPrestarted
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock
@@ -42,7 +42,7 @@ class Pool:
         """Note the time: a worker of the next attempt that is older was one of the idle."""
         self._failed_s = self.clock.wall_ns() / 1e9
 
-    def group_started(self, group: Mapping[int, Victim], handle: Any) -> None:  # noqa: ANN401
+    def group_started(self, group: Mapping[int, Target], handle: Any) -> None:  # noqa: ANN401
         """Fill the pool for the next attempt; does not wait. `handle`: of one of the workers."""
         before, failed_s = self._filling, self._failed_s
         workers = tuple(group.values())
@@ -60,14 +60,14 @@ class Pool:
         if self._filling is not None:
             self._filling.join(2 * ASK_S)
 
-    def _fill(self, group: Sequence[Victim], handle: Any, failed_s: float | None) -> None:  # noqa: ANN401
+    def _fill(self, group: Sequence[Target], handle: Any, failed_s: float | None) -> None:  # noqa: ANN401
         attempt = group[0].attempt
         taken = [v.node_id for v in group if failed_s is not None and _began(v.pid) < failed_s]
         asked, error = dict[str, int](), None
         try:
             self._take(taken, compat.job_of(handle))
             if may_restart(self.plan, attempt):
-                asked = self._ask([victim.node_id for victim in group], handle)
+                asked = self._ask([target.node_id for target in group], handle)
         except Exception as raised:  # noqa: BLE001 - gRPC's, too, which chaos does not import
             error = " ".join(f"{type(raised).__name__}: {raised}".split())[:300]
         self._idle.update(asked)

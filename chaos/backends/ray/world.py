@@ -8,7 +8,7 @@ import ray
 
 from chaos.backends.ray import compat
 from chaos.backends.ray.errands import Capacity, Gcs
-from chaos.faults.world import RefusedError, Victim
+from chaos.faults.world import RefusedError, Target
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.world import RunWorld
@@ -31,31 +31,31 @@ class RayWorld(RunWorld):
         self.struck: set[str] = set()
         self._frozen: dict[str, tuple[int, ...]] = {}
 
-    def signal_worker(self, victim: Victim, signal_name: str) -> None:
+    def signal_worker(self, target: Target, signal_name: str) -> None:
         """Have the target's node agent send a signal."""
-        call(self._agents[victim.node_id].send_signal.remote(victim.pid, signal_name))
+        call(self._agents[target.node_id].send_signal.remote(target.pid, signal_name))
 
-    def end_worker_actor(self, victim: Victim) -> None:
+    def end_worker_actor(self, target: Target) -> None:
         """Call `ray.kill` on the worker's actor handle."""
-        if self.worker_is_gone(victim, within_s=0.0):
-            raise ProcessLookupError(f"pid {victim.pid}")
-        ray.kill(self.handles[victim.attempt, victim.rank], no_restart=True)
+        if self.worker_is_gone(target, within_s=0.0):
+            raise ProcessLookupError(f"pid {target.pid}")
+        ray.kill(self.handles[target.attempt, target.rank], no_restart=True)
 
-    def blame_memory(self, victim: Victim) -> None:
+    def blame_memory(self, target: Target) -> None:
         """Refuse: only a raylet's memory monitor reports it, by the memory of the machine."""
         raise RefusedError(
-            f"a raylet ends workers by the machine's memory, and not pid {victim.pid} by its own"
+            f"a raylet ends workers by the machine's memory, and not pid {target.pid} by its own"
         )
 
-    def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
+    def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
         """Return the answer of the target's node agent, or the head's if that node is dead."""
-        agent = self._agents[victim.node_id if self._is_alive(victim.node_id) else HEAD]
-        return bool(call(agent.is_gone.remote(victim.pid, within_s), more_s=within_s))
+        agent = self._agents[target.node_id if self._is_alive(target.node_id) else HEAD]
+        return bool(call(agent.is_gone.remote(target.pid, within_s), more_s=within_s))
 
-    def worker_is_stopped(self, victim: Victim, *, within_s: float) -> bool:
+    def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
         """Return the answer of the target's node agent."""
-        agent = self._agents[victim.node_id]
-        return bool(call(agent.is_stopped.remote(victim.pid, within_s), more_s=within_s))
+        agent = self._agents[target.node_id]
+        return bool(call(agent.is_stopped.remote(target.pid, within_s), more_s=within_s))
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Drain the node for preemption, as a cloud's handler does on a spot notice."""
@@ -110,7 +110,7 @@ class RayWorld(RunWorld):
 
     def idle_nodes(self) -> list[str]:
         """Return the nodes with an agent that hold no worker and are not draining."""
-        used = {victim.node_id for victim in self.group().values()} | compat.draining_nodes()
+        used = {target.node_id for target in self.group().values()} | compat.draining_nodes()
         alive = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
         return [node_id for node_id in alive if node_id in self._agents and node_id not in used]
 

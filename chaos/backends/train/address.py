@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from chaos.declared import TOKEN_ENV
 from chaos.faults.order import Order
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import Committed, FailureDecided
 from chaos.plugins import EXTENSIONS_ENV, OFF
 from chaos.run.apart import folder_apart, sees, unpack
@@ -35,7 +35,7 @@ class ControllerPort(ABC):
         """Send a question without an answer; waits no longer than the transport must."""
         self.ask(question, *arguments)
 
-    def group_started(self, group: Mapping[int, tuple[Victim, Any]]) -> None:
+    def group_started(self, group: Mapping[int, tuple[Target, Any]]) -> None:
         """Report the worker of each rank, with Ray's handle to it."""
         self.ask("group_started", dict(group))
 
@@ -63,9 +63,9 @@ class ControllerPort(ABC):
         """Wait, in Ray's controller, until the fault of an op at this state is injected."""
         self.ask("enter_state", op)
 
-    def arrive(self, op: int, victim: Victim) -> Order | None:
+    def arrive(self, op: int, target: Target) -> Order | None:
         """Wait at an op's place until the worker may continue; return its order, if it has one."""
-        order: Order | None = self.ask("arrive", op, victim)
+        order: Order | None = self.ask("arrive", op, target)
         return order
 
     def obeyed(self, token: str) -> None:

@@ -23,7 +23,7 @@ _KEYS = re.compile(r"(?<=://)[^/?#]*@")
 
 
 @dataclass(frozen=True)
-class Way:
+class RemoteStorage:
     """A file system of pyarrow, the folder of the run's storage in it, and the name of Ray's run.
 
     `shown` is the folder's URI without keys, for reports.
@@ -86,7 +86,7 @@ class Way:
             return stream_digest(file)
 
 
-def leave_way(directory: RunDirectory, way: Way) -> None:
+def leave_way(directory: RunDirectory, way: RemoteStorage) -> None:
     """Write the way to a run's storage into its folder, readable by this user alone."""
     path = directory.path / _FILE
     path.unlink(missing_ok=True)  # of a driver that was killed
@@ -94,7 +94,7 @@ def leave_way(directory: RunDirectory, way: Way) -> None:
         pickle.dump(way, file)
 
 
-def way_to(directory: RunDirectory) -> Way | None:
+def way_to(directory: RunDirectory) -> RemoteStorage | None:
     """Return the way to a run's storage, None if that is a folder.
 
     Raises `OSError` if the file system cannot be opened here.
@@ -104,7 +104,7 @@ def way_to(directory: RunDirectory) -> Way | None:
     except FileNotFoundError:
         return None
     try:
-        way: Way = pickle.loads(content)  # noqa: S301 - our own bytes
+        way: RemoteStorage = pickle.loads(content)  # noqa: S301 - our own bytes
     except Exception as error:  # whatever the file system's own code raises
         raise OSError(f"the file system cannot be opened here: {error}") from error
     return way

@@ -11,7 +11,7 @@ from chaos.backends.train import compat
 from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.here import HERE
 from chaos.backends.train.saves import Saves
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import (
     CheckpointDeleted,
     Committed,
@@ -107,7 +107,7 @@ class Observer:
             )
         )
         group = {
-            rank: (Victim(attempt=attempt, rank=rank, pid=pid, node_id=node_id), actor)
+            rank: (Target(attempt=attempt, rank=rank, pid=pid, node_id=node_id), actor)
             for rank, pid, node_id, _, actor in workers
         }
         self._controller.group_started(group)

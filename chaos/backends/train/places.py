@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.plan import Op
 from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, Moment, Stage
 
@@ -19,12 +19,12 @@ class Places:
     moments: dict[tuple[int, Moment], list[int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, ops: Sequence[Op], victim: Victim) -> "Places":
+    def of(cls, ops: Sequence[Op], target: Target) -> "Places":
         """Return the ops that a worker must stop for, by their place."""
         places = cls()
         for op in ops:
-            leads = op.at.rank == victim.rank
-            if (leads or op.fault.orders_all) and op.may_strike(victim.attempt):
+            leads = op.at.rank == target.rank
+            if (leads or op.fault.orders_all) and op.may_strike(target.attempt):
                 places._add(op, leads=leads)
         return places
 

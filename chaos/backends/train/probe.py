@@ -25,7 +25,7 @@ from chaos.backends.train.steps import Losses, StepHook
 from chaos.backends.train.watchers import Watchers
 from chaos.backends.train.written import training_has_begun
 from chaos.errors import InjectedError
-from chaos.faults.world import Victim
+from chaos.faults.world import Target
 from chaos.model.event import (
     CheckpointRead,
     Inputs,
@@ -55,13 +55,13 @@ class Probe:
         journal: Journal,
         controller: ControllerPort,
         *,
-        victim: Victim,
+        target: Target,
         place: tuple[int, int],
     ) -> None:
         self._journal = journal
         self._controller = controller
-        self._victim = victim
-        self._cursor = Cursor(victim.attempt, victim.rank, *place)
+        self._victim = target
+        self._cursor = Cursor(target.attempt, target.rank, *place)
         self._watchers = Watchers(plan.watch, Record(self._cursor, journal.add, self.failed))
         self._obedience = Obedience(controller.obeyed, SystemClock())
         self._reporting = 0
@@ -69,7 +69,7 @@ class Probe:
         self._is_early = False
         self._failures: set[tuple[str, str]] = set()
         self._follows_loads = any(map(is_in_load, plan.ops))
-        self._places = Places.of(plan.ops, victim)
+        self._places = Places.of(plan.ops, target)
 
     @classmethod
     def start(cls, address: RunAddress, lineage: dict[str, Any]) -> "Probe":
@@ -82,13 +82,13 @@ class Probe:
         rank = context.get_world_rank()
         checkpoint = compat.handed_checkpoint()
         place = went_on(lineage, checkpoint)
-        victim = Victim(attempt=lineage["attempt"], rank=rank, pid=pid, node_id=node_id)
-        HERE.attempt, HERE.rank = victim.attempt, rank
+        target = Target(attempt=lineage["attempt"], rank=rank, pid=pid, node_id=node_id)
+        HERE.attempt, HERE.rank = target.attempt, rank
         plan, controller = directory.load_plan(), address.connect()
-        probe = cls(plan, journal, controller, victim=victim, place=place)
+        probe = cls(plan, journal, controller, target=target, place=place)
         journal.add(
             WorkerStarted(
-                attempt=victim.attempt,
+                attempt=target.attempt,
                 rank=rank,
                 world_size=context.get_world_size(),
                 pid=pid,

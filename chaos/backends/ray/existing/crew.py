@@ -23,7 +23,7 @@ LEFTOVERS_S = 10.0
 PINGS = 7
 
 
-class Crew:
+class AgentPool:
     """The agents of one run, in the chaos controller's process; any thread may call it."""
 
     def __init__(self, directory: RunDirectory, terms: Terms) -> None:

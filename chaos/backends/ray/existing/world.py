@@ -8,10 +8,10 @@ import socket
 import ray
 
 from chaos.backends.ray.agent import is_running
-from chaos.backends.ray.existing.crew import Crew
+from chaos.backends.ray.existing.crew import AgentPool
 from chaos.backends.ray.existing.terms import LEASE_S, Terms
 from chaos.backends.ray.world import CALL_S, POLL_S, RayWorld, call
-from chaos.faults.world import RefusedError, Victim
+from chaos.faults.world import RefusedError, Target
 from chaos.plan.permitted import OWN
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
@@ -22,34 +22,34 @@ CONNECT_S = 1.0
 class ExistingWorld(RayWorld):
     """The nodes and workers of an existing cluster; the crew's agents inject the faults."""
 
-    def __init__(self, address: str, crew: Crew, terms: Terms, armed: ArmedFaults) -> None:
+    def __init__(self, address: str, crew: AgentPool, terms: Terms, armed: ArmedFaults) -> None:
         super().__init__(address, crew.agents, armed)
         self._crew = crew
         self._terms = terms
         self._announced: set[str] = set()
         self._ended: set[tuple[str, int]] = set()
 
-    def signal_worker(self, victim: Victim, signal_name: str) -> None:
+    def signal_worker(self, target: Target, signal_name: str) -> None:
         """Have the target's node agent send a signal, after its journals were fetched.
 
         A signal that undoes a fault is never refused.
         """
         if signal_name != "CONT":
-            self._refuse(victim.node_id, is_workers_own=True)
-        self._crew.collect(victim.node_id)
-        super().signal_worker(victim, signal_name)
+            self._refuse(target.node_id, is_workers_own=True)
+        self._crew.collect(target.node_id)
+        super().signal_worker(target, signal_name)
 
-    def end_worker_actor(self, victim: Victim) -> None:
+    def end_worker_actor(self, target: Target) -> None:
         """Call `ray.kill` on the worker's actor handle."""
-        self._refuse(victim.node_id, is_workers_own=True)
-        super().end_worker_actor(victim)
+        self._refuse(target.node_id, is_workers_own=True)
+        super().end_worker_actor(target)
 
-    def worker_is_gone(self, victim: Victim, *, within_s: float) -> bool:
+    def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
         """Return the answer of the agent of the target's node; for a lost node, its last report."""
-        if (victim.node_id, victim.pid) in self._ended:
+        if (target.node_id, target.pid) in self._ended:
             return True
-        agent = self._agents[victim.node_id]
-        return bool(call(agent.is_gone.remote(victim.pid, within_s), more_s=within_s))
+        agent = self._agents[target.node_id]
+        return bool(call(agent.is_gone.remote(target.pid, within_s), more_s=within_s))
 
     def give_notice(self, node_id: str, *, notice_s: float) -> int:
         """Drain the node for preemption."""
@@ -135,7 +135,7 @@ class ExistingWorld(RayWorld):
         self, node_id: str, *, costs_node: bool = False, is_workers_own: bool = False
     ) -> None:
         """Raise `RefusedError` if the guard refuses; the target worker's own node is in use."""
-        used = {victim.node_id for victim in self.group().values()} | self._announced
+        used = {target.node_id for target in self.group().values()} | self._announced
         used |= {node_id} if is_workers_own else set()
         why = self._terms.guard.refuses(node_id, used=used, costs_node=costs_node)
         if why is not None:

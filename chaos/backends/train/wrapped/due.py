@@ -51,7 +51,7 @@ class Layer:
         return root + here.removeprefix(root).partition("/")[0]
 
 
-class Desk:
+class StorageInjector:
     """The faults of one run in one process, asked before each use of storage, by all threads."""
 
     def __init__(self, layer: Layer) -> None:
@@ -178,14 +178,14 @@ class Desk:
         return self._journal
 
 
-_DESKS: dict[tuple[Layer, int], Desk] = {}
+_DESKS: dict[tuple[Layer, int], StorageInjector] = {}
 
 
-def desk_of(layer: Layer) -> Desk:
+def desk_of(layer: Layer) -> StorageInjector:
     """Return this process's desk for a run, however often its storage was unpickled."""
     key = (layer, os.getpid())
     if key not in _DESKS:
-        _DESKS[key] = Desk(layer)
+        _DESKS[key] = StorageInjector(layer)
     return _DESKS[key]
 
 

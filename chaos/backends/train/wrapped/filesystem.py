@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from chaos.backends.train.wrapped.due import Desk, Layer, desk_of
+from chaos.backends.train.wrapped.due import Layer, StorageInjector, desk_of
 from chaos.backends.train.wrapped.streams import Full, Half, Late, Narrow
 from chaos.faults.base import Fault
 from chaos.faults.corrupt_snapshot import CorruptSnapshot
@@ -71,7 +71,7 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
         self._layer = layer
 
     @property
-    def _desk(self) -> Desk:
+    def _desk(self) -> StorageInjector:
         return desk_of(self._layer)  # one per process, and a process may be forked
 
     def __eq__(self, other: object) -> bool:

@@ -10,7 +10,7 @@ import signal
 import threading
 from typing import Any
 
-from chaos.backends.train.wrapped.due import Desk
+from chaos.backends.train.wrapped.due import StorageInjector
 from chaos.model.plan import Op
 
 SLICES_PER_S = 10
@@ -19,7 +19,7 @@ SLICES_PER_S = 10
 class Through:
     """A file that passes everything on to another."""
 
-    def __init__(self, file: Any, desk: Desk, op: Op, path: str) -> None:  # noqa: ANN401
+    def __init__(self, file: Any, desk: StorageInjector, op: Op, path: str) -> None:  # noqa: ANN401
         self._file = file
         self._desk = desk
         self._op = op
