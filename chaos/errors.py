@@ -73,7 +73,7 @@ class NeedsClusterError(RefusalError):
         """Return the error for one thing, as code names it, with the line that uses it."""
         return cls(
             f"the job uses {what}, which the embedded backend does not have",
-            "Strike it on a local Ray cluster: `chaos init` writes a scenario for the script, and "
+            "Test it on a local Ray cluster: `chaos init` writes a scenario for the script, and "
             "`chaos run --backend ray` runs it.",
         )
 
@@ -87,7 +87,7 @@ class ComputedEarlyError(RefusalError):
         return cls(
             f"the job computes with {what} before its fit(), and in the processes that the "
             "embedded backend forks there it would hang",
-            "Compute within the train function, or strike it on a local Ray cluster: `chaos run "
+            "Compute within the train function, or test it on a local Ray cluster: `chaos run "
             "--backend ray`.",
         )
 

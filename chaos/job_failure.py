@@ -46,7 +46,7 @@ EXTRAS = {
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)'")
 _OF_GPU = re.compile(r"\b(cuda|nccl|gpus?)\b|nvidia|\bHIP\b", re.IGNORECASE)
 _NO_GPU = (
-    "Have the script take the device it is given (`ray.train.torch.get_device()`), or strike it on "
+    "Have the script take the device it is given (`ray.train.torch.get_device()`), or test it on "
     "a machine with GPUs: `chaos init` writes a scenario, `chaos run --backend ray` runs it."
 )
 # Ray 2.60's own words, where its part for a framework is imported before the framework.
@@ -117,8 +117,8 @@ def _own_retry(history: History) -> str | None:
             first = next(iter(sorted(decided.errors.items())), None)
             what = decided.error if first is None else f"rank {first[0]}: {first[1]}"
             return (
-                f"{what} in attempt {decided.attempt}. A struck run is compared with one in which "
-                "nothing fails; switch that failure off by the script's own arguments"
+                f"{what} in attempt {decided.attempt}. A run with a fault is compared with one in "
+                "which nothing fails; switch that failure off by the script's own arguments"
             )
     return None
 

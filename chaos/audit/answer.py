@@ -79,7 +79,8 @@ def reasons(card: "Card") -> Iterator[str]:
     if card.repetition.reports_apart is not None and not card.repetition.is_by_steps:
         yield (
             "the job reports at other steps from run to run, as one that saves by the clock "
-            f"({card.repetition.reports_apart}), so that no restart can be held against a clean run"
+            f"({card.repetition.reports_apart}), so that no restart can be compared with a clean "
+            "run"
         )
         return
     if not card.runs:

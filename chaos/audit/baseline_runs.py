@@ -247,7 +247,7 @@ def too_long(plan: Plan) -> JobError:
     """Return the error for a job that is too long to be run once for each place."""
     return JobError(
         f"the job {Path(plan.job.source).name} was still running after {plan.limits.run_s:g} s "
-        "with nothing done to it, and every strike is a run of its own",
+        "without a fault, and every fault is a run of its own",
         "Audit it with fewer epochs or less data: the script's own arguments follow after --.",
         place=plan.file,
     )

@@ -88,7 +88,7 @@ def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) ->
         # Ray 2.60: the newest checkpoint is never deleted, so its own restarts find it.
         yield (
             f"the best by `{score}` of all checkpoints are kept ({kept}), and the newest until "
-            "the next is there: whoever goes on from the best one goes further back than Ray does"
+            "the next is there: a restart from the best one goes further back than Ray does"
         )
     unsaved = len(profile.epochs) - len(profile.saved)
     if profile.has_checkpoints and unsaved:

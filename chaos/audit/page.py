@@ -38,7 +38,7 @@ _FILLS: dict[Fate, tuple[str, str]] = {  # of a cell, and of the numbers in it
     "not tried": ("var(--panel)", "var(--ink-3)"),
 }
 _WORDS: dict[Fate, str] = {
-    "right": "resumed, and came out the same",
+    "right": "resumed, with the same result",
     "some wrong": "not the same after some faults",
     "all wrong": "not the same after any fault",
     "inconclusive": "inconclusive",
@@ -59,7 +59,7 @@ def heatmap(card: Card) -> ch.Chart | None:
         title="Places",
         label=_in_words(card, rows),
         caption=(
-            "Runs in which the job resumed and came out the same, of those with a fault in each "
+            "Runs in which the job resumed with the same result, of those with a fault in each "
             "group of places and epoch. Grey: places that the job has and that were not tried. "
             "A run with several faults stands in the epoch of the first."
         ),
@@ -136,7 +136,7 @@ def _in_words(card: Card, rows: tuple[Cell, ...]) -> str:
     lost = [row for row in rows if row.fate in ("some wrong", "all wrong")]
     runs = plural(len(card.runs), "run with a fault", "runs with a fault")
     if not lost:
-        return f"{runs}, none wrong; {card.right} resumed and came out the same"
+        return f"{runs}, none wrong; {card.right} resumed with the same result"
     worst = ", ".join(
         f"{row.group} in epoch {row.epochs}: {row.tally.wrong} of {row.tally.total} wrong"
         for row in lost[:12]

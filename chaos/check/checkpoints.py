@@ -56,7 +56,7 @@ def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
         _baseline_storage(analysis.reference) if analysis.reference is not None else (False, False)
     )
     if not anomalies and due[0] and not seen:
-        return inconclusive(CHECKPOINTS, "nobody looked at the storage")
+        return inconclusive(CHECKPOINTS, "the storage was not looked at")
     if not anomalies and due[1] and not parts and analysis.run.lineage.commits:
         return inconclusive(CHECKPOINTS, "what was uploaded was not seen")
     loaded = sum(len(loads) for loads in analysis.run.files.loads.values())
@@ -98,7 +98,7 @@ def _count_doubts(beside: SavedFiles | None) -> Iterator[str]:
     yield (
         f"`{first.name}` in {PurePath(saved.path).name} is {first.ours} where rank {saved.rank} "
         f"saved it at {place}, {first.due} in the baseline: a restart from it may go on elsewhere, "
-        "and none was seen; strike again after it, or name it in `expect.ignore_metrics` if the "
+        "and none was seen; inject a fault after it, or name it in `expect.ignore_metrics` if the "
         "job counts from its last start"
     )
 
@@ -338,7 +338,7 @@ def check_ack(analysis: RunAnalysis) -> CheckResult:
     ]
     evidence = sum(len(of) for of in reports.values()) + (returned is not None)
     if not evidence and not anomalies and (analysis.error_was_expected or not settled):
-        return nothing_due(ACK, "no attempt ended by itself, so nobody relied on what was saved")
+        return nothing_due(ACK, "no attempt ended by itself, so nothing relied on what was saved")
     return conclude(
         ACK,
         anomalies=anomalies,

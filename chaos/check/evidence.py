@@ -99,7 +99,7 @@ def _attempts_missing(op: Op, injections: Sequence[Injection]) -> str | None:
     missing = sorted(set(op.fault.only_attempts) - struck)
     if not struck or not missing:
         return None
-    return f"{op} never struck attempt {' and '.join(map(str, missing))}"
+    return f"{op} was never injected into attempt {' and '.join(map(str, missing))}"
 
 
 def _no_harm(injection: Injection) -> str | None:
@@ -107,12 +107,12 @@ def _no_harm(injection: Injection) -> str | None:
     if last.status == "fail":
         return f"{injection.op} did no harm: {last.detail}"
     if last.status == "info":
-        return f"whether {injection.op} did harm cannot be told: {last.detail}"
+        return f"whether {injection.op} did harm is unknown: {last.detail}"
     if injection.is_in_storage and not injection.effects:
         return f"{injection.op} is said to have landed, and storage recorded nothing of it"
     if injection.came_too_late:
-        what = "the node went" if injection.is_preemption else "it struck"
-        return f"{injection.op} struck nobody: training was over before {what}"
+        what = "the node went" if injection.is_preemption else "it was injected"
+        return f"{injection.op} had no effect: training was over before {what}"
     return None
 
 
@@ -149,10 +149,10 @@ def _how_far_in_recovery(at: AtRecovery, who: str, history: History) -> str:
     struck = [e.attempt for _, e in history.of(FaultInvoked) if e.op == at.recovering_from]
     begun = [e for _, e in history.of(WorkerStarted) if struck and e.attempt > min(struck)]
     if at.stage == "start" or not any(e.rank == at.rank for e in begun):
-        return f"{who} began no attempt after one that op {at.recovering_from} struck"
+        return f"{who} began no attempt after op {at.recovering_from}"
     if at.stage == "loading":
         return f"{who} called `torch.load` on no file that an earlier attempt had saved"
-    return f"{who} began no step after op {at.recovering_from} had struck"
+    return f"{who} began no step after op {at.recovering_from}"
 
 
 def _how_far_in_steps(at: AtStep, who: str, history: History) -> str:
@@ -309,7 +309,7 @@ def _no_baseline_of(plan: Plan, number: int, run: History) -> Iterator[str]:
     if due and run.tokens and set(run.tokens) != {due}:
         yield f"{name} is another run than the one that this run was judged by"
     if run.numbers_of(FaultInvoked, StorageFaulted):
-        yield f"{name} is no baseline: faults struck in it"
+        yield f"{name} is no baseline: it has faults"
     ended = next((event for _, event in run.of(RunEnded)), None)
     if ended is None or ended.interrupted:
         yield f"{name} has no end: that run was broken off"

@@ -56,7 +56,7 @@ def _sentence(
     doubts = (result.summary for result in results if result.status == "inconclusive")
     broken = [result.check for result in results if result.status == "fail"]
     besides = f" (broken all the same: {', '.join(broken)})" if broken else ""
-    return f"it cannot be told whether the job came out right: {next(doubts)}{besides}"
+    return f"it is unknown whether the job came out right: {next(doubts)}{besides}"
 
 
 def _deeds(analysis: RunAnalysis) -> str:

@@ -188,7 +188,7 @@ def _elsewhen(history: History, seen: dict[int, tuple[int, BystanderSeen]]) -> I
     struck = [history.time_ns(number) for number, _ in history.of(FaultInvoked)]
     for n, (_, event) in sorted(seen.items()):
         if struck and not any(event.began_ns <= at <= event.ended_ns for at in struck):
-            yield f"trial {n} was not under way when a fault struck"
+            yield f"trial {n} was not under way when a fault was injected"
 
 
 def _uncounted(made: list[int], *, trials: int) -> Iterator[str]:
@@ -269,7 +269,7 @@ def check_leftovers(analysis: RunAnalysis) -> CheckResult:
     return conclude(
         LEFTOVERS,
         anomalies=anomalies,
-        doubts=() if searched else ("nobody looked for what the run left behind",),
+        doubts=() if searched else ("what the run left behind was not looked for",),
         evidence=len(searched),
         summary=f"nothing of the run was left in {', '.join(places) or 'the places searched'}",
         measures={f"left_{kind}": count for kind, count in sorted(counts.items())},

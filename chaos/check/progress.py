@@ -223,7 +223,7 @@ PROGRESS = "progress"
 CIRCLES_MIN = 3
 
 
-@own_check(PROGRESS, asks="Did the job stand still while nobody held it?")
+@own_check(PROGRESS, asks="Did the job stand still while chaos did not hold it?")
 def check_progress(analysis: RunAnalysis) -> CheckResult:
     """Require that no attempt stands still for longer than a whole recovery may take.
 

@@ -21,7 +21,7 @@ START_DECISION = "start-decision"
 
 
 @own_check(
-    START_DECISION, asks="Did every attempt that began anew have a reason that somebody was told?"
+    START_DECISION, asks="Did every attempt that began anew have a reason that was reported?"
 )
 def check_start_decision(analysis: RunAnalysis) -> CheckResult:
     """Require that no rank trains from scratch because reading its checkpoint failed.

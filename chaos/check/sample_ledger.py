@@ -63,7 +63,7 @@ class SampleLedger:
         feeds, epoch = self.feeds, found.epoch
         ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
         if ours is None or due is None:
-            return _left(found, "its samples cannot be told apart")
+            return _left(found, "its samples cannot be distinguished")
         if not feeds.known.issuperset(ours):
             return _left(found, NOT_KNOWN)
         # Samples may come twice, but a sample that is missing is never forgiven.

@@ -319,7 +319,7 @@ def _question(
     subject: Path, choice: MarketChoice, costs: Path | None, analyses: Sequence[RunAnalysis]
 ) -> tuple[Question, tuple[str, ...]]:
     market, notes = chosen_market(choice) if choice.is_given else (None, ())
-    source = f"{len(analyses)} struck runs of {subject}"
+    source = f"{len(analyses)} runs of {subject} with faults"
     if subject.name.endswith(SUFFIX):
         own = None if market is None else market.model_dump(mode="json")
         question = load_question(subject, market=own)

@@ -12,7 +12,7 @@ from chaos.model.summary import RunSummary
 ALPHA = 0.05
 EXIT_NO_REGRESSION, EXIT_REGRESSION, EXIT_UNKNOWN = range(3)
 
-Told: TypeAlias = Literal["worse", "better", "same", "not shown", "cannot be told"]
+Told: TypeAlias = Literal["worse", "better", "same", "not shown", "inconclusive"]
 Fate: TypeAlias = Literal[
     "same", "regression", "fixed", "inconclusive", "missing", "new", "new, fails", "varies"
 ]
@@ -179,7 +179,7 @@ def _change(measure: Measure, before: tuple[float, ...], after: tuple[float, ...
         return Change(measure, before, after, "same")  # nothing to test, nothing to correct for
     least = least_p(len(before), len(after))
     if least > ALPHA:  # it cannot show a change, so the others are not corrected for it
-        return Change(measure, before, after, "cannot be told", least_p=least)
+        return Change(measure, before, after, "inconclusive", least_p=least)
     test = rank_test(before, after)
     return Change(measure, before, after, "not shown", test.p, test.least_p, test.delta)
 
@@ -206,7 +206,7 @@ def _told(change: Change, p: float, tests: int) -> Change:
     if p <= ALPHA:
         is_worse = (change.delta > 0) == change.measure.more_is_worse
         return replace(change, p=p, least_p=least, told="worse" if is_worse else "better")
-    told: Told = "cannot be told" if least > ALPHA else "not shown"
+    told: Told = "inconclusive" if least > ALPHA else "not shown"
     return replace(change, p=p, least_p=least, told=told)
 
 

@@ -137,7 +137,7 @@ def _notes(found: SuiteComparison) -> Iterator[str]:
             f"p: Mann and Whitney's test, exact, corrected after Holm for {tested} tests; worse or "
             f"better where it is at most {ALPHA:g}. d: Cliff's delta. Figures are medians."
         )
-    if any(change.told == "cannot be told" for change in changes):
+    if any(change.told == "inconclusive" for change in changes):
         number = found.repeats_needed
         yield (
             f"Too few repeats to tell a change from noise: {number} on each side could show one in "

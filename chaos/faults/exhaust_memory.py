@@ -42,7 +42,7 @@ class ExhaustMemory(Fault):
         order = Exhaust(self.bytes)
         release(order=order)
         if not world.has_obeyed(order, within_s=PROOF_WITHIN_S):
-            return Outcome("info", f"{name} was told to take {_mib(self.bytes)}, and did not")
+            return Outcome("info", f"{name} was ordered to take {_mib(self.bytes)}, and did not")
         world.signal_worker(target, "KILL")
         if not world.worker_is_gone(target, within_s=PROOF_WITHIN_S):
             return Outcome("fail", f"{name} still runs after SIGKILL")

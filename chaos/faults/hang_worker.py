@@ -44,7 +44,7 @@ class HangWorker(Fault):
         where = "Python" if self.where == "python" else "torch.distributed"
         if world.has_obeyed(order, within_s=PROOF_WITHIN_S):
             return Outcome("ok", f"rank {target.rank} hangs in {where}")
-        return Outcome("fail", f"rank {target.rank} was told to hang in {where}, and did not")
+        return Outcome("fail", f"rank {target.rank} was ordered to hang in {where}, and did not")
 
     def __str__(self) -> str:
         return f"hang_worker ({self.where}{', all ranks' if self.ranks == 'all' else ''})"

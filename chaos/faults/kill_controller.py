@@ -18,7 +18,7 @@ class KillController(Fault):
     family = "control"
     ends_attempt = "always"
     on_shared_cluster = SharedCluster(
-        "never", "Ray's controller runs on chaos's own node, which is never struck"
+        "never", "Ray's controller runs on chaos's own node, which is spared"
     )
     sentence = "Ray's controller was killed {place}"
     whom = "the job's own controller"

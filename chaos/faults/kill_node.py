@@ -55,7 +55,7 @@ class KillNode(Fault):
         """The reason against `raylet_only`: the end of the workers could not be seen."""
         if not self.raylet_only:
             return None
-        return "not without its workers: with the raylet gone nobody could tell that they ended"
+        return "not without its workers: with the raylet gone, nothing shows that they ended"
 
     def in_words(self, rank: int | None, place: str) -> str:
         """Return the injection in words, with the nodes named by their ranks."""

@@ -58,11 +58,11 @@ class RaiseInWorker(Fault):
         errors = world.failure_of(target, within_s=PROOF_WITHIN_S)
         who = f"rank {target.rank}"
         if errors is None:
-            told = f"{who} was told to raise, and Ray recorded no failure of attempt"
+            told = f"{who} was ordered to raise, and Ray recorded no failure of attempt"
             return Outcome("fail", f"{told} {target.attempt}: was the exception caught?")
         named = [rank for rank, error in sorted(errors.items()) if ERROR in error]
         if not named:
-            return Outcome("info", f"{who} was told to raise, and Ray recorded another error")
+            return Outcome("info", f"{who} was ordered to raise, and Ray recorded another error")
         where = " and ".join(f"rank {rank}" for rank in named)
         return Outcome("ok", f"Ray recorded {ERROR} of {where}")
 

@@ -74,12 +74,12 @@ class Job(Record):
     trial: NonNegativeInt | None = Field(
         default=None,
         description="the script is an experiment of Ray Tune, each trial of which calls "
-        "`trainer.fit()`: the one that faults strike, counted from 0 in the order in which grid "
-        "and random search make them; the others must not notice",
+        "`trainer.fit()`: the one that faults are injected into, counted from 0 in the order in "
+        "which grid and random search make them; the others must not notice",
     )
     fit: PositiveInt = Field(
         default=1,
-        description="which call of `trainer.fit()` is struck; those before it are left alone",
+        description="which call of `trainer.fit()` has faults; those before it are left alone",
     )
     epoch_metric: str | None = Field(
         default=None,
@@ -216,7 +216,7 @@ class Expect(Record):
     )
     jit_checkpoint: bool = Field(
         default=False,
-        description="the job saves when it is told that its node will go, and must have "
+        description="the job saves on notice that its node will go, and must have "
         "committed before the node does",
     )
 

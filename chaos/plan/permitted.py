@@ -11,9 +11,9 @@ from typing import Literal, TypeAlias
 
 from chaos.model.plan import Op, Plan
 
-Standing: TypeAlias = Literal["may be struck", "never struck", "holds no worker"]
+Standing: TypeAlias = Literal["may have faults", "spared", "holds no worker"]
 
-HEAD = "the head node is never struck"
+HEAD = "the head node is spared"
 OWN = "chaos itself runs on this node"
 UNUSED = "no worker of this job runs on this node"
 
@@ -66,8 +66,8 @@ class NodeFacts:
     def standing(self) -> Standing:
         """Whether the node may be a target, as far as that is known before a run."""
         if self.protection is not None:
-            return "never struck"
-        return "may be struck" if self.cpus > 0 else "holds no worker"
+            return "spared"
+        return "may have faults" if self.cpus > 0 else "holds no worker"
 
 
 @dataclass(frozen=True)

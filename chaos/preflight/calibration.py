@@ -243,7 +243,7 @@ def compare_with_runs(
     struck = sum(_losses_before_end(analysis) for analysis in analyses)
     lost = len(analyses) - len(finished)
     what = (
-        f"{len(finished)} runs on {settings.backend}, struck {struck} times by {case.market.name}"
+        f"{len(finished)} runs on {settings.backend}, with {struck} losses of {case.market.name}"
         f"{_told(settings.losses, case.market)}; costs from {len(calibrated)} other runs"
     )
     notes = (f"{lost} of {len(analyses)} runs did not finish and are left out",) if lost else ()

@@ -85,7 +85,7 @@ def where_time_goes(seen: Forecast) -> str:
 
 
 def _validation(held: Validation) -> Iterator[RenderableType]:
-    yield Text(f"held against {held.what}", style="bold")
+    yield Text(f"compared with {held.what}", style="bold")
     table = _table("", "predicted", "measured", "off by", "inside")
     for row in held.rows:
         style = "" if row.agrees else "yellow"
@@ -188,7 +188,7 @@ def _ground(answer: Answer) -> Iterator[tuple[str, str, str]]:
     market, costs = answer.question.market, answer.question.costs
     every = ""
     if answer.loss_every_s is not None:
-        every = f", the job struck every {in_s(answer.loss_every_s)}"
+        every = f", a loss for the job every {in_s(answer.loss_every_s)}"
     yield "market", "dim", f"{market.name}: {market.mtbf_h:.1f} h per node{every} ({market.source})"
     if costs is not None:
         yield "costs", "dim", costs.source
@@ -287,7 +287,7 @@ def _found(head: str, findings: Sequence[RuleFinding]) -> Iterator[str]:
 
 
 def _validation_lines(held: Validation) -> Iterator[str]:
-    yield f"Held against {_cell(held.what)}:"
+    yield f"Compared with {_cell(held.what)}:"
     yield ""
     rows = [
         (

@@ -151,12 +151,14 @@ def validated(question: Question, analyses: Sequence[RunAnalysis]) -> Validation
     """
     pairs = [pair for analysis in analyses if (pair := _pair(question, analysis)) is not None]
     if not pairs:
-        raise UsageError("no recorded run was struck without notice and finished")
+        raise UsageError("no recorded run had a fault without notice and finished")
     rows = tuple(
         _row(name, unit, [(getattr(p, field), getattr(m, field)) for p, m in pairs])
         for name, unit, field in FIGURES
     )
-    return Validation(f"{len(pairs)} recorded runs, told after which steps each was struck", rows)
+    return Validation(
+        f"{len(pairs)} recorded runs, given the steps after which each had its fault", rows
+    )
 
 
 def _row(name: str, unit: str, pairs: Sequence[tuple[float, float]]) -> FigureComparison:

@@ -8,7 +8,7 @@ _KEYS = {"backend": Option.BACKEND, "reports": Option.REPORT, "keep_storage": Op
 
 
 def fill_in(config: pytest.Config) -> None:
-    """Give the options that the command line leaves out the values of `[tool.chaos]`, or their own.
+    """Set the options that the command line leaves out, by `[tool.chaos]` or to their defaults.
 
     Raises `pytest.UsageError` for a key or a value that is none.
     """

@@ -80,7 +80,7 @@ def _software(machine: Machine) -> Iterator[Sign]:
 
 def _permissions(machine: Machine) -> Iterator[Sign]:
     yield _either(
-        "signals", machine.can_signal, _yes(machine.can_signal), "No fault can strike a process."
+        "signals", machine.can_signal, _yes(machine.can_signal), "No fault can end a process."
     )
     yield _either(
         "ports",
@@ -96,7 +96,7 @@ def _permissions(machine: Machine) -> Iterator[Sign]:
         "clock",
         steady,
         "steady" if steady else f"goes back by {machine.clock_back_ns} ns",
-        "The order of events of different processes cannot be told.",
+        "The order of events of different processes is unknown.",
     )
 
 

@@ -10,7 +10,7 @@ from chaos.faults.base import Fault
 from chaos.model.plan import Plan
 from chaos.plan.permitted import NodeFacts, Permissions, needs_permission, refusals
 
-_STYLES = {"may be struck": "yellow", "never struck": "green", "holds no worker": "dim"}
+_STYLES = {"may have faults": "yellow", "spared": "green", "holds no worker": "dim"}
 
 
 def dry_run(plan: Plan, nodes: Sequence[NodeFacts], permissions: Permissions) -> Group:
@@ -37,7 +37,7 @@ def _faults(plan: Plan, permissions: Permissions) -> Table | Text:
         return Text("no fault is planned")
     refused = {refusal.op.index: refusal.why for refusal in refusals(plan, permissions)}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("fault", "place", "would strike", "needs"):
+    for title in ("fault", "place", "would inject", "needs"):
         table.add_column(title, overflow="fold")
     for op in plan.ops:
         if op.index in refused:

@@ -224,7 +224,7 @@ def check_rows(history: History, verdict: Verdict) -> tuple[CheckRow, ...]:
 
 
 def _op_row(injection: Injection, history: History) -> OpRow:
-    target, at, took = "not struck", "", ""
+    target, at, took = "not injected", "", ""
     if injection.invoked:
         number, struck = injection.invoked[0]
         target = f"rank {struck.rank} · pid {struck.pid} · node {struck.node_id[:8]}"

@@ -28,7 +28,7 @@ class Metric:
 FAULTS = Metric(
     "chaos_faults_injected",
     "Faults that chaos has carried out, by what they came to: ok (their effect was seen), fail "
-    "or info (it cannot be told).",
+    "or info (unknown).",
     ("fault", "scenario", "status"),
 )
 RECOVERIES = Metric(

@@ -53,7 +53,7 @@ def json_schema() -> JsonSchema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
         "title": "chaos scenario",
-        "description": "A Ray Train job, the faults that strike it, and what must come of it.",
+        "description": "A Ray Train job, the faults to inject, and what must come of it.",
     }
 
 

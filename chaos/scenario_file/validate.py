@@ -249,7 +249,7 @@ def _recoveries_from_what_ends_nothing(value: Plain, lines: Lines) -> Iterator[P
         harmless = _ends_no_attempt(_pick(value, ("faults", other)), value)
         if harmless is not None:
             text = f"entry {other} of faults, {harmless}, ends no attempt to recover from"
-            hint = "Name an entry that does, or strike at an epoch with a step or a moment."
+            hint = "Name an entry that does, or inject at an epoch with a step or a moment."
             yield Problem(lines.value(loc), text, hint, loc)
 
 
@@ -276,8 +276,8 @@ def _repeated_in_one_attempt(value: Plain, lines: Lines) -> Iterator[Problem]:
             continue
         kind, only = _key(entry), fault.only_attempts
         if only is None:
-            text = f"{kind} strikes every attempt that comes to its place, and {key} names one"
-            hint = "Give it an epoch with a step or a moment; one attempt alone is struck by "
+            text = f"{kind} is injected in every attempt that comes there, and {key} names one"
+            hint = "Give it an epoch with a step or a moment; one attempt alone is meant by "
             yield Problem(lines.key(loc), text, f"{hint}kill_worker or raise_in_worker.", loc)
         elif any(other != names[key] for other in only):
             text = f"{kind}.attempts names other attempts than {key} does"

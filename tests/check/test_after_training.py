@@ -95,7 +95,7 @@ def test_a_time_that_comes_after_training_struck_nobody(is_told: bool) -> None:
     verdict = judged(history, plan_of(AtTime(seconds=1, rank=1)))
 
     assert verdict.status == "inconclusive"
-    assert "training was over before it struck" in verdict.headline
+    assert "training was over before it was injected" in verdict.headline
 
 
 def test_one_train_function_that_returned_does_not_end_training() -> None:

@@ -137,7 +137,7 @@ def test_a_journal_of_another_run_beside_ours_is_named() -> None:
 
 
 NO_BASELINES = [
-    (GUILTY, "baseline.jsonl is no baseline: faults struck in it"),
+    (GUILTY, "baseline.jsonl is no baseline: it has faults"),
     (recorded(clean_history(), OTHER), "baseline.jsonl is another run than the one that this run"),
     (without(BASELINE, ev.RunEnded), "baseline.jsonl has no end"),
     (without_source(BASELINE, "worker-0-1"), "baseline.jsonl: line 1 of the journal worker-0-1"),

@@ -90,7 +90,7 @@ def test_a_trial_that_was_over_before_the_fault_struck_has_shown_nothing() -> No
 
     before, after = judged(beside(ended_ns=at - 1)), judged(beside(began_ns=at + 1))
 
-    assert before.summary == after.summary == "trial 1 was not under way when a fault struck"
+    assert before.summary == after.summary == "trial 1 was not under way when a fault was injected"
     assert judged(beside(began_ns=at, ended_ns=at)).status == "pass"
 
 

@@ -56,14 +56,14 @@ def test_a_moment_that_was_never_reached_is_named(moment: Moment, words: str) ->
 @pytest.mark.parametrize(
     ("story", "stage", "words"),
     [
-        (Story(), "loading", "rank 0 began no attempt after one that op 0 struck"),
-        (KILLED, "start", "rank 0 began no attempt after one that op 0 struck"),
+        (Story(), "loading", "rank 0 began no attempt after op 0"),
+        (KILLED, "start", "rank 0 began no attempt after op 0"),
         (
             KILLED,
             "loading",
             "rank 0 called `torch.load` on no file that an earlier attempt had saved",
         ),
-        (KILLED, "first_step", "rank 0 began no step after op 0 had struck"),
+        (KILLED, "first_step", "rank 0 began no step after op 0"),
     ],
 )
 def test_a_recovery_that_never_came_so_far_is_unknown(
@@ -113,7 +113,7 @@ def test_a_node_that_goes_when_training_is_over_strikes_nobody() -> None:
     result = result_on("faults-happened", late)
 
     assert (result.status, result.evidence) == ("inconclusive", 0)
-    assert result.summary.endswith("struck nobody: training was over before the node went")
+    assert result.summary.endswith("had no effect: training was over before the node went")
 
 
 def test_a_node_may_go_in_vain_when_training_is_over_after_another_fault() -> None:
@@ -148,7 +148,7 @@ def test_a_rank_that_was_held_and_not_struck_is_unknown() -> None:
     assert "nothing was done to it" in result_on("faults-happened", KILLED, history).summary
 
 
-@pytest.mark.parametrize(("status", "words"), [("fail", "did no harm"), ("info", "cannot be told")])
+@pytest.mark.parametrize(("status", "words"), [("fail", "did no harm"), ("info", "is unknown")])
 def test_a_fault_that_is_not_ok_is_unknown(status: str, words: str) -> None:
     history = changed(KILLED.history(), ev.FaultEnded, status=status, detail="why")
 

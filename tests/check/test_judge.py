@@ -126,7 +126,7 @@ def test_a_fault_that_never_landed_is_never_green() -> None:
     verdict = verdict_on(Story((Strike(9, 1),)))
 
     assert verdict.status == "inconclusive"
-    assert verdict.headline.startswith("It cannot be told whether the job came out right: op 0")
+    assert verdict.headline.startswith("It is unknown whether the job came out right: op 0")
 
 
 def test_a_check_that_fails_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,8 +187,8 @@ def test_a_defect_is_not_the_expected_one_where_the_fault_did_not_happen() -> No
         "but faults-happened is inconclusive"
     )
     assert verdict.headline == (
-        "It cannot be told whether the job came out right: whether op 0: kill_worker (SIGKILL) at "
-        "epoch 2, step 3, rank 1 did harm cannot be told: who knows (broken all the same: epochs)."
+        "It is unknown whether the job came out right: whether op 0: kill_worker (SIGKILL) at "
+        "epoch 2, step 3, rank 1 did harm is unknown: who knows (broken all the same: epochs)."
     )
 
 

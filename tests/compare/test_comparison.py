@@ -58,7 +58,7 @@ def test_with_too_few_repeats_for_any_p_how_many_it_takes_is_said(repeats: int) 
     found = compare(runs(*FAST[:repeats]), runs(*SLOW[:repeats]))
     (change, *_) = found.scenarios[0].changes
 
-    assert (change.told, change.p) == ("cannot be told", None)
+    assert (change.told, change.p) == ("inconclusive", None)
     assert change.least_p == pytest.approx((1, 1 / 3, 0.1)[repeats - 1])
     assert found.exit_code == 0
     text = in_markdown(found, before="a", after="b")
@@ -95,7 +95,7 @@ def test_how_many_repeats_could_show_a_change_follows_from_the_tests(
         return told(found.scenarios[0])["recovery"]
 
     assert recovery(repeats) == "worse"
-    assert recovery(repeats - 1) == "cannot be told"
+    assert recovery(repeats - 1) == "inconclusive"
 
 
 def test_a_difference_within_noise_is_not_shown() -> None:

@@ -1,6 +1,10 @@
-"""The pages use the words of the glossary."""
+"""Pages and code use the words of the glossary."""
 
+import ast
+import io
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ PAGES = [
     ROOT / "SECURITY.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
+MODULES = sorted((ROOT / "chaos").rglob("*.py"))
 # A word of ours, and the field's that stands for it.
 INSTEAD = {
     r"str(?:ike|ikes|iking|uck)": "inject, fault, kill",
@@ -38,6 +43,46 @@ def test_a_page_uses_the_words_of_the_glossary(page: Path) -> None:
         f"{page.name}:{prose[: hit.start()].count(chr(10)) + 1}: '{hit[0]}': say {better}"
         for word, better in INSTEAD.items()
         for hit in re.finditer(rf"\b(?:{word})\b", prose, re.IGNORECASE)
+    ]
+
+    assert not found, "\n".join(found)
+
+
+def prose(module: Path) -> Iterator[tuple[int, str]]:
+    """Yield comments, docstrings and texts of a module with their lines, without code in them."""
+    source = module.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        is_text = token.type == tokenize.STRING and " " in token.string
+        if is_text or token.type == tokenize.COMMENT:
+            yield token.start[0], re.sub(r"`[^`\n]*`|\{[^{}]*\}", "", token.string)
+
+
+@pytest.mark.parametrize(
+    "module", MODULES, ids=[str(module.relative_to(ROOT)) for module in MODULES]
+)
+def test_a_module_uses_the_words_of_the_glossary(module: Path) -> None:
+    found = [
+        f"{module.name}:{line + text[: hit.start()].count(chr(10))}: '{hit[0]}': say {better}"
+        for line, text in prose(module)
+        for word, better in INSTEAD.items()
+        for hit in re.finditer(rf"\b(?:{word})\b", text, re.IGNORECASE)
+    ]
+
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "module", MODULES, ids=[str(module.relative_to(ROOT)) for module in MODULES]
+)
+def test_a_docstring_begins_with_a_noun_or_a_verb(module: Path) -> None:
+    """Return, a noun phrase, or `Whether` for a property: not what, how, where, give, say, tell."""
+    headless = re.compile(r"(What|How|Where|Why|Who|Which|When|Give|Say|Tell)\b[^?]*$", re.DOTALL)
+    found = [
+        f"{module.name}:{getattr(node, 'lineno', 1)}: {text.partition(chr(10))[0]}"
+        for node in ast.walk(ast.parse(module.read_bytes()))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and (text := ast.get_docstring(node) or "")
+        and headless.match(text.partition("\n")[0])
     ]
 
     assert not found, "\n".join(found)

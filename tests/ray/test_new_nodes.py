@@ -54,7 +54,7 @@ def test_nodes_that_do_not_come_in_time_are_nobodys_else(tmp_path: Path) -> None
 
     assert world.add_nodes(1, within_s=0.01) == []
     assert world.capacity.take_order() == 1
-    world.nodes_joined({"late": "agent"})  # its agent is known, for it may be struck
+    world.nodes_joined({"late": "agent"})  # its agent is known, for it may have faults
 
     assert world.add_nodes(1, within_s=0.01) == []
     assert set(world._agents) == {"late"}

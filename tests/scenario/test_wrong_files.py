@@ -286,22 +286,22 @@ ENTRIES = {
         ),
         (
             "6: entry 0 of faults, withhold_capacity, ends no attempt to recover from. "
-            "Name an entry that does, or strike at an epoch with a step or a moment."
+            "Name an entry that does, or inject at an epoch with a step or a moment."
         ),
     ),
     "a poisoned step of one start": (
         "  - at: {starting: 0}\n    poison_step: {by: kill}\n",
         (
-            "4: poison_step strikes every attempt that comes to its place, and starting names one. "
-            "Give it an epoch with a step or a moment; one attempt alone is struck by "
+            "4: poison_step is injected in every attempt that comes there, and starting names one. "
+            "Give it an epoch with a step or a moment; one attempt alone is meant by "
             "kill_worker or raise_in_worker."
         ),
     ),
     "a poisoned step of one attempt": (
         "  - at:\n      epoch: 0\n      step: 1\n      attempt: 0\n    poison_step: {}\n",
         (
-            "7: poison_step strikes every attempt that comes to its place, and attempt names one. "
-            "Give it an epoch with a step or a moment; one attempt alone is struck by "
+            "7: poison_step is injected in every attempt that comes there, and attempt names one. "
+            "Give it an epoch with a step or a moment; one attempt alone is meant by "
             "kill_worker or raise_in_worker."
         ),
     ),

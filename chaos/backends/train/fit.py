@@ -188,9 +188,9 @@ def _refuse_tune(*, but_a_tuner: bool) -> None:
 
     def refuse(*_: object, **__: object) -> NoReturn:
         raise RefusalError(
-            "the script runs trials of Ray Tune, which call fit() in actors; chaos strikes one of "
-            "them where the scenario names it, on a cluster",
-            "Set job.trial (0 is the first one) and use the backend `ray`, or strike one trial's "
+            "the script runs trials of Ray Tune, which call fit() in actors; chaos injects faults "
+            "into one of them where the scenario names it, on a cluster",
+            "Set job.trial (0 is the first one) and use the backend `ray`, or test one trial's "
             "trainer alone: a script that calls its fit() itself, with that trial's settings.",
         )
 

@@ -73,7 +73,7 @@ def _find(source: str) -> Callable[..., Any]:
 def refused_v1(how: str) -> RefusalError:
     """Return the error for a script of Ray Train V1; `how` is the evidence that it is one."""
     return RefusalError(
-        f"the script is written for Ray Train V1{how}; chaos strikes Ray Train V2",
+        f"the script is written for Ray Train V1{how}; chaos tests Ray Train V2",
         "V2 has no `Trainer.restore`: a run that is started again under its name and storage path "
         "goes on by itself. See Ray's migration guide.",
     )

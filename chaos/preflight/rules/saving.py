@@ -194,7 +194,7 @@ RULES = (
         id="interval-above-losses",
         weight="costs",
         static=_longer_than_losses,
-        reason="What is struck before it commits is done again, over and over. How long that "
+        reason="What is lost before it commits is done again, over and over. How long that "
         "takes, and whether it ever ends, the simulation says; the share is that of memoryless "
         "losses.",
         source="pytorch/elastic issue 97; P(no loss within t) = e^(-t/M)",

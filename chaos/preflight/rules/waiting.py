@@ -145,7 +145,7 @@ RULES = (
         weight="advice",
         static=_only_observes,
         reason="RAY_TRAIN_NCCL_RAS_ACTION is `observe` unless it is set: a hang is logged, with "
-        "stacks, and nobody ends it. `fail` makes it a failure that is retried.",
+        "stacks, and nothing ends it. `fail` makes it a failure that is retried.",
         source="Ray 2.60, callbacks/nccl_ras.py: DEFAULT_NCCL_RAS_ACTION",
         bad={"settings.nccl_hang_detector": "observe", "settings.collective_timeout_s": 900.0},
         good={"settings.nccl_hang_detector": "fail", "settings.collective_timeout_s": 900.0},

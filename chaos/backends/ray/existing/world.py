@@ -61,7 +61,7 @@ class ExistingWorld(RayWorld):
         """Have the node's agent end all on the node, note the loss, and then end the agent."""
         self._refuse(node_id, costs_node=True)
         if raylet_only:
-            raise RefusedError("with the raylet alone gone nobody could tell that its workers are")
+            raise RefusedError("with the raylet alone gone, nothing shows that its workers are")
         agent = self._agents[node_id]
         try:
             gone = call(agent.end_workers.remote())
@@ -108,7 +108,7 @@ class ExistingWorld(RayWorld):
 
     def idle_nodes(self) -> list[str]:
         """Refuse: a node without the job's workers never gets a fault."""
-        raise RefusedError("a node that holds none of the job's workers is never struck")
+        raise RefusedError("a node that holds none of the job's workers is spared")
 
     def add_nodes(self, count: int, *, within_s: float) -> list[str]:
         """Refuse: chaos starts no nodes there."""
