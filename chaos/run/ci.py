@@ -1,5 +1,6 @@
 """The environment of CI: the file for a step's summary, and whether GitHub reads the output."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,12 +25,18 @@ def add_to_step_summary(environ: Mapping[str, str], text: str) -> bool:
     try:
         there = file.stat().st_size if file.exists() else 0
         if there + len(text.encode()) > STEP_LIMIT_BYTES:
-            return False
+            return _left_out(file, "it would be longer than GitHub shows")
         with file.open("a", encoding="utf-8") as summary:
             summary.write(text + "\n")
-    except OSError:
-        return False  # a verdict does not depend on where it is shown
+    except OSError as error:
+        return _left_out(file, error.strerror or str(error))
     return True
+
+
+def _left_out(file: Path, why: str) -> bool:
+    """Note on stderr that the summary is missing; the verdict does not depend on it."""
+    sys.stderr.write(f"chaos: the step's summary was not written to {file}: {why}\n")
+    return False
 
 
 def place_of_scenario(file: Path, environ: Mapping[str, str]) -> tuple[str, int]:

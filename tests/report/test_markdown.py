@@ -135,7 +135,9 @@ def test_what_github_would_not_show_is_counted(guilty_run: FinishedRun) -> None:
     assert len(list(annotations(rows[:SHOWN], places[:SHOWN]))) == SHOWN
 
 
-def test_a_step_summary_is_appended_to_and_never_grown_beyond_its_limit(tmp_path: Path) -> None:
+def test_a_step_summary_is_appended_to_and_never_grown_beyond_its_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "summary.md"
     environ = {"GITHUB_STEP_SUMMARY": str(file)}
 
@@ -144,7 +146,14 @@ def test_a_step_summary_is_appended_to_and_never_grown_beyond_its_limit(tmp_path
     assert not add_to_step_summary(environ, "x" * STEP_LIMIT_BYTES)
     assert file.read_text() == "one\ntwo\n"
     assert not add_to_step_summary({}, "three")
-    assert not add_to_step_summary({"GITHUB_STEP_SUMMARY": str(tmp_path)}, "four")
+    assert "would be longer" in capsys.readouterr().err
+
+
+def test_a_summary_that_cannot_be_written_is_noted_with_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not add_to_step_summary({"GITHUB_STEP_SUMMARY": str(tmp_path)}, "one")
+    assert f"{tmp_path}: Is a directory" in capsys.readouterr().err
 
 
 def test_github_is_known_by_its_own_word() -> None:
