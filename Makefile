@@ -95,7 +95,7 @@ mutants: $(READY)  ## does a test notice when a check is wrong? a seeded sample 
 	@$(BIN)/python -m tests.mutation.hunt $(MUTANTS)
 
 test: static  ## everything that must hold before a merge, real Ray clusters included
-	@echo "chaos: testing, first without Ray, then with it (some twenty minutes)"
+	@echo "chaos: testing, first without Ray, then with it (some ten minutes)"
 	@status=0; \
 	$(ALONE) || status=$$?; \
 	$(BIN)/pytest -m "ray and not nightly" || status=$$?; \
@@ -107,7 +107,7 @@ campaigns: $(READY)  ## chaos itself under attack: a line of figures for each ca
 	    forks; do $(BIN)/python -m tests.campaigns.$$campaign || status=$$?; done; \
 	exit $$status
 
-nightly: static $(S3_READY)  ## all of it: every scenario on Ray, every campaign in full (three hours)
+nightly: static $(S3_READY)  ## all of it: every scenario on Ray, every campaign in full (four hours)
 	@$(BIN)/pytest --hypothesis-profile nightly -m "ray or nightly or not ray"
 	@$(BIN)/python -m tests.tools.s3 $(BIN)/chaos run scenarios
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parents[2]
-DEMO = ("scenarios/smoke", "scenarios/guilty/optimizer_state_lost.chaos.yaml")
+GUILTY = "scenarios/guilty/optimizer_state_lost.chaos.yaml"
+DEMO = ("scenarios/smoke", GUILTY)
+SAMPLE = (
+    "scenarios/smoke/worker_killed_mid_epoch.chaos.yaml",
+    "scenarios/smoke/spot_notice_then_loss.chaos.yaml",
+    GUILTY,
+)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chaos.backends.ray.authentication import FILE, MODE, TOKEN
-from tests.ray.command import DEMO, Ran, chaos
+from tests.ray.command import DEMO, SAMPLE, Ran, chaos
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -20,8 +20,21 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield made
 
 
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(SAMPLE, id="sample"),
+        pytest.param(DEMO, id="all", marks=pytest.mark.nightly),
+    ],
+)
+def chosen(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Return the scenarios of the demo that run: a sample before a merge, all of them nightly."""
+    files: tuple[str, ...] = request.param
+    return files
+
+
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+def demo(chosen: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """Do what `make demo` does, once for all tests that look at it."""
     reports = tmp_path_factory.mktemp("demo")
-    return chaos("run", *DEMO, reports=reports)
+    return chaos("run", *chosen, reports=reports)

@@ -28,6 +28,7 @@ def reproduced(scripts: list[str], reports: Path) -> None:
     assert strays() == []
 
 
+@pytest.mark.nightly
 def test_a_finding_is_reproduced_on_ray(tmp_path: Path) -> None:
     reproduced([SAMPLE], tmp_path)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.ray.command import Ran, chaos, strays
+from tests.ray.command import DEMO, Ran, chaos, strays
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
@@ -16,6 +16,12 @@ VALID = {
     "worker_killed_before_commit",
     "node_lost",
     "spot_notice_then_loss",
+}
+LOST = {
+    "worker_killed_mid_epoch": 5,
+    "rank_0_killed_during_upload": 23,
+    "worker_killed_before_commit": 23,
+    "node_lost": 10,
 }
 
 
@@ -33,11 +39,12 @@ def trajectory_of(run: Path) -> str:
     return next(str(r["summary"]) for r in results if r["check"] == "trajectory")
 
 
-def test_six_scenarios_end_as_they_should(demo: Ran) -> None:
+def test_every_scenario_ends_as_it_should(demo: Ran, chosen: tuple[str, ...]) -> None:
     verdicts = {run.parent.name: verdict_of(run)["status"] for run in demo.runs()}
+    right = VALID if chosen == DEMO else VALID & {Path(file).name.split(".")[0] for file in chosen}
 
     assert demo.code == 0, demo.output
-    assert verdicts == {**dict.fromkeys(VALID, "pass"), "optimizer_state_lost": "fail"}
+    assert verdicts == {**dict.fromkeys(right, "pass"), "optimizer_state_lost": "fail"}
 
 
 def test_the_guilty_job_is_named_by_its_first_divergent_step(demo: Ran) -> None:
@@ -51,15 +58,11 @@ def test_a_restart_went_back_exactly_as_far_as_it_had_to(demo: Ran) -> None:
             for r in verdict_of(named(demo, scenario))["results"]
             if r["check"] == "lost-work"
         )
-        for scenario in VALID - {"spot_notice_then_loss"}
+        for scenario in LOST.keys() & {run.parent.name for run in demo.runs()}
     }
 
-    assert lost == {
-        "worker_killed_mid_epoch": 5,
-        "rank_0_killed_during_upload": 23,
-        "worker_killed_before_commit": 23,
-        "node_lost": 10,
-    }
+    assert lost == {scenario: LOST[scenario] for scenario in lost}
+    assert "worker_killed_mid_epoch" in lost
 
 
 def test_every_run_left_a_report_and_a_junit_file(demo: Ran) -> None:
@@ -77,6 +80,7 @@ def test_judging_a_run_again_gives_the_same_verdict(demo: Ran) -> None:
     assert {run: verdict_of(run) for run in demo.runs()} == before
 
 
+@pytest.mark.nightly
 def test_replaying_the_guilty_run_gives_the_same_first_divergent_step(demo: Ran) -> None:
     guilty = named(demo, "optimizer_state_lost")
 

@@ -139,6 +139,7 @@ def test_a_killed_harness_leaves_no_process_and_no_folder(number: int, tmp_path:
         assert running.has_left_nothing()
 
 
+@pytest.mark.nightly
 def test_what_ci_sends_when_it_cancels_ends_a_run_in_good_order(tmp_path: Path) -> None:
     with harness(tmp_path) as running:
         code = running.end(signal.SIGTERM)
@@ -148,6 +149,7 @@ def test_what_ci_sends_when_it_cancels_ends_a_run_in_good_order(tmp_path: Path) 
     assert list(tmp_path.glob("suites/*/junit.xml"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -170,6 +172,7 @@ def test_where_a_part_of_the_cluster_is_killed_the_run_is_tried_again_on_a_new_o
     assert "was ended by SIGKILL, and chaos did not end it" in why
 
 
+@pytest.mark.nightly
 def test_a_run_whose_chaos_actor_is_killed_is_tried_again(tmp_path: Path) -> None:
     with harness(tmp_path) as running:
         every = psutil.Process(running.process.pid).children(recursive=True)
@@ -183,6 +186,7 @@ def test_a_run_whose_chaos_actor_is_killed_is_tried_again(tmp_path: Path) -> Non
     assert "an actor of chaos on the cluster is gone" in why
 
 
+@pytest.mark.nightly
 def test_a_run_whose_driver_is_killed_from_outside_is_tried_again(tmp_path: Path) -> None:
     with harness(tmp_path) as running:
         running.child("chaos.backends.ray.driver").kill()

@@ -75,6 +75,7 @@ def smoke(cluster: ForeignCluster, reports: Path) -> Ran:
     return chaos_on(cluster, SMOKE, *allowed(cluster), reports=reports)
 
 
+@pytest.mark.nightly
 def test_a_scenario_of_the_smoke_suite_is_the_same_on_a_cluster_of_others(
     cluster: ForeignCluster, smoke: Ran
 ) -> None:

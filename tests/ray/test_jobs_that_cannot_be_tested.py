@@ -7,7 +7,7 @@ import pytest
 
 from tests.ray.command import Ran, chaos, strays
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 HERE = Path(__file__).parent
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.ray.command import ROOT, Ran, chaos, command, strays
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 HERE = Path(__file__).parent
 LEFT = ("hangs_after_resume", "leaves_a_process")
@@ -49,12 +49,10 @@ def test_each_is_judged_as_its_scenario_expects(odd: Ran) -> None:
     assert odd.code == 0, odd.output
 
 
-@pytest.mark.nightly
 def test_each_of_the_others_is_judged_so_as_well(told: Ran) -> None:
     assert told.code == 0, told.output
 
 
-@pytest.mark.nightly
 def test_a_place_that_was_never_reached_says_how_far_the_rank_came(told: Ran) -> None:
     words = headline(told, "never_reached")
 
@@ -74,7 +72,6 @@ def test_a_process_that_outlives_the_run_is_named_and_ended(odd: Ran) -> None:
     assert not any("time.sleep(90)" in line for line in command_lines())
 
 
-@pytest.mark.nightly
 def test_a_job_that_differs_before_any_fault_is_not_blamed_on_the_fault(told: Ran) -> None:
     assert "the job does not repeat itself here" in headline(told, "not_deterministic")
 
