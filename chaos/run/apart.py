@@ -62,5 +62,5 @@ def unpack(files: Mapping[str, bytes], folder: Path) -> RunDirectory:
 
 def pack(directory: RunDirectory) -> dict[str, bytes]:
     """Return the files of a run that a process apart needs: its plan and earlier saves."""
-    files = [directory.path / "plan.json", *directory.saves.glob("*.json")]
+    files = [directory.path / "plan.json", *directory.saves.glob("[!.]*")]
     return {str(f.relative_to(directory.path)): read_record(f) for f in files if f.is_file()}

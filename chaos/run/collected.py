@@ -47,7 +47,7 @@ def news(folder: Path, known: Known) -> list[Piece]:
                 content = content[: content.rfind(b"\n") + 1]
             if content:
                 pieces.append(Piece(name, since, since + len(content), content))
-    for path in sorted(folder.glob("saves/*.json")):
+    for path in sorted(folder.glob("saves/[!.]*")):  # but for drafts; some are empty marks
         name, now = str(path.relative_to(folder)), path.stat().st_mtime_ns
         if now != known.get(name, 0):
             pieces.append(Piece(name, known.get(name, 0), now, read_record(path)))

@@ -148,3 +148,22 @@ def test_neither_runs_nor_nodes_share_a_folder() -> None:
     folders = {folder_apart(token, node) for token in "ab" for node in ("n1", "n2")}
 
     assert len(folders) == 4
+
+
+def test_marks_without_content_travel_both_ways_and_drafts_do_not(tmp_path: Path) -> None:
+    """A report before any training is known by its mark alone, to an observer on another host."""
+    there, here = run_at(tmp_path / "there"), run_at(tmp_path / "here")
+    (there.saves / "early-0-0").touch()
+    (there.saves / ".early-0-1.00ff").touch()
+    (here.saves / "size-512").touch()
+    copies = Copies(here, "0a", offset_ns=0)
+
+    copies.take(news(there.path, copies.known))
+    unpack(pack(here), tmp_path / "third")
+
+    assert sorted(path.name for path in here.saves.iterdir()) == ["early-0-0", "size-512"]
+    assert sorted(path.name for path in (tmp_path / "third/saves").iterdir()) == [
+        "early-0-0",
+        "size-512",
+    ]
+    assert news(there.path, copies.known) == []
