@@ -92,7 +92,8 @@ def lost_bands(analysis: RunAnalysis, line: StepSeries) -> alt.LayerChart | None
     for restart in analysis.restarts:
         lost = max(restart.lost_steps.values(), default=0)
         if lost and restart.epoch is not None:
-            since = line.at(restart.epoch, 0)
+            again = (s.step for s in restart.attempt.steps if s.epoch == restart.epoch)
+            since = line.at(restart.epoch, min(again, default=1) - 1)  # may be within the epoch
             what = f"{plural(lost, 'step')} lost"
             rows.append({"from": since, "to": since + lost, "what": what})
     if not rows:

@@ -102,6 +102,24 @@ def test_a_track_lays_repeated_steps_over_each_other(valid_run: FinishedRun) -> 
     assert line.at_trigger(valid_run.plan.ops[0].at) == 51
 
 
+def test_the_band_of_lost_steps_begins_where_the_attempt_went_on(
+    valid_run: FinishedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysis = valid_run.analysis
+    (restart,) = analysis.restarts
+    resumed = [step for step in restart.attempt.steps if step.step > 3 or step.epoch > 2]
+    later = replace(restart, attempt=replace(restart.attempt, steps=tuple(resumed)))
+
+    begins = []
+    for rows in (restart, later):
+        monkeypatch.setitem(analysis.__dict__, "restarts", (rows,))
+        chart = loss_chart.lost_bands(analysis, track(analysis, [1]))
+        assert chart is not None
+        begins.append(chart.to_dict()["data"]["values"][0]["from"])
+
+    assert begins == [46, 49]
+
+
 def test_swimlanes_hold_bars_and_phases_in_order_of_time(valid_run: FinishedRun) -> None:
     rows = swimlane(valid_run.analysis)
     phases = [bar.kind for bar in rows.bars if bar.lane == "controller"]
