@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import altair as alt
 import pytest
 
 from chaos.model.history import Entry, History
@@ -72,3 +73,13 @@ def test_where_addresses_are_limited_nothing_is_drawn_and_the_page_says_so(
     assert "This chart is not drawn" in page
     assert "<svg" not in page
     assert "vegaEmbed(" not in page
+
+
+def test_every_chart_is_a_valid_specification(guilty_run: FinishedRun) -> None:
+    """Charts are made unchecked: the check takes longer than the drawing."""
+    found, times = goodput(guilty_run.analysis), timeline(guilty_run.analysis)
+    assert found is not None
+    assert times is not None
+
+    for chart in (*loss_charts(guilty_run.analysis), times, found.chart):
+        alt.LayerChart.from_dict({k: v for k, v in chart.spec.items() if k != "datasets"})
