@@ -31,7 +31,6 @@ from chaos.preflight.load import (
 )
 from chaos.preflight.market import MARKETS
 from chaos.preflight.measured import analyses_in
-from chaos.preflight.page import render_answer
 from chaos.preflight.question import Question, changed
 from chaos.preflight.render import render_summary, show_answer
 from chaos.preflight.rules import RULES, refuse_unknown
@@ -380,6 +379,8 @@ def assigned(words: list[str] | tuple[()]) -> dict[str, Any]:
 
 
 def _write(found: Answer, reports: Path) -> Path:
+    from chaos.preflight.page import render_answer  # noqa: PLC0415 - what draws takes half a second
+
     folder = reports / "preflight" / stamp(SystemClock().wall_ns())
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,24 +1,28 @@
-"""Pages: one file each, which loads nothing."""
+"""Pages: one file each, which loads nothing.
+
+What draws is imported where a page is made: Altair takes half a second, which `--help`, a usage
+error, and an audit that finds nothing need not pay.
+"""
+# ruff: noqa: PLC0415
 
 import json
 import posixpath
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from chaos.report import chart as ch
 from chaos.report import page
-from chaos.report.goodput import goodput
-from chaos.report.loss_chart import loss_charts
 from chaos.report.outcome import FinishedRun, Runs, SuiteRow, by_scenario, in_words
 from chaos.report.page import excerpt, settings
 from chaos.report.state_table import resume_table
-from chaos.report.timeline import timeline
-from chaos.report.trend import Suites, trend
+
+if TYPE_CHECKING:
+    from chaos.report import chart as ch
+    from chaos.report.trend import Suites
 
 PAGE_NAME = "report.html"
 FINDINGS_LINKED = 8  # in the banner; the section of each check has all of them
@@ -34,6 +38,10 @@ _env = Environment(
 
 def render_run(run: FinishedRun) -> str:
     """Return the page of one run: the verdict first, then its evidence."""
+    from chaos.report.goodput import goodput
+    from chaos.report.loss_chart import loss_charts
+    from chaos.report.timeline import timeline
+
     in_time = timeline(run.analysis)
     loss = loss_charts(run.analysis)
     spent = goodput(run.analysis)
@@ -62,8 +70,10 @@ def render_run(run: FinishedRun) -> str:
     )
 
 
-def render_trend(suites: Suites) -> str:
+def render_trend(suites: "Suites") -> str:
     """Return the page of the history of suites; links are relative to the folder of reports."""
+    from chaos.report.trend import trend
+
     found = trend(suites)
     return _env.get_template("trend.html.j2").render(trend=found, **_drawings(found.charts))
 
@@ -92,12 +102,14 @@ def render_suite(
     )
 
 
-def _drawings(charts: Sequence[ch.Chart]) -> dict[str, Any]:
+def _drawings(charts: "Sequence[ch.Chart]") -> dict[str, Any]:
     """Return the charts of a page: as SVG, as specifications, and the script to draw these."""
+    from chaos.report.chart import bundle
+
     return {
         "svg": {chart.name: Markup(chart.svg) for chart in charts},  # noqa: S704 (Vega escapes it)
         "specs": {chart.name: _as_script(chart.spec) for chart in charts},
-        "bundle": Markup(ch.bundle()) if charts else None,  # noqa: S704 (a library)
+        "bundle": Markup(bundle()) if charts else None,  # noqa: S704 (a library)
     }
 
 

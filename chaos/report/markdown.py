@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from chaos.check.goodput import ledger, ledger_of
 from chaos.model.verdict import CheckResult
 from chaos.report import page
-from chaos.report.goodput import goodput_rows, sentence
 from chaos.report.outcome import FinishedRun, Runs, SuiteRow, by_scenario, in_words
 from chaos.report.screen import on_one_line
 from chaos.report.state_table import PartRow, lost
@@ -162,6 +161,8 @@ def _part(part: PartRow) -> tuple[str, ...]:
 
 
 def _goodput(run: FinishedRun) -> list[str]:
+    from chaos.report.goodput import goodput_rows, sentence  # noqa: PLC0415 - it draws, as a page
+
     found = ledger_of(run.analysis)
     if not found.wall_ns:
         return []

@@ -1,0 +1,127 @@
+"""The heat map of an audit: groups of places against epochs."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import altair as alt
+
+from chaos.audit.card import Card
+from chaos.audit.group import GROUPS
+from chaos.audit.table import Cell, Fate, cells
+from chaos.report import chart as ch
+from chaos.words import plural
+
+ROW_HEIGHT = 30
+_FILLS: dict[Fate, tuple[str, str]] = {  # of a cell, and of the numbers in it
+    "right": ("var(--good-bg)", "var(--good)"),
+    "some wrong": ("var(--bad-bg)", "var(--bad)"),
+    "all wrong": ("var(--bad)", "var(--bg)"),
+    "inconclusive": ("var(--open-bg)", "var(--open)"),
+    "from scratch": ("var(--line)", "var(--ink-2)"),
+    "not tried": ("var(--panel)", "var(--ink-3)"),
+}
+_WORDS: dict[Fate, str] = {
+    "right": "resumed, with the same result",
+    "some wrong": "not the same after some faults",
+    "all wrong": "not the same after any fault",
+    "inconclusive": "inconclusive",
+    "from scratch": "began anew: no resume was tested (0)",
+    "not tried": "not tried (-)",
+}
+
+
+def heatmap(card: Card) -> ch.Chart | None:
+    """Draw the result of each group and epoch, in grey if it was not tried."""
+    rows = cells(card)
+    if not rows:
+        return None
+    fates = [fate for fate in _FILLS if any(row.fate == fate for row in rows)]
+    return ch.drawn(
+        "heatmap",
+        _drawing(card, rows),
+        title="Places",
+        label=_in_words(card, rows),
+        caption=(
+            "Runs in which the job resumed with the same result, of those with a fault in each "
+            "group of places and epoch. Grey: places that the job has and that were not tried. "
+            "A run with several faults stands in the epoch of the first."
+        ),
+        keys=[ch.Key(_WORDS[fate], "box", _FILLS[fate][0]) for fate in fates],
+    )
+
+
+def _drawing(card: Card, rows: tuple[Cell, ...]) -> ch.Drawing:
+    groups = [group for group in GROUPS if any(row.group == group for row in rows)]
+    x, y = _epoch_axis(card.columns), _group_axis(groups)
+    tooltip = [
+        alt.Tooltip("group:N", title="places"),
+        alt.Tooltip("epochs:N", title="epoch"),
+        alt.Tooltip("right:Q", title="resumed, right"),
+        alt.Tooltip("from_scratch:Q", title="began anew, right"),
+        alt.Tooltip("wrong:Q", title="wrong"),
+        alt.Tooltip("inconclusive:Q", title="inconclusive"),
+        alt.Tooltip("total:Q", title="tried"),
+        alt.Tooltip("places:Q", title="places"),
+        alt.Tooltip("lost_max:Q", title="recomputed steps, worst"),
+    ]
+    base, (fill, ink) = ch.named("cells"), _colors()
+    box = base.mark_rect(cornerRadius=3).encode(x=x, y=y, color=fill, tooltip=tooltip)
+    text = base.mark_text(fontWeight=600).encode(x=x, y=y, text="counts:N", color=ink)
+    chart = alt.layer(box, text).resolve_scale(color="independent")
+    counts = [_datum(row) for row in rows]
+    return ch.Drawing(chart.properties(height=ROW_HEIGHT * len(groups)), {"cells": counts})
+
+
+def _datum(row: Cell) -> dict[str, object]:
+    counts = "-" if row.tally.total == 0 else f"{row.tally.right}/{row.tally.total}"
+    return {
+        "group": row.group,
+        "epochs": row.epochs,
+        "column": row.column,
+        "places": row.places,
+        "lost_max": row.lost_max,
+        **asdict(row.tally),
+        "total": row.tally.total,
+        "fate": row.fate,
+        "counts": counts,
+    }
+
+
+def _epoch_axis(labels: tuple[str, ...]) -> alt.X:
+    return alt.X(
+        "epochs:O",
+        title="epoch" if all(label.isdigit() for label in labels) else "epochs",
+        sort=list(labels),
+        scale=alt.Scale(domain=list(labels), paddingInner=0.04),
+        axis=alt.Axis(orient="top", labelAngle=0, ticks=False, domain=False),
+    )
+
+
+def _group_axis(names: Sequence[str]) -> alt.Y:
+    return alt.Y(
+        "group:N",
+        title=None,
+        sort=list(names),
+        scale=alt.Scale(domain=list(names), paddingInner=0.12),
+        axis=alt.Axis(ticks=False, domain=False, labelLimit=220, labelPadding=8),
+    )
+
+
+def _colors() -> tuple[alt.Color, alt.Color]:
+    """Return the colours of the cells, and of the numbers in them."""
+    fates, pairs = list(_FILLS), list(_FILLS.values())
+    scales = (alt.Scale(domain=fates, range=list(colors)) for colors in zip(*pairs, strict=True))
+    fill, ink = (alt.Color("fate:N", scale=scale, legend=None) for scale in scales)
+    return fill, ink
+
+
+def _in_words(card: Card, rows: tuple[Cell, ...]) -> str:
+    lost = [row for row in rows if row.fate in ("some wrong", "all wrong")]
+    runs = plural(len(card.runs), "run with a fault", "runs with a fault")
+    if not lost:
+        return f"{runs}, none wrong; {card.right} resumed with the same result"
+    worst = ", ".join(
+        f"{row.group} in epoch {row.epochs}: {row.tally.wrong} of {row.tally.total} wrong"
+        for row in lost[:12]
+    )
+    return f"{runs}, {card.broken} wrong: {worst}"
