@@ -67,7 +67,7 @@ $(S3_READY): constraints-s3.txt Makefile
 	    --constraint constraints-s3.txt 'moto[server]'
 	@touch $(S3_READY)
 
-demo: $(READY)  ## audit a job in seconds, then strike it and a guilty one on real Ray
+demo: $(READY)  ## audit a job in seconds, then inject faults into it and a guilty one on real Ray
 	@$(BIN)/chaos audit scenarios/jobs/digits_ddp.py --time-limit 20s -- --epochs 4
 	@echo
 	@$(BIN)/chaos run scenarios/smoke scenarios/guilty/optimizer_state_lost.chaos.yaml
@@ -82,7 +82,7 @@ docs: $(READY)  ## the pages as a site, in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "chaos: site/index.html"
 
-matrix: $(READY)  ## which fault strikes where: write it into scenarios/README.md
+matrix: $(READY)  ## which fault is injected where: write it into scenarios/README.md
 	@$(BIN)/python -m tests.tools.matrix
 
 statistics: $(READY)  ## how often each statistic errs: write it into docs/statistics.md (two minutes)

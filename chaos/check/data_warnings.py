@@ -43,7 +43,7 @@ def _epochs(course: Lineage) -> list[Epoch]:
 
 
 def _has_one_order(epochs: Sequence[Epoch]) -> bool:
-    """Return whether each rank had equal inputs in every epoch, and more than one batch of them."""
+    """Return whether each rank had equal inputs in every epoch, and not one batch at every step."""
     orders = [{rank: _digests(steps) for rank, steps in of.items()} for of in epochs]
     differs_within = any(len(set(order)) > 1 for order in orders[0].values())
     return differs_within and all(of == orders[0] for of in orders)

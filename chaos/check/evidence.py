@@ -185,10 +185,11 @@ WATCHED = "watched"
 def check_watched(analysis: RunAnalysis) -> CheckResult:
     """Require that nothing a check reads is missing from the history.
 
-    Unknown where the run was disturbed, a file of it is another run's or lacks lines, observer or
-    probe failed, a journal is torn, or was lost with its node before all of it was copied, a rank
-    trained without having started, steps are missing between two steps, no worker group was seen,
-    or the run was left before its end. A worker that chaos killed may leave a last line unfinished.
+    Inconclusive where the run was disturbed, a file of it is another run's or lacks lines, observer
+    or probe failed, a journal is torn, or was lost with its node before all of it was copied, a
+    rank trained without having started, steps are missing between two steps, no worker group was
+    seen, or the run was left before its end. A worker that chaos killed may leave a last line
+    unfinished.
     """
     doubts = [*own_failures(analysis), *_torn(analysis)]
     for attempt in analysis.run.attempts:

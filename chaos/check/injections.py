@@ -90,7 +90,7 @@ class Injection:
     @property
     def rank(self) -> int | None:
         """The target's rank, hit or planned."""
-        return self.invoked[0][1].rank if self.invoked else self.op.victim_rank
+        return self.invoked[0][1].rank if self.invoked else self.op.target_rank
 
     @property
     def events(self) -> tuple[int, ...]:

@@ -193,9 +193,9 @@ def foreign_cause(analysis: RunAnalysis) -> str | None:
     """Return a doubt where the error that ended the run fits none of its faults.
 
     It fits where it is the error of a rank that was hit, or one that its loss causes in the others.
-    In Ray 2.60 the map often holds the survivor's error alone, so the rank proves nothing. Unknown
-    and not wrong: a job may put its peers' loss into words of its own, and an error of its own may
-    come in between. A storage fault may cause any error.
+    In Ray 2.60 the map often holds the survivor's error alone, so the rank proves nothing.
+    Inconclusive and not wrong: a job may put its peers' loss into words of its own, and an error of
+    its own may come in between. A storage fault may cause any error.
     """
     raised, injections = analysis.run.ending.raised, [s for s in analysis.injections if s.invoked]
     if raised is None or not injections or any(injection.is_in_storage for injection in injections):

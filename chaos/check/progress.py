@@ -356,9 +356,9 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
     """Require that the run is over before `limits.run_s` has passed.
 
     The promise that it terminates. A run at its limit is hung, or retries for ever (a snapshot that
-    is cut short can never be read again; a budget that is not kept, ray-project/ray#29553). Unknown
-    where the run was interrupted, where chaos still held a rank, and where it was still training
-    and clean runs differ in their number of epochs.
+    is cut short can never be read again; a budget that is not kept, ray-project/ray#29553).
+    Inconclusive where the run was interrupted, where chaos still held a rank, and where it was
+    still training and clean runs differ in their number of epochs.
     """
     ending = analysis.run.ending
     if ending.deadline is not None:
@@ -391,11 +391,8 @@ def check_terminates(analysis: RunAnalysis) -> CheckResult:
 def held_by_us(analysis: RunAnalysis) -> int | None:
     """Return the rank that was still held at its place when the run ended; None without one."""
     released = {(e.op, e.attempt, e.rank) for _, e in analysis.history.of(GateReleased)}
-    held = {
-        gate.op
-        for _, gate in analysis.history.of(GateReached)
-        if (gate.op, gate.attempt, gate.rank) not in released
-    }
+    last = {e.op: (e.op, e.attempt, e.rank) for _, e in analysis.history.of(GateReached)}
+    held = {op for op, who in last.items() if who not in released}
     for injection in analysis.injections:
         if injection.op.index in held and not injection.ended:
             return injection.rank

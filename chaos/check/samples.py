@@ -42,8 +42,8 @@ def check_batch(analysis: RunAnalysis) -> CheckResult:
     smaller (pytorch/torchtitan PR #4663). Sizes that differ already before any fault do not repeat
     and are not compared. Neither are the steps of an attempt that continued at another place, or
     with another number of workers. Where one of the two runs lacks a rank's numbers, the rank is
-    counted in neither. Unknown where the size of no batch of a resumed attempt was seen, though the
-    baseline's were.
+    counted in neither. Inconclusive where the size of no batch of a resumed attempt was seen,
+    though the baseline's were.
     """
     if not analysis.plan.ops:
         return nothing_due(BATCH, "no fault was planned, so there is nothing to compare")
@@ -230,7 +230,7 @@ def check_sample_order(analysis: RunAnalysis) -> CheckResult:
     `samples` judges other samples; where they cannot be identified, and the loss differs from there
     on, they are the cause and named here. Inputs that differ before any fault do not repeat here,
     and other numbers of ranks share an epoch out differently: there orders are not compared.
-    Unknown where no inputs of a resumed attempt were seen, though the baseline's were.
+    Inconclusive where no inputs of a resumed attempt were seen, though the baseline's were.
     """
     feeds = watched_feeds(SAMPLE_ORDER, analysis)
     if isinstance(feeds, CheckResult):
@@ -374,8 +374,8 @@ def check_samples(analysis: RunAnalysis) -> CheckResult:
     seeded does not matter here, if whole epochs before the fault had the baseline's samples all the
     same. Samples that the baseline never saw are augmented anew, and cannot be identified. An epoch
     trained by another number of workers has the same samples, if each of the baseline's is one pass
-    over its data. Samples that were not seen are not counted; the check is unknown where they are
-    all that a resumed attempt finished. Where some step of every epoch has no inputs in the
+    over its data. Samples that were not seen are not counted; the check is inconclusive where they
+    are all that a resumed attempt finished. Where some step of every epoch has no inputs in the
     baseline either (a generator's, that is trained through a critic), none is due.
     """
     feeds = watched_feeds(SAMPLES, analysis)

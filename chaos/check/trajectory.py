@@ -39,13 +39,13 @@ def check_trajectory(analysis: RunAnalysis) -> CheckResult:
     or within the band that five baselines show (`expect.band`); a bound alone would hide a lost RNG
     state (0.08 % of the loss where it was measured). The numbers before the fault are the control:
     if losses differ there already, the job does not repeat here and nothing follows; a metric that
-    differs there is left out by name. Unknown where a metric that was not reported there differs,
-    and where nothing of a resumed attempt was compared, or the band is wide: five runs do not show
-    how far a sixth one may lie. An attempt with another number of workers has no counterpart in the
-    baseline. Where all numbers are equal, the state beneath them may still be another: a model that
-    was averaged otherwise is used after the last loss. What lasts (the model, its average, what the
-    job declares) is compared where equality to the last bit is required; another part that differs
-    beneath an equal model is noted in the summary.
+    differs there is left out by name. Inconclusive where a metric that was not reported there
+    differs, and where nothing of a resumed attempt was compared, or the band is wide: five runs do
+    not show how far a sixth one may lie. An attempt with another number of workers has no
+    counterpart in the baseline. Where all numbers are equal, the state beneath them may still be
+    another: a model that was averaged otherwise is used after the last loss. What lasts (the model,
+    its average, what the job declares) is compared where equality to the last bit is required;
+    another part that differs beneath an equal model is noted in the summary.
     """
     if not analysis.plan.ops:
         return nothing_due(TRAJECTORY, "no fault was planned, so there is nothing to compare")

@@ -20,7 +20,7 @@ class KillGcs(Fault):
 
     family = "control"
     ends_attempt = "perhaps"
-    on_shared_cluster = SharedCluster("never", "it ends the head, which is spared")
+    on_shared_cluster = SharedCluster("never", "it ends the GCS of the head, which is spared")
     sentence = "the cluster's GCS was killed {place} and started again"
     whom = "the cluster's GCS"
     lets_go_first = True

@@ -40,7 +40,7 @@ class KillNode(Fault):
     )
 
     @model_validator(mode="after")
-    def _names_victims_once(self) -> Self:
+    def _names_targets_once(self) -> Self:
         if self.ranks and self.rank is not None:
             raise ValueError("kill_node has either rank or ranks")
         return self
@@ -67,7 +67,7 @@ class KillNode(Fault):
     def inject(self, world: World, target: Target, release: Release) -> Outcome:
         """Lose the nodes while the worker is held."""
         del release  # the gate goes down with the node
-        targets = self._victims(world) or [target]
+        targets = self._targets(world) or [target]
         for node_id in dict.fromkeys(v.node_id for v in targets):
             world.lose_node(node_id, raylet_only=self.raylet_only)
         proof = dead if self.raylet_only else lost
@@ -75,7 +75,7 @@ class KillNode(Fault):
         failed = [outcome for outcome in outcomes if outcome.status != "ok"]
         return failed[0] if failed else Outcome("ok", "; ".join(o.detail for o in outcomes))
 
-    def _victims(self, world: World) -> list[Target]:
+    def _targets(self, world: World) -> list[Target]:
         group = world.group()
         missing = sorted(set(self.ranks) - set(group))
         if missing:

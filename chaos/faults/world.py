@@ -144,7 +144,7 @@ class World(Protocol):
         """Wait until the cluster itself counts the node as dead; return whether it does."""
 
     def arm_storage(self, target: Target) -> None:
-        """Arm the storage fault of the target's op for the next use of storage by its rank."""
+        """Arm the op's storage fault: for its rank's next upload, or Ray's next snapshot."""
 
     def await_storage(self, target: Target) -> str | None:
         """Wait until storage reports the effect of the op's fault; None: the run ended before."""

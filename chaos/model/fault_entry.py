@@ -43,11 +43,11 @@ class _Entry(Record):
         return rank
 
     @property
-    def victim_rank(self) -> int | None:
+    def target_rank(self) -> int | None:
         """The target's rank: the fault's own, or the trigger's."""
         return self.at.rank if self.fault_rank is None else self.fault_rank
 
-    def may_strike(self, attempt: int) -> bool:
+    def may_inject(self, attempt: int) -> bool:
         """Return whether the fault is meant for an attempt."""
         if only_attempt(self.at) not in (None, attempt):
             return False

@@ -28,7 +28,7 @@ def is_spent(op: Op, attempt: int, recorded: Iterable[AnyEvent]) -> bool:
                 pass
     was_given_up = ended > len(begun)
     if op.fault.is_repeated:
-        return was_given_up or attempt in begun or not op.may_strike(attempt)
+        return was_given_up or attempt in begun or not op.may_inject(attempt)
     return was_given_up or bool(begun)
 
 

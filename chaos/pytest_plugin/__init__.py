@@ -67,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # a conftest.py may ask for our options
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks, and begin the suite of this session's runs."""
     for marker in _MARKERS:

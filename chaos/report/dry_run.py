@@ -37,13 +37,13 @@ def _faults(plan: Plan, permissions: Permissions) -> Table | Text:
         return Text("no fault is planned")
     refused = {refusal.op.index: refusal.why for refusal in refusals(plan, permissions)}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("fault", "place", "would inject", "needs"):
+    for title in ("fault", "place", "target", "needs"):
         table.add_column(title, overflow="fold")
     for op in plan.ops:
         if op.index in refused:
-            whom, needs = "nobody", refused[op.index]
+            whom, needs = "none: refused", refused[op.index]
         else:
-            whom, needs = op.fault.whom.format(rank=op.victim_rank), _needs(plan, op.fault)
+            whom, needs = op.fault.whom.format(rank=op.target_rank), _needs(plan, op.fault)
         table.add_row(str(op.fault), str(op.at), whom, Text(needs))
     return table
 

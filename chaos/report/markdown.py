@@ -130,7 +130,7 @@ def _ops(run: FinishedRun) -> list[str]:
         )
         for op in ops
     ]
-    head = ("op", "place", "fault", "struck", "status", "what was seen", "events")
+    head = ("op", "place", "fault", "target", "status", "what was seen", "events")
     return ["## What was done to the job", "", *table(head, cells), ""]
 
 

@@ -150,7 +150,7 @@ class ChaosController:
     # -- called by the harness -------------------------------------------------------------
 
     def finish(self, *, within_s: float) -> None:
-        """Open all gates, and wait for faults that are being injected."""
+        """End all waits, and wait for faults that are being injected; each opens its gate."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
@@ -328,7 +328,7 @@ class ChaosController:
 
     def _carry_out(self, op: Op, target: Target | None, release: Release) -> Outcome:
         if target is None:
-            return Outcome("fail", f"no worker holds rank {op.victim_rank}")
+            return Outcome("fail", f"no worker holds rank {op.target_rank}")
         return carried_out(op.fault, self._world, replace(target, op=op.index), release)
 
 

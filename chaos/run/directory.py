@@ -85,7 +85,7 @@ class RunDirectory:
             self.storage.unlink()
 
     def set_aside(self) -> None:
-        """Move journals and logs to `tried-before`, and remove the rest, for a second try."""
+        """Move journals and logs to `tried-before`; remove what else the run had made."""
         before = self.path / "tried-before"
         before.mkdir()
         self.remove_storage()

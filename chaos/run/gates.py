@@ -185,5 +185,5 @@ class RecordedEvents:
         )
 
     def is_its_attempt(self, op: Op, attempt: int) -> bool:
-        """Return whether an op that waits for a recovery waits for that of this attempt."""
+        """Return whether an op may begin in an attempt; only one of a recovery is bound to it."""
         return not isinstance(op.at, AtRecovery) or is_recovering(op.at, attempt, self._events)

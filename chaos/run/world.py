@@ -92,7 +92,7 @@ class RunWorld:
         return self._clock.now_ns() >= deadline_ns
 
     def arm_storage(self, target: Target) -> None:
-        """Arm the storage fault of an op, which takes effect at the rank's next use of storage."""
+        """Arm the storage fault of an op: for its rank's next upload, or Ray's next snapshot."""
         self._armed.arm(target.op, target.rank)
 
     def await_storage(self, target: Target) -> str | None:

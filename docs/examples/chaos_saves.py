@@ -12,7 +12,7 @@ NAME = "every-epoch-saved"
 def check(analysis: RunAnalysis) -> CheckResult:
     """Require that every report that Ray committed carried a checkpoint.
 
-    A report without one is an epoch that a restart trains again. Unknown where
+    A report without one is an epoch that a restart trains again. Inconclusive where
     no commit was seen.
     """
     commits = list(analysis.history.of(Committed))

@@ -1,4 +1,4 @@
-"""Train a small network in steps that take a set time: a forecast is held against it.
+"""Train a small network in steps that take a set time: a forecast is compared with it.
 
 An ordinary script. It saves every so many steps, and with `--jit` also as soon as Ray Train says
 that a node will be preempted. With `--min-workers` it is elastic: each worker goes through a batch

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from chaos.check.judge import judge
@@ -64,6 +65,18 @@ def test_a_hang_while_we_hold_a_worker_says_nothing_of_the_job() -> None:
 
     assert result.status == "inconclusive"
     assert "while rank 1 was held by us" in result.summary
+
+
+def test_a_gate_of_an_earlier_attempt_that_was_never_opened_is_no_hold() -> None:
+    """The op was served in the next attempt, and let that rank go on."""
+    story = Story((Strike(2, 3, 1, kind="preempt_node", drift=9),))
+    whole = without(unfinished(story), ev.FaultEnded)
+    (reached,) = rows(whole, ev.GateReached)
+    gate = whole.entries[reached]
+    earlier = msgspec.structs.replace(gate, what=msgspec.structs.replace(gate.what, attempt=-1))
+    history = hung(History([*whole[:reached], earlier, *whole[reached:]]))
+
+    assert "held by us" not in result_on("terminates", story, history).summary
 
 
 def test_a_hang_in_the_notice_window_is_the_jobs() -> None:

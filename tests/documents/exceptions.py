@@ -34,7 +34,7 @@ NOT_RUN = {
     ),
     "make setup": "it makes the environment that this very test runs in",
     "make check": "it runs this very test",
-    "make nightly": "it takes an hour and more",
+    "make nightly": "it takes four hours",
     "make docs": "tests/documents/test_site.py builds the site",
     "pip install ray-train-chaos": "it is not on PyPI yet",
     "chaos run my.chaos.yaml": "the same with --backend fork is run",

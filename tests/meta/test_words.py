@@ -15,6 +15,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "chaos").rglob("*.j2")),
 ]
 MODULES = sorted((ROOT / "chaos").rglob("*.py"))
 # A word of ours, and the field's that stands for it.
@@ -33,7 +34,7 @@ INSTEAD = {
     r"nemesis": "controller",
 }
 # Code that these words are names in, and what programs print.
-CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
+CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)|\{[{%#].*?[#%}]\}", re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -25,7 +25,7 @@ def test_a_fault_of_a_package_that_is_not_here_keeps_its_name_and_its_rank() -> 
     op = read(melt={"rank": 1, "at_k": 900}, package="chaos-heat 3.1", kill_worker=None)
 
     assert op.kind == "melt"
-    assert op.victim_rank == 1
+    assert op.target_rank == 1
     assert str(op) == (
         "op 0: melt (of chaos-heat 3.1, not installed here) at epoch 1, step 2, rank 0"
     )

@@ -13,10 +13,10 @@ SURVIVES = f"scenario: a worker is killed\n{TINY}{KILL}"
 ASKS = "def test_asks(chaos_run): assert chaos_run('survives.chaos.yaml').passed\n"
 
 
-@pytest.mark.nightly
 def test_what_every_process_ran_is_one_suite(tmp_path: Path) -> None:
     asks_too_much = SURVIVES + "expect: {lost_steps: {max: 1}}\n"
     project(tmp_path, {"survives.chaos.yaml": SURVIVES, "less.chaos.yaml": asks_too_much})
+    (tmp_path / "pyproject.toml").write_text('[tool.chaos]\nreports = "kept"\n')
 
     done = session(tmp_path, "-n", "2")
 
@@ -24,6 +24,7 @@ def test_what_every_process_ran_is_one_suite(tmp_path: Path) -> None:
     assert "✓ 1 as expected   ✗ 1 not as expected" in done.out
     assert "expected pass; got fail, first named by lost-work" in done.out
     assert done.properties("survives.chaos.yaml::seed-0")["verdict"] == "pass"
+    assert len(list(tmp_path.glob("kept/suites/*/suite.json"))) == 1
 
 
 def test_tests_that_would_start_clusters_side_by_side_say_what_keeps_them_together(

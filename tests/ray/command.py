@@ -14,6 +14,7 @@ SAMPLE = (
     "scenarios/smoke/worker_killed_mid_epoch.chaos.yaml",
     "scenarios/smoke/spot_notice_then_loss.chaos.yaml",
     GUILTY,
+    "tests/ray/several_faults.chaos.yaml",
 )
 
 

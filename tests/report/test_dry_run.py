@@ -47,7 +47,7 @@ def test_every_fault_says_whom_it_would_strike_and_what_it_needs() -> None:
 def test_what_is_not_allowed_strikes_nobody_and_says_why() -> None:
     text = printed("kill_node", allowed=Permissions())
 
-    assert "nobody" in line_of(text, "kill_node")
+    assert "none: refused" in line_of(text, "kill_node")
     assert "needs --allow-node-loss" in text
     assert f"it needs --allow-faults-on {HERE}" in text
 

@@ -306,4 +306,4 @@ def test_a_launch_that_never_ends_gives_the_op_up(world: Any, journal: Journal) 
 def test_a_place_of_one_attempt_is_none_of_the_others(at: AtStep | AtMoment | AtStart) -> None:
     entry = FaultEntry(at=at, kill_worker=KillWorker())
 
-    assert [entry.may_strike(attempt) for attempt in (0, 1, 2)] == [False, True, False]
+    assert [entry.may_inject(attempt) for attempt in (0, 1, 2)] == [False, True, False]

@@ -110,7 +110,7 @@ def test_one_attempt_may_be_named_twice(tmp_path: Path) -> None:
         "  - {at: {starting: 1}, raise_in_worker: {attempts: [1]}}\n"
     )
 
-    assert load_scenario(file).faults[0].may_strike(1)
+    assert load_scenario(file).faults[0].may_inject(1)
 
 
 def test_folders_are_searched_in_depth_and_in_order(tmp_path: Path) -> None:

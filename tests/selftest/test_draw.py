@@ -67,7 +67,7 @@ def test_every_control_meets_every_kind_of_fault(seed: int) -> None:
         kinds = {ops[0].kind for ops in strikes}
         assert kinds == {"kill_worker", "kill_node", "preempt_node"}
         assert any(len(ops) > 1 for ops in strikes)
-        assert any(op.victim_rank != op.at.rank for ops in strikes for op in ops)
+        assert any(op.target_rank != op.at.rank for ops in strikes for op in ops)
 
 
 @given(seeds)

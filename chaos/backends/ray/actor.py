@@ -105,7 +105,7 @@ class ChaosActor:
             call(self._crew.agents[node_id].send_signal.remote(pid, "USR2"))
 
     def finish(self, within_s: float) -> None:
-        """Open all gates; wait for faults that are being injected."""
+        """End all waits; wait for faults that are being injected."""
         self._world.end()
         self._controller.finish(within_s=within_s)
         if self._pool is not None:

@@ -261,10 +261,10 @@ def failure_name(error: Any) -> str:  # noqa: ANN401 - a TrainingFailedError
 def failures_by_rank(error: Any) -> dict[int, str]:  # noqa: ANN401 - a TrainingFailedError
     """Return, per rank, the class and last line of its error."""
     failures = getattr(error, "worker_failures", None) or {}
-    return {rank: f"{type(e).__name__}: {_first_line(e)}" for rank, e in failures.items()}
+    return {rank: f"{type(e).__name__}: {_last_line(e)}" for rank, e in failures.items()}
 
 
-def _first_line(error: BaseException) -> str:
+def _last_line(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[-1].strip()[:300] if lines else ""
 

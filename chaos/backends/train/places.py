@@ -24,7 +24,7 @@ class Places:
         places = cls()
         for op in ops:
             leads = op.at.rank == target.rank
-            if (leads or op.fault.orders_all) and op.may_strike(target.attempt):
+            if (leads or op.fault.orders_all) and op.may_inject(target.attempt):
                 places._add(op, leads=leads)
         return places
 

@@ -60,7 +60,7 @@ class Probe:
     ) -> None:
         self._journal = journal
         self._controller = controller
-        self._victim = target
+        self._target = target
         self._cursor = Cursor(target.attempt, target.rank, *place)
         self._watchers = Watchers(plan.watch, Record(self._cursor, journal.add, self.failed))
         self._obedience = Obedience(controller.obeyed, SystemClock())
@@ -259,7 +259,7 @@ class Probe:
             self._arrive(index)
 
     def _arrive(self, index: int) -> None:
-        self._obedience.obey(self._controller.arrive(index, self._victim))
+        self._obedience.obey(self._controller.arrive(index, self._target))
 
     def _look(self, act: Callable[[], None]) -> None:
         """Call a function that only records; if it fails, the rest of the hook still runs."""

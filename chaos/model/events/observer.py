@@ -63,7 +63,7 @@ class Committed(Event, frozen=True, kw_only=True):
 class FailureDecided(Event, frozen=True, kw_only=True):
     """Ray's controller saw a failure and decided.
 
-    `charged` is the budget that Ray's policy charges. `errors` maps a rank to the class and first
+    `charged` is the budget that Ray's policy charges. `errors` maps a rank to the class and last
     line of its error; a survivor's broken connection often stands there in place of the dead rank's
     own.
     """

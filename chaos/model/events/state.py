@@ -155,7 +155,7 @@ class StoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StorageSeen(Event, frozen=True, kw_only=True):
-    """The content of the run's storage after op `op` was carried out; None: when the run was over.
+    """The content of the run's storage at the fault of op `op`; None: when the run was over.
 
     `began_ns` (monotonic) is the time at which the look began: a commit made while it lasted may
     have been searched for too early.
@@ -166,7 +166,7 @@ class StorageSeen(Event, frozen=True, kw_only=True):
     began_ns: int | None = None
 
     def _text(self) -> str:
-        when = "when the run was over" if self.op is None else f"after op {self.op}"
+        when = "when the run was over" if self.op is None else f"at op {self.op}"
         names = ", ".join(stored.name for stored in self.checkpoints) or "no checkpoint"
         return f"storage held {names} {when}"
 
