@@ -5,6 +5,7 @@ import random
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console
 
@@ -40,6 +41,7 @@ from chaos.preflight.validation import (
     RunFigures,
     Validation,
     compared_figures,
+    lead_s,
     question_of_validation,
     run_figures,
 )
@@ -246,8 +248,16 @@ def compare_with_runs(
         f"{len(finished)} runs on {settings.backend}, with {struck} losses of {case.market.name}"
         f"{_told(settings.losses, case.market)}; costs from {len(calibrated)} other runs"
     )
-    notes = (f"{lost} of {len(analyses)} runs did not finish and are left out",) if lost else ()
-    rows = compared_figures(asked, finished, seed=settings.seed, spares_starts=case.spares_starts)
+    until_s = case.run_s - fmean(lead_s(analysis.history) for analysis in analyses)
+    notes = (f"{lost} of {len(analyses)} runs did not finish in {until_s:.0f} s",) if lost else ()
+    rows = compared_figures(
+        asked,
+        finished,
+        seed=settings.seed,
+        spares_starts=case.spares_starts,
+        until_s=until_s,
+        cut_off=lost,
+    )
     return Validation(what, rows, notes)
 
 

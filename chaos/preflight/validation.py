@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -132,6 +132,12 @@ def _began(history: History) -> int | None:
     return next(scheduling, next(called, None))
 
 
+def lead_s(history: History) -> float:
+    """Return the seconds of a run, and of its time limit, before the forecast's time begins."""
+    began = _began(history)
+    return 0.0 if began is None else (history.time_ns(began) - history.time_ns(0)) / 1e9
+
+
 def _is_loss(event: FailureDecided) -> bool:
     """Return whether a failure is one of workers; a start without room is none."""
     return event.decision == "RETRY" and NO_ROOM not in event.error
@@ -244,8 +250,13 @@ def compared_figures(
     *,
     seed: int,
     spares_starts: bool = True,
+    until_s: float = math.inf,
+    cut_off: int = 0,
 ) -> tuple[FigureComparison, ...]:
     """Compare the means of `runs` with the model's interval for such means.
+
+    `runs` are those that finished within `until_s`, and `cut_off` counts those that did not. The
+    model's runs are cut off there as well: else a few long ones would stand in its means alone.
 
     `questions` differ only in their costs, each resampled from the runs that measured
     them, so that the intervals include both the randomness of losses and the uncertainty
@@ -255,10 +266,23 @@ def compared_figures(
         _figures(question, seed + n, spares_starts=spares_starts)
         for n, question in enumerate(questions)
     ]
-    return tuple(
-        _compared(name, unit, [one[field] for one in drawn], [getattr(run, field) for run in runs])
+    in_time = [one["finish_s"] <= until_s for one in drawn]
+    rows = [
+        _compared(
+            name,
+            unit,
+            [one[field][kept] for one, kept in zip(drawn, in_time, strict=True)],
+            [getattr(run, field) for run in runs],
+        )
         for name, unit, field in FIGURES
-    )
+    ]
+    if math.isfinite(until_s):
+        ended = [*[1.0] * len(runs), *[0.0] * cut_off]
+        share = _compared(
+            f"finished in {until_s:.0f} s", "", [k.astype(np.float64) for k in in_time], ended
+        )
+        rows.append(replace(share, inside=None))  # a run finishes or not: it has no spread
+    return tuple(rows)
 
 
 def _figures(question: Question, seed: int, *, spares_starts: bool) -> dict[str, Floats]:

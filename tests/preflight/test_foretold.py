@@ -214,7 +214,24 @@ def foretold(market: Market, **wrong: float) -> dict[str, FigureComparison]:
 SHOCKED = Market(lifetime=Exponential(mtbf_h=0.5), shock=Shock(every_h=0.5, share=0.5))
 
 
+LIMIT_S = 2300.0  # more than half of the runs take longer
 OFTEN = Market(lifetime=Exponential(mtbf_h=0.03))  # many losses fall into a start, and are spared
+
+
+def test_runs_that_a_limit_cuts_off_are_cut_off_in_the_forecast_as_well() -> None:
+    truth = memoryless(loss_every_s=1, nodes=2, save_s=2, restart_s=20, every=50, commits=20)
+    asked = question_of_validation(truth, OFTEN, pool=2)
+    losses = [drawn_losses(OFTEN, nodes=2, pool=2, until_s=1e5, seed=seed) for seed in range(40)]
+    rows = [walked(asked, row) for row in losses]
+    finished = [row for row in rows if row.finish_s <= LIMIT_S]
+
+    cut_off = len(rows) - len(finished)
+    cut = compared_figures([asked], finished, seed=1, until_s=LIMIT_S, cut_off=cut_off)
+    whole = compared_figures([asked], finished, seed=1)
+
+    assert cut[-1].figure == "finished in 2300 s"
+    assert all(row.agrees for row in cut)
+    assert not any(row.agrees for row in whole)
 
 
 @pytest.mark.parametrize("market", [Market(lifetime=Exponential(mtbf_h=0.3)), SHOCKED, OFTEN])
