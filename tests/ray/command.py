@@ -11,7 +11,6 @@ ROOT = Path(__file__).parents[2]
 GUILTY = "scenarios/guilty/optimizer_state_lost.chaos.yaml"
 DEMO = ("scenarios/smoke", GUILTY)
 SAMPLE = (
-    "scenarios/smoke/worker_killed_mid_epoch.chaos.yaml",
     "scenarios/smoke/spot_notice_then_loss.chaos.yaml",
     GUILTY,
     "tests/ray/several_faults.chaos.yaml",
