@@ -16,7 +16,7 @@ import torch.distributed.checkpoint as dcp
 from chaos.backends.train import written
 from chaos.backends.train.state.readable import is_text, read
 from chaos.model.event import FileLoaded, FileRenamed, FileSaveBegun, FileSaved, FileWritten
-from chaos.run.file_digest import folder_digests
+from chaos.run.file_digest import file_digest, folder_digests
 from tests.train.test_job_files import New, Rank
 from tests.train.test_job_files import new as new  # noqa: PLC0414 - a fixture
 
@@ -276,3 +276,21 @@ def test_files_are_read_without_running_anything_of_them(tmp_path: Path) -> None
     assert read(tmp_path / "d.pkl") is None
     assert read(tmp_path / "e.json") is None
     assert [is_text(tmp_path / name) for name in ("c.json", "d.pkl")] == [True, False]
+
+
+def test_a_temporary_file_that_is_gone_when_it_is_read_is_no_failure(
+    new: New, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python tries a folder for temporary files with a file that it removes at once."""
+
+    def removed_meanwhile(path: Path) -> str:
+        path.unlink(missing_ok=True)
+        return file_digest(path)
+
+    monkeypatch.setattr("chaos.backends.train.job_files.file_digest", removed_meanwhile)
+    rank = watching(new)
+
+    (own / "b5d5xdst").write_bytes(b"blat")
+    rank.files.look()
+
+    assert rank.of(FileSaveBegun) == []

@@ -83,7 +83,7 @@ class JobFiles:
         """Record a file's bytes and the counts in it, for later attempts to find."""
         self._opened.forget(path)
         place = self._handed.place()
-        self._guarded("save", lambda: self._saved(path, place, _content(what)))
+        self._guarded("save", lambda: self._saved(path, place, _content(what), _bytes_of(path)))
 
     def holds(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever is pickled
         """Remember the content of a file that is not closed yet."""
@@ -203,8 +203,8 @@ class JobFiles:
     def _begun(self, path: Path, place: Place, saver: str) -> None:
         self._write(FileSaveBegun(**self._at(place), path=str(path), saver=saver))
 
-    def _saved(self, path: Path, place: Place, content: _Content) -> None:
-        digest, size = file_digest(path), path.stat().st_size
+    def _saved(self, path: Path, place: Place, content: _Content, of: tuple[str, int]) -> None:
+        digest, size = of
         what: dict[str, Any] = {"path": str(path), "digest": digest, "bytes": size}
         self._write(FileSaved(**self._at(place), **what, parts=content[0], counts=content[1]))
         self._keep(path, place, digest, size=size)
@@ -252,7 +252,9 @@ class JobFiles:
     def _look(self, *, at_rest: bool, at_end: bool = False) -> None:
         self.loads.look()
         for opening in self._opened.closed(look_again=at_rest, at_end=at_end):
-            self._written(opening)
+            # A temporary file may be gone by now. One that is renamed is not: its thread waits.
+            with contextlib.suppress(FileNotFoundError):
+                self._written(opening)
         for moved in self._opened.renamings():
             self._write(FileRenamed(**self._at(moved.place), path=moved.path, to=moved.to))
 
@@ -265,14 +267,14 @@ class JobFiles:
         content = self._contents.pop(opening.path, None)
         if opening.appends or path.name.startswith(_EVENTS):  # a log, and no state
             return
-        digest, size = file_digest(path), path.stat().st_size
+        digest, size = of = _bytes_of(path)
         known = self._saves.find(digest)
         if known is not None and (known.epoch, known.step) != opening.place:
             return  # a copy of what was saved elsewhere
         content = content or self._contents.pop(digest, None) or _content(read(path))
         if not is_text(path):
             self._begun(path, opening.place, path.suffix.lstrip("."))
-            self._saved(path, opening.place, content)
+            self._saved(path, opening.place, content, of)
             return
         self._keep(path, opening.place, digest, size=size, is_log=True)
         if content[0]:
@@ -289,6 +291,10 @@ class JobFiles:
         to = self.going_on.settle()
         if to is not None:
             self._write(Repositioned(**self._cursor.place(), path=to.path))
+
+
+def _bytes_of(path: Path) -> tuple[str, int]:
+    return file_digest(path), path.stat().st_size
 
 
 def _content(what: Any) -> _Content:  # noqa: ANN401 - whatever is saved
