@@ -57,7 +57,7 @@ class Fault(Record):
     # The settings of each variant that `--random` draws. Left out: it is never drawn.
     at_random: ClassVar[tuple[dict[str, object], ...]] = ()
     # The headline's words for it; `{fault.x}` is a setting.
-    sentence: ClassVar[str] = "{fault} was injected {place}"
+    sentence: ClassVar[str] = "the fault {fault} was injected {place}"
     # The target that `--dry-run` prints.
     whom: ClassVar[str] = "the worker of rank {rank}"
 
