@@ -267,6 +267,7 @@ def compared_figures(
         for n, question in enumerate(questions)
     ]
     in_time = [one["finish_s"] <= until_s for one in drawn]
+    is_shown = min(kept.sum() for kept in in_time) >= len(runs)  # else the share says it all
     rows = [
         _compared(
             name,
@@ -275,6 +276,7 @@ def compared_figures(
             [getattr(run, field) for run in runs],
         )
         for name, unit, field in FIGURES
+        if is_shown
     ]
     if math.isfinite(until_s):
         ended = [*[1.0] * len(runs), *[0.0] * cut_off]

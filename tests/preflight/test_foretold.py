@@ -234,6 +234,16 @@ def test_runs_that_a_limit_cuts_off_are_cut_off_in_the_forecast_as_well() -> Non
     assert not any(row.agrees for row in whole)
 
 
+def test_where_the_model_has_nothing_to_compare_in_time_the_share_says_so() -> None:
+    truth = memoryless(loss_every_s=1, nodes=2, save_s=2, restart_s=20, every=50, commits=20)
+    asked = question_of_validation(truth, OFTEN, pool=2)
+
+    (share,) = compared_figures([asked], [RunFigures(1, 0, 9, 1)] * 20, seed=1, until_s=10.0)
+
+    assert (share.predicted.value, share.measured.value) == (0, 1)
+    assert not share.agrees
+
+
 @pytest.mark.parametrize("market", [Market(lifetime=Exponential(mtbf_h=0.3)), SHOCKED, OFTEN])
 def test_runs_that_go_as_the_model_says_are_foretold(market: Market) -> None:
     rows = foretold(market)

@@ -83,7 +83,7 @@ class JobFiles:
         """Record a file's bytes and the counts in it, for later attempts to find."""
         self._opened.forget(path)
         place = self._handed.place()
-        self._guarded("save", lambda: self._saved(path, place, _content(what), _bytes_of(path)))
+        self._guarded("save", lambda: self._saved(path, place, _content(what), *_bytes_of(path)))
 
     def holds(self, path: Path, what: Any) -> None:  # noqa: ANN401 - whatever is pickled
         """Remember the content of a file that is not closed yet."""
@@ -203,8 +203,7 @@ class JobFiles:
     def _begun(self, path: Path, place: Place, saver: str) -> None:
         self._write(FileSaveBegun(**self._at(place), path=str(path), saver=saver))
 
-    def _saved(self, path: Path, place: Place, content: _Content, of: tuple[str, int]) -> None:
-        digest, size = of
+    def _saved(self, path: Path, place: Place, content: _Content, digest: str, size: int) -> None:
         what: dict[str, Any] = {"path": str(path), "digest": digest, "bytes": size}
         self._write(FileSaved(**self._at(place), **what, parts=content[0], counts=content[1]))
         self._keep(path, place, digest, size=size)
@@ -252,9 +251,12 @@ class JobFiles:
     def _look(self, *, at_rest: bool, at_end: bool = False) -> None:
         self.loads.look()
         for opening in self._opened.closed(look_again=at_rest, at_end=at_end):
-            # A temporary file may be gone by now. One that is renamed is not: its thread waits.
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 self._written(opening)
+            except FileNotFoundError:
+                # A temporary file may be gone by now. One that is renamed is not: its thread waits.
+                if Path(opening.path).exists():
+                    raise
         for moved in self._opened.renamings():
             self._write(FileRenamed(**self._at(moved.place), path=moved.path, to=moved.to))
 
@@ -267,14 +269,14 @@ class JobFiles:
         content = self._contents.pop(opening.path, None)
         if opening.appends or path.name.startswith(_EVENTS):  # a log, and no state
             return
-        digest, size = of = _bytes_of(path)
+        digest, size = _bytes_of(path)
         known = self._saves.find(digest)
         if known is not None and (known.epoch, known.step) != opening.place:
             return  # a copy of what was saved elsewhere
         content = content or self._contents.pop(digest, None) or _content(read(path))
         if not is_text(path):
             self._begun(path, opening.place, path.suffix.lstrip("."))
-            self._saved(path, opening.place, content, of)
+            self._saved(path, opening.place, content, digest, size)
             return
         self._keep(path, opening.place, digest, size=size, is_log=True)
         if content[0]:
