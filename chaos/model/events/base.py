@@ -27,6 +27,18 @@ class WorkerEvent(Event, frozen=True, kw_only=True):
         return f"rank {self.rank}, attempt {self.attempt}"
 
 
+class StepEvent(WorkerEvent, frozen=True, kw_only=True):
+    """The base of those that a rank caused at a step; `epoch` and `step` as in `model.trigger`."""
+
+    epoch: int
+    step: int
+
+    @property
+    def place(self) -> str:
+        """The place in training, in words."""
+        return f"epoch {self.epoch}, step {self.step}"
+
+
 def numbers(losses: tuple[float | str, ...]) -> str:
     """Return losses in words."""
     return ", ".join(str(loss) for loss in losses) or "none"

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from chaos.model.events.base import WorkerEvent
+from chaos.model.events.base import StepEvent
 
 
 class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
-class FileWritten(WorkerEvent, frozen=True, kw_only=True):
+class FileWritten(StepEvent, frozen=True, kw_only=True):
     """A file as a rank left it, opened for writing by other means than a saver's.
 
     `epoch` and `step` are the place where that began. The file is read when a report is entered,
@@ -30,8 +30,6 @@ class FileWritten(WorkerEvent, frozen=True, kw_only=True):
     code of it.
     """
 
-    epoch: int
-    step: int
     path: str
     digest: str
     bytes: int
@@ -41,11 +39,9 @@ class FileWritten(WorkerEvent, frozen=True, kw_only=True):
         return f"{self.who}: wrote {self.path}, {self.bytes} bytes"
 
 
-class FileRenamed(WorkerEvent, frozen=True, kw_only=True):
+class FileRenamed(StepEvent, frozen=True, kw_only=True):
     """A rank put a file or a folder that it had written into its place."""
 
-    epoch: int
-    step: int
     path: str
     to: str
 

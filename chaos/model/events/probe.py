@@ -1,6 +1,6 @@
 """Events inside a worker. `epoch` and `step` count as in `model.trigger`."""
 
-from chaos.model.events.base import WorkerEvent, numbers
+from chaos.model.events.base import StepEvent, WorkerEvent, numbers
 from chaos.model.events.state import Inputs
 
 
@@ -35,7 +35,7 @@ class CheckpointRead(WorkerEvent, frozen=True, kw_only=True):
         return f"{self.who}: asked for its checkpoint, got {self.checkpoint or 'none'}"
 
 
-class StepDone(WorkerEvent, frozen=True, kw_only=True):
+class StepDone(StepEvent, frozen=True, kw_only=True):
     """An optimizer step is finished.
 
     `losses` holds the values on which `backward()` was called since the last step, one per
@@ -44,30 +44,25 @@ class StepDone(WorkerEvent, frozen=True, kw_only=True):
     the model was called with no tensors, and where they are still on the accelerator.
     """
 
-    epoch: int
-    step: int
     losses: tuple[float | str, ...] | None
     inputs: Inputs | None = None
 
     def _text(self) -> str:
         losses = "not yet known" if self.losses is None else numbers(self.losses)
-        return f"{self.who}: epoch {self.epoch}, step {self.step} done, loss {losses}"
+        return f"{self.who}: {self.place} done, loss {losses}"
 
 
-class LossResolved(WorkerEvent, frozen=True, kw_only=True):
+class LossResolved(StepEvent, frozen=True, kw_only=True):
     """The losses of an earlier step, once they could be read without waiting for a GPU.
 
     `inputs` is present if the inputs of the model were on the GPU as well.
     """
 
-    epoch: int
-    step: int
     losses: tuple[float | str, ...]
     inputs: Inputs | None = None
 
     def _text(self) -> str:
-        place = f"epoch {self.epoch}, step {self.step}"
-        return f"{self.who}: {place} had loss {numbers(self.losses)}"
+        return f"{self.who}: {self.place} had loss {numbers(self.losses)}"
 
 
 class ReportBegun(WorkerEvent, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from chaos.model.events.base import Event, WorkerEvent
+from chaos.model.events.base import Event, StepEvent, WorkerEvent
 from chaos.model.events.files import SavedPart
 
 
@@ -31,7 +31,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     structure: str = ""
 
 
-class StateSeen(WorkerEvent, frozen=True, kw_only=True):
+class StateSeen(StepEvent, frozen=True, kw_only=True):
     """The state of one rank at one moment.
 
     `entered`: just before the first optimizer step of an epoch in an attempt (`step` counts the
@@ -39,8 +39,6 @@ class StateSeen(WorkerEvent, frozen=True, kw_only=True):
     since the last step. `step`: after a step that was sampled. `left`: when `report()` was entered.
     """
 
-    epoch: int
-    step: int
     moment: Literal["entered", "step", "left"]
     components: tuple[Component, ...]
 
@@ -64,15 +62,13 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     samples: str | None = None
 
 
-class FileSaveBegun(WorkerEvent, frozen=True, kw_only=True):
+class FileSaveBegun(StepEvent, frozen=True, kw_only=True):
     """The train function began to write a file.
 
     `saver`: `torch` for `torch.save`, else the suffix of a file that it opened itself. Such a file
     is recorded when it is closed.
     """
 
-    epoch: int
-    step: int
     path: str
     saver: str = "torch"
 
@@ -80,15 +76,13 @@ class FileSaveBegun(WorkerEvent, frozen=True, kw_only=True):
         return f"{self.who}: began to save {self.path}"
 
 
-class FileSaved(WorkerEvent, frozen=True, kw_only=True):
+class FileSaved(StepEvent, frozen=True, kw_only=True):
     """The file is written; `digest` covers its bytes.
 
     `counts` are whole numbers in its content, such as `epoch`, by dotted name: the shallowest
     first, and at most 64. `parts`: its entries.
     """
 
-    epoch: int
-    step: int
     path: str
     digest: str
     bytes: int
@@ -99,15 +93,13 @@ class FileSaved(WorkerEvent, frozen=True, kw_only=True):
         return f"{self.who}: saved {self.path}, {self.bytes} bytes"
 
 
-class FileLoaded(WorkerEvent, frozen=True, kw_only=True):
+class FileLoaded(StepEvent, frozen=True, kw_only=True):
     """The train function read a file: with `torch.load`, or one that this run has written.
 
     `saved_*` name the place at which a file of these bytes was saved in this run, and the rank;
     None where it was not. `error`: loading raised.
     """
 
-    epoch: int
-    step: int
     path: str
     digest: str
     saved_attempt: int | None = None
@@ -122,8 +114,8 @@ class FileLoaded(WorkerEvent, frozen=True, kw_only=True):
         elif self.saved_epoch is None:
             origin = "which was not saved in this run"
         else:
-            place = f"epoch {self.saved_epoch}, step {self.saved_step}"
-            origin = f"saved by rank {self.saved_rank} at {place} of attempt {self.saved_attempt}"
+            at = f"epoch {self.saved_epoch}, step {self.saved_step} of attempt {self.saved_attempt}"
+            origin = f"saved by rank {self.saved_rank} at {at}"
         return f"{self.who}: loaded {self.path}, {origin}"
 
 
@@ -190,17 +182,14 @@ class Declared(WorkerEvent, frozen=True, kw_only=True):
         return f"{self.who}: declared {self.name}"
 
 
-class TrainFnEnded(WorkerEvent, frozen=True, kw_only=True):
+class TrainFnEnded(StepEvent, frozen=True, kw_only=True):
     """A rank's train function returned; `error`: it raised."""
 
-    epoch: int
-    step: int
     error: str | None = None
 
     def _text(self) -> str:
         how = f"raised {self.error}" if self.error else "returned"
-        place = f"epoch {self.epoch}, step {self.step}"
-        return f"{self.who}: the train function {how} at {place}"
+        return f"{self.who}: the train function {how} at {self.place}"
 
 
 class WatchCost(WorkerEvent, frozen=True, kw_only=True):
@@ -216,16 +205,13 @@ class WatchCost(WorkerEvent, frozen=True, kw_only=True):
         return f"{self.who}: watching epoch {self.epoch} took {each_us:.0f} us per step"
 
 
-class Repositioned(WorkerEvent, frozen=True, kw_only=True):
+class Repositioned(StepEvent, frozen=True, kw_only=True):
     """A rank found its place in a file of its own: it continues after `step` of `epoch`.
 
     Only before the first step of an attempt; `path` is the file that holds the place.
     """
 
-    epoch: int
-    step: int
     path: str
 
     def _text(self) -> str:
-        place = f"epoch {self.epoch}, step {self.step}"
-        return f"{self.who}: goes on at {place}, as {self.path} says"
+        return f"{self.who}: goes on at {self.place}, as {self.path} says"
