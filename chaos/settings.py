@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from chaos.errors import ScenarioError
-from chaos.model.plan import BackendName
 
 FILE, TABLE = "pyproject.toml", "tool.chaos"
+REPORTS_ENV = "CHAOS_REPORTS_DIR"
 _UNITS_S = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(s|m|min|h|d)?")
 
@@ -54,6 +54,13 @@ def defaults(commands: Iterable[str]) -> dict[str, Any]:
     return dict.fromkeys(commands, found)
 
 
+def _is_backend(value: object) -> bool:
+    # Every project's pytest reads this module, and the model takes half a second to import.
+    from chaos.model.plan import BackendName  # noqa: PLC0415
+
+    return value in get_args(BackendName)
+
+
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
@@ -70,7 +77,7 @@ def _are_texts(value: object) -> bool:
 
 
 KEYS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "backend": ("ray or fork", lambda value: value in get_args(BackendName)),
+    "backend": ("ray or fork", _is_backend),
     "reports": ("a folder", lambda value: isinstance(value, str)),
     "seed": ("a number from 0", _is_count),
     "exclude": ("a list of patterns", _are_texts),

@@ -30,7 +30,7 @@ Reports = Annotated[
     Path,
     typer.Option(
         "--reports",
-        envvar="CHAOS_REPORTS_DIR",
+        envvar=settings.REPORTS_ENV,
         metavar="FOLDER",
         help="Folder for runs, baselines and reports.",
     ),

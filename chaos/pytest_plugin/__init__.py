@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chaos.pytest_plugin.keys import GROUP, JOB_MARK, RUNS, SCENARIO_MARK, Option
-from chaos.pytest_plugin.seeds import parse_seeds
-from chaos.pytest_plugin.settled import fill_in
+from chaos.pytest_plugin.keys import GROUP, JOB_MARK, RUNS, SCENARIO_MARK
+from chaos.pytest_plugin.options import Option, fill_in, parse_seeds
 from chaos.pytest_plugin.spread import keep_what_runs_scenarios_together, note_groups
 from chaos.pytest_plugin.suite import Suite, attach_rows
 

@@ -1,6 +1,5 @@
-"""The keys under which hooks share objects, and the names of the options."""
+"""The keys under which hooks share objects."""
 
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,18 +17,3 @@ GROUP: pytest.StashKey[str] = pytest.StashKey()
 SCENARIO: "pytest.StashKey[Scenario]" = pytest.StashKey()
 FINISHED: "pytest.StashKey[list[FinishedRun]]" = pytest.StashKey()
 ROWS: "pytest.StashKey[list[SuiteRow]]" = pytest.StashKey()
-
-
-class Option(StrEnum):
-    """The command line's options."""
-
-    BACKEND = "--chaos-backend"
-    SEEDS = "--chaos-seeds"
-    REPORT = "--chaos-report"
-    KEEP_STORAGE = "--chaos-keep-storage"
-    PRESTART_WORKERS = "--chaos-prestart-workers"
-
-    @property
-    def dest(self) -> str:
-        """The name of the option for `config.getoption`."""
-        return self.value.removeprefix("--").replace("-", "_")

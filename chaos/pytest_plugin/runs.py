@@ -16,7 +16,8 @@ from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.plan.make import make_plan
 from chaos.pytest_plugin.failure import broken_off, could_not_run, undecided
-from chaos.pytest_plugin.keys import FINISHED, ROWS, RUNS, Option
+from chaos.pytest_plugin.keys import FINISHED, ROWS, RUNS
+from chaos.pytest_plugin.options import Option
 from chaos.pytest_plugin.result import Result
 from chaos.pytest_plugin.spread import would_have_clusters_side_by_side
 from chaos.pytest_plugin.suite import Suite, reports_folder

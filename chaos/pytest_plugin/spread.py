@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from chaos.pytest_plugin.keys import Option
+from chaos.pytest_plugin.options import Option
 
 RAY_GROUP = "chaos-ray"
 _HEEDS_GROUPS: pytest.StashKey[bool] = pytest.StashKey()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chaos.pytest_plugin.keys import FINISHED, ROWS, Option
+from chaos.pytest_plugin.keys import FINISHED, ROWS
+from chaos.pytest_plugin.options import Option
 from chaos.run.shown import shown
 
 if TYPE_CHECKING:

@@ -47,14 +47,15 @@ def test_the_entry_point_loads_the_hooks_and_nothing_heavy(tmp_path: Path) -> No
     assert not modules.intersection(HEAVY)
     assert {name for name in modules if name.startswith("chaos.")} == {
         "chaos.declared",
+        "chaos.errors",
         "chaos.pytest_plugin",
         "chaos.pytest_plugin.keys",
-        "chaos.pytest_plugin.seeds",
-        "chaos.pytest_plugin.settled",
+        "chaos.pytest_plugin.options",
         "chaos.pytest_plugin.spread",
         "chaos.pytest_plugin.suite",
         "chaos.run",
         "chaos.run.shown",
+        "chaos.settings",
     }
 
 
