@@ -59,7 +59,7 @@ def _ready(console: Console) -> Say:
 
 @contextlib.contextmanager
 def _sending_metrics_every_second() -> Iterator[None]:
-    """Have this process send its metrics ten times as often as Ray's processes do.
+    """Send this process's metrics ten times as often as Ray's processes do.
 
     Ray 2.60 reads the variable as it is imported. It is unset then: no child gets it.
     """

@@ -58,12 +58,12 @@ _ending = _Ending()
 
 
 def leave_at_once() -> None:
-    """Have signals end this process without a message: it has done nothing yet."""
+    """Let signals end this process without a message: it has done nothing yet."""
     _handle_by(lambda number, _: os._exit(128 + number))
 
 
 def conclude() -> None:
-    """Have the first signal end the work under way in good order, but not in forked processes."""
+    """End the work under way in good order at the first signal, but not in forked processes."""
     _handle_by(_ending.hear)
     os.register_at_fork(after_in_child=lambda: _handle_by(signal.SIG_DFL))
 

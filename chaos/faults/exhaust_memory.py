@@ -12,7 +12,7 @@ PROOF_WITHIN_S = 60.0
 
 
 class ExhaustMemory(Fault):
-    """Have the worker take so much memory at the place, and end it with SIGKILL once it holds it.
+    """Order the worker to take so much memory, and end it with SIGKILL once it holds it.
 
     The memory is really taken. The lack of memory is emulated, so that the machine is in no danger:
     refused where less than twice as much is free. `by: kernel`: the end is that of the kernel's

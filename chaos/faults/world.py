@@ -72,7 +72,7 @@ class World(Protocol):
         """Return the number of free bytes of memory, of the machine or of its container."""
 
     def blame_memory(self, target: Target) -> None:
-        """Have the target's coming end read as one by Ray's memory monitor."""
+        """Record the target's coming end as one by Ray's memory monitor."""
 
     def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
         """Wait until the target's process has ended; return whether it has."""

@@ -12,13 +12,13 @@ _NEEDS_BACKEND = {"chaos_run", "chaos_cluster"}
 
 
 def keep_together(item: pytest.Item, group: str) -> None:
-    """Have a test run in one process with the others of its group, with `--dist loadgroup`."""
+    """Keep a test in one process with the others of its group, with `--dist loadgroup`."""
     if item.config.pluginmanager.hasplugin("xdist"):
         item.add_marker(pytest.mark.xdist_group(name=group))
 
 
 def keep_what_runs_scenarios_together(item: pytest.Item) -> None:
-    """Have a test that uses a cluster run in the process of the others that do."""
+    """Keep a test that uses a cluster in the process of the others that do."""
     asks = _NEEDS_BACKEND & {*getattr(item, "fixturenames", ())}
     if asks and item.config.getoption(Option.BACKEND.dest) == "ray":
         keep_together(item, RAY_GROUP)

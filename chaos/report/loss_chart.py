@@ -41,7 +41,7 @@ class StepPoint:
 class StepSeries:
     """The steps of some ranks; `before` counts the steps before each epoch, `steps` all."""
 
-    spots: tuple[StepPoint, ...]
+    points: tuple[StepPoint, ...]
     before: Mapping[int, int]
     steps: int
 
@@ -58,31 +58,31 @@ class StepSeries:
     def strands(self) -> list[list[StepPoint]]:
         """Return the spots line by line, each in the order of training."""
         found: dict[tuple[Series, int, int], list[StepPoint]] = {}
-        for spot in self.spots:
-            found.setdefault((spot.series, spot.rank, spot.strand), []).append(spot)
-        return [sorted(strand, key=lambda spot: spot.position) for strand in found.values()]
+        for point in self.points:
+            found.setdefault((point.series, point.rank, point.strand), []).append(point)
+        return [sorted(strand, key=lambda point: point.position) for strand in found.values()]
 
 
-def track(analysis: RunAnalysis, ranks: Sequence[int]) -> StepSeries:
+def step_series(analysis: RunAnalysis, ranks: Sequence[int]) -> StepSeries:
     """Lay the steps of these ranks along one axis."""
-    spots = [spot for rank in ranks for spot in _spots_of(analysis, rank)]
-    before = {spot.epoch: spot.position - spot.step for spot in spots}
-    return StepSeries(tuple(spots), before, max((spot.position for spot in spots), default=0))
+    points = [point for rank in ranks for point in _points_of(analysis, rank)]
+    before = {point.epoch: point.position - point.step for point in points}
+    return StepSeries(tuple(points), before, max((point.position for point in points), default=0))
 
 
-def _spots_of(analysis: RunAnalysis, rank: int) -> list[StepPoint]:
+def _points_of(analysis: RunAnalysis, rank: int) -> list[StepPoint]:
     drawn = curves(analysis, rank=rank)
     kept = [point for point in drawn.baseline if not point.lost]
     survived = [point for point in drawn.run if not point.lost]
     lost = [point for point in drawn.run if point.lost]
     return [
-        *_as_spots(kept, "baseline", rank),
-        *_as_spots(lost, "lost work", rank),
-        *_as_spots(survived, "this run", rank),
+        *_as_points(kept, "baseline", rank),
+        *_as_points(lost, "lost work", rank),
+        *_as_points(survived, "this run", rank),
     ]
 
 
-def _as_spots(points: Iterable[Point], series: Series, rank: int) -> list[StepPoint]:
+def _as_points(points: Iterable[Point], series: Series, rank: int) -> list[StepPoint]:
     return [StepPoint(series, p.attempt, rank, p.epoch, p.step, p.position, p.loss) for p in points]
 
 
@@ -183,8 +183,8 @@ def loss_charts(analysis: RunAnalysis) -> tuple[ch.Chart, ...]:
     """
     apart = divergence(analysis)
     ranks = _ranks(analysis, apart)
-    line = track(analysis, ranks)
-    if all(spot.loss is None for spot in line.spots):
+    line = step_series(analysis, ranks)
+    if all(point.loss is None for point in line.points):
         return ()
     charts = [_whole(analysis, line, ranks, apart)]
     if apart is not None and apart.step is not None:
@@ -239,13 +239,13 @@ def _whole(
             "lies on the other. Dashed: finished steps that a restart threw away. Shift and wheel "
             "zoom, shift and drag move, a double click resets."
         ),
-        keys=_keys(line.spots),
+        keys=_keys(line.points),
     )
 
 
 def _close_up(line: StepSeries, apart: NumberPair, first: int) -> ch.Chart:
     low, high = max(0, first - STEPS_AROUND), min(line.steps, first + STEPS_AROUND) + 1
-    near = [s for s in line.spots if low < s.position < high and s.rank == apart.rank]
+    near = [s for s in line.points if low < s.position < high and s.rank == apart.rank]
     x = alt.X(
         "position:Q",
         title="steps since the start of training",
@@ -268,8 +268,8 @@ def _close_up(line: StepSeries, apart: NumberPair, first: int) -> ch.Chart:
     )
 
 
-def _keys(spots: Iterable[StepPoint]) -> list[ch.Key]:
-    seen = {spot.series for spot in spots}
+def _keys(points: Iterable[StepPoint]) -> list[ch.Key]:
+    seen = {point.series for point in points}
     return [key for key in _KEYS if key.name in seen]
 
 
@@ -341,29 +341,29 @@ def _thin(line: StepSeries, marked: set[int]) -> list[StepPoint]:
     strands = line.strands()
     limit = min(POINTS_PER_LINE, POINTS_IN_ALL // max(1, len(strands)))
     return [
-        spot
+        point
         for strand in strands
-        for spot in thinned(strand, limit, value=_height, keep=lambda s: s.position in marked)
+        for point in thinned(strand, limit, value=_height, keep=lambda s: s.position in marked)
     ]
 
 
-def _height(spot: StepPoint) -> float:
-    return float("nan") if spot.loss is None else spot.loss
+def _height(point: StepPoint) -> float:
+    return float("nan") if point.loss is None else point.loss
 
 
-def _rows(spots: Iterable[StepPoint]) -> ch.Rows:
+def _rows(points: Iterable[StepPoint]) -> ch.Rows:
     return [
         {
-            "series": spot.series,
-            "strand": spot.strand,
-            "attempt": spot.attempt,
-            "rank": spot.rank,
-            "epoch": spot.epoch,
-            "step": spot.step,
-            "position": spot.position,
-            "loss": None if spot.loss is None else float(f"{spot.loss:.9g}"),
+            "series": point.series,
+            "strand": point.strand,
+            "attempt": point.attempt,
+            "rank": point.rank,
+            "epoch": point.epoch,
+            "step": point.step,
+            "position": point.position,
+            "loss": None if point.loss is None else float(f"{point.loss:.9g}"),
         }
-        for spot in spots
+        for point in points
     ]
 
 

@@ -41,7 +41,7 @@ class WorkerSpan:
         return tuple(step for step in self.steps if step.is_lost)
 
 
-def lives(course: RunTables) -> tuple[WorkerSpan, ...]:
+def worker_spans(course: RunTables) -> tuple[WorkerSpan, ...]:
     """Return every worker's life, by attempt and rank."""
     survivors = {step.number for steps in course.lineage.steps.values() for step in steps}
     seen = _seen(course.history)
@@ -120,9 +120,9 @@ class Swimlane:
 
 def swimlane(analysis: RunAnalysis) -> Swimlane:
     """Return the bars and marks of a run, by lane."""
-    all_lives = lives(analysis.run)
+    all_lives = worker_spans(analysis.run)
     ranks = _ranks(analysis, all_lives)
-    shown = [life for life in all_lives if life.rank in ranks]
+    shown = [span for span in all_lives if span.rank in ranks]
     clock = _Clock(analysis.history[0].time_ns if len(analysis.history) else 0)
     bars = [*_epoch_bars(shown, clock), *_lost_bars(shown, clock), *_phase_bars(analysis, clock)]
     marks = [
@@ -135,7 +135,7 @@ def swimlane(analysis: RunAnalysis) -> Swimlane:
         lanes=(CONTROLLER, *(_lane(rank) for rank in sorted(ranks))),
         bars=tuple(bars),
         marks=tuple(marks),
-        hidden=len({life.rank for life in all_lives}) - len(ranks),
+        hidden=len({span.rank for span in all_lives}) - len(ranks),
     )
 
 
@@ -153,7 +153,7 @@ def _lane(rank: int | None) -> str:
 
 def _ranks(analysis: RunAnalysis, rows: Sequence[WorkerSpan]) -> set[int]:
     struck = [injection.rank for injection in analysis.injections if injection.rank is not None]
-    known = sorted({life.rank for life in rows})
+    known = sorted({span.rank for span in rows})
     return set([rank for rank in dict.fromkeys((*struck, *known)) if rank in known][:LANES])
 
 
@@ -162,46 +162,46 @@ def _epoch_bars(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[Bar]:
 
     If these would be too many to see, a life is one bar.
     """
-    starts = [_starts(life) for life in rows]
+    starts = [_starts(span) for span in rows]
     is_crowded = sum(len(of_life) for of_life in starts) > EPOCH_BARS
-    for life, of_life in zip(rows, starts, strict=True):
+    for span, of_life in zip(rows, starts, strict=True):
         shown = of_life[:1] if is_crowded else of_life
-        ends = [*(begin_ns for _, begin_ns in shown[1:]), life.end_ns]
+        ends = [*(begin_ns for _, begin_ns in shown[1:]), span.end_ns]
         for (epoch, begin_ns), end_ns in zip(shown, ends, strict=True):
             what = "no step" if epoch is None else f"epoch {epoch}"
             yield Bar(
-                lane=_lane(life.rank),
+                lane=_lane(span.rank),
                 kind="odd epoch" if epoch and epoch % 2 else "even epoch",
                 since_s=clock.s(begin_ns),
                 until_s=clock.s(end_ns),
-                what=f"attempt {life.attempt}, {what}{' and later' if is_crowded else ''}",
+                what=f"attempt {span.attempt}, {what}{' and later' if is_crowded else ''}",
                 name="" if epoch is None or is_crowded else str(epoch),
             )
 
 
-def _starts(life: WorkerSpan) -> list[tuple[int | None, int]]:
+def _starts(span: WorkerSpan) -> list[tuple[int | None, int]]:
     """Return the time at which each epoch of a life began: the end of the step before."""
-    if not life.steps:
-        return [(None, life.begin_ns)]
+    if not span.steps:
+        return [(None, span.begin_ns)]
     later = [
         (step.epoch, before.time_ns)
-        for before, step in pairwise(life.steps)
+        for before, step in pairwise(span.steps)
         if before.epoch != step.epoch
     ]
-    return [(life.steps[0].epoch, life.begin_ns), *later]
+    return [(span.steps[0].epoch, span.begin_ns), *later]
 
 
 def _lost_bars(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[Bar]:
-    for life in rows:
-        if life.lost:
-            first_ns = life.lost[0].time_ns
-            earlier = [s.time_ns for s in life.steps if s.time_ns < first_ns]
+    for span in rows:
+        if span.lost:
+            first_ns = span.lost[0].time_ns
+            earlier = [s.time_ns for s in span.steps if s.time_ns < first_ns]
             yield Bar(
-                lane=_lane(life.rank),
+                lane=_lane(span.rank),
                 kind="lost work",
-                since_s=clock.s(max(earlier, default=life.begin_ns)),
-                until_s=clock.s(life.lost[-1].time_ns),
-                what=f"{len(life.lost)} finished steps of attempt {life.attempt} thrown away",
+                since_s=clock.s(max(earlier, default=span.begin_ns)),
+                until_s=clock.s(span.lost[-1].time_ns),
+                what=f"{len(span.lost)} finished steps of attempt {span.attempt} thrown away",
             )
 
 
@@ -214,15 +214,15 @@ def _phase_bars(analysis: RunAnalysis, clock: _Clock) -> Iterator[Bar]:
 
 
 def _step_marks(rows: Sequence[WorkerSpan], clock: _Clock) -> Iterator[Mark]:
-    total = sum(len(life.steps) for life in rows)
+    total = sum(len(span.steps) for span in rows)
     every = -(-total // STEP_TICKS) or 1
-    for life in rows:
-        for step in life.steps[::every]:
+    for span in rows:
+        for step in span.steps[::every]:
             yield Mark(
-                lane=_lane(life.rank),
+                lane=_lane(span.rank),
                 kind="step",
                 at_s=clock.s(step.time_ns),
-                what=f"attempt {life.attempt}, epoch {step.epoch}, step {step.step}",
+                what=f"attempt {span.attempt}, epoch {step.epoch}, step {step.step}",
             )
 
 

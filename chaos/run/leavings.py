@@ -83,7 +83,7 @@ def attend(folder: Path) -> None:
 
 @contextlib.contextmanager
 def belonging_to(folder: Path) -> Iterator[None]:
-    """Have the processes started in this context, and their children, end with a folder."""
+    """Bind the processes started in this context, and their children, to the life of a folder."""
     before = os.environ.get(HELD_ENV)
     os.environ[HELD_ENV] = str(folder)
     try:

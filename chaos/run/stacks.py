@@ -15,5 +15,5 @@ def rank_stacks(rank: int, pid: int) -> str:
 
 
 def answer_with_stacks(file: Path) -> None:
-    """Have this process answer the signal from now on, by faulthandler even if it hangs in C++."""
+    """Answer the signal from now on, by faulthandler even if the process hangs in C++."""
     faulthandler.register(STACK_SIGNAL, file=file.open("w"), all_threads=True)

@@ -76,8 +76,10 @@ def test_a_module_uses_the_words_of_the_glossary(module: Path) -> None:
     "module", MODULES, ids=[str(module.relative_to(ROOT)) for module in MODULES]
 )
 def test_a_docstring_begins_with_a_noun_or_a_verb(module: Path) -> None:
-    """Return, a noun phrase, or `Whether` for a property: not what, how, where, give, say, tell."""
-    headless = re.compile(r"(What|How|Where|Why|Who|Which|When|Give|Say|Tell)\b[^?]*$", re.DOTALL)
+    """Return, a noun phrase, or `Whether` of a property: no what, how, where, give, have, tell."""
+    headless = re.compile(
+        r"(What|How|Where|Why|Who|Which|When|Give|Have|Say|Tell)\b[^?]*$", re.DOTALL
+    )
     found = [
         f"{module.name}:{getattr(node, 'lineno', 1)}: {text.partition(chr(10))[0]}"
         for node in ast.walk(ast.parse(module.read_bytes()))

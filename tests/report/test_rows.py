@@ -19,7 +19,7 @@ from chaos.pytest_plugin.result import Result
 from chaos.report import loss_chart
 from chaos.report import timeline as timelines
 from chaos.report.html import render_run
-from chaos.report.loss_chart import track
+from chaos.report.loss_chart import step_series
 from chaos.report.outcome import FinishedRun, in_words, not_run, row_of, versions
 from chaos.report.page import (
     EVENTS_PER_ANOMALY,
@@ -34,7 +34,7 @@ from chaos.report.page import (
     restart_rows,
     settings,
 )
-from chaos.report.timeline import LANES, lives, swimlane, timeline
+from chaos.report.timeline import LANES, swimlane, timeline, worker_spans
 from tests.check.tamper import changed, without
 
 
@@ -80,9 +80,9 @@ def test_words_tell_expectation_from_surprise(
 
 
 def test_lost_steps_are_those_that_a_later_attempt_did_again(valid_run: FinishedRun) -> None:
-    rows = {(life.attempt, life.rank): life for life in lives(valid_run.analysis.run)}
+    rows = {(span.attempt, span.rank): span for span in worker_spans(valid_run.analysis.run)}
 
-    assert {key: sum(s.is_lost for s in life.steps) for key, life in rows.items()} == {
+    assert {key: sum(s.is_lost for s in span.steps) for key, span in rows.items()} == {
         (0, 0): 5,
         (0, 1): 5,
         (1, 0): 0,
@@ -91,9 +91,9 @@ def test_lost_steps_are_those_that_a_later_attempt_did_again(valid_run: Finished
 
 
 def test_a_track_lays_repeated_steps_over_each_other(valid_run: FinishedRun) -> None:
-    line = track(valid_run.analysis, [1])
+    line = step_series(valid_run.analysis, [1])
     positions = {
-        series: [spot.position for spot in line.spots if spot.series == series]
+        series: [point.position for point in line.points if point.series == series]
         for series in ("baseline", "this run", "lost work")
     }
 
@@ -113,7 +113,7 @@ def test_the_band_of_lost_steps_begins_where_the_attempt_went_on(
     begins = []
     for rows in (restart, later):
         monkeypatch.setitem(analysis.__dict__, "restarts", (rows,))
-        chart = loss_chart.lost_bands(analysis, track(analysis, [1]))
+        chart = loss_chart.lost_bands(analysis, step_series(analysis, [1]))
         assert chart is not None
         begins.append(chart.to_dict()["data"]["values"][0]["from"])
 
@@ -257,7 +257,7 @@ def test_one_rank_needs_no_choice_of_ranks(valid_run: FinishedRun) -> None:
 
 
 def test_a_moment_of_a_report_lies_at_the_end_of_its_epoch(valid_run: FinishedRun) -> None:
-    line = track(valid_run.analysis, [0])
+    line = step_series(valid_run.analysis, [0])
 
     assert line.at_trigger(AtMoment(epoch=1, moment="reported", rank=0)) == 46
     assert line.at_trigger(AtMoment(epoch=3, moment="committed", rank=0)) == 92

@@ -8,43 +8,43 @@ from pyarrow import fs
 from chaos.backends.train.bucket import (
     RemoteStorage,
     below,
-    leave_way,
-    remove_way,
-    way_to,
+    leave_remote_storage,
+    remote_storage_of,
+    remove_remote_storage,
     without_keys,
 )
 from chaos.run.directory import RunDirectory
 from chaos.run.file_digest import file_digest, folder_digests
 
 
-def way(folder: Path) -> RemoteStorage:
+def remote(folder: Path) -> RemoteStorage:
     return RemoteStorage(fs.LocalFileSystem(), str(folder), "run", "file:///there")
 
 
 def test_the_way_is_for_this_user_alone_and_is_gone_when_it_is_removed(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
-    assert way_to(directory) is None
+    assert remote_storage_of(directory) is None
 
-    leave_way(directory, way(tmp_path))
-    leave_way(directory, way(tmp_path))  # of a driver that was started again
+    leave_remote_storage(directory, remote(tmp_path))
+    leave_remote_storage(directory, remote(tmp_path))  # of a driver that was started again
 
     (file,) = tmp_path.iterdir()
     assert file.stat().st_mode & 0o077 == 0
-    assert way_to(directory) == way(tmp_path)
+    assert remote_storage_of(directory) == remote(tmp_path)
 
-    remove_way(directory)
+    remove_remote_storage(directory)
 
-    assert way_to(directory) is None
+    assert remote_storage_of(directory) is None
 
 
 def test_a_way_that_cannot_be_gone_is_an_error_of_the_system(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
-    leave_way(directory, way(tmp_path))
+    leave_remote_storage(directory, remote(tmp_path))
     (file,) = tmp_path.iterdir()
     file.write_bytes(b"not a pickle")
 
     with pytest.raises(OSError, match="cannot be opened here"):
-        way_to(directory)
+        remote_storage_of(directory)
 
 
 def test_directories_are_listed_with_the_digests_that_a_folder_has(tmp_path: Path) -> None:
@@ -59,18 +59,18 @@ def test_directories_are_listed_with_the_digests_that_a_folder_has(tmp_path: Pat
     (tmp_path / "other" / "checkpoint_3").mkdir(parents=True)
     (tmp_path / "other" / "checkpoint_3" / "c.pt").write_bytes(b"1")
 
-    found, own = way(tmp_path).folders()
+    found, own = remote(tmp_path).folders()
 
     assert (found.name, own.name) == ("checkpoint_1", "own")
     assert found.files == folder_digests(checkpoint)
     assert found.files["b.pt"] == file_digest(checkpoint / "b.pt")
     assert own.files == {"epoch_000/c.pt": file_digest(named / "c.pt")}
     names = ["checkpoint_1", "checkpoint_1/deep", "own", "own/epoch_000"]
-    assert way(tmp_path).folder_names() == names
+    assert remote(tmp_path).folder_names() == names
 
 
 def test_before_anything_was_stored_there_is_nothing(tmp_path: Path) -> None:
-    assert way(tmp_path / "not yet").folders() == ()
+    assert remote(tmp_path / "not yet").folders() == ()
 
 
 @pytest.mark.parametrize(

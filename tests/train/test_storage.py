@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from chaos.backends.train.bucket import RemoteStorage, leave_way
+from chaos.backends.train.bucket import RemoteStorage, leave_remote_storage
 from chaos.backends.train.storage import orphans, search_storage, storage_seen
 from chaos.model.event import Committed, FitCalled, Leftover, PartUploaded, StorageSeen
 from chaos.run.clock import SystemClock
@@ -53,7 +53,9 @@ def test_what_was_uploaded_or_is_named_by_ray_and_was_not_committed_is_left_over
 ) -> None:
     place = str(directory.storage.resolve())
     if is_elsewhere:
-        leave_way(directory, RemoteStorage(fs.LocalFileSystem(), place, "run", "file:///there"))
+        leave_remote_storage(
+            directory, RemoteStorage(fs.LocalFileSystem(), place, "run", "file:///there")
+        )
     journal = Journal(directory.path, "harness", role="harness", clock=SystemClock())
     called = FitCalled(
         trainer="T", workers=1, run_name="run", storage_path=place, settings={}, replaced={}

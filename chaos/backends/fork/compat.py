@@ -196,7 +196,7 @@ def _take_reports_before_errors(group_class: Any) -> None:  # noqa: ANN401
 
 
 def _replace_autoscaling() -> None:
-    """Have an elastic policy see all nodes that are alive: no other job uses them here."""
+    """Show an elastic policy all nodes that are alive: no other job uses them here."""
     from ray.train.v2._internal.execution.scaling_policy.elastic import ElasticScalingPolicy
     from ray.train.v2._internal.execution.scaling_policy.scaling_policy import ScalingPolicy
 
@@ -207,7 +207,7 @@ def _replace_autoscaling() -> None:
 
 
 def run_controllers_here(run: Callable[[Any, dict[str, Any]], Any]) -> None:
-    """Have `fit()` call `run` with the arguments of the controller actor that it would start."""
+    """Replace the controller actor of `fit()`: `run` is called with the actor's arguments."""
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
     def start(trainer: Any, **arguments: Any) -> Any:  # noqa: ANN401

@@ -108,7 +108,7 @@ class Run(RunWatch[int]):
         return failed
 
     def start_driver(self) -> int:
-        """Have the lane fork a driver; return its pid. After a killed one, the script starts anew.
+        """Ask the lane for a driver; return its pid. After a killed one, the script starts anew.
 
         A user who restarts a script restarts it at its first line, too: what the script
         draws there without a seed differs from the first time.

@@ -28,7 +28,7 @@ class LaneHandle:
         return is_running(self.pid)
 
     def start(self, request: StartRun) -> int:
-        """Have a driver forked; return its pid."""
+        """Ask the lane for a driver; return its pid."""
         try:
             self._wire.send(request)
         except OSError as error:

@@ -50,7 +50,7 @@ class NodeDisk:
         return read_ledger(self._ledger)
 
     def use(self) -> None:
-        """Have this process, and all forked from it, use this node's disk."""
+        """Let this process, and all forked from it, use this node's disk."""
         before = tempfile.gettempdir()
         self.tmp.mkdir(parents=True, exist_ok=True)
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -94,7 +94,7 @@ class ForkWorld(RunWorld):
         self.signal_worker(target, "KILL")
 
     def blame_memory(self, target: Target) -> None:
-        """Have the driver's calls to the target fail with `OutOfMemoryError` once it has ended."""
+        """Let the driver's calls to the target fail with `OutOfMemoryError` once it has ended."""
         self._exhausted.append(target.pid)
 
     def worker_is_gone(self, target: Target, *, within_s: float) -> bool:

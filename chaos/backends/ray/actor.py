@@ -8,7 +8,7 @@ import ray
 
 from chaos.backends.ray import compat
 from chaos.backends.ray.errands import GcsErrand
-from chaos.backends.ray.existing.crew import AgentPool
+from chaos.backends.ray.existing.agent_pool import AgentPool
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.existing.world import ExistingWorld
 from chaos.backends.ray.pool import Pool
@@ -41,11 +41,11 @@ class ChaosActor:
         self._run = run = RunDirectory(Path(directory))
         self._journal = Journal(run.journals, "chaos", role="chaos", clock=SystemClock())
         armed = ArmedFaults(run.storage_faults)
-        self._crew = None if terms is None else AgentPool(run, terms)
+        self._agent_pool = None if terms is None else AgentPool(run, terms)
         self._world = (
             RayWorld(address, agents, armed)
-            if terms is None or self._crew is None
-            else ExistingWorld(address, self._crew, terms, armed)
+            if terms is None or self._agent_pool is None
+            else ExistingWorld(address, self._agent_pool, terms, armed)
         )
         plan = run.load_plan()
         look = look_for(plan, run)
@@ -96,13 +96,13 @@ class ChaosActor:
 
     def renew(self) -> None:
         """Renew the leases of the agents, on behalf of the harness."""
-        if self._crew is not None:
-            self._crew.renew()
+        if self._agent_pool is not None:
+            self._agent_pool.renew()
 
     def ask_for_stack(self, node_id: str, pid: int) -> None:
-        """Have the agent of a worker's node signal the worker to write its stacks."""
-        if self._crew is not None:
-            call(self._crew.agents[node_id].send_signal.remote(pid, "USR2"))
+        """Ask a worker for its stacks, by a signal through the agent of its node."""
+        if self._agent_pool is not None:
+            call(self._agent_pool.agents[node_id].send_signal.remote(pid, "USR2"))
 
     def finish(self, within_s: float) -> None:
         """End all waits; wait for faults that are being injected."""
@@ -113,8 +113,8 @@ class ChaosActor:
 
     def retire(self) -> frozenset[str]:
         """End the agents, record leftovers and cut journals, and return the run's Ray jobs."""
-        if self._crew is not None:
-            leftovers, cuts = self._crew.retire()
+        if self._agent_pool is not None:
+            leftovers, cuts = self._agent_pool.retire()
             for leftover in leftovers:
                 self._journal.add(leftover)
             for cut in cuts:
@@ -125,8 +125,8 @@ class ChaosActor:
         for rank, (target, handle) in group.items():
             self._world.handles[target.attempt, rank] = handle
         workers = {rank: target for rank, (target, _) in group.items()}
-        if self._crew is not None:
-            self._crew.attend((target.node_id, target.pid) for target in workers.values())
+        if self._agent_pool is not None:
+            self._agent_pool.attend((target.node_id, target.pid) for target in workers.values())
         self._world.learn_group(workers)
         if self._pool is not None:
             self._pool.group_started(workers, next(handle for _, handle in group.values()))

@@ -199,7 +199,7 @@ class LocalCluster:
 
     @contextlib.contextmanager
     def _starting(self) -> Iterator[None]:
-        """Have the processes started in this context belong to the cluster's folder."""
+        """Attach the processes started in this context to the cluster's folder."""
         assert self._temp is not None
         with leavings.belonging_to(self._temp), compat.keeping_signal_handlers():
             yield

@@ -181,7 +181,7 @@ def is_head(row: dict[str, Any]) -> bool:
 
 
 def read_authentication() -> None:
-    """Have Ray read the environment's settings of authentication again, in this process.
+    """Reset Ray's authentication in this process to the environment's settings.
 
     The mode is read first: otherwise a thread of Ray that still runs would look for a token
     that is gone.

@@ -50,7 +50,7 @@ class TrialCard:
 
 
 def intercept_tuner(plan: Plan, directory: RunDirectory, journal: Journal) -> Experiment:
-    """Have every trial of the script's `Tuner` watched, and their number recorded."""
+    """Watch every trial of the script's `Tuner`, and record their number."""
     experiment, card = Experiment(), _card(plan)
     construct, run = tune.Tuner.__init__, tune.Tuner.fit
 

@@ -32,7 +32,7 @@ class RayWorld(RunWorld):
         self._frozen: dict[str, tuple[int, ...]] = {}
 
     def signal_worker(self, target: Target, signal_name: str) -> None:
-        """Have the target's node agent send a signal."""
+        """Send a signal through the target's node agent."""
         call(self._agents[target.node_id].send_signal.remote(target.pid, signal_name))
 
     def end_worker_actor(self, target: Target) -> None:
@@ -68,7 +68,7 @@ class RayWorld(RunWorld):
         return deadline_ns
 
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
-        """Have the node's agent end the node and itself."""
+        """End the node, and its agent, through the agent."""
         agent = self._agent_on(node_id)
         self.struck.add(node_id)
         try:
@@ -78,7 +78,7 @@ class RayWorld(RunWorld):
         (agent.lose_raylet if raylet_only else agent.lose_node).remote()
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
-        """Have the head's agent stop a raylet of this host and all below it."""
+        """Stop a raylet of this host and all below it, through the head's agent."""
         self.struck.add(node_id)
         raylet = call(self._agents[node_id].ready.remote())
         self._frozen[node_id] = pids = call(self._agents[HEAD].freeze.remote(raylet))
@@ -86,7 +86,7 @@ class RayWorld(RunWorld):
         return len(pids) if stopped else None
 
     def thaw_node(self, node_id: str) -> None:
-        """Have the head's agent continue the processes that it stopped."""
+        """Continue the stopped processes through the head's agent."""
         call(self._agents[HEAD].thaw.remote(self._frozen.pop(node_id)))
 
     def cut_off_node(self, node_id: str, *, for_s: float) -> None:
@@ -139,14 +139,14 @@ class RayWorld(RunWorld):
         return self._end(pids[0])
 
     def end_gcs(self) -> int:
-        """Have the harness end the GCS."""
+        """End the GCS through the harness."""
         pid = self.gcs.ask("end", within_s=CALL_S)
         if pid is None:
             raise RuntimeError(f"the GCS was not ended within {CALL_S:g} s")
         return pid
 
     def start_gcs(self, *, within_s: float) -> int | None:
-        """Have the harness start the GCS again; return the pid once the new one answers."""
+        """Start the GCS again through the harness; return the pid once the new one answers."""
         return self.gcs.ask("start", within_s=within_s)
 
     def _end(self, pid: int) -> int:

@@ -86,15 +86,15 @@ class RemoteStorage:
             return stream_digest(file)
 
 
-def leave_way(directory: RunDirectory, way: RemoteStorage) -> None:
+def leave_remote_storage(directory: RunDirectory, remote: RemoteStorage) -> None:
     """Write the way to a run's storage into its folder, readable by this user alone."""
     path = directory.path / _FILE
     path.unlink(missing_ok=True)  # of a driver that was killed
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        pickle.dump(way, file)
+        pickle.dump(remote, file)
 
 
-def way_to(directory: RunDirectory) -> RemoteStorage | None:
+def remote_storage_of(directory: RunDirectory) -> RemoteStorage | None:
     """Return the way to a run's storage, None if that is a folder.
 
     Raises `OSError` if the file system cannot be opened here.
@@ -104,13 +104,13 @@ def way_to(directory: RunDirectory) -> RemoteStorage | None:
     except FileNotFoundError:
         return None
     try:
-        way: RemoteStorage = pickle.loads(content)  # noqa: S301 - our own bytes
+        remote: RemoteStorage = pickle.loads(content)  # noqa: S301 - our own bytes
     except Exception as error:  # whatever the file system's own code raises
         raise OSError(f"the file system cannot be opened here: {error}") from error
-    return way
+    return remote
 
 
-def remove_way(directory: RunDirectory) -> None:
+def remove_remote_storage(directory: RunDirectory) -> None:
     """Remove the file of the way, which may hold keys."""
     (directory.path / _FILE).unlink(missing_ok=True)
 

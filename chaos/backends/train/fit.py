@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 from chaos.backends.train import compat
-from chaos.backends.train.bucket import RemoteStorage, below, leave_way, without_keys
+from chaos.backends.train.bucket import RemoteStorage, below, leave_remote_storage, without_keys
 from chaos.backends.train.job import line_of_script
 from chaos.backends.train.observer import plain_value
 from chaos.backends.train.preimport import marks
@@ -255,7 +255,7 @@ def _settle_storage(run: Any, part: RunPart) -> str:  # noqa: ANN401
     if inner is None:
         inner, folder = FileSystem.from_uri(path)
     if not is_folder:
-        leave_way(part.directory, RemoteStorage(inner, folder, run.name, shown))
+        leave_remote_storage(part.directory, RemoteStorage(inner, folder, run.name, shown))
     if ops:
         _wrap_storage(run, part, ops=ops, inner=inner, folder=folder)
     return shown

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path, PurePosixPath
 
-from chaos.backends.train.bucket import remove_way, way_to
+from chaos.backends.train.bucket import remote_storage_of, remove_remote_storage
 from chaos.model.event import (
     AnyEvent,
     Committed,
@@ -52,22 +52,24 @@ def search_storage(
         )
         return ()
     finally:
-        remove_way(directory)
+        remove_remote_storage(directory)
 
 
 def _search(
     journal: Journal, seen: Sequence[AnyEvent], directory: RunDirectory, *, is_watched: bool
 ) -> tuple[str, ...]:
-    way, storage = way_to(directory), directory.storage
+    remote, storage = remote_storage_of(directory), directory.storage
     place = str(storage.resolve())
-    if way is None and not any(isinstance(e, FitCalled) and e.storage_path == place for e in seen):
+    if remote is None and not any(
+        isinstance(e, FitCalled) and e.storage_path == place for e in seen
+    ):
         return ()
     if is_watched and (held := storage_seen(directory, op=None)) is not None:
         journal.add(held)
-    names = _folder_names(storage) if way is None else way.folder_names()
+    names = _folder_names(storage) if remote is None else remote.folder_names()
     for name in orphans(seen, names):
         journal.add(Leftover(kind="checkpoint_directory", what=name))
-    return (PLACE if way is None else f"{PLACE} in {way.shown}",)
+    return (PLACE if remote is None else f"{PLACE} in {remote.shown}",)
 
 
 def look_for(plan: Plan, directory: RunDirectory) -> Callable[[int], StorageSeen | None]:
@@ -84,9 +86,9 @@ def storage_seen(directory: RunDirectory, *, op: int | None) -> StorageSeen | No
     storage is still empty. Raises OSError if it cannot be read.
     """
     began_ns = SystemClock().now_ns()
-    way, storage = way_to(directory), directory.storage
-    if way is not None:
-        return StorageSeen(op=op, began_ns=began_ns, checkpoints=way.folders())
+    remote, storage = remote_storage_of(directory), directory.storage
+    if remote is not None:
+        return StorageSeen(op=op, began_ns=began_ns, checkpoints=remote.folders())
     if not any(folder.is_dir() for folder in storage.glob(_RUNS)):
         return None
     return StorageSeen(

@@ -100,7 +100,7 @@ class ExistingCluster:
     def _place_storage(
         self, plan: Plan, directory: RunDirectory, token: str, known: list[NodeFacts]
     ) -> None:
-        """Have the job keep its checkpoints in a folder that every node reaches.
+        """Put the job's checkpoints into a folder that every node reaches.
 
         The folder is linked from the run's directory. Without one the job must
         have remote storage of its own; the driver refuses it otherwise.

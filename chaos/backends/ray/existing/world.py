@@ -8,7 +8,7 @@ import socket
 import ray
 
 from chaos.backends.ray.agent import is_running
-from chaos.backends.ray.existing.crew import AgentPool
+from chaos.backends.ray.existing.agent_pool import AgentPool
 from chaos.backends.ray.existing.terms import LEASE_S, Terms
 from chaos.backends.ray.world import CALL_S, POLL_S, RayWorld, call
 from chaos.faults.world import RefusedError, Target
@@ -20,23 +20,25 @@ CONNECT_S = 1.0
 
 
 class ExistingWorld(RayWorld):
-    """The nodes and workers of an existing cluster; the crew's agents inject the faults."""
+    """The nodes and workers of an existing cluster; agents inject the faults."""
 
-    def __init__(self, address: str, crew: AgentPool, terms: Terms, armed: ArmedFaults) -> None:
-        super().__init__(address, crew.agents, armed)
-        self._crew = crew
+    def __init__(
+        self, address: str, agent_pool: AgentPool, terms: Terms, armed: ArmedFaults
+    ) -> None:
+        super().__init__(address, agent_pool.agents, armed)
+        self._agent_pool = agent_pool
         self._terms = terms
         self._announced: set[str] = set()
         self._ended: set[tuple[str, int]] = set()
 
     def signal_worker(self, target: Target, signal_name: str) -> None:
-        """Have the target's node agent send a signal, after its journals were fetched.
+        """Send a signal through the target's node agent, after its journals were fetched.
 
         A signal that undoes a fault is never refused.
         """
         if signal_name != "CONT":
             self._refuse(target.node_id, is_workers_own=True)
-        self._crew.collect(target.node_id)
+        self._agent_pool.collect(target.node_id)
         super().signal_worker(target, signal_name)
 
     def end_worker_actor(self, target: Target) -> None:
@@ -58,7 +60,7 @@ class ExistingWorld(RayWorld):
         return super().give_notice(node_id, notice_s=notice_s)
 
     def lose_node(self, node_id: str, *, raylet_only: bool = False) -> None:
-        """Have the node's agent end all on the node, note the loss, and then end the agent."""
+        """End all on the node through its agent, note the loss, and then end the agent."""
         self._refuse(node_id, costs_node=True)
         if raylet_only:
             raise RefusedError("with the raylet alone gone, nothing shows that its workers are")
@@ -68,21 +70,21 @@ class ExistingWorld(RayWorld):
         except ray.exceptions.RayError as error:
             raise ProcessLookupError(f"node {node_id[:8]} is dead already") from error
         self._ended.update((node_id, pid) for pid in gone)
-        if self._crew.collect(node_id):
-            self._crew.is_all_there(node_id)
+        if self._agent_pool.collect(node_id):
+            self._agent_pool.is_all_there(node_id)
         agent.end_node.remote()
 
     def freeze_node(self, node_id: str, *, within_s: float) -> int | None:
-        """Have the node's agent stop the raylet and all below it but itself."""
+        """Stop the raylet and all below it but the node's agent, through the agent."""
         self._refuse(node_id, costs_node=True)
-        self._crew.collect(node_id)
+        self._agent_pool.collect(node_id)
         agent = self._agents[node_id]
         pids = call(agent.freeze_node.remote())
         stopped = call(agent.are_stopped.remote(pids, within_s), more_s=within_s)
         return len(pids) if stopped else None
 
     def thaw_node(self, node_id: str) -> None:
-        """Have the agent continue the processes it stopped; if it is cut off, its lease does."""
+        """Continue the stopped processes through the agent; if it is cut off, its lease does."""
         try:
             call(self._agents[node_id].thaw_node.remote())
         except ray.exceptions.RayError as error:
@@ -90,12 +92,12 @@ class ExistingWorld(RayWorld):
             raise RuntimeError(why) from error
 
     def cut_off_node(self, node_id: str, *, for_s: float) -> None:
-        """Have the node's agent take the node's own network interface down."""
+        """Take the node's own network interface down, through its agent."""
         self._refuse(node_id, costs_node=True)
         address, _ = self._place(node_id)
         if address == self._terms.own:
             raise RefusedError(f"the node shares the address {address} with chaos's own")
-        self._crew.collect(node_id)
+        self._agent_pool.collect(node_id)
         call(self._agents[node_id].cut_off.remote(address, for_s))
 
     def node_is_silent(self, node_id: str, *, within_s: float) -> bool:

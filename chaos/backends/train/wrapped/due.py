@@ -178,15 +178,15 @@ class StorageInjector:
         return self._journal
 
 
-_DESKS: dict[tuple[Layer, int], StorageInjector] = {}
+_INJECTORS: dict[tuple[Layer, int], StorageInjector] = {}
 
 
-def desk_of(layer: Layer) -> StorageInjector:
-    """Return this process's desk for a run, however often its storage was unpickled."""
+def injector_of(layer: Layer) -> StorageInjector:
+    """Return this process's injector for a run, however often its storage was unpickled."""
     key = (layer, os.getpid())
-    if key not in _DESKS:
-        _DESKS[key] = StorageInjector(layer)
-    return _DESKS[key]
+    if key not in _INJECTORS:
+        _INJECTORS[key] = StorageInjector(layer)
+    return _INJECTORS[key]
 
 
 def _times(fault: Fault) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from chaos.backends.train.wrapped.due import Layer, StorageInjector, desk_of
+from chaos.backends.train.wrapped.due import Layer, StorageInjector, injector_of
 from chaos.backends.train.wrapped.streams import Full, Half, Late, Narrow
 from chaos.faults.base import Fault
 from chaos.faults.corrupt_snapshot import CorruptSnapshot
@@ -61,7 +61,7 @@ def innermost(filesystem: Any) -> Any:  # noqa: ANN401 - anything that is compar
 
 
 class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
-    """The handler that C++ calls: it asks the desk, then the wrapped file system.
+    """The handler that C++ calls: it asks the injector, then the wrapped file system.
 
     Compression is off in the wrapped one: the layer above does it, by a file's name.
     """
@@ -71,8 +71,8 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
         self._layer = layer
 
     @property
-    def _desk(self) -> StorageInjector:
-        return desk_of(self._layer)  # one per process, and a process may be forked
+    def _injector(self) -> StorageInjector:
+        return injector_of(self._layer)  # one per process, and a process may be forked
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Delegate) and bool(self.inner == other.inner)
@@ -101,7 +101,7 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
         """Return the files of a folder, without the hidden ones."""
         self._turn_away(selector.base_dir, is_error=not selector.allow_not_found)
         found = self.inner.get_file_info(selector)
-        seen = [info for info in found if not self._desk.hides(info.path)]
+        seen = [info for info in found if not self._injector.hides(info.path)]
         for info in found:
             if info not in seen:
                 self._turn_away(info.path, is_error=False)
@@ -121,7 +121,7 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
 
     def open_output_stream(self, path: str, metadata: Any) -> Any:  # noqa: ANN401 - a NativeFile
         """Open a file to be written, through the faults that are due on it."""
-        due = list(self._desk.due(path))
+        due = list(self._injector.due(path))
         for op, fault in due:
             self._refuse(op, fault, path)
         file = self.inner.open_output_stream(path, compression=None, metadata=metadata)
@@ -164,28 +164,28 @@ class Delegate(fs.FileSystemHandler):  # type: ignore[misc]
     # -- inside ------------------------------------------------------------------------------
 
     def _seen(self, info: fs.FileInfo) -> fs.FileInfo:
-        if info.type == fs.FileType.NotFound or not self._desk.hides(info.path):
+        if info.type == fs.FileType.NotFound or not self._injector.hides(info.path):
             return info
         self._turn_away(info.path, is_error=False)
         return fs.FileInfo(info.path, fs.FileType.NotFound)
 
     def _turn_away(self, path: str, *, is_error: bool = True) -> None:
-        op = self._desk.turned_away(path)
+        op = self._injector.turned_away(path)
         if op is None:
             return
-        self._desk.record(op, path, "raised", "could not be seen yet")
+        self._injector.record(op, path, "raised", "could not be seen yet")
         if is_error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def _refuse(self, op: Op, fault: Fault, path: str) -> None:
         if isinstance(fault, DelayedVisibility):
-            self._desk.hide(op, path)
+            self._injector.hide(op, path)
         elif isinstance(fault, FailUpload):
-            self._desk.record(op, path, "raised", f"raised `{fault.error}`")
+            self._injector.record(op, path, "raised", f"raised `{fault.error}`")
             raise OSError(fault.error)
 
     def _through(self, file: Any, op: Op, fault: Fault, path: str) -> Any:  # noqa: ANN401
-        place = (file, self._desk, op, path)
+        place = (file, self._injector, op, path)
         match fault:
             case SlowUpload(delay_s=float(delay_s)):
                 return Late(*place, delay_s=delay_s)

@@ -19,9 +19,9 @@ SLICES_PER_S = 10
 class Through:
     """A file that passes everything on to another."""
 
-    def __init__(self, file: Any, desk: StorageInjector, op: Op, path: str) -> None:  # noqa: ANN401
+    def __init__(self, file: Any, injector: StorageInjector, op: Op, path: str) -> None:  # noqa: ANN401
         self._file = file
-        self._desk = desk
+        self._injector = injector
         self._op = op
         self._path = path
 
@@ -49,10 +49,10 @@ class Late(Through):
 
     def __init__(self, *args: Any, delay_s: float) -> None:  # noqa: ANN401 - as `Through`
         super().__init__(*args)
-        if self._desk.begins(self._op):
+        if self._injector.begins(self._op):
             # Before the wait: a worker that ends during the wait has waited, too.
-            self._desk.record(self._op, self._path, "delayed", f"waits {delay_s:g} s")
-            self._desk.clock.sleep(delay_s)
+            self._injector.record(self._op, self._path, "delayed", f"waits {delay_s:g} s")
+            self._injector.clock.sleep(delay_s)
 
 
 _ONE_LINE = threading.Lock()  # all files of an upload share its bandwidth
@@ -68,14 +68,14 @@ class Narrow(Through):
     def write(self, content: bytes) -> int:
         """Write slice by slice, and wait after each as long as it takes."""
         what = f"takes {self._bytes_per_s} bytes a second"
-        self._desk.record(self._op, self._path, "delayed", what)
+        self._injector.record(self._op, self._path, "delayed", what)
         view = memoryview(content)
         size = max(1, self._bytes_per_s // SLICES_PER_S)
         with _ONE_LINE:
             for start in range(0, len(view), size):
                 part = view[start : start + size]
                 self._file.write(part)
-                self._desk.clock.sleep(len(part) / self._bytes_per_s)
+                self._injector.clock.sleep(len(part) / self._bytes_per_s)
         return len(view)
 
 
@@ -89,12 +89,12 @@ class Full(Through):
     def write(self, content: bytes) -> int:
         """Write the bytes that fit; raise if there are more."""
         view = memoryview(content)
-        fits = self._desk.reserve(self._op, len(view), room=self._room)
+        fits = self._injector.reserve(self._op, len(view), room=self._room)
         if fits:
             self._file.write(view[:fits])
         if fits < len(view):
             what = f"was full after {self._room} bytes"
-            self._desk.record(self._op, self._path, "raised", what)
+            self._injector.record(self._op, self._path, "raised", what)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
         return len(view)
 
@@ -126,8 +126,10 @@ class Half(Through):
         half = f"{self._kept} of {self._seen} bytes"
         if self._kills:  # a disk keeps the half; a bucket keeps nothing of the object
             self._file.flush()
-            self._desk.record(self._op, self._path, "killed", f"its writer was killed after {half}")
+            self._injector.record(
+                self._op, self._path, "killed", f"its writer was killed after {half}"
+            )
             os.kill(os.getpid(), signal.SIGKILL)
         self._file.close()
         if self._kept < self._seen:
-            self._desk.record(self._op, self._path, "cut", f"kept {half}")
+            self._injector.record(self._op, self._path, "cut", f"kept {half}")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import ray
 
-from chaos.backends.ray.existing import crew as crews
-from chaos.backends.ray.existing.crew import AgentPool
+from chaos.backends.ray.existing import agent_pool as pools
+from chaos.backends.ray.existing.agent_pool import AgentPool
 from chaos.backends.ray.existing.terms import Terms
 from chaos.model.event import StepDone
 from chaos.plan.permitted import Guard, Permissions
@@ -43,7 +43,7 @@ class Host:
         return self.left if what == "end_leftovers" else None
 
 
-class TestedCrew(AgentPool):
+class TestedPool(AgentPool):
     """Asks hosts of these tests instead of actors."""
 
     __test__ = False
@@ -58,24 +58,24 @@ def far(tmp_path: Path) -> Host:
 
 
 @pytest.fixture
-def crew(
+def agent_pool(
     tmp_path: Path, far: Host, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[TestedCrew, RunDirectory]]:
+) -> Iterator[tuple[TestedPool, RunDirectory]]:
     hosts = {NEAR: Host(tmp_path / "nothing"), FAR: far}
-    monkeypatch.setattr(crews, "start_agent", lambda node_id, _: hosts[node_id])
+    monkeypatch.setattr(pools, "start_agent", lambda node_id, _: hosts[node_id])
     monkeypatch.setattr(ray, "kill", lambda _: None)
     run = unpack({"plan.json": b"{}"}, tmp_path / "run")
     guard = Guard.over([], Permissions())
-    made = TestedCrew(run, Terms("tok", guard, "10.0.0.1", apart=frozenset({FAR})))
+    made = TestedPool(run, Terms("tok", guard, "10.0.0.1", apart=frozenset({FAR})))
     made.attend([(NEAR, 1), (FAR, 7)])
     yield made, run
     made._is_over.set()
 
 
 def test_what_a_host_apart_wrote_is_there_at_the_end(
-    crew: tuple[TestedCrew, RunDirectory], far: Host
+    agent_pool: tuple[TestedPool, RunDirectory], far: Host
 ) -> None:
-    made, run = crew
+    made, run = agent_pool
     journal = Journal(RunDirectory(far.folder).journals, "worker-7", role="worker", clock=Clock())
     journal.add(STEP)
 
@@ -86,9 +86,9 @@ def test_what_a_host_apart_wrote_is_there_at_the_end(
 
 
 def test_another_hosts_times_are_told_by_this_hosts_clock(
-    crew: tuple[TestedCrew, RunDirectory], far: Host
+    agent_pool: tuple[TestedPool, RunDirectory], far: Host
 ) -> None:
-    made, run = crew
+    made, run = agent_pool
     began_ns = SystemClock().now_ns()
     journal = Journal(RunDirectory(far.folder).journals, "worker-7", role="worker", clock=Clock())
     journal.add(STEP)
@@ -99,9 +99,9 @@ def test_another_hosts_times_are_told_by_this_hosts_clock(
 
 
 def test_of_a_lost_host_apart_what_had_not_come_is_marked_unknown(
-    crew: tuple[TestedCrew, RunDirectory], far: Host
+    agent_pool: tuple[TestedPool, RunDirectory], far: Host
 ) -> None:
-    made, _ = crew
+    made, _ = agent_pool
     far.is_lost = True
 
     _, cuts = made.retire()
@@ -110,9 +110,9 @@ def test_of_a_lost_host_apart_what_had_not_come_is_marked_unknown(
 
 
 def test_a_lost_host_that_gave_its_last_word_lacks_nothing(
-    crew: tuple[TestedCrew, RunDirectory], far: Host
+    agent_pool: tuple[TestedPool, RunDirectory], far: Host
 ) -> None:
-    made, _ = crew
+    made, _ = agent_pool
     assert made.collect(FAR)
     made.is_all_there(FAR)
     far.is_lost = True
@@ -121,18 +121,18 @@ def test_a_lost_host_that_gave_its_last_word_lacks_nothing(
 
 
 def test_a_lost_host_that_saw_the_runs_directory_lacks_nothing(
-    crew: tuple[TestedCrew, RunDirectory],
+    agent_pool: tuple[TestedPool, RunDirectory],
 ) -> None:
-    made, _ = crew
+    made, _ = agent_pool
     made.agents[NEAR].is_lost = True
 
     assert made.retire()[1] == []
 
 
 def test_what_a_run_left_on_its_hosts_is_told_once(
-    crew: tuple[TestedCrew, RunDirectory], far: Host
+    agent_pool: tuple[TestedPool, RunDirectory], far: Host
 ) -> None:
-    made, _ = crew
+    made, _ = agent_pool
     far.left = made.agents[NEAR].left = ["pid 9: python"]
 
     leftovers, _ = made.retire()
