@@ -1,7 +1,9 @@
 """Files of any format: followed from their writing to their reading by a later attempt."""
 
 import json
+import os
 import pickle
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -294,3 +296,42 @@ def test_a_temporary_file_that_is_gone_when_it_is_read_is_no_failure(
     rank.files.look()
 
     assert rank.of(FileSaveBegun) == []
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_file_that_is_looked_for_before_it_is_there_is_not_missed(
+    new: New, own: Path, *, is_renamed: bool
+) -> None:
+    rank = watching(new)
+    stepped(rank, 3)
+    file = own / "state.pkl.partial"
+
+    def opens_slowly() -> None:
+        """Let another thread look between the audit event of `open` and the opening."""
+        sys.audit("open", str(file), "wb", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        beside = threading.Thread(target=rank.files.look)
+        beside.start()
+        beside.join()
+        with rank.files.quietly():
+            write_pickle(file, {"epoch": 4})
+
+    opens_slowly()
+    if is_renamed:
+        file.replace(own / "state.pkl")
+    else:
+        rank.files.report_begun()
+
+    [saved] = rank.of(FileSaved)
+    assert (saved.epoch, saved.step, saved.path) == (0, 3, str(file))
+
+
+def test_a_file_that_is_gone_again_is_looked_for_once(new: New, own: Path) -> None:
+    rank = watching(new)
+    (own / "scratch").write_bytes(b"\x00")
+    (own / "scratch").unlink()
+
+    rank.files.look()
+    rank.files.report_begun()
+
+    assert not rank.of(FileSaved)
+    assert not rank.files._opened._kept_open

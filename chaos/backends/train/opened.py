@@ -30,11 +30,18 @@ _OF_A_RUN = ("storage", "nodes")  # the folders of a run in which the job writes
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A file that was opened for writing; `appends`: at its end, as a log is."""
+    """A file that was opened for writing, by a thread; `appends`: at its end, as a log is."""
 
     path: str
     place: Place
     appends: bool
+    thread: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the call that opens it has returned, as far as this thread can tell."""
+        alive = (thread.ident for thread in threading.enumerate())
+        return self.thread == threading.get_ident() or self.thread not in alive
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +125,15 @@ class Opened:
             are_open = _open_files()
             found = []
             for path, opening in waiting.items():
-                is_there = path not in self._forgotten and os.path.isfile(path)  # noqa: PTH113
-                if is_there and path in are_open and not (at_end and is_text(Path(path))):
+                if path in self._forgotten:
+                    continue
+                if not os.path.isfile(path):  # noqa: PTH113 - the path is a string
+                    # The audit event comes before the opening. Else it is gone, or a pipe.
+                    if not opening.is_over:
+                        self._kept_open[path] = opening
+                elif path in are_open and not (at_end and is_text(Path(path))):
                     self._kept_open[path] = opening
-                elif is_there:  # else gone, or a pipe
+                else:
                     self._looked_at[path] = opening, _state_of(path)
                     found.append(opening)
         yield from found
@@ -176,13 +188,16 @@ class Opened:
         if self._is_the_jobs(target):
             self._forgotten.discard(target)
             self._something.set()
-            opening = Opening(target, self._place(), appends=bool(flags & os.O_APPEND))
+            appends = bool(flags & os.O_APPEND)
+            opening = Opening(target, self._place(), appends, threading.get_ident())
             with self._turn:
                 self._written[target] = opening
 
     def _renames(self, source: Any, to: Any) -> None:  # noqa: ANN401
         path, target = _absolute(source), _absolute(to)
         if self._is_the_jobs(path):
+            with self._turn:
+                self._open_again()
             self._look()  # the file is complete now, and a fault may follow at once
             self._renamed.append(Renaming(path, target, self._place()))
             for name in [name for name in self._kept_open if is_below(name, path)]:
