@@ -81,6 +81,41 @@ def test_an_audit_says_what_is_true_of_every_job(tmp_path: Path) -> None:
     assert not answers["green_without_resume"]
 
 
+@pytest.mark.nightly
+@pytest.mark.embedded
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_an_audit_says_the_same_of_places_that_share_a_run(job: CorpusJob, tmp_path: Path) -> None:
+    if job.missing:
+        pytest.skip(f"needs {', '.join(job.missing)}")
+    together, alone = (places_of(job, tmp_path, *words) for words in ((), ("--one-by-one",)))
+
+    assert together.keys() & alone.keys()
+    assert {name: together[name] for name in together if name in alone} == {
+        name: alone[name] for name in alone if name in together
+    }
+
+
+def places_of(job: CorpusJob, folder: Path, *options: str) -> dict[tuple[str, str], Any]:
+    """Audit one job; return what became of each place, without what depends on the clock."""
+    words: tuple[str | Path, ...] = (
+        "--max-runs",
+        "40",
+        "--no-confirm",
+        "--format",
+        "json",
+        *options,
+        "--reports",
+        folder,
+    )
+    ran = chaos("audit", job.script(HERE), *words, "--", *job.args, folder=folder)
+    return {
+        (run["group"], run["name"]): (run["status"], run["defects"], run["parts"], run["resumed"])
+        for run in json.loads(ran.out)["runs"]
+        if not run["is_combined"] and "notice" not in run["name"]
+    }
+
+
 def audited(folder: Path, *options: str) -> dict[str, Any]:
     """Audit jobs of the corpus and give what was written for machines."""
     file = folder / "answers.json"
