@@ -1,0 +1,72 @@
+"""What it saves that places share runs: audits together and one by one, timed in this one run.
+
+The seconds are of whole audits, clean runs and start included.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[2]
+JOB = "scenarios/jobs/digits_ddp.py"
+STEPS = "before the first commit;mid-epoch;epoch boundary;last epoch"
+EVERY_STEP = ("--exhaustive", "--places", STEPS)
+SOME_STEPS = ("--max-runs", "120", "--places", STEPS)
+SHORT, LONG = 10, 60
+
+
+class Timed(NamedTuple):
+    """An audit's seconds, and the places and runs with faults in them."""
+
+    seconds: float
+    places: int
+    runs: int
+
+    @property
+    def each_s(self) -> float:
+        """The seconds per place."""
+        return self.seconds / self.places
+
+
+def audit(folder: Path, *options: str, epochs: int, batch: int) -> Timed:
+    words = ["audit", JOB, *options, "--no-confirm", "--format", "json", "--reports", str(folder)]
+    job = ["--epochs", str(epochs), "--batch-size", str(batch)]
+    start = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "chaos", *words, "--", *job],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    seconds = time.perf_counter() - start
+    assert done.returncode in (0, 2), done.stdout[-2000:] + done.stderr[-2000:]
+    card: dict[str, Any] = json.loads(done.stdout)
+    assert card["verdict"]["broken"] == 0
+    return Timed(seconds, card["verdict"]["places"]["tried"], card["run_count"])
+
+
+def compared(folder: Path, name: str, *options: str, epochs: int, batch: int) -> None:
+    together = audit(folder, *options, epochs=epochs, batch=batch)
+    alone = audit(folder, *options, "--one-by-one", epochs=epochs, batch=batch)
+    ratio = alone.each_s / together.each_s
+    print(f"{name}: {together.places} places in {together.runs} runs, {together.seconds:.1f} s; ")
+    print(f"    one by one in {alone.runs} runs, {alone.seconds:.1f} s: {ratio:.1f} times as long")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        compared(folder, "every step, 2 x 6 x 8", *EVERY_STEP, epochs=6, batch=96)
+        short, long = (audit(folder, *SOME_STEPS, epochs=n, batch=96) for n in (SHORT, LONG))
+        print(
+            f"{long.places} steps of {LONG} epochs: {long.each_s / short.each_s:.1f} times as long "
+            f"per place as of {SHORT}"
+        )
+
+
+if __name__ == "__main__":
+    main()
