@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from chaos.audit.baseline_runs import Clean, CleanRuns
 from chaos.audit.budget import UNLIMITED, Budget, Minimum, Pace, Progress, ShowProgress, estimate_s
 from chaos.audit.card import Card, Ended
+from chaos.audit.chains import joined
 from chaos.audit.finding import size
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import GROUPS, Group, Question
@@ -19,12 +21,14 @@ from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import plan_of
 from chaos.audit.queue import Queue
 from chaos.audit.repro import Confirm, confirmation
-from chaos.audit.run_row import Defect, RunRow, run_row
+from chaos.audit.run_row import Defect, RunRow, run_rows
 from chaos.audit.write_card import CardWriter
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
 
+# A run to be made: its number, and the places that it answers.
+Run: TypeAlias = tuple[int, tuple[Strike, ...]]
 FAULTS, CONFIRMATION = "faults", "confirmation"
 UNCONFIRMED = Note(
     kind="note",
@@ -35,13 +39,17 @@ UNCONFIRMED = Note(
 
 @dataclass(frozen=True)
 class Choice:
-    """The places to inject faults at, and their order; see `kill_map` and `in_order`."""
+    """The places to inject faults at, and their order; see `kill_map` and `in_order`.
+
+    `one_by_one`: each has a run of its own, even where several could share one.
+    """
 
     seed: int = 0
     exhaustive: bool = False
     limit: int = STEP_PLACES_MAX
     groups: Sequence[Group] = GROUPS
     question: Question = "spot"
+    one_by_one: bool = False
 
 
 ALL_GROUPS = Choice()
@@ -103,7 +111,13 @@ class Audit:
         # If reports come by the clock, and steps differ as well, no two runs share a place.
         apart = clean.repetition.reports_apart is not None and not clean.repetition.is_by_steps
         places = _none if apart else self._strikes
-        queue = Queue(clean.profile, places, self.choice.question, self.choice.seed)
+        queue = Queue(
+            clean.profile,
+            places,
+            self.choice.question,
+            self.choice.seed,
+            may_chain=clean.repeats_exactly and not self.choice.one_by_one,
+        )
         minimum = Minimum(
             runs=queue.needed,
             spent_s=seconds_since(start, self.clock),
@@ -117,6 +131,7 @@ class Audit:
         try:
             ended = self._strike_all(clean, queue, start, fits=minimum.fits(self.budget))
         finally:
+            self._runs += queue.left()
             seconds = seconds_since(start, self.clock)
             self._runs.sort(key=lambda row: row.number)
             limit = self.budget.named(seconds=seconds, runs=queue.taken)
@@ -140,24 +155,31 @@ class Audit:
         lanes = 1 if clean.shares_files else self.lanes(clean.plan.job.workers)
         expected_s = estimate_s(1, each_s=clean.work_s, lanes=lanes) / lanes
 
-        def next_strikes() -> Iterator[tuple[int, Strike]]:
-            while not queue.is_empty:
+        def next_run() -> Iterator[Run | None]:
+            while not queue.is_empty or queue.is_waiting:
                 self._show(queue, start, first, expected_s)
                 seconds, needed = seconds_since(start, self.clock), fits and queue.needed > 0
-                if self.budget.is_spent(seconds=seconds, runs=queue.taken, for_minimum=needed):
+                is_spent = self.budget.is_spent(
+                    seconds=seconds, runs=queue.taken, for_minimum=needed
+                )
+                if is_spent and not queue.is_waiting:
                     return
-                yield queue.take()
+                # A run under way may give its places back.
+                most = None if self.budget.runs is None else self.budget.runs - queue.taken
+                yield None if is_spent or queue.is_empty else queue.take(most)
 
-        def work(backend: Backend, job: tuple[int, Strike]) -> RunRow:
-            return self._strike(backend, clean, job[1], job[0])
+        def work(backend: Backend, run: Run) -> tuple[Run, tuple[RunRow, ...]]:
+            return run, self._strike(backend, clean, run)
 
         with ExitStack() as opened:
             more = [opened.enter_context(self.backend.beside()) for _ in range(lanes - 1)]
             backends: list[Backend] = [self.backend, *more]
-            for side in (backends, backends[:1]):  # the last runs may have shown more places
-                for row in side_by_side(work, next_strikes(), side):
+            for (number, strikes), rows in side_by_side(work, next_run(), backends):
+                stands = queue.learn(strikes, rows)
+                if not stands:  # held back: with its logs, as it may be a finding
+                    self.folder.prune(self.folder.run(number), keep_logs=True)
+                for row in stands:
                     self._settle(row)
-                    queue.learn(row)
         self._show(queue, start, first, expected_s)
         return "all" if queue.is_empty else "budget"
 
@@ -181,12 +203,13 @@ class Audit:
         left_s = pace.left_s(self.budget)
         self.show(Progress(FAULTS, len(self._runs), max(total, queue.taken), left_s, last, wrong))
 
-    def _strike(self, backend: Backend, clean: Clean, strike: Strike, number: int) -> RunRow:
-        """Execute one run with a fault; only its row stays in memory."""
-        plan = plan_of(clean.plan, strike, clean.profile)
+    def _strike(self, backend: Backend, clean: Clean, run: Run) -> tuple[RunRow, ...]:
+        """Execute one run with faults; only its rows stay in memory."""
+        number, strikes = run
+        plan = plan_of(clean.plan, joined(strikes), clean.profile)
         directory = self.folder.new_run("runs", number, plan)
-        run = self.folder.execute(backend, plan, directory, clean.baseline, self.clock)
-        return run_row(number, strike, run)
+        done = self.folder.execute(backend, plan, directory, clean.baseline, self.clock)
+        return run_rows(number, strikes, done)
 
     def _stands_for_a_finding(self, row: RunRow) -> bool:
         """Return whether a run is the smallest of its defect so far; drop the one before."""

@@ -74,7 +74,8 @@ class Card(Record):
     `limit` names the option that ended it early. `missing_parts`: the checkpoints
     (early, middle, late) from which no restart resumed although one could have.
     `hashes_apart`: the place at which the job trains on other data with another hash
-    seed. `columns` are the epochs, or ranges of them, of the heat map.
+    seed. `columns` are the epochs, or ranges of them, of the heat map. `run_count` is the number
+    of runs with faults: of rows that share a run, and of those that were tried again alone, too.
     """
 
     version: str
@@ -99,6 +100,7 @@ class Card(Record):
     has_tolerance: bool = False
     replaced: tuple[Replaced, ...] = ()
     columns: tuple[str, ...] = ("0",)
+    run_count: int = 0
 
     @property
     def right(self) -> int:
@@ -133,7 +135,13 @@ class Card(Record):
     @property
     def places(self) -> tuple[int, int]:
         """The number of places that were tried, and of all places."""
-        return sum(run.happened for run in self.runs), sum(row.places for row in self.covered)
+        tried = sum(run.happened and not run.is_combined for run in self.runs)
+        return tried, sum(row.places for row in self.covered)
+
+    @property
+    def shared(self) -> int:
+        """The number of places that were tried in a run with others."""
+        return sum(run.together > 1 and not run.is_combined for run in self.runs)
 
     @property
     def landed(self) -> tuple[int, int]:
@@ -200,6 +208,8 @@ class Card(Record):
             "severity": self.severity,
             "resumes": {"of": self.resumed, "right": self.resumed_right},
             "places": {"of": places, "tried": tried},
+            "runs": {"of": self.run_count, "places_in_shared_ones": self.shared},
+            "restarts": sum(max(run.attempts - 1, 0) for run in self.runs),
             "right": self.right,
             "from_scratch": self.from_scratch,
             "broken": self.broken,

@@ -16,7 +16,7 @@ Group: TypeAlias = Literal[
     "just after commit",
     "last epoch",
     "twice in one epoch",
-    "three times in a run",
+    "several times in a run",
     "same place in two attempts",
     "during the recovery",
     "inside a load",
@@ -27,6 +27,7 @@ Group: TypeAlias = Literal[
 GROUPS: tuple[Group, ...] = get_args(Group)
 # Only a restart shows whether the job has such places, so runs with a fault must find them.
 LOADS: Group = "inside a load"
+SEVERAL: Group = "several times in a run"
 
 Kind: TypeAlias = Literal[
     "preempted with notice",
@@ -63,7 +64,7 @@ _WORKERS: tuple[Group, ...] = (
     "upload ends",
     "upload begins",
     "twice in one epoch",
-    "three times in a run",
+    "several times in a run",
     "same place in two attempts",
     "before the first commit",
 )

@@ -117,7 +117,7 @@ def _colors() -> tuple[alt.Color, alt.Color]:
 
 def _in_words(card: Card, rows: tuple[Cell, ...]) -> str:
     lost = [row for row in rows if row.fate in ("some wrong", "all wrong")]
-    runs = plural(len(card.runs), "run with a fault", "runs with a fault")
+    runs = plural(len(card.runs), "place")
     if not lost:
         return f"{runs}, none wrong; {card.right} resumed with the same result"
     worst = ", ".join(

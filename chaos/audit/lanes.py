@@ -21,21 +21,25 @@ def lanes_for(cpus: int, *, workers: int) -> int:
 
 
 def side_by_side(
-    work: Callable[[Backend, T], R], items: Iterable[T], backends: Sequence[Backend]
+    work: Callable[[Backend, T], R], items: Iterable[T | None], backends: Sequence[Backend]
 ) -> Iterator[R]:
     """Do `work` on every item, and yield each result as it comes.
 
-    An item is taken only when a lane is free. If work raises, or the caller stops, the
+    An item is taken only when a lane is free. None in its place waits for a result, after which
+    there may be more items. If work raises, or the caller stops, the
     backends are closed, which breaks off the runs under way.
     """
     if len(backends) == 1:
-        yield from (work(backends[0], item) for item in items)
+        yield from (work(backends[0], item) for item in items if item is not None)
         return
     with Lanes(backends) as lanes:
         for item in items:
             while not lanes.idle:
                 yield from lanes.finished()
-            lanes.start(work, item)
+            if item is None:
+                yield from lanes.finished()
+            else:
+                lanes.start(work, item)
         while lanes.running:
             yield from lanes.finished()
 

@@ -100,6 +100,8 @@ def facts(card: Card) -> tuple[Fact, ...]:
         Fact("began anew", str(card.from_scratch)),
         Fact("faults landed", f"{landed} of {planned}"),
         Fact("recomputed steps, worst", "-" if lost is None else str(lost)),
+        Fact("runs with faults", str(card.run_count)),
+        *([Fact("places in shared runs", str(card.shared))] if card.shared else []),
         Fact("took", f"{card.seconds:.0f} s"),
         Fact("seed", str(card.seed)),
     )

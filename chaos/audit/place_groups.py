@@ -5,12 +5,13 @@ of a million steps costs no more than one of a hundred.
 """
 
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from chaos.audit.group import LOADS, Group
-from chaos.audit.job_profile import JobProfile
+from chaos.audit.group import LOADS, SEVERAL, Group
+from chaos.audit.job_profile import JobProfile, Point
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
@@ -54,6 +55,30 @@ def place_of(op: Op) -> tuple[int, int, int, int, int]:
     if isinstance(at, AtMoment):
         return at.epoch, 1, MOMENTS.index(at.moment), rank, op.index
     return at.epoch, 0, at.step, rank, op.index
+
+
+def point_before(op: Op, profile: JobProfile) -> Point | None:
+    """Return the last point before an op that has training left after it."""
+    points = profile.resume_points
+    if isinstance(op.at, AtRecovery) or not points:
+        return None
+    place = place_in_training(op, profile)
+    known = bisect_left(profile.points, place)
+    # The last ones may have no training left after them.
+    return profile.points[known - 1] if 0 < known <= len(points) else None
+
+
+def place_in_training(op: Op, profile: JobProfile) -> tuple[float, float]:
+    """Return an op's place, in a form in which the points before it are smaller."""
+    at = op.at
+    if isinstance(at, AtStep):
+        return at.epoch, at.step
+    if isinstance(at, AtMoment) and at.moment == "committed":
+        return at.epoch + 1, 0.5
+    if isinstance(at, AtMoment) and at.moment == "saving":
+        first = [step for epoch, step in profile.own_saves if epoch == at.epoch]
+        return at.epoch, min(first, default=inf)
+    return at.epoch, inf
 
 
 # A notice takes this share of the time that training has left, within bounds (seconds).
@@ -177,7 +202,7 @@ def _thrice(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:
             for epoch, share in zip(chosen, shares, strict=True)
             if (at := _within(profile, epoch, rank, share)) is not None
         ]
-        yield _single("three times in a run", _kills(*places))
+        yield _single(SEVERAL, _kills(*places))
 
 
 def _recoveries(profile: JobProfile, *, seed: int) -> Iterator[PlaceGroup]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from chaos.audit.group import GROUPS, LOADS, Group
+from chaos.audit.group import GROUPS, LOADS, SEVERAL, Group
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import PlaceGroup, Strike, evenly, place_groups
 from chaos.audit.queue import resumes_from
@@ -153,7 +153,7 @@ def _why_none(group: Group, profile: JobProfile) -> str:
         # Asynchronous, or made by the script itself (NO_UPLOAD).
         beside = "none was seen within report(): one that runs beside training has no place"
         return beside if profile.saved else "no upload was seen"
-    if group == "three times in a run":
+    if group == SEVERAL:
         epochs = len({epoch for epoch, _ in profile.steps} or profile.epochs)
         return f"it needs three epochs with steps or reports; the job has {epochs}"
     if not profile.steps:

@@ -139,7 +139,8 @@ def plan_of(base: Plan, strike: Strike, profile: JobProfile) -> Plan:
     """
     is_by_the_clock = any(op.fault.is_announced for op in strike.ops)
     attempts = None if is_by_the_clock else 1 + len(strike.ops)
-    run_s = RUN_TIMES * profile.seconds + RUN_EXTRA_S
+    # Each further restart takes at most a start and an epoch more.
+    run_s = (RUN_TIMES - 1 + len(strike.ops)) * profile.seconds + RUN_EXTRA_S
     return base.model_copy(
         update={
             "scenario": f"{strike.group}: {strike.name}",

@@ -11,14 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
-from math import inf
 
+from chaos.audit.chains import LONGEST, chain_of, longest_chain
 from chaos.audit.group import GROUPS, ORDERS, Group, Question
 from chaos.audit.job_profile import JobProfile, Point
-from chaos.audit.place_groups import Strike, evenly
+from chaos.audit.place_groups import Strike, evenly, point_before
 from chaos.audit.run_row import RunRow
-from chaos.model.plan import Op
-from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 
 PARTS = 3  # of training, from each of which a restart is to resume: early, middle, late
 _PART_NAMES: Mapping[int, tuple[str, ...]] = {
@@ -72,7 +70,7 @@ def in_order(
 
 def resumes_from(strike: Strike, profile: JobProfile) -> Point | None:
     """Return the last point from which a restart resumes, None if all begin anew."""
-    found = [point for op in strike.ops if (point := _before(op, profile)) is not None]
+    found = [point for op in strike.ops if (point := point_before(op, profile)) is not None]
     return max(found, default=None)
 
 
@@ -97,30 +95,6 @@ def missing_parts(
     found = {part_of(strike, profile) for strike in tried}
     names = _PART_NAMES[parts_in(profile)]
     return tuple(name for n, name in enumerate(names) if n in of and n not in found)
-
-
-def _before(op: Op, profile: JobProfile) -> Point | None:
-    """Return the last point before an op that has training left after it."""
-    at, points = op.at, profile.resume_points
-    if isinstance(at, AtRecovery) or not points:
-        return None
-    place = _place(op, profile)
-    known = bisect_left(profile.points, place)
-    # The last ones may have no training left after them.
-    return profile.points[known - 1] if 0 < known <= len(points) else None
-
-
-def _place(op: Op, profile: JobProfile) -> tuple[float, float]:
-    """Return an op's place, in a form in which the points before it are smaller."""
-    at = op.at
-    if isinstance(at, AtStep):
-        return at.epoch, at.step
-    if isinstance(at, AtMoment) and at.moment == "committed":
-        return at.epoch + 1, 0.5
-    if isinstance(at, AtMoment) and at.moment == "saving":
-        first = [step for epoch, step in profile.own_saves if epoch == at.epoch]
-        return at.epoch, min(first, default=inf)
-    return at.epoch, inf
 
 
 def _begun_in(part: int, strikes: list[Strike], parts: Mapping[Strike, int | None]) -> list[Strike]:
@@ -149,6 +123,16 @@ def _in_rounds(queues: Mapping[Group, Sequence[Strike]]) -> Iterator[Strike]:
 
 # The tries of a group until a restart in it has resumed from a checkpoint.
 TRIES = 3
+# The places among which those that share a run are looked for: many enough for the longest chain.
+LOOKED_AT = 1000
+
+
+@dataclass
+class _Doubt:
+    """A run of several places that came out wrong, and those not yet tried alone."""
+
+    row: RunRow
+    untried: set[Strike]
 
 
 @dataclass
@@ -159,6 +143,10 @@ class Queue:
     file then. After the first such run `map_of` makes the map anew, with all places
     that it had. If no restart of a group resumed from a checkpoint although it should
     have, one more place of the group is needed.
+
+    `may_chain`: the places that are not needed share runs where they can; see `chains`. The
+    places of such a run that came out wrong are tried again, each alone. `taken` counts the
+    places that were tried or are under way, `runs` the runs made for them.
     """
 
     profile: JobProfile
@@ -166,9 +154,14 @@ class Queue:
     question: Question = "spot"
     seed: int = 0
     strikes: Sequence[Strike] = ()
+    may_chain: bool = False
     taken: int = 0
+    runs: int = 0
     _needed: list[Strike] = field(default_factory=list)
+    _alone: list[Strike] = field(default_factory=list)
     _rest: list[Strike] = field(default_factory=list)
+    _in_doubt: list[_Doubt] = field(default_factory=list)
+    _wrong: int = 0
     _begun: Counter[Group] = field(default_factory=Counter)
     _over: Counter[Group] = field(default_factory=Counter)
     _resumed: set[Group] = field(default_factory=set)
@@ -180,28 +173,78 @@ class Queue:
     @property
     def is_empty(self) -> bool:
         """Whether every known place was taken."""
-        return not self._needed and not self._rest
+        return not self._needed and not self._alone and not self._rest
 
     @property
     def needed(self) -> int:
         """The number of places that an answer still needs."""
-        return len(self._needed)
+        return len(self._needed) + len(self._alone)
 
-    def take(self) -> tuple[int, Strike]:
-        """Return the next place and its number, from 0."""
-        number, self.taken = self.taken, self.taken + 1
-        strike = (self._needed or self._rest).pop(0)
-        self._begun[strike.group] += 1
-        return number, strike
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a run under way may show that there are more places to try."""
+        return self.taken > self._over.total()
 
-    def learn(self, run: RunRow) -> None:
-        """Note a run with a fault; insert the places that it has shown, by their order."""
+    def take(self, most: int | None = None) -> tuple[int, tuple[Strike, ...]]:
+        """Return the number of the next run, from 0, and its places: at most so many."""
+        number, self.runs = self.runs, self.runs + 1
+        strikes = self._next(LONGEST if most is None else most)
+        self.taken += len(strikes)
+        self._begun.update(strike.group for strike in strikes)
+        return number, strikes
+
+    def _next(self, most: int) -> tuple[Strike, ...]:
+        if self._needed or self._alone:
+            return ((self._needed or self._alone).pop(0),)
+        first = self._rest.pop(0)
+        if not self.may_chain:
+            return (first,)
+        longest = min(most, longest_chain(wrong=self._wrong, tried=self._over.total()))
+        strikes = chain_of(first, self._rest[:LOOKED_AT], self.profile, longest=longest)
+        others = set(strikes)
+        self._rest = [strike for strike in self._rest if strike not in others]
+        return strikes
+
+    def learn(self, strikes: Sequence[Strike], rows: Sequence[RunRow]) -> tuple[RunRow, ...]:
+        """Note a run with faults; insert the places that it has shown, by their order.
+
+        Return the rows that are known to stand by now. The row of several places in one is held
+        back until each was tried alone: it stands only if none of them is wrong by itself.
+        """
+        if len(rows) < len(strikes):
+            self._begun.subtract(strike.group for strike in strikes)
+            self.taken -= len(strikes)
+            self._alone += strikes
+            if rows[0].is_wrong:
+                self._in_doubt.append(_Doubt(rows[0], set(strikes)))
+            return ()
+        for row in rows:
+            self._note(row)
+        return (*rows, *self._resolved(rows))
+
+    def left(self) -> tuple[RunRow, ...]:
+        """Return the rows of several places of which not each was tried alone."""
+        return tuple(doubt.row for doubt in self._in_doubt)
+
+    def _resolved(self, rows: Sequence[RunRow]) -> Iterator[RunRow]:
+        for doubt in list(self._in_doubt):
+            mine = [row for row in rows if row.strike in doubt.untried]
+            doubt.untried.difference_update(row.strike for row in mine)
+            is_explained = any(row.is_wrong for row in mine)
+            if is_explained or not doubt.untried:
+                self._in_doubt.remove(doubt)
+            if not is_explained and not doubt.untried:
+                self.may_chain = False  # the next chain would show the same, and answer nothing
+                yield doubt.row
+
+    def _note(self, run: RunRow) -> None:
         self._over[run.group] += 1
+        self._wrong += run.is_wrong
         if run.is_right and run.resumed:
             self._resumed.add(run.group)
         if run.loads and not self.profile.loads:
             known = set(self.strikes)
-            taken = known - {*self._needed, *self._rest}
+            taken = known - {*self._needed, *self._rest}  # with those to be tried again alone
             self.profile = replace(self.profile, loads=run.loads)
             self.strikes = self.map_of(self.profile)
             assert known <= set(self.strikes)

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from chaos.audit.chains import joined
 from chaos.audit.group import Group
 from chaos.audit.place_groups import Strike
 from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence
 from chaos.check.grade import ACCEPTED
-from chaos.check.resumes import is_resumed
+from chaos.check.restarts import Restart, lost_steps
+from chaos.check.resumes import count_restarts, is_resumed
 from chaos.check.trajectory import TRAJECTORY
-from chaos.model.diagnosis import Resume, Standing
+from chaos.model.diagnosis import Standing
 from chaos.model.event import FileLoaded, StepDone
 from chaos.model.history import History
 from chaos.model.plan import Op
@@ -62,7 +64,9 @@ class RunRow(Record):
     restart and before their first step there, loaded a file of an earlier attempt.
     `resumed` counts restarts from a checkpoint, `from_scratch` those that began anew.
     `severity` is that of the gravest broken promise; `accepted` are the broken promises
-    that `--accept` allows.
+    that `--accept` allows. `together` counts the places of the run: those of one number share a
+    run, and each has its part of the run's time. `is_combined`: it is of all places of a run at
+    once, of which none is wrong alone.
     """
 
     number: int
@@ -85,6 +89,8 @@ class RunRow(Record):
     from_scratch: int = 0
     severity: Severity | None = None
     accepted: tuple[str, ...] = ()
+    together: int = 1
+    is_combined: bool = False
 
     @property
     def strike(self) -> Strike:
@@ -107,11 +113,60 @@ class RunRow(Record):
         return self.status != "inconclusive" or self.landed >= len(self.ops)
 
 
+def run_rows(number: int, strikes: Sequence[Strike], run: FinishedRun) -> tuple[RunRow, ...]:
+    """Return the rows of a judged run: one per place if it answers them all, else one in all.
+
+    A run of several places answers them if nothing is wrong with it, every fault was injected,
+    and every restart follows from the faults of one place.
+    """
+    whole = run_row(number, joined(strikes), run)
+    if len(strikes) == 1:
+        return (whole,)
+    combined = whole.model_copy(update={"together": len(strikes), "is_combined": True})
+    if not whole.is_right or whole.accepted or whole.landed < len(whole.ops):
+        return (combined,)
+    first, of_place = 0, []
+    for strike in strikes:
+        ops = range(first, first + len(strike.ops))
+        found = [r for r in run.analysis.restarts if any(i.op.index in ops for i in r.injections)]
+        of_place.append(found)
+        first = ops.stop
+    if not all(of_place) or sum(map(len, of_place)) != len(run.analysis.restarts):
+        return (combined,)
+    return tuple(
+        _part_of_row(whole, strike, found, run, together=len(strikes))
+        for strike, found in zip(strikes, of_place, strict=True)
+    )
+
+
+def _part_of_row(
+    whole: RunRow, strike: Strike, restarts: Sequence[Restart], run: FinishedRun, *, together: int
+) -> RunRow:
+    """Return the row of one place of a run without a difference."""
+    counts = count_restarts(run.analysis, restarts)
+    parts, idle = _parts_after(restarts, run)
+    return whole.model_copy(
+        update={
+            "name": strike.name,
+            "group": strike.group,
+            "ops": strike.ops,
+            "parts": parts,
+            "idle": idle,
+            "landed": len(strike.ops),
+            "attempts": 1 + len(restarts),
+            "lost_steps": None if whole.lost_steps is None else lost_steps(restarts),
+            "seconds": whole.seconds / together,
+            "resumed": counts.resumed,
+            "from_scratch": counts.from_scratch,
+            "together": together,
+        }
+    )
+
+
 def run_row(number: int, strike: Strike, run: FinishedRun) -> RunRow:
     """Return the row of a judged run."""
     row, verdict = row_of(run), run.verdict
-    resumed = {r.attempt.index for r in run.analysis.restarts if is_resumed(run.analysis, r)}
-    parts, idle = _parts([row for row in verdict.diagnosis if row.attempt in resumed])
+    parts, idle = _parts_after(run.analysis.restarts, run)
     return RunRow(
         number=number,
         name=strike.name,
@@ -162,8 +217,12 @@ def _loads(history: History) -> tuple[int, ...]:
     )
 
 
-def _parts(diagnosis: Sequence[Resume]) -> tuple[dict[str, Standing], tuple[str, ...]]:
+def _parts_after(
+    restarts: Sequence[Restart], run: FinishedRun
+) -> tuple[dict[str, Standing], tuple[str, ...]]:
     """Return the worst standing of each part, and the parts whose difference changed nothing."""
+    resumed = {r.attempt.index for r in restarts if is_resumed(run.analysis, r)}
+    diagnosis = [resume for resume in run.verdict.diagnosis if resume.attempt in resumed]
     found: dict[str, Standing] = {}
     matters: set[str] = set()
     for part in (part for resume in diagnosis for part in resume.parts):

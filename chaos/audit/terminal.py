@@ -17,6 +17,7 @@ from chaos.audit.run_row import RunRow
 from chaos.audit.table import Cell, Fate, cells, group_rows, kind_rows, part_rows
 from chaos.check.grade import ACCEPTED
 from chaos.report.live import MovingLine
+from chaos.words import plural
 
 INCONCLUSIVE_SHOWN = 3
 _MARKS: dict[Fate, tuple[str, str]] = {
@@ -152,7 +153,7 @@ def _labelled(rows: Sequence[_Row]) -> Table:
 def _commands(rows: Sequence[_Row]) -> Iterator[Text]:
     """Yield commands and paths beside their labels, each in one line of any length."""
     for label, style, text in rows:
-        line = Text.assemble((f"{label:<11}", style), text)
+        line = Text.assemble((f"{label:<10} ", style), text)
         line.no_wrap, line.overflow = True, "ignore"
         yield line
 
@@ -179,7 +180,8 @@ def _tail(card: Card) -> Iterator[_Row]:
         yield "state", "dim", text
     yield "job", "dim", card.size
     landed, planned = card.landed
-    yield "rests on", "dim", f"{landed} of {planned} faults landed; {card.repetition}"
+    shared = f" in {plural(card.run_count, 'run')}" if card.shared else ""
+    yield "rests on", "dim", f"{landed} of {planned} faults landed{shared}; {card.repetition}"
     for number, row in enumerate(card.replaced):
         yield "" if number else "replaced", "dim", str(row)
     for note in (note for note in card.notes if ACCEPTED in note.text):  # not known beforehand

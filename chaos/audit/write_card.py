@@ -1,11 +1,13 @@
 """The card of an audit and its files, made from the rows of its runs."""
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chaos import __version__
 from chaos.audit.baseline_runs import Clean
 from chaos.audit.card import Card, Covered, Ended, Job, Replaced
+from chaos.audit.chains import joined
 from chaos.audit.finding import Finding, findings
 from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import JobProfile
@@ -77,7 +79,7 @@ class CardWriter:
         clean, found = self.clean, findings(runs)
         for finding in found:
             self._save_finding(finding)
-        profile, strikes = self.queue.profile, [run.strike for run in runs]
+        profile = self.queue.profile
         right = [run.strike for run in runs if run.is_right and run.resumed]
         aims = {part_of(strike, profile) for strike in self.queue.strikes} - {None}
         card = Card(
@@ -101,8 +103,9 @@ class CardWriter:
             hashes_apart=clean.hashes_apart,
             accept=clean.plan.expect.accept,
             has_tolerance=clean.plan.expect.loss_tolerance is not None,
-            replaced=replaced(profile, strikes),
+            replaced=replaced(profile, _as_run(runs)),
             columns=columns(profile.epochs_seen),
+            run_count=self.queue.runs,
         )
         self.write(card)
         self.folder.write("junit.xml", self._junit(runs))
@@ -135,7 +138,7 @@ class CardWriter:
         return tuple(
             Covered(
                 group=row.group,
-                struck=sum(run.group == row.group for run in runs),
+                struck=sum(run.group == row.group and not run.is_combined for run in runs),
                 chosen=row.chosen,
                 places=row.places,
                 why_none=row.why_none,
@@ -146,9 +149,24 @@ class CardWriter:
         )
 
     def _junit(self, runs: Sequence[RunRow]) -> str:
-        baseline = self.clean.baseline
-        rows = [self.folder.suite_row(r.number, baseline, seconds=r.seconds) for r in runs]
+        rows = [
+            dataclasses.replace(
+                self.folder.suite_row(run.number, self.clean.baseline, seconds=run.seconds),
+                scenario=f"{run.group}: {run.name}",
+                attempts=run.attempts,
+                lost_steps=run.lost_steps,
+            )
+            for run in runs
+        ]
         return render_junit(rows, name="chaos audit")
+
+
+def _as_run(runs: Sequence[RunRow]) -> list[Strike]:
+    """Return the places of each run, those that shared one as one."""
+    by_number: dict[int, list[Strike]] = {}
+    for run in runs:
+        by_number.setdefault(run.number, []).append(run.strike)
+    return [joined(strikes) for strikes in by_number.values()]
 
 
 def _accepted(runs: Sequence[RunRow]) -> Iterator[Note]:

@@ -1,5 +1,6 @@
 """The cost and the place of each restart, as rows."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -75,6 +76,14 @@ class Restart:
     def epoch(self) -> int | None:
         """The epoch at which training continued."""
         return self.attempt.epoch
+
+
+def lost_steps(restarts: Iterable[Restart]) -> int:
+    """Return the number of recomputed steps of the rank that has the most."""
+    lost: Counter[int] = Counter()
+    for restart in restarts:
+        lost.update(restart.lost_steps)
+    return max(lost.values(), default=0)
 
 
 def restarts(

@@ -1,18 +1,21 @@
 """Restarts by kind: resumed, from scratch, and with nothing left to do."""
 
+from collections.abc import Sequence
+
 from chaos.check.analysis import RunAnalysis
 from chaos.check.restarts import Restart
 from chaos.model.verdict import Restarts
 
 
-def count_restarts(analysis: RunAnalysis) -> Restarts:
-    """Count a run's restarts by the place where they continued."""
-    trained = [restart for restart in analysis.restarts if _trained(analysis, restart)]
+def count_restarts(analysis: RunAnalysis, restarts: Sequence[Restart] | None = None) -> Restarts:
+    """Count a run's restarts, or some of them, by the place where they continued."""
+    among = analysis.restarts if restarts is None else restarts
+    trained = [restart for restart in among if _trained(analysis, restart)]
     resumed = sum(is_resumed(analysis, restart) for restart in trained)
     return Restarts(
         resumed=resumed,
         from_scratch=len(trained) - resumed,
-        idle=len(analysis.restarts) - len(trained),
+        idle=len(among) - len(trained),
     )
 
 

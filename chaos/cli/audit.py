@@ -61,7 +61,16 @@ Limit = Annotated[
 ]
 MaxRuns = Annotated[
     int | None,
-    typer.Option("--max-runs", min=1, metavar="N", help="Stop after N runs with a fault."),
+    typer.Option(
+        "--max-runs", min=1, metavar="N", help="Stop after N places: that many runs at most."
+    ),
+]
+OneByOne = Annotated[
+    bool,
+    typer.Option(
+        "--one-by-one",
+        help="One run per place. Default: places share runs if the job repeats itself exactly.",
+    ),
 ]
 Exhaustive = Annotated[
     bool, typer.Option("--exhaustive", help="Inject at every step of every rank.")
@@ -130,6 +139,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     time_limit: Limit = None,
     max_runs: MaxRuns = None,
     exhaustive: Exhaustive = False,
+    one_by_one: OneByOne = False,
     places: Places = None,
     accept: Accept = None,
     tolerance: Within = None,
@@ -162,7 +172,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
             opened.enter_context(open_scripts(console)),
             folder,
             SystemClock(),
-            Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question),
+            Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question, one_by_one),
             _budget(time_limit, max_runs, exhaustive=exhaustive),
             display.show,
             display.tell,

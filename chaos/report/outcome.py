@@ -1,7 +1,6 @@
 """Finished runs and rows of a suite: the input of every page."""
 
 import statistics
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 
 from chaos.check.analysis import RunAnalysis
 from chaos.check.goodput import ledger_of
+from chaos.check.restarts import lost_steps
 from chaos.errors import ChaosError, UnmetNeedError
 from chaos.model.history import History
 from chaos.model.plan import Plan
@@ -180,9 +180,6 @@ def no_resume(verdict: Verdict) -> str:
 
 def row_of(run: FinishedRun) -> SuiteRow:
     """Return the row of a finished run."""
-    lost: Counter[int] = Counter()
-    for restart in run.analysis.restarts:
-        lost.update(restart.lost_steps)
     waits = [restart.phases.total_s for restart in run.analysis.restarts]
     return SuiteRow(
         scenario=run.plan.scenario,
@@ -192,7 +189,7 @@ def row_of(run: FinishedRun) -> SuiteRow:
         error=None,
         duration_s=run.duration_s,
         attempts=len(run.analysis.run.attempts),
-        lost_steps=max(lost.values(), default=0) if run.analysis.sees_steps else None,
+        lost_steps=lost_steps(run.analysis.restarts) if run.analysis.sees_steps else None,
         recovery_s=max((wait for wait in waits if wait is not None), default=None),
         seed=run.plan.seed,
         backend=run.plan.backend,

@@ -1,0 +1,187 @@
+"""Places that share a run: they are apart, and an audit finds what it finds one by one."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.audit.audit import Choice
+from chaos.audit.budget import Budget
+from chaos.audit.card import Card
+from chaos.audit.chains import LONGEST, chain_of, joined, longest_chain
+from chaos.audit.job_profile import JobProfile
+from chaos.audit.place_groups import place_in_training, point_before
+from chaos.audit.places import kill_map
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.trigger import AtRecovery
+from tests.audit.backend import Defect, FakeBackend, audit_of, loses_momentum
+from tests.audit.test_places import SEEDS, extents
+from tests.check.story import Story
+from tests.check.tamper import changed
+
+EVERY = Choice(exhaustive=True)
+
+
+@given(extents(), SEEDS, st.integers(1, 8), st.data())
+def test_places_that_share_a_run_are_a_checkpoint_apart(
+    profile: JobProfile, seed: int, longest: int, data: st.DataObject
+) -> None:
+    strikes = kill_map(profile, seed=seed)
+    if not strikes:
+        return
+    first = data.draw(st.sampled_from(strikes))
+    others = [strike for strike in strikes if strike != first]
+
+    found = chain_of(first, others, profile, longest=longest)
+
+    assert first in found
+    assert len(set(found)) == len(found) <= longest
+    assert sum(any(op.fault.nodes_lost for op in strike.ops) for strike in found) <= 1
+    if len(found) > 1:
+        assert not any(op.fault.is_announced for strike in found for op in strike.ops)
+    for one, other in pairwise(found):
+        point = point_before(other.ops[0], profile)
+        assert point is not None
+        ended = (op for op in one.ops if not isinstance(op.at, AtRecovery))
+        assert point > max(place_in_training(op, profile) for op in ended)
+
+
+@given(extents(), SEEDS)
+def test_ops_of_places_that_share_a_run_are_numbered_in_order(
+    profile: JobProfile, seed: int
+) -> None:
+    strikes = kill_map(profile, seed=seed)
+    if not strikes:
+        return
+    found = chain_of(strikes[0], strikes[1:], profile, longest=LONGEST)
+
+    ops = joined(found).ops
+
+    assert [op.index for op in ops] == list(range(len(ops)))
+    first = 0
+    for strike in found:
+        for own, op in zip(strike.ops, ops[first:], strict=False):
+            assert op.kind == own.kind
+            if isinstance(own.at, AtRecovery):
+                assert isinstance(op.at, AtRecovery)
+                assert op.at.recovering_from == first + own.at.recovering_from
+            else:
+                assert op.at == own.at
+        first += len(strike.ops)
+
+
+@given(st.integers(0, 200), st.integers(0, 200))
+def test_the_more_places_are_wrong_the_fewer_share_a_run(wrong: int, right: int) -> None:
+    longest = longest_chain(wrong=wrong, tried=wrong + right)
+
+    assert 1 <= longest <= LONGEST
+    assert longest <= longest_chain(wrong=max(wrong - 1, 0), tried=wrong + right)
+    assert (longest == 1) <= (wrong > 0)
+
+
+def loses_after(resumes: int) -> Defect:
+    """Return a defect that shows only once the job has resumed so many times in a row."""
+
+    def defect(_: Story, history: History) -> History:
+        resumed = [e.attempt for _, e in history.of(ev.WorkerStarted) if e.checkpoint is not None]
+        late = sorted(set(resumed))[resumes - 1 :]
+        return changed(
+            history,
+            ev.StepDone,
+            lambda e: e.attempt in late,
+            losses=lambda e: tuple(float(loss) + 0.01 for loss in e.losses),
+        )
+
+    return defect
+
+
+def loses_in_epoch(epoch: int) -> Defect:
+    """Return a defect of resuming into one epoch alone."""
+
+    def defect(_: Story, history: History) -> History:
+        begun: dict[int, int] = {}
+        for _number, done in history.of(ev.StepDone):
+            begun.setdefault(done.attempt, done.epoch)
+        return changed(
+            history,
+            ev.StepDone,
+            lambda e: e.attempt > 0 and begun[e.attempt] == epoch,
+            losses=lambda e: tuple(float(loss) + 0.01 for loss in e.losses),
+        )
+
+    return defect
+
+
+def audited(folder: Path, defect: Defect | None, *, one_by_one: bool, lanes: int = 1) -> Card:
+    folder.mkdir()
+    backend = FakeBackend(epochs=6, steps=1, workers=1, defect=defect)
+    choice = replace(EVERY, one_by_one=one_by_one)
+    return audit_of(folder, backend, choice=choice, lanes=lambda _: lanes).run()
+
+
+def facts(card: Card) -> object:
+    """Return what an audit says of a job, and of each of its places."""
+    places = {
+        (r.group, r.name): (r.status, r.defects, r.parts, r.resumed, r.from_scratch, r.lost_steps)
+        for r in card.runs
+        if not r.is_combined
+    }
+    named = {(f.name, f.severity, f.places, f.smallest.ops) for f in card.findings}
+    return card.word, places, named, [(row.group, row.struck) for row in card.covered]
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.parametrize(
+    "defect", [None, loses_momentum, loses_in_epoch(3)], ids=["right", "momentum", "one epoch"]
+)
+def test_an_audit_finds_the_same_together_and_one_by_one(
+    tmp_path: Path, defect: Defect | None, lanes: int
+) -> None:
+    alone = audited(tmp_path / "alone", defect, one_by_one=True)
+    together = audited(tmp_path / "together", defect, one_by_one=False, lanes=lanes)
+
+    assert facts(together) == facts(alone)
+    assert alone.run_count == len(alone.runs)
+
+
+def test_a_right_job_is_answered_by_far_fewer_runs(tmp_path: Path) -> None:
+    card = audited(tmp_path / "right", None, one_by_one=False)
+
+    assert card.word == "pass"
+    assert card.run_count < len(card.runs) / 2
+    of_run = Counter(run.number for run in card.runs)
+    assert all(run.together == of_run[run.number] for run in card.runs)
+    assert card.shared == sum(run.together > 1 for run in card.runs) > 0
+
+
+def test_what_only_several_resumes_show_is_a_finding_of_its_own(tmp_path: Path) -> None:
+    alone = audited(tmp_path / "alone", loses_after(4), one_by_one=True)
+    card = audited(tmp_path / "together", loses_after(4), one_by_one=False)
+
+    assert alone.word == "pass"
+    assert card.word == "fail"
+    combined = [run for run in card.runs if run.is_combined]
+    assert {run.number for run in combined} == set(card.findings[0].runs)
+    assert all(len(run.ops) >= 4 for run in combined)
+    assert all(run.is_right for run in card.runs if not run.is_combined)
+    assert card.places[0] == alone.places[0]
+
+
+def test_a_run_of_several_places_that_was_not_resolved_is_no_pass(tmp_path: Path) -> None:
+    backend = FakeBackend(epochs=6, steps=1, workers=1, defect=loses_after(4))
+    first_doubt = audited(tmp_path / "whole", loses_after(4), one_by_one=False)
+    needed = min(run.number for run in first_doubt.runs if run.is_combined)
+    (tmp_path / "cut").mkdir()
+    longest = max(run.together for run in first_doubt.runs)
+
+    card = audit_of(
+        tmp_path / "cut", backend, choice=EVERY, budget=Budget(runs=needed + longest)
+    ).run()
+
+    assert card.word == "fail"
+    assert any(run.is_combined for run in card.runs)
