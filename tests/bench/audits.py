@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 JOB = "scenarios/jobs/digits_ddp.py"
 STEPS = "before the first commit;mid-epoch;epoch boundary;last epoch"
 EVERY_STEP = ("--exhaustive", "--places", STEPS)
-SOME_STEPS = ("--max-runs", "120", "--places", STEPS)
+SOME_STEPS = ("--max-runs", "60", "--places", STEPS)
 SHORT, LONG = 10, 60
 
 
