@@ -94,7 +94,7 @@ def reasons(card: "Card") -> Iterator[str]:
 def _unjudged(card: "Card") -> Iterator[str]:
     untold = [run for run in card.inconclusive if run.happened]
     if untold:
-        of = plural(len(card.runs), "run")
+        of = plural(len(card.runs), "place")
         yield f"{len(untold)} of {of} could not be judged: {_short(untold[0].headline)}"
 
 

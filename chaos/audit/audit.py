@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
 
 from chaos.audit.baseline_runs import Clean, CleanRuns
 from chaos.audit.budget import UNLIMITED, Budget, Minimum, Pace, Progress, ShowProgress, estimate_s
@@ -19,7 +18,7 @@ from chaos.audit.notes import Note
 from chaos.audit.place_groups import Strike
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import plan_of
-from chaos.audit.queue import Queue
+from chaos.audit.queue import Queue, Run
 from chaos.audit.repro import Confirm, confirmation
 from chaos.audit.run_row import Defect, RunRow, run_rows
 from chaos.audit.write_card import CardWriter
@@ -27,8 +26,6 @@ from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
 
-# A run to be made: its number, and the places that it answers.
-Run: TypeAlias = tuple[int, tuple[Strike, ...]]
 FAULTS, CONFIRMATION = "faults", "confirmation"
 UNCONFIRMED = Note(
     kind="note",
@@ -116,7 +113,7 @@ class Audit:
             places,
             self.choice.question,
             self.choice.seed,
-            may_chain=clean.repeats_exactly and not self.choice.one_by_one,
+            may_chain=clean.repetition.is_exact and not self.choice.one_by_one,
         )
         minimum = Minimum(
             runs=queue.needed,

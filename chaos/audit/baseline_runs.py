@@ -59,11 +59,6 @@ class Clean:
     hashes_apart: str | None = None
 
     @property
-    def repeats_exactly(self) -> bool:
-        """Whether two runs are equal to the last bit, report by report."""
-        return self.repetition.is_deterministic and not self.repetition.differs
-
-    @property
     def stays_inside(self) -> bool:
         """Whether the job, on a cluster as well, writes only to its run's folder."""
         confined, stored = self.plan.confined, str(self.profile.replaced.get("storage_path"))

@@ -1,6 +1,7 @@
 """The resilience card: all results of an audit, for pages and for machines."""
 
 import json
+from collections import Counter
 from typing import Literal, Self, TypeAlias
 
 from chaos.audit import answer
@@ -135,13 +136,14 @@ class Card(Record):
     @property
     def places(self) -> tuple[int, int]:
         """The number of places that were tried, and of all places."""
-        tried = sum(run.happened and not run.is_combined for run in self.runs)
-        return tried, sum(row.places for row in self.covered)
+        return sum(run.is_tried for run in self.runs), sum(row.places for row in self.covered)
 
     @property
     def shared(self) -> int:
         """The number of places that were tried in a run with others."""
-        return sum(run.together > 1 and not run.is_combined for run in self.runs)
+        return sum(
+            count for count in Counter(run.number for run in self.runs).values() if count > 1
+        )
 
     @property
     def landed(self) -> tuple[int, int]:

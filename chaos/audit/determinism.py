@@ -67,6 +67,11 @@ class Repetition(Record):
         return self.reports_apart is not None and is_same
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the runs are equal to the last bit, report by report."""
+        return self.is_deterministic and not self.differs
+
+    @property
     def is_deterministic(self) -> bool:
         """Whether every loss is equal to the last bit."""
         return self.losses_compared > 0 and self.losses_differing == 0

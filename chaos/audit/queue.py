@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
+from typing import TypeAlias
 
 from chaos.audit.chains import LONGEST, chain_of, longest_chain
 from chaos.audit.group import GROUPS, ORDERS, Group, Question
@@ -127,6 +128,10 @@ TRIES = 3
 LOOKED_AT = 1000
 
 
+# A run to be made: its number, and the places that it is to answer.
+Run: TypeAlias = tuple[int, tuple[Strike, ...]]
+
+
 @dataclass
 class _Doubt:
     """A run of several places that came out wrong, and those not yet tried alone."""
@@ -185,7 +190,7 @@ class Queue:
         """Whether a run under way may show that there are more places to try."""
         return self.taken > self._over.total()
 
-    def take(self, most: int | None = None) -> tuple[int, tuple[Strike, ...]]:
+    def take(self, most: int | None = None) -> Run:
         """Return the number of the next run, from 0, and its places: at most so many."""
         number, self.runs = self.runs, self.runs + 1
         strikes = self._next(LONGEST if most is None else most)

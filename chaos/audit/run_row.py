@@ -64,9 +64,8 @@ class RunRow(Record):
     restart and before their first step there, loaded a file of an earlier attempt.
     `resumed` counts restarts from a checkpoint, `from_scratch` those that began anew.
     `severity` is that of the gravest broken promise; `accepted` are the broken promises
-    that `--accept` allows. `together` counts the places of the run: those of one number share a
-    run, and each has its part of the run's time. `is_combined`: it is of all places of a run at
-    once, of which none is wrong alone.
+    that `--accept` allows. Rows of one number share a run, and each has its part of the run's
+    time. `is_combined`: it is of all places of a run at once, of which none is wrong alone.
     """
 
     number: int
@@ -89,7 +88,6 @@ class RunRow(Record):
     from_scratch: int = 0
     severity: Severity | None = None
     accepted: tuple[str, ...] = ()
-    together: int = 1
     is_combined: bool = False
 
     @property
@@ -108,6 +106,11 @@ class RunRow(Record):
         return self.status == "fail"
 
     @property
+    def is_tried(self) -> bool:
+        """Whether it is of one place, and the place was tried."""
+        return self.happened and not self.is_combined
+
+    @property
     def happened(self) -> bool:
         """Whether all planned faults were injected; otherwise the place was not tried."""
         return self.status != "inconclusive" or self.landed >= len(self.ops)
@@ -122,25 +125,27 @@ def run_rows(number: int, strikes: Sequence[Strike], run: FinishedRun) -> tuple[
     whole = run_row(number, joined(strikes), run)
     if len(strikes) == 1:
         return (whole,)
-    combined = whole.model_copy(update={"together": len(strikes), "is_combined": True})
+    combined = whole.model_copy(update={"is_combined": True})
     if not whole.is_right or whole.accepted or whole.landed < len(whole.ops):
         return (combined,)
-    first, of_place = 0, []
-    for strike in strikes:
-        ops = range(first, first + len(strike.ops))
-        found = [r for r in run.analysis.restarts if any(i.op.index in ops for i in r.injections)]
-        of_place.append(found)
-        first = ops.stop
-    if not all(of_place) or sum(map(len, of_place)) != len(run.analysis.restarts):
+    owner = [number for number, strike in enumerate(strikes) for _ in strike.ops]  # by op
+    of_place: list[list[Restart]] = [[] for _ in strikes]
+    for restart in run.analysis.restarts:
+        owners = {owner[injection.op.index] for injection in restart.injections}
+        if len(owners) != 1:
+            return (combined,)
+        of_place[owners.pop()].append(restart)
+    if not all(of_place):
         return (combined,)
+    share = whole.model_copy(update={"seconds": whole.seconds / len(strikes)})
     return tuple(
-        _part_of_row(whole, strike, found, run, together=len(strikes))
+        _part_of_row(share, strike, found, run)
         for strike, found in zip(strikes, of_place, strict=True)
     )
 
 
 def _part_of_row(
-    whole: RunRow, strike: Strike, restarts: Sequence[Restart], run: FinishedRun, *, together: int
+    whole: RunRow, strike: Strike, restarts: Sequence[Restart], run: FinishedRun
 ) -> RunRow:
     """Return the row of one place of a run without a difference."""
     counts = count_restarts(run.analysis, restarts)
@@ -155,10 +160,8 @@ def _part_of_row(
             "landed": len(strike.ops),
             "attempts": 1 + len(restarts),
             "lost_steps": None if whole.lost_steps is None else lost_steps(restarts),
-            "seconds": whole.seconds / together,
             "resumed": counts.resumed,
             "from_scratch": counts.from_scratch,
-            "together": together,
         }
     )
 

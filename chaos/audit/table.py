@@ -197,7 +197,7 @@ def kind_rows(card: Card) -> tuple[KindRow, ...]:
     for kind in KINDS:
         runs = [run for run in card.runs if kind_of(run.group) == kind]
         places = sum(row.places for row in card.covered if kind_of(row.group) == kind)
-        rows.append(KindRow(kind, tally(runs), sum(run.happened for run in runs), places))
+        rows.append(KindRow(kind, tally(runs), sum(run.is_tried for run in runs), places))
     return tuple(rows)
 
 

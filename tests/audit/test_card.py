@@ -362,7 +362,7 @@ NOISY = {"losses_compared": 9, "losses_differing": 3, "first": "epoch 0, step 1,
     ("runs", "update", "says"),
     [
         ((anew(0),), {}, "no restart went on from a checkpoint"),
-        ((run_of(0), untold(1, landed=1)), {}, "1 of 2 runs could not be judged: Run 1"),
+        ((run_of(0), untold(1, landed=1)), {}, "1 of 2 places could not be judged: Run 1"),
         ((untold(0, landed=0),), {}, "'mid-epoch' was not tried"),
         ((), {"missing_parts": ("a late",)}, "no restart went on from a late checkpoint"),
         ((), {"hashes_apart": "epoch 0, step 1"}, "with another hash seed"),

@@ -155,8 +155,9 @@ def test_a_right_job_is_answered_by_far_fewer_runs(tmp_path: Path) -> None:
     assert card.word == "pass"
     assert card.run_count < len(card.runs) / 2
     of_run = Counter(run.number for run in card.runs)
-    assert all(run.together == of_run[run.number] for run in card.runs)
-    assert card.shared == sum(run.together > 1 for run in card.runs) > 0
+    assert len(of_run) == card.run_count
+    assert card.shared == sum(of_run[run.number] > 1 for run in card.runs) > 0
+    assert {run.attempts for run in card.runs if of_run[run.number] > 1} <= {2, 3, 4}
 
 
 def test_what_only_several_resumes_show_is_a_finding_of_its_own(tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_a_run_of_several_places_that_was_not_resolved_is_no_pass(tmp_path: Path
     first_doubt = audited(tmp_path / "whole", loses_after(4), one_by_one=False)
     needed = min(run.number for run in first_doubt.runs if run.is_combined)
     (tmp_path / "cut").mkdir()
-    longest = max(run.together for run in first_doubt.runs)
+    longest = max(len(run.ops) for run in first_doubt.runs)
 
     card = audit_of(
         tmp_path / "cut", backend, choice=EVERY, budget=Budget(runs=needed + longest)
