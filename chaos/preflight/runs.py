@@ -191,8 +191,10 @@ class SimulatedRuns:
         noticed = is_told & ~is_starting
         self._account(rows, at_s)
         over_s = self._keep_noticed(rows, at_s, of, (noticed, gone, poll, first))
-        found_s = at_s + np.where(is_told | is_cut, 0.0, of.detect_s)
         is_busy = at_s < self.free_s[rows]  # the old group is still being torn down
+        # A group that is placed already is started, notice or not, and fails as its node is gone.
+        is_unseen = ~is_told | (is_starting & ~is_busy)
+        found_s = at_s + np.where(is_unseen & ~is_cut, of.detect_s, 0.0)
         known = is_busy & (found_s <= self.free_s[rows])
         self._charge(rows, at_s, of, (noticed, is_starting, is_cut | (is_starting & known)))
         self.free_s[rows] = np.where(

@@ -121,7 +121,8 @@ class Reference:
     def struck(self, gone: frozenset[int], *, told: bool) -> None:
         """End the attempt: Ray finds out, tears down, and asks for places."""
         costs = self.costs
-        found = self.now + (0.0 if told else costs.detect_s)
+        unseen = not told or self.phase in ("asks", "starts")  # Ray heeds notices to running groups
+        found = self.now + (costs.detect_s if unseen else 0.0)
         if self.phase == "gone" and found <= self.until:
             self.used -= gone  # known before the new group is begun
             return

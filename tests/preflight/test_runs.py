@@ -246,6 +246,17 @@ def test_a_loss_during_a_start_is_charged_to_the_controller() -> None:
         assert (runs.failures[0], runs.start_failures[0]) == (failures, start_failures), at_s
 
 
+def test_an_announced_loss_during_a_start_is_found_when_the_node_is_gone() -> None:
+    told = {"market__notice": {"seconds": 60, "reliability": 1.0}}
+    asked = question(costs__schedule_s=15, costs__restore_s=5, **told)
+    # Told at 265 s, so torn down until 272 s, placed and started until 287 s.
+    for at_s, found_s in ((270, 272 - 7), (280, 280 + 5), (290, 290)):
+        runs = struck(asked, 265)
+        change(runs, at_s, up=NODES, lost=1)
+
+        assert runs.ready_s[0] == found_s + 7 + 20, at_s
+
+
 def test_a_finite_budget_of_the_controller_ends_a_job_that_waits() -> None:
     asked = question(market__away_h=1.0, settings__controller_failure_limit=2)
     runs = struck(asked, 265, up=3)
