@@ -1,6 +1,6 @@
 """What it saves that places share runs: audits together and one by one, timed in this one run.
 
-The seconds are of whole audits, clean runs and start included.
+The seconds are of whole audits, clean runs and start included; on Ray, of runs with faults alone.
 """
 
 import json
@@ -20,11 +20,12 @@ SHORT, LONG = 10, 60
 
 
 class Timed(NamedTuple):
-    """An audit's seconds, and the places and runs with faults in them."""
+    """An audit's seconds, those of its runs with faults, and the places and runs with faults."""
 
     seconds: float
     places: int
     runs: int
+    runs_s: float
 
     @property
     def each_s(self) -> float:
@@ -46,7 +47,8 @@ def audit(folder: Path, *options: str, epochs: int, batch: int) -> Timed:
     assert done.returncode in (0, 2), done.stdout[-2000:] + done.stderr[-2000:]
     card: dict[str, Any] = json.loads(done.stdout)
     assert card["verdict"]["broken"] == 0
-    return Timed(seconds, card["verdict"]["places"]["tried"], card["run_count"])
+    runs_s = sum(run["seconds"] for run in card["runs"])
+    return Timed(seconds, card["verdict"]["places"]["tried"], card["run_count"], runs_s)
 
 
 def compared(folder: Path, name: str, *options: str, epochs: int, batch: int) -> None:
@@ -55,6 +57,15 @@ def compared(folder: Path, name: str, *options: str, epochs: int, batch: int) ->
     ratio = alone.each_s / together.each_s
     print(f"{name}: {together.places} places in {together.runs} runs, {together.seconds:.1f} s; ")
     print(f"    one by one in {alone.runs} runs, {alone.seconds:.1f} s: {ratio:.1f} times as long")
+
+
+def compared_on_ray(folder: Path) -> None:
+    asked = ("--backend", "ray", "--max-runs", "10", "--places", STEPS)
+    together = audit(folder, *asked, epochs=12, batch=96)
+    alone = audit(folder, *asked, "--one-by-one", epochs=12, batch=96)
+    saved = alone.runs_s / together.runs_s
+    print(f"on Ray: {together.places} places in {together.runs} runs of {together.runs_s:.0f} s; ")
+    print(f"    one by one in {alone.runs} runs of {alone.runs_s:.0f} s: {saved:.1f} times as long")
 
 
 def main() -> None:
@@ -66,6 +77,7 @@ def main() -> None:
             f"{long.places} steps of {LONG} epochs: {long.each_s / short.each_s:.1f} times as long "
             f"per place as of {SHORT}"
         )
+        compared_on_ray(folder)
 
 
 if __name__ == "__main__":

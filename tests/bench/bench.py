@@ -46,6 +46,7 @@ from chaos.run.ports import OpenBackend
 from tests.bench.spans import (
     attempt_starts_s,
     embedded_bytes,
+    parts_s,
     restart_s,
     training_s,
 )
@@ -128,6 +129,28 @@ def against_a_warm_cluster(folder: Path) -> None:
         each_s = together(every, folder, clean, fork) / len(every)
     print(f"fork: more of them side by side, per run    {each_s:.2f} s (n={len(every)})")
     on_ray(folder, base, chosen[:RAY_SAMPLE], each_s)
+
+
+def fixed_costs(folder: Path) -> None:
+    """Tell what one run with a kill on the embedded backend is spent on, the judging included."""
+    base = base_plan(DIGITS, ["--epochs", "4"], cwd=ROOT, seed=0)
+    with ForkBackend() as fork:
+        clean = execute(fork, base, folder)
+        seen = job_profile(clean)
+        strikes = kill_map(seen, seed=0, exhaustive=True, choose=MID_EPOCH)[:SAMPLE]
+        parts: dict[str, list[float]] = {}
+        for plan in plans(base, strikes, seen):
+            whole_s, history = timed(partial(execute, fork, plan, folder))
+            judged_s, _ = timed(partial(judge, plan, history, clean))
+            found = parts_s(history)
+            rest = {"asking, reading the journals": whole_s - sum(found.values())}
+            for name, seconds in {**found, **rest, "judging": judged_s}.items():
+                parts.setdefault(name, []).append(seconds)
+    whole = sum(map(statistics.median, parts.values()))
+    for name, values in parts.items():
+        middle = statistics.median(values)
+        print(f"  {name:42} {1000 * middle:6.0f} ms  {middle / whole:4.0%}")
+    print(f"  {'a run with a kill, judged':42} {1000 * whole:6.0f} ms  (n={len(strikes)})")
 
 
 def on_ray(folder: Path, base: Plan, chosen: Sequence[Plan], fork_s: float) -> None:
@@ -316,7 +339,13 @@ def forecasts(folder: Path) -> None:
 
 
 def main() -> None:
-    parts: list[Callable[[Path], None]] = [forecasts, exhaustive, against_a_warm_cluster, probe]
+    parts: list[Callable[[Path], None]] = [
+        forecasts,
+        exhaustive,
+        fixed_costs,
+        against_a_warm_cluster,
+        probe,
+    ]
     chosen = set(sys.argv[1:])
     for part in parts:
         if chosen and part.__name__ not in chosen:

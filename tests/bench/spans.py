@@ -5,9 +5,11 @@ import psutil
 from chaos.model.event import (
     ControllerState,
     FaultEnded,
+    FaultInvoked,
     FitCalled,
     RunEnded,
     StepDone,
+    WorkerStarted,
 )
 from chaos.model.history import History
 
@@ -18,6 +20,35 @@ def restart_s(history: History) -> float:
     """Return the seconds from the fault's proof to the next attempt's first step."""
     ended = next(history.time_ns(number) for number, _ in history.of(FaultEnded))
     return (first_step_ns(history, attempt=1) - ended) / 1e9
+
+
+def parts_s(history: History) -> dict[str, float]:
+    """Return the seconds of each part of a run with one kill, in order."""
+    started = {a: _first_ns(history, WorkerStarted, attempt=a) for a in (0, 1)}
+    stepped = {a: first_step_ns(history, attempt=a) for a in (0, 1)}
+    invoked, ended = (
+        next(history.time_ns(number) for number, _ in history.of(kind))
+        for kind in (FaultInvoked, FaultEnded)
+    )
+    times = {
+        "fork of the driver, to fit()": next(history.time_ns(n) for n, _ in history.of(FitCalled)),
+        "controller, forks of the workers": started[0],
+        "process group, model, first step": stepped[0],
+        "training before the fault": invoked,
+        "the fault, until it was seen to act": ended,
+        "detection, end of the others, new forks": started[1],
+        "process group, model, load, first step": stepped[1],
+        "training after it": max(history.time_ns(n) for n, _ in history.of(StepDone)),
+        "last commit, end of the processes": next(
+            history.time_ns(number) for number, _ in history.of(RunEnded)
+        ),
+    }
+    before = [history.time_ns(0), *times.values()]
+    return {name: (ns - then) / 1e9 for (name, ns), then in zip(times.items(), before, strict=False)}
+
+
+def _first_ns(history: History, kind: type[WorkerStarted], *, attempt: int) -> int:
+    return min(history.time_ns(n) for n, event in history.of(kind) if event.attempt == attempt)
 
 
 def training_s(history: History) -> float:

@@ -1,0 +1,72 @@
+"""What more processors gain an audit: a simulation, fed with costs measured in this one run.
+
+A lane executes a run; then the harness judges it and writes it down, one run at a time, as its threads
+share one interpreter. Transfers and the start of the lanes are left out.
+"""
+
+import heapq
+import json
+import math
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+JOB = ["scenarios/jobs/digits_ddp.py", "--one-by-one", "--no-confirm", "--format", "json"]
+FEW, MANY = 8, 48
+CORES = (2, 16, 64, 256)
+RUNS = 1000
+# Runs the command line, and tells the processor time of the harness itself, without its children.
+TOLD = (
+    "import atexit, resource, sys;"
+    "atexit.register(lambda: print('harness:', sum(resource.getrusage(resource.RUSAGE_SELF)[:2]),"
+    " file=sys.stderr));"
+    "from chaos.cli import main; main()"
+)
+
+
+def audit(places: int, folder: str) -> tuple[float, float]:
+    """Return the mean time of a run with a fault, and the processor time of the harness."""
+    words = [*JOB, "--max-runs", str(places), "--reports", folder, "--", "--epochs", "4"]
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD, "audit", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.search(r"harness: ([\d.]+)", done.stderr)
+    assert found is not None, done.stderr[-2000:]
+    runs = json.loads(done.stdout)["runs"]
+    return sum(run["seconds"] for run in runs) / len(runs), float(found[1])
+
+
+def makespan(runs: int, lanes: int, *, run_s: float, judge_s: float) -> float:
+    """Return the time of so many runs: a lane takes the next one when its last one is judged."""
+    free, judge_free = [0.0] * min(lanes, runs), 0.0
+    for _ in range(runs):
+        executed = heapq.heappop(free) + run_s
+        judge_free = max(executed, judge_free) + judge_s
+        heapq.heappush(free, judge_free)
+    return judge_free
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        (_, few), (both_s, many) = audit(FEW, folder), audit(MANY, folder)
+    judge_s = (many - few) / (MANY - FEW)
+    run_s = both_s - judge_s
+    print(f"measured: a run {run_s:.2f} s, {judge_s:.3f} s of the harness for each")
+    for name, length in (("this job", run_s), ("runs of 20 s", 20.0)):
+        base = makespan(RUNS, CORES[0], run_s=length, judge_s=judge_s)
+        gains = (base / makespan(RUNS, n, run_s=length, judge_s=judge_s) for n in CORES)
+        told = ", ".join(f"{n} cores {gain:.1f}" for n, gain in zip(CORES, gains, strict=True))
+        print(f"simulated, {name}, {RUNS} runs, gain over {CORES[0]} cores: {told}")
+    most = math.inf if judge_s <= 0 else run_s / judge_s
+    print(f"the harness is busy throughout from {most:.0f} lanes on")
+
+
+if __name__ == "__main__":
+    main()
