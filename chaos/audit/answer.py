@@ -36,7 +36,7 @@ def sentence(card: "Card") -> str:
     if answer == "fail":
         causes = "one cause" if len(card.findings) == 1 else f"{len(card.findings)} causes"
         grave = f", {card.severity}" if card.severity else ""
-        return f"fail: {card.broken} of {plural(len(card.runs), 'place')}: {causes}{grave}"
+        return f"fail: {_of_places(card, card.wrong)}: {causes}{grave}"
     if answer == "inconclusive":
         return f"inconclusive: {'; '.join([*reasons(card)][:REASONS_SHOWN])}"
     return f"pass: {coverage(card)}{_but(card)}"
@@ -94,8 +94,16 @@ def reasons(card: "Card") -> Iterator[str]:
 def _unjudged(card: "Card") -> Iterator[str]:
     untold = [run for run in card.inconclusive if run.happened]
     if untold:
-        of = plural(len(card.runs), "place")
-        yield f"{len(untold)} of {of} could not be judged: {_short(untold[0].headline)}"
+        yield f"{_of_places(card, untold)} could not be judged: {_short(untold[0].headline)}"
+
+
+def _of_places(card: "Card", runs: Sequence[RunRow]) -> str:
+    """Return in words the number of those places, and of those runs of several places."""
+    combined = sum(run.is_combined for run in runs)
+    places = plural(sum(not run.is_combined for run in card.runs), "place")
+    words = f"{len(runs) - combined} of {places}"
+    more = plural(combined, "run")
+    return f"{words} and {more} of several places" if combined else words
 
 
 def _restarts(card: "Card") -> Iterator[str]:

@@ -1,9 +1,11 @@
 """An audit from beginning to end: clean runs, kill map, runs with faults, findings, card."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from chaos.audit.baseline_runs import Clean, CleanRuns
 from chaos.audit.budget import UNLIMITED, Budget, Minimum, Pace, Progress, ShowProgress, estimate_s
@@ -17,11 +19,12 @@ from chaos.audit.lanes import side_by_side
 from chaos.audit.notes import Note
 from chaos.audit.place_groups import Strike
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
-from chaos.audit.plans import plan_of
-from chaos.audit.queue import Queue, Run
+from chaos.audit.plans import on_ray, plan_of
+from chaos.audit.queue import Queue, Run, in_order
 from chaos.audit.repro import Confirm, confirmation
 from chaos.audit.run_row import Defect, RunRow, run_rows
 from chaos.audit.write_card import CardWriter
+from chaos.errors import UsageError
 from chaos.model.plan import Plan
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.ports import Backend, ScriptBackend
@@ -70,6 +73,24 @@ def _one_lane(workers: int) -> int:
     return 1
 
 
+# Opens lanes elsewhere for a job with so many workers. The function is called with each new lane.
+Spread: TypeAlias = Callable[[int, Callable[[Backend], None]], AbstractContextManager[list[Backend]]]
+
+
+def _refuse_elsewhere(clean: Clean) -> None:
+    """Raise `UsageError` for a job whose runs on other machines could not be compared with ours."""
+    why = None
+    if clean.shares_files:
+        why = "writes files by absolute paths, which lanes on one machine would share"
+    elif not clean.repetition.is_exact:
+        why = (
+            "does not repeat itself to the last bit, so that another machine could not be told "
+            f"from a fault: {clean.repetition}"
+        )
+    if why is not None:
+        raise UsageError(f"the job {why}", "Audit it without --address.", place="--address")
+
+
 @dataclass
 class Audit:
     """One audit of the job of `plan`, into a folder of its own.
@@ -78,6 +99,11 @@ class Audit:
     the script. `command` is the command line that repeats it. `tell` is called with
     the result of the clean runs, before any fault. Runs with faults go side by side,
     in the number of lanes that `lanes` returns for a job's workers.
+
+    `ray`: runs with faults are made on this backend of a local Ray cluster, one at a time, and
+    compared with clean runs there. Without a limit they are of a sample: the places that an
+    answer needs. `spread`: they are made on lanes of a cluster, of a job with so many workers;
+    each lane is checked by a clean run before it is used.
     """
 
     plan: Plan
@@ -92,6 +118,8 @@ class Audit:
     follows_script: bool = True
     command: str = ""
     lanes: Callable[[int], int] = _one_lane
+    ray: Backend | None = None
+    spread: Spread | None = None
     _runs: list[RunRow] = field(default_factory=list, init=False)
     _kept: dict[Defect, RunRow] = field(default_factory=dict, init=False)
 
@@ -102,9 +130,12 @@ class Audit:
         the card of the runs so far is written.
         """
         start = self.clock.now_ns()
-        clean = CleanRuns(self.backend, self.folder, self.clock, self.show).run(
-            self.plan, follows_script=self.follows_script
-        )
+        clean_runs = CleanRuns(self.backend, self.folder, self.clock, self.show)
+        clean = clean_runs.run(self.plan, follows_script=self.follows_script)
+        if self.ray is not None:
+            clean = clean_runs.on(self.ray, clean, on_ray(clean.plan))
+        if self.spread is not None:
+            _refuse_elsewhere(clean)
         # If reports come by the clock, and steps differ as well, no two runs share a place.
         apart = clean.repetition.reports_apart is not None and not clean.repetition.is_by_steps
         places = _none if apart else self._strikes
@@ -114,6 +145,7 @@ class Audit:
             self.choice.question,
             self.choice.seed,
             may_chain=clean.repetition.is_exact and not self.choice.one_by_one,
+            shares_needed=self.ray is not None,
         )
         minimum = Minimum(
             runs=queue.needed,
@@ -126,7 +158,10 @@ class Audit:
         writer = CardWriter(clean, queue, self.folder, self.choice.seed, self.command)
         ended: Ended = "interrupted"
         try:
-            ended = self._strike_all(clean, queue, start, fits=minimum.fits(self.budget))
+            with ExitStack() as opened:
+                backends = self._backends(opened, clean, partial(clean_runs.check, clean))
+                fits = minimum.fits(self.budget)
+                ended = self._strike_all(clean, queue, start, backends, fits=fits)
         finally:
             self._runs += queue.left()
             seconds = seconds_since(start, self.clock)
@@ -139,25 +174,42 @@ class Audit:
 
     def _strikes(self, profile: JobProfile) -> tuple[Strike, ...]:
         choice = self.choice
-        return kill_map(
+        every = kill_map(
             profile,
             seed=choice.seed,
             exhaustive=choice.exhaustive,
             limit=choice.limit,
             choose=choice.groups,
         )
+        if self.ray is None or choice.exhaustive or self.budget != UNLIMITED:
+            return every
+        return in_order(every, profile, question=choice.question, seed=choice.seed).needed
 
-    def _strike_all(self, clean: Clean, queue: Queue, start: int, *, fits: bool) -> Ended:
-        first = self.clock.now_ns()
-        lanes = 1 if clean.shares_files else self.lanes(clean.plan.job.workers)
+    def _backends(
+        self, opened: ExitStack, clean: Clean, check: Callable[[Backend], None]
+    ) -> list[Backend]:
+        """Return a backend per lane for the runs with faults; `opened` ends them."""
+        if self.ray is not None or clean.shares_files:
+            return [self.ray or self.backend]
+        workers = clean.plan.job.workers
+        if self.spread is not None:
+            return opened.enter_context(self.spread(workers, check))
+        more = range(self.lanes(workers) - 1)
+        return [self.backend, *(opened.enter_context(self.backend.beside()) for _ in more)]
+
+    def _strike_all(
+        self, clean: Clean, queue: Queue, start: int, backends: Sequence[Backend], *, fits: bool
+    ) -> Ended:
+        first, lanes = self.clock.now_ns(), len(backends)
         expected_s = estimate_s(1, each_s=clean.work_s, lanes=lanes) / lanes
 
         def next_run() -> Iterator[Run | None]:
             while not queue.is_empty or queue.is_waiting:
                 self._show(queue, start, first, expected_s)
-                seconds, needed = seconds_since(start, self.clock), fits and queue.needed > 0
                 is_spent = self.budget.is_spent(
-                    seconds=seconds, runs=queue.taken, for_minimum=needed
+                    seconds=seconds_since(start, self.clock),
+                    runs=0 if queue.repeats_next else queue.taken,
+                    for_minimum=fits and queue.needed > 0,
                 )
                 if is_spent and not queue.is_waiting:
                     return
@@ -168,15 +220,12 @@ class Audit:
         def work(backend: Backend, run: Run) -> tuple[Run, tuple[RunRow, ...]]:
             return run, self._strike(backend, clean, run)
 
-        with ExitStack() as opened:
-            more = [opened.enter_context(self.backend.beside()) for _ in range(lanes - 1)]
-            backends: list[Backend] = [self.backend, *more]
-            for (number, strikes), rows in side_by_side(work, next_run(), backends):
-                stands = queue.learn(strikes, rows)
-                if not stands:  # held back: with its logs, as it may be a finding
-                    self.folder.prune(self.folder.run(number), keep_logs=True)
-                for row in stands:
-                    self._settle(row)
+        for (number, strikes), rows in side_by_side(work, next_run(), backends):
+            stands = queue.learn(strikes, rows)
+            if all(row.number != number for row in stands):  # held back: it may be a finding
+                self.folder.prune(self.folder.run(number), keep_logs=True)
+            for row in stands:
+                self._settle(row)
         self._show(queue, start, first, expected_s)
         return "all" if queue.is_empty else "budget"
 
@@ -204,6 +253,8 @@ class Audit:
         """Execute one run with faults; only its rows stay in memory."""
         number, strikes = run
         plan = plan_of(clean.plan, joined(strikes), clean.profile)
+        if self.ray is not None:
+            plan = on_ray(plan)
         directory = self.folder.new_run("runs", number, plan)
         done = self.folder.execute(backend, plan, directory, clean.baseline, self.clock)
         return run_rows(number, strikes, done)

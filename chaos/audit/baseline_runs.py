@@ -1,6 +1,8 @@
 """The runs without faults: the baseline of every run with one, and the source of the places."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 from chaos.audit.budget import Progress, ShowProgress
@@ -20,7 +22,7 @@ from chaos.audit.plans import with_own_workers
 from chaos.check.analysis import RunTables
 from chaos.check.data_warnings import data_warnings
 from chaos.check.prediction_band import RUNS_MIN
-from chaos.errors import JobError
+from chaos.errors import ClusterError, JobError, UsageError
 from chaos.job_failure import why_the_job_failed
 from chaos.model.event import DeadlinePassed, FileWritten, FitCalled, WroteOutside
 from chaos.model.history import Baseline, History
@@ -89,6 +91,7 @@ class CleanRuns:
     folder: AuditFolder
     clock: Clock
     show: ShowProgress
+    _lanes: Iterator[int] = field(default_factory=lambda: count(1))
 
     def run(self, plan: Plan, *, follows_script: bool) -> Clean:
         """Return the result of these runs, with as many workers as the script asks for.
@@ -136,6 +139,41 @@ class CleanRuns:
             work_s=min(_work_s(history) for history in alike),
             hashes_apart=seen.hashes_apart,
         )
+
+    def on(self, backend: Backend, clean: Clean, plan: Plan) -> Clean:
+        """Return clean runs with those of the same job on another backend as the baseline.
+
+        Raises `UsageError` for a job that could overwrite the user's files there.
+        """
+        if not clean.stays_inside:
+            raise UsageError(
+                "the job writes outside of its run's folder, or to a bucket, from which nothing "
+                "keeps it on a cluster",
+                "Audit it on the embedded backend, or have it write below its storage path.",
+                place="--backend",
+            )
+        wanted = 1 if plan.expect.band is None else RUNS_MIN
+        made = len([*(self.folder.path / "clean").iterdir()])
+        numbers = range(made + 1, made + 1 + wanted)
+        executed = (self._execute(backend, plan, n, of=numbers.stop - 1) for n in numbers)
+        runs = [self._required(*run).history for run in executed]
+        baseline = Baseline(runs)
+        self.folder.save_baseline(baseline)
+        return replace(
+            clean, plan=plan, baseline=baseline, work_s=min(_work_s(history) for history in runs)
+        )
+
+    def check(self, clean: Clean, lane: Backend) -> None:
+        """Make a clean run on a lane of a cluster; raises `ClusterError` if it is another one."""
+        alone = clean.plan.baseline()
+        directory = self.folder.new_run("lanes", next(self._lanes), alone)
+        run = self.folder.execute(lane, alone, directory, None, self.clock)
+        again = repetition(clean.baseline, self._required(directory, run).history)
+        if not again.is_exact:
+            raise ClusterError(
+                f"a node of the cluster computes otherwise than this machine: {again}",
+                "Give a cluster whose nodes are like this one: processors, packages, data.",
+            )
 
     def _compare(self, seen: "_Starts") -> None:
         """Compare two starts; if they differ, run the first start once more, and compare those."""

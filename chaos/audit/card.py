@@ -114,9 +114,14 @@ class Card(Record):
         return sum(run.is_right and run.resumed == 0 for run in self.runs)
 
     @property
+    def wrong(self) -> tuple[RunRow, ...]:
+        """The places after which the job reached no right result, and such runs of several."""
+        return tuple(run for run in self.runs if run.is_wrong)
+
+    @property
     def broken(self) -> int:
-        """The places after which the job reached no right result."""
-        return sum(run.is_wrong for run in self.runs)
+        """The number of them."""
+        return len(self.wrong)
 
     @property
     def inconclusive(self) -> tuple[RunRow, ...]:

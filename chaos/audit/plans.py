@@ -153,6 +153,13 @@ def plan_of(base: Plan, strike: Strike, profile: JobProfile) -> Plan:
     )
 
 
+def on_ray(plan: Plan) -> Plan:
+    """Return an audit's plan for a local Ray cluster, whose runs take longer."""
+    limits = Limits(run_s=max(plan.limits.run_s, Limits().run_s))
+    there = {"backend": "ray", "confined": None, "follows_script": False, "limits": limits}
+    return plan.model_copy(update=there)
+
+
 def _shape(base: Plan, strike: Strike) -> Shape:
     """Return the nodes: without a spare if the job is to continue with fewer workers."""
     if strike.group != "fewer workers after it":

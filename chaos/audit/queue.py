@@ -137,6 +137,7 @@ class _Doubt:
     """A run of several places that came out wrong, and those not yet tried alone."""
 
     row: RunRow
+    strikes: tuple[Strike, ...]
     untried: set[Strike]
 
 
@@ -149,9 +150,11 @@ class Queue:
     that it had. If no restart of a group resumed from a checkpoint although it should
     have, one more place of the group is needed.
 
-    `may_chain`: the places that are not needed share runs where they can; see `chains`. The
-    places of such a run that came out wrong are tried again, each alone. `taken` counts the
-    places that were tried or are under way, `runs` the runs made for them.
+    `may_chain`: the places that are not needed share runs where they can; see `chains`. With
+    `shares_needed`, those that are needed do as well. The
+    places of such a run that came out wrong are tried again, each alone, and where none of
+    them is wrong alone, the run is repeated. `taken` counts the places that were tried or are
+    under way, `runs` the runs made for them.
     """
 
     profile: JobProfile
@@ -160,12 +163,15 @@ class Queue:
     seed: int = 0
     strikes: Sequence[Strike] = ()
     may_chain: bool = False
+    shares_needed: bool = False
     taken: int = 0
     runs: int = 0
     _needed: list[Strike] = field(default_factory=list)
     _alone: list[Strike] = field(default_factory=list)
     _rest: list[Strike] = field(default_factory=list)
     _in_doubt: list[_Doubt] = field(default_factory=list)
+    _again: list[_Doubt] = field(default_factory=list)
+    _repeated: dict[tuple[Strike, ...], RunRow] = field(default_factory=dict)
     _wrong: int = 0
     _begun: Counter[Group] = field(default_factory=Counter)
     _over: Counter[Group] = field(default_factory=Counter)
@@ -177,22 +183,31 @@ class Queue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every known place was taken."""
-        return not self._needed and not self._alone and not self._rest
+        """Whether every known place was taken, and every run to be repeated."""
+        return not (self._needed or self._alone or self._again or self._rest)
 
     @property
     def needed(self) -> int:
-        """The number of places that an answer still needs."""
-        return len(self._needed) + len(self._alone)
+        """The number of runs that an answer still needs."""
+        return len(self._needed) + len(self._alone) + len(self._again)
+
+    @property
+    def repeats_next(self) -> bool:
+        """Whether the next run repeats one, and takes no more places."""
+        return bool(self._again) and not self._needed and not self._alone
 
     @property
     def is_waiting(self) -> bool:
         """Whether a run under way may show that there are more places to try."""
-        return self.taken > self._over.total()
+        return self.taken > self._over.total() or bool(self._repeated)
 
     def take(self, most: int | None = None) -> Run:
         """Return the number of the next run, from 0, and its places: at most so many."""
         number, self.runs = self.runs, self.runs + 1
+        if self.repeats_next:
+            doubt = self._again.pop(0)
+            self._repeated[doubt.strikes] = doubt.row
+            return number, doubt.strikes
         strikes = self._next(LONGEST if most is None else most)
         self.taken += len(strikes)
         self._begun.update(strike.group for strike in strikes)
@@ -214,24 +229,30 @@ class Queue:
         """Note a run with faults; insert the places that it has shown, by their order.
 
         Return the rows that are known to stand by now. The row of several places in one is held
-        back until each was tried alone: it stands only if none of them is wrong by itself.
+        back until each was tried alone. If one of them is wrong by itself, it is dropped;
+        otherwise the run is repeated, and the row stands if it is wrong again.
         """
+        once = self._repeated.pop(tuple(strikes), None)
+        if once is not None:
+            return (rows[0] if rows[0].is_wrong else once.only_once,)
         if len(rows) < len(strikes):
             self._begun.subtract(strike.group for strike in strikes)
             self.taken -= len(strikes)
             self._alone += strikes
             if rows[0].is_wrong:
-                self._in_doubt.append(_Doubt(rows[0], set(strikes)))
+                self._in_doubt.append(_Doubt(rows[0], tuple(strikes), set(strikes)))
             return ()
         for row in rows:
             self._note(row)
-        return (*rows, *self._resolved(rows))
+        self._resolve(rows)
+        return tuple(rows)
 
     def left(self) -> tuple[RunRow, ...]:
-        """Return the rows of several places of which not each was tried alone."""
-        return tuple(doubt.row for doubt in self._in_doubt)
+        """Return the rows of several places that are still to be tried alone, or repeated."""
+        doubts = (doubt.row for doubt in (*self._in_doubt, *self._again))
+        return (*doubts, *self._repeated.values())
 
-    def _resolved(self, rows: Sequence[RunRow]) -> Iterator[RunRow]:
+    def _resolve(self, rows: Sequence[RunRow]) -> None:
         for doubt in list(self._in_doubt):
             mine = [row for row in rows if row.strike in doubt.untried]
             doubt.untried.difference_update(row.strike for row in mine)
@@ -240,7 +261,7 @@ class Queue:
                 self._in_doubt.remove(doubt)
             if not is_explained and not doubt.untried:
                 self.may_chain = False  # the next chain would show the same, and answer nothing
-                yield doubt.row
+                self._again.append(doubt)
 
     def _note(self, run: RunRow) -> None:
         self._over[run.group] += 1
@@ -248,18 +269,18 @@ class Queue:
         if run.is_right and run.resumed:
             self._resumed.add(run.group)
         if run.loads and not self.profile.loads:
-            known = set(self.strikes)
-            taken = known - {*self._needed, *self._rest}  # with those to be tried again alone
+            # With those to be tried again alone.
+            taken = set(self.strikes) - {*self._needed, *self._rest}
             self.profile = replace(self.profile, loads=run.loads)
-            self.strikes = self.map_of(self.profile)
-            assert known <= set(self.strikes)
+            self.strikes = tuple(dict.fromkeys((*self.strikes, *self.map_of(self.profile))))
             self._arrange(taken=taken)
         self._try_again(run)
 
     def _arrange(self, *, taken: set[Strike]) -> None:
         order = in_order(self.strikes, self.profile, question=self.question, seed=self.seed)
-        self._needed = [strike for strike in order.needed if strike not in taken]
-        self._rest = [strike for strike in order.rest if strike not in taken]
+        needed, rest = ((), order.all) if self.shares_needed else (order.needed, order.rest)
+        self._needed = [strike for strike in needed if strike not in taken]
+        self._rest = [strike for strike in rest if strike not in taken]
 
     def _try_again(self, run: RunRow) -> None:
         """Add a place of a group to the needed ones, if its run should have resumed and did not."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Self
 
 from pydantic import Field
 
@@ -109,6 +110,15 @@ class RunRow(Record):
     def is_tried(self) -> bool:
         """Whether it is of one place, and the place was tried."""
         return self.happened and not self.is_combined
+
+    @property
+    def only_once(self) -> Self:
+        """The row of a run that was wrong, and not when it was repeated: that is no evidence."""
+        headline = f"wrong, and not when the run was repeated: {self.headline}"
+        nothing = {"defects": (), "severity": None}
+        return self.model_copy(
+            update={"status": "inconclusive", "headline": headline, **nothing}
+        )
 
     @property
     def happened(self) -> bool:

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from chaos.audit.answer import ACCEPTABLE
-from chaos.audit.audit import Audit, Choice
+from chaos.audit.audit import Audit, Choice, Spread
 from chaos.audit.budget import Budget
 from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
@@ -25,13 +25,14 @@ from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import base_plan
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.backends.open import open_backend, open_scripts
+from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output, plain
-from chaos.cli.options import REPORTS, Jobs, Reports, Seed, Words, seconds
+from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed, Words, lanes_asked, seconds
 from chaos.errors import UsageError
 from chaos.harness import Harness
 from chaos.model.bounds import Tolerance
 from chaos.model.masked import masked_words
-from chaos.model.plan import Confined, Plan
+from chaos.model.plan import BackendName, Confined, Plan
 from chaos.model.verdict import Verdict
 from chaos.report.screen import screen
 from chaos.run.ci import add_to_step_summary
@@ -62,7 +63,7 @@ Limit = Annotated[
 MaxRuns = Annotated[
     int | None,
     typer.Option(
-        "--max-runs", min=1, metavar="N", help="Stop after N places: that many runs at most."
+        "--max-runs", min=1, metavar="N", help="Stop after N places."
     ),
 ]
 OneByOne = Annotated[
@@ -104,6 +105,14 @@ AllowWrites = Annotated[
 Confirm = Annotated[
     bool,
     typer.Option("--confirm/--no-confirm", help="Reproduce each finding on a local Ray cluster."),
+]
+Lanes = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="Spread the runs over the Ray cluster at this address; no fault is injected into it.",
+    ),
 ]
 For = Annotated[
     Question,
@@ -150,6 +159,8 @@ def audit(  # noqa: PLR0913 - one parameter per option
     allow_writes: AllowWrites = None,
     seed: Seed = 0,
     jobs: Jobs = None,
+    backend: Backend = "fork",
+    address: Lanes = None,
     form: Format = None,
     output: Output = None,
     reports: Reports = REPORTS,
@@ -161,7 +172,11 @@ def audit(  # noqa: PLR0913 - one parameter per option
     Example: chaos audit train.py --time-limit 60s -- --epochs 4
     """
     document = Document.asked(form, output, "text", "md", *FILES)
-    groups = chosen_groups(places or (), question)
+    groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
+    jobs = lanes_asked(jobs, backend)
+    if address is not None:
+        refuse_no_address(address)
+        _refuse_faults_there(backend)
     kept, console = _kept(storage, allow_writes), screen(stderr=document.takes_stdout)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     folder = _folder(reports, plan)
@@ -173,13 +188,15 @@ def audit(  # noqa: PLR0913 - one parameter per option
             folder,
             SystemClock(),
             Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question, one_by_one),
-            _budget(time_limit, max_runs, exhaustive=exhaustive),
+            _budget(time_limit, max_runs, exhaustive=exhaustive or is_on_ray),
             display.show,
             display.tell,
-            _on_ray(reports, console) if confirm else None,
+            _on_ray(reports, console) if confirm and not is_on_ray else None,
             follows_script=workers is None,
             command=shlex.join(["chaos", *map(str, masked_words(sys.argv[1:]))]),
             lanes=lambda count: jobs or lanes_for(usable_cpus(), workers=count),
+            ray=opened.enter_context(open_backend("ray", console)) if is_on_ray else None,
+            spread=_over(address, folder, jobs) if address is not None else None,
         ).run()
     _tell(card, folder, console, document)
     raise typer.Exit(card.exit_code)
@@ -267,6 +284,24 @@ def _tell(card: Card, folder: AuditFolder, console: Console, document: Document)
         }
     )
     add_to_step_summary(os.environ, card_in_markdown(card))
+
+
+def _refuse_faults_there(backend: BackendName) -> None:
+    if backend == "ray":
+        raise UsageError(
+            "an audit injects faults into a Ray cluster of its own, and --address names another",
+            "Leave out --backend ray, and runs without a cluster are spread over that one.",
+            place="--address",
+        )
+
+
+def _over(address: str, folder: AuditFolder, jobs: int | None) -> Spread:
+    """Return a function that opens lanes on a running cluster."""
+    from chaos.backends.ray.lanes import lanes_at
+
+    return lambda workers, check: lanes_at(
+        address, folder.path, workers=workers, most=jobs, check=check
+    )
 
 
 def _on_ray(reports: Path, console: Console) -> Callable[[Plan], Verdict]:

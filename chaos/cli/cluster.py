@@ -63,7 +63,13 @@ def refuse_contradictions(
         raise UsageError("--address goes with `--backend ray`; the embedded one has no cluster")
     if storage is not None and address is None:
         raise UsageError("--storage goes with --address")
-    host, _, port = (address or "localhost:1").rpartition(":")
+    if address is not None:
+        refuse_no_address(address)
+
+
+def refuse_no_address(address: str) -> None:
+    """Raise `UsageError` for an address that is none."""
+    host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdecimal():
         raise UsageError(
             f"--address {address} is no address",

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from chaos import settings
+from chaos.errors import UsageError
 from chaos.model.plan import BackendName
 
 REPORTS = Path("reports")
@@ -56,3 +57,12 @@ Scale = Annotated[
         "--scale", min=1, metavar="X", help="Speed-up of time. Default: a few losses per run."
     ),
 ]
+
+
+def lanes_asked(jobs: int | None, backend: BackendName) -> int | None:
+    """Return `--jobs`; raises `UsageError` if it asks for runs side by side on a cluster."""
+    if (jobs or 1) > 1 and backend != "fork":
+        raise UsageError(
+            "only forked workers run side by side", "Add --backend fork.", place="--jobs"
+        )
+    return jobs

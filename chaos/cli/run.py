@@ -29,7 +29,7 @@ from chaos.cli.cluster import (
 )
 from chaos.cli.commands import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_PASS, EXIT_USAGE
 from chaos.cli.documents import Document, Form, Format, Output, plain
-from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed
+from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed, lanes_asked
 from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
 from chaos.model.plan import BackendName, Plan
@@ -116,7 +116,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
     console = screen(quiet=quiet, stderr=document.takes_stdout)
     refuse_contradictions(address, storage, backend=backend)
     _refuse_repeated_draws(plans, repeat)
-    lanes = _lanes(jobs, backend)
+    lanes = lanes_asked(jobs, backend) or 1
     files = _chosen(paths, matching, exclude or ())
     asked = Asked(files, range(seed, seed + (plans or 0)), seed, backend, repeat)
     console.print(asked.in_words)
@@ -265,14 +265,6 @@ def _chosen(paths: Sequence[Path], text: str | None, exclude: Sequence[str]) -> 
 
 def _names(file: Path, text: str) -> bool:
     return text in str(file).lower() or text in load_scenario(file).scenario.lower()
-
-
-def _lanes(jobs: int | None, backend: BackendName) -> int:
-    if (jobs or 1) > 1 and backend != "fork":
-        raise UsageError(
-            "only forked workers run side by side", "Add --backend fork.", place="--jobs"
-        )
-    return jobs or 1
 
 
 def _refuse_repeated_draws(plans: int | None, repeat: int) -> None:

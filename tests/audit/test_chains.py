@@ -100,6 +100,20 @@ def loses_after(resumes: int) -> Defect:
     return defect
 
 
+def at_first(defect: Defect) -> Defect:
+    """Return a defect that changes a single history, and none after it."""
+    changed_ones: list[History] = []
+
+    def only_one(story: Story, history: History) -> History:
+        found = defect(story, history)
+        if changed_ones or found.entries == history.entries:
+            return history
+        changed_ones.append(found)
+        return found
+
+    return only_one
+
+
 def loses_in_epoch(epoch: int) -> Defect:
     """Return a defect of resuming into one epoch alone."""
 
@@ -171,6 +185,32 @@ def test_what_only_several_resumes_show_is_a_finding_of_its_own(tmp_path: Path) 
     assert all(len(run.ops) >= 4 for run in combined)
     assert all(run.is_right for run in card.runs if not run.is_combined)
     assert card.places[0] == alone.places[0]
+
+
+def test_a_run_of_several_places_that_is_wrong_only_once_is_inconclusive(tmp_path: Path) -> None:
+    lasting = audited(tmp_path / "lasting", loses_after(4), one_by_one=False)
+    card = audited(tmp_path / "once", at_first(loses_after(4)), one_by_one=False)
+
+    assert card.word == "inconclusive"
+    assert not card.findings
+    assert card.run_count == lasting.run_count
+    (doubted,) = (run for run in card.runs if run.is_combined)
+    assert "not when the run was repeated" in doubted.headline
+    of_places = f"0 of {card.places[0]} places and 1 run of several places could not be judged"
+    assert of_places in card.sentence
+    assert f"0 of {card.places[0]} places and 1 run of several places: one" in lasting.sentence
+
+
+def test_a_doubted_run_is_repeated_although_no_place_is_left_to_try(tmp_path: Path) -> None:
+    whole = audited(tmp_path / "whole", at_first(loses_after(4)), one_by_one=False)
+    (tmp_path / "cut").mkdir()
+    backend = FakeBackend(epochs=6, steps=1, workers=1, defect=at_first(loses_after(4)))
+
+    cut = audit_of(
+        tmp_path / "cut", backend, choice=EVERY, budget=Budget(runs=whole.places[0])
+    ).run()
+
+    assert facts(cut) == facts(whole)
 
 
 def test_a_run_of_several_places_that_was_not_resolved_is_no_pass(tmp_path: Path) -> None:
