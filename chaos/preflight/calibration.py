@@ -16,7 +16,7 @@ from chaos.backends.open import open_backend
 from chaos.check.analysis import RunAnalysis
 from chaos.errors import UsageError
 from chaos.harness import Harness
-from chaos.model.event import FaultEnded, FitReturned
+from chaos.model.event import FaultEnded, FaultInvoked, FitReturned
 from chaos.model.history import HISTORY
 from chaos.model.plan import BackendName, Op, Plan
 from chaos.model.scenario import FailureBudget
@@ -236,17 +236,19 @@ def compare_with_runs(
         raise UsageError(
             "no run of the validation came to its end", "Is the market too hard? See --scale."
         )
+    market = case.market
+    if settings.losses == "notices":
+        late_s = joined_late_s(analyses, join_s=JOIN_S[settings.backend])
+        market = market.model_copy(update={"away_h": late_s / 3600})
     asked = [
-        question_of_validation(
-            changed(case.question, {"costs": costs}), case.market, pool=case.pool
-        )
+        question_of_validation(changed(case.question, {"costs": costs}), market, pool=case.pool)
         for costs in _recosted(case.question, calibrated)
     ]
     struck = sum(_losses_before_end(analysis) for analysis in analyses)
     lost = len(analyses) - len(finished)
     what = (
         f"{len(finished)} runs on {settings.backend}, with {struck} losses of {case.market.name}"
-        f"{_told(settings.losses, case.market)}; costs from {len(calibrated)} other runs"
+        f"{_told(settings.losses, market)}; costs from {len(calibrated)} other runs"
     )
     until_s = case.run_s - fmean(lead_s(analysis.history) for analysis in analyses)
     notes = (f"{lost} of {len(analyses)} runs did not finish in {until_s:.0f} s",) if lost else ()
@@ -265,7 +267,9 @@ def _told(losses: Losses, market: Market) -> str:
     if losses == "nodes":
         return f", each node away for {market.away_h * 3600:.2g} s in the mean"
     if losses == "notices":
-        return f", each announced {market.notice.seconds:.2g} s ahead"
+        late_s = market.away_h * 3600
+        ahead = f"each announced {market.notice.seconds:.2g} s ahead"
+        return f", {ahead}, a new node there {late_s:.2g} s after it in the mean"
     return ""
 
 
@@ -277,6 +281,24 @@ def _recosted(question: Question, calibrated: Sequence[RunAnalysis]) -> Iterator
         costs = question_of_runs(again, source="other runs", market=question.market).costs
         assert costs is not None
         yield costs.model_dump(mode="json")
+
+
+def joined_late_s(analyses: Sequence[RunAnalysis], *, join_s: float) -> float:
+    """Return how long after a loss its replacement joined, in the mean.
+
+    It is ordered `join_s` before the loss. Where a node takes longer to come up, a start waits for
+    it, as it would for a node of a cloud.
+    """
+    took_s = list[float]()
+    for analysis in analyses:
+        history, ops = analysis.history, analysis.plan.ops
+        began = {event.op: history.time_ns(number) for number, event in history.of(FaultInvoked)}
+        took_s += (
+            (history.time_ns(number) - began[ended.op]) / 1e9
+            for number, ended in history.of(FaultEnded)
+            if ended.status == "ok" and ops[ended.op].fault.nodes_added > 0
+        )
+    return max(0.0, fmean(took_s) - join_s) if took_s else 0.0
 
 
 def _losses_before_end(analysis: RunAnalysis) -> int:
