@@ -17,7 +17,7 @@ from chaos.audit.group import GROUPS, Group, Question
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.lanes import side_by_side
 from chaos.audit.notes import Note
-from chaos.audit.place_groups import Strike
+from chaos.audit.place_groups import Place
 from chaos.audit.places import STEP_PLACES_MAX, kill_map
 from chaos.audit.plans import on_ray, plan_of
 from chaos.audit.queue import Queue, Run, in_order
@@ -63,7 +63,7 @@ def _tell_nobody(notes: Sequence[Note]) -> None:
     del notes
 
 
-def _none(profile: JobProfile) -> tuple[Strike, ...]:
+def _none(profile: JobProfile) -> tuple[Place, ...]:
     del profile
     return ()
 
@@ -73,19 +73,23 @@ def _one_lane(workers: int) -> int:
     return 1
 
 
-# Opens lanes elsewhere for a job with so many workers. The function is called with each new lane.
-Spread: TypeAlias = Callable[[int, Callable[[Backend], None]], AbstractContextManager[list[Backend]]]
+# Opens lanes for a job with so many workers and places; the function is called with each new one.
+Spread: TypeAlias = Callable[
+    [int, int, Callable[[Backend], None]], AbstractContextManager[list[Backend]]
+]
 
 
 def _refuse_elsewhere(clean: Clean) -> None:
     """Raise `UsageError` for a job whose runs on other machines could not be compared with ours."""
     why = None
-    if clean.shares_files:
+    if clean.plan.job.fit > 1:
+        why = "trains before the training that is tested, and a lane keeps no files between runs"
+    elif clean.shares_files:
         why = "writes files by absolute paths, which lanes on one machine would share"
     elif not clean.repetition.is_exact:
         why = (
-            "does not repeat itself to the last bit, so that another machine could not be told "
-            f"from a fault: {clean.repetition}"
+            "does not repeat itself to the last bit, so that another machine looks "
+            f"like a fault: {clean.repetition}"
         )
     if why is not None:
         raise UsageError(f"the job {why}", "Audit it without --address.", place="--address")
@@ -102,8 +106,8 @@ class Audit:
 
     `ray`: runs with faults are made on this backend of a local Ray cluster, one at a time, and
     compared with clean runs there. Without a limit they are of a sample: the places that an
-    answer needs. `spread`: they are made on lanes of a cluster, of a job with so many workers;
-    each lane is checked by a clean run before it is used.
+    answer needs. `spread`: they are made on lanes of a running cluster; each lane is checked by a
+    clean run before it is used.
     """
 
     plan: Plan
@@ -136,43 +140,49 @@ class Audit:
             clean = clean_runs.on(self.ray, clean, on_ray(clean.plan))
         if self.spread is not None:
             _refuse_elsewhere(clean)
+        queue = self._queue(clean)
+        with ExitStack() as opened:
+            backends = self._backends(opened, clean, queue, partial(clean_runs.check, clean))
+            minimum = Minimum(
+                runs=queue.needed,
+                spent_s=seconds_since(start, self.clock),
+                each_s=clean.work_s,
+                lanes=len(backends),
+            )
+            notes = (*clean.notes, *minimum.notes(self.budget, self.command))
+            clean = replace(clean, notes=notes)
+            self.tell(clean.notes)
+            writer = CardWriter(clean, queue, self.folder, self.choice.seed, self.command)
+            ended: Ended = "interrupted"
+            try:
+                fits = minimum.fits(self.budget)
+                ended = self._inject_all(clean, queue, start, backends, fits=fits)
+            finally:
+                card = self._card(writer, queue, start, ended)
+        return self._confirmed(card, writer, clean)
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _queue(self, clean: Clean) -> Queue:
         # If reports come by the clock, and steps differ as well, no two runs share a place.
         apart = clean.repetition.reports_apart is not None and not clean.repetition.is_by_steps
-        places = _none if apart else self._strikes
-        queue = Queue(
+        return Queue(
             clean.profile,
-            places,
+            _none if apart else self._places,
             self.choice.question,
             self.choice.seed,
             may_chain=clean.repetition.is_exact and not self.choice.one_by_one,
             shares_needed=self.ray is not None,
         )
-        minimum = Minimum(
-            runs=queue.needed,
-            spent_s=seconds_since(start, self.clock),
-            each_s=clean.work_s,
-            lanes=self.lanes(clean.plan.job.workers),
-        )
-        clean = replace(clean, notes=(*clean.notes, *minimum.notes(self.budget, self.command)))
-        self.tell(clean.notes)
-        writer = CardWriter(clean, queue, self.folder, self.choice.seed, self.command)
-        ended: Ended = "interrupted"
-        try:
-            with ExitStack() as opened:
-                backends = self._backends(opened, clean, partial(clean_runs.check, clean))
-                fits = minimum.fits(self.budget)
-                ended = self._strike_all(clean, queue, start, backends, fits=fits)
-        finally:
-            self._runs += queue.left()
-            seconds = seconds_since(start, self.clock)
-            self._runs.sort(key=lambda row: row.number)
-            limit = self.budget.named(seconds=seconds, runs=queue.taken)
-            card = writer.card(self._runs, ended=ended, seconds=seconds, limit=limit)
-        return self._confirmed(card, writer, clean)
 
-    # -- inside ----------------------------------------------------------------------------
+    def _card(self, writer: CardWriter, queue: Queue, start: int, ended: Ended) -> Card:
+        self._runs += queue.left()
+        self._runs.sort(key=lambda row: row.number)
+        seconds = seconds_since(start, self.clock)
+        limit = self.budget.named(seconds=seconds, runs=queue.taken)
+        return writer.card(self._runs, ended=ended, seconds=seconds, limit=limit)
 
-    def _strikes(self, profile: JobProfile) -> tuple[Strike, ...]:
+    def _places(self, profile: JobProfile) -> tuple[Place, ...]:
         choice = self.choice
         every = kill_map(
             profile,
@@ -186,18 +196,18 @@ class Audit:
         return in_order(every, profile, question=choice.question, seed=choice.seed).needed
 
     def _backends(
-        self, opened: ExitStack, clean: Clean, check: Callable[[Backend], None]
+        self, opened: ExitStack, clean: Clean, queue: Queue, check: Callable[[Backend], None]
     ) -> list[Backend]:
         """Return a backend per lane for the runs with faults; `opened` ends them."""
         if self.ray is not None or clean.shares_files:
             return [self.ray or self.backend]
         workers = clean.plan.job.workers
         if self.spread is not None:
-            return opened.enter_context(self.spread(workers, check))
+            return opened.enter_context(self.spread(workers, len(queue.places), check))
         more = range(self.lanes(workers) - 1)
         return [self.backend, *(opened.enter_context(self.backend.beside()) for _ in more)]
 
-    def _strike_all(
+    def _inject_all(
         self, clean: Clean, queue: Queue, start: int, backends: Sequence[Backend], *, fits: bool
     ) -> Ended:
         first, lanes = self.clock.now_ns(), len(backends)
@@ -208,8 +218,8 @@ class Audit:
                 self._show(queue, start, first, expected_s)
                 is_spent = self.budget.is_spent(
                     seconds=seconds_since(start, self.clock),
-                    runs=0 if queue.repeats_next else queue.taken,
-                    for_minimum=fits and queue.needed > 0,
+                    runs=0 if queue.has_doubt else queue.taken,
+                    for_minimum=fits and queue.is_due,
                 )
                 if is_spent and not queue.is_waiting:
                     return
@@ -218,12 +228,12 @@ class Audit:
                 yield None if is_spent or queue.is_empty else queue.take(most)
 
         def work(backend: Backend, run: Run) -> tuple[Run, tuple[RunRow, ...]]:
-            return run, self._strike(backend, clean, run)
+            return run, self._inject(backend, clean, run)
 
-        for (number, strikes), rows in side_by_side(work, next_run(), backends):
-            stands = queue.learn(strikes, rows)
+        for (number, places), rows in side_by_side(work, next_run(), backends):
+            stands = queue.learn(places, rows)
             if all(row.number != number for row in stands):  # held back: it may be a finding
-                self.folder.prune(self.folder.run(number), keep_logs=True)
+                self.folder.prune(self.folder.run(number), keep_logs=not stands)
             for row in stands:
                 self._settle(row)
         self._show(queue, start, first, expected_s)
@@ -232,12 +242,13 @@ class Audit:
     def _settle(self, row: RunRow) -> None:
         self._runs.append(row)
         directory = self.folder.run(row.number)
-        self.folder.prune(directory, keep_logs=self._stands_for_a_finding(row))
+        keep_logs = self._stands_for_a_finding(row) or row.is_combined
+        self.folder.prune(directory, keep_logs=keep_logs)
 
     def _show(self, queue: Queue, start: int, first: int, expected_s: float) -> None:
         pace = Pace(
             done=len(self._runs),
-            known=len(queue.strikes),
+            known=len(queue.places),
             needed=queue.needed + queue.taken - len(self._runs),
             spent_s=seconds_since(start, self.clock),
             runs_s=seconds_since(first, self.clock),
@@ -249,15 +260,15 @@ class Audit:
         left_s = pace.left_s(self.budget)
         self.show(Progress(FAULTS, len(self._runs), max(total, queue.taken), left_s, last, wrong))
 
-    def _strike(self, backend: Backend, clean: Clean, run: Run) -> tuple[RunRow, ...]:
+    def _inject(self, backend: Backend, clean: Clean, run: Run) -> tuple[RunRow, ...]:
         """Execute one run with faults; only its rows stay in memory."""
-        number, strikes = run
-        plan = plan_of(clean.plan, joined(strikes), clean.profile)
+        number, places = run
+        plan = plan_of(clean.plan, joined(places), clean.profile)
         if self.ray is not None:
             plan = on_ray(plan)
         directory = self.folder.new_run("runs", number, plan)
         done = self.folder.execute(backend, plan, directory, clean.baseline, self.clock)
-        return run_rows(number, strikes, done)
+        return run_rows(number, places, done)
 
     def _stands_for_a_finding(self, row: RunRow) -> bool:
         """Return whether a run is the smallest of its defect so far; drop the one before."""

@@ -143,7 +143,8 @@ class CleanRuns:
     def on(self, backend: Backend, clean: Clean, plan: Plan) -> Clean:
         """Return clean runs with those of the same job on another backend as the baseline.
 
-        Raises `UsageError` for a job that could overwrite the user's files there.
+        Raises `UsageError` for a job that could overwrite the user's files there, or that does
+        not repeat itself there although it does here.
         """
         if not clean.stays_inside:
             raise UsageError(
@@ -152,15 +153,30 @@ class CleanRuns:
                 "Audit it on the embedded backend, or have it write below its storage path.",
                 place="--backend",
             )
-        wanted = 1 if plan.expect.band is None else RUNS_MIN
+        wanted = CLEAN_RUNS if plan.expect.band is None else RUNS_MIN
         made = len([*(self.folder.path / "clean").iterdir()])
         numbers = range(made + 1, made + 1 + wanted)
         executed = (self._execute(backend, plan, n, of=numbers.stop - 1) for n in numbers)
         runs = [self._required(*run).history for run in executed]
+        again, expect = clean.repetition, plan.expect
+        if expect.band is None and not again.is_by_steps:
+            again = repetition(*runs)
+            if again.differs and expect.loss_tolerance is None:
+                raise UsageError(
+                    f"the job repeats itself without a cluster, and not on one: {again}",
+                    "Seed what it draws, or give --tolerance.",
+                    place="--backend",
+                )
+            known = {*expect.ignore_metrics, *again.metrics_differing}
+            expect = expect.model_copy(update={"ignore_metrics": tuple(sorted(known))})
         baseline = Baseline(runs)
         self.folder.save_baseline(baseline)
         return replace(
-            clean, plan=plan, baseline=baseline, work_s=min(_work_s(history) for history in runs)
+            clean,
+            plan=plan.model_copy(update={"expect": expect}),
+            baseline=baseline,
+            repetition=again,
+            work_s=min(_work_s(history) for history in runs),
         )
 
     def check(self, clean: Clean, lane: Backend) -> None:

@@ -50,7 +50,7 @@ class Covered(Record):
     """
 
     group: Group
-    struck: int
+    tried: int
     chosen: int
     places: int
     why_none: str | None
@@ -158,7 +158,7 @@ class Card(Record):
     @property
     def is_partial(self) -> bool:
         """Whether places of the job were not tried."""
-        return any(row.struck < row.places for row in self.covered)
+        return any(row.tried < row.places for row in self.covered)
 
     @property
     def severity(self) -> Severity | None:

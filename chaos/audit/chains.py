@@ -12,7 +12,7 @@ from math import isqrt
 
 from chaos.audit.group import SEVERAL
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import Strike, place_in_training, point_before
+from chaos.audit.place_groups import Place, place_in_training, point_before
 from chaos.model.plan import Op
 from chaos.model.trigger import AtRecovery
 
@@ -30,32 +30,32 @@ def longest_chain(*, wrong: int, tried: int) -> int:
 
 
 def chain_of(
-    first: Strike, others: Iterable[Strike], profile: JobProfile, *, longest: int
-) -> tuple[Strike, ...]:
+    first: Place, others: Iterable[Place], profile: JobProfile, *, longest: int
+) -> tuple[Place, ...]:
     """Return a place and those of the others that can share a run with it, earlier ones first."""
     found = [first]
     if not _can_share(first):
         return (first,)
-    for strike in others:
+    for place in others:
         if len(found) >= longest:
             break
-        if not _can_share(strike) or (_costs_a_node(strike) and any(map(_costs_a_node, found))):
+        if not _can_share(place) or (_costs_a_node(place) and any(map(_costs_a_node, found))):
             continue
-        more = sorted((*found, strike), key=lambda s: s.place)
+        more = sorted((*found, place), key=lambda s: s.order)
         if all(_is_apart(one, next_one, profile) for one, next_one in pairwise(more)):
             found = more
     return tuple(found)
 
 
-def joined(strikes: Sequence[Strike]) -> Strike:
+def joined(places: Sequence[Place]) -> Place:
     """Return places that share a run as one, with their ops in order; a single one as it is."""
-    if len(strikes) == 1:
-        return strikes[0]
-    name = f"{len(strikes)} faults in one run, from {strikes[0].name} to {strikes[-1].name}"
+    if len(places) == 1:
+        return places[0]
+    name = f"{len(places)} faults in one run, from {places[0].name} to {places[-1].name}"
     ops = list[Op]()
-    for strike in strikes:
-        ops += _renumbered(strike.ops, len(ops))
-    return Strike(name, SEVERAL, tuple(ops))
+    for place in places:
+        ops += _renumbered(place.ops, len(ops))
+    return Place(name, SEVERAL, tuple(ops))
 
 
 def _renumbered(ops: Sequence[Op], first: int) -> list[Op]:
@@ -68,25 +68,25 @@ def _renumbered(ops: Sequence[Op], first: int) -> list[Op]:
     return found
 
 
-def _can_share(strike: Strike) -> bool:
+def _can_share(place: Place) -> bool:
     """Return whether it says by itself when it happens, and leaves the cluster as it was.
 
     A notice runs out by the clock. A job that lost a node without a spare has fewer workers.
     """
-    return strike.group != "fewer workers after it" and not any(
-        op.fault.is_announced for op in strike.ops
+    return place.group != "fewer workers after it" and not any(
+        op.fault.is_announced for op in place.ops
     )
 
 
-def _costs_a_node(strike: Strike) -> bool:
+def _costs_a_node(place: Place) -> bool:
     """Return whether it takes the one spare node that a plan has."""
-    return any(op.fault.nodes_lost for op in strike.ops)
+    return any(op.fault.nodes_lost for op in place.ops)
 
 
-def _is_apart(one: Strike, other: Strike, profile: JobProfile) -> bool:
+def _is_apart(one: Place, other: Place, profile: JobProfile) -> bool:
     """Return whether a restart from the second resumes from a checkpoint made after the first."""
     point = point_before(other.ops[0], profile)
     if point is None:
         return False
-    places = (op for op in one.ops if not isinstance(op.at, AtRecovery))
-    return point > max(place_in_training(op, profile) for op in places)
+    ended = (op for op in one.ops if not isinstance(op.at, AtRecovery))
+    return point > max(place_in_training(op, profile) for op in ended)

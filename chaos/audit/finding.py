@@ -92,7 +92,7 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
 
 def size(run: RunRow) -> tuple[object, ...]:
     """Return the size of a reproduction, to sort by: ops, means, then the place in training."""
-    return len(run.ops), _FAULTS.index(run.ops[0].kind), run.strike.place, run.number
+    return len(run.ops), _FAULTS.index(run.ops[0].kind), run.place.order, run.number
 
 
 def _same_cause(defects: Sequence[Defect]) -> dict[Defect, Defect]:
@@ -117,7 +117,7 @@ def _causes(run: RunRow, ranking: Sequence[Defect]) -> Iterator[Defect]:
 def _finding(defect: Defect, runs: Sequence[RunRow], name: str) -> Finding:
     smallest = min(runs, key=size)
     counts = Counter(run.group for run in runs)
-    in_order = sorted(runs, key=lambda run: (GROUPS.index(run.group), run.strike.place))
+    in_order = sorted(runs, key=lambda run: (GROUPS.index(run.group), run.place.order))
     return Finding(
         name=name,
         defect=defect,

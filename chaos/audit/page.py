@@ -62,7 +62,7 @@ def render_card(card: Card) -> str:
         heatmap=drawn,
         svg=Markup(drawn.svg) if drawn else None,  # noqa: S704 (Vega escapes it)
         bundle=Markup(bundle()) if drawn else None,  # noqa: S704 (a library)
-        groups=[row for row in group_rows(card) if row.struck],
+        groups=[row for row in group_rows(card) if row.tried],
         parts=part_rows(card),
         checks=[row for row in check_rows(card) if row.broken or row.inconclusive],
         checks_right=sum(not row.broken and not row.inconclusive for row in check_rows(card)),
@@ -136,7 +136,7 @@ def omitted_in_all(card: Card) -> str | None:
     counts = {
         "not asked for": sum(row.places for row in rows if row.chosen == 0),
         "not sampled": sum(row.places - row.chosen for row in rows if row.chosen),
-        "not run": sum(row.chosen - row.struck for row in rows),
+        "not run": sum(row.chosen - row.tried for row in rows),
     }
     reasons = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
     return f"{sum(counts.values())} of {plural(total, 'place')}: {reasons}" if reasons else None
@@ -145,12 +145,12 @@ def omitted_in_all(card: Card) -> str | None:
 def _why(row: GroupRow, card: Card) -> str | None:
     if row.places == 0:
         return f"not in this job: {row.why_none}"
-    if row.struck == row.places:
+    if row.tried == row.places:
         return None
-    left = f"{row.places - row.struck} of {plural(row.places, 'place')}"
+    left = f"{row.places - row.tried} of {plural(row.places, 'place')}"
     if row.chosen == 0:
         return f"{left}: not asked for (--places, --for)"
-    by_sample, cut = row.places - row.chosen, row.chosen - row.struck
+    by_sample, cut = row.places - row.chosen, row.chosen - row.tried
     reasons = [f"{by_sample} not sampled"] if by_sample else []
     if cut:
         limit = f"{card.limit} was reached" if card.limit else "the time limit was reached"

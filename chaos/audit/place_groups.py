@@ -30,7 +30,7 @@ def evenly(count: int, *, shift: float = 0.0) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Strike:
+class Place:
     """A place with a name and a group, and the ops with a fault there."""
 
     name: str
@@ -38,9 +38,9 @@ class Strike:
     ops: tuple[Op, ...]
 
     @property
-    def place(self) -> tuple[int, int, int, int, int]:
-        """The place of its first op in training; earlier places are smaller."""
-        return place_of(self.ops[0])
+    def order(self) -> tuple[int, int, int, int, int]:
+        """Numbers to sort by: those of an earlier place in training are smaller."""
+        return order_of(self.ops[0])
 
     @property
     def epoch(self) -> int:
@@ -48,7 +48,7 @@ class Strike:
         return self.ops[0].at.epoch
 
 
-def place_of(op: Op) -> tuple[int, int, int, int, int]:
+def order_of(op: Op) -> tuple[int, int, int, int, int]:
     """Return a place as numbers to sort by: an epoch's moments come after its steps."""
     at = op.at
     rank = -1 if at.rank is None else at.rank
@@ -111,10 +111,10 @@ class PlaceGroup:
     size: int
     ops: Callable[[int], tuple[Op, ...]]
 
-    def strike(self, number: int) -> Strike:
+    def place(self, number: int) -> Place:
         """Return one of its places with its ops."""
         ops = self.ops(number)
-        return Strike(name=_name(ops), group=self.group, ops=ops)
+        return Place(name=_name(ops), group=self.group, ops=ops)
 
 
 def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
@@ -165,7 +165,7 @@ def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup
 
     If no step is seen, the place is the return of a report.
     """
-    for epoch in _struck_epochs(profile):
+    for epoch in _tried_epochs(profile):
         # Drawn for every epoch, used or not, so that an epoch's length affects no other's place.
         rank = int(draws.random() * len(profile.ranks))
         one, other, third = draws.random(), draws.random(), draws.random()
@@ -192,7 +192,7 @@ def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup
 
 def _thrice(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:
     for rank in profile.ranks:
-        epochs = [e for e in _struck_epochs(profile) if _within(profile, e, rank, 0.0) is not None]
+        epochs = [e for e in _tried_epochs(profile) if _within(profile, e, rank, 0.0) is not None]
         shares = [draws.random() for _ in range(_THRICE)]
         if len(epochs) < _THRICE:
             continue
@@ -213,7 +213,7 @@ def _recoveries(profile: JobProfile, *, seed: int) -> Iterator[PlaceGroup]:
     """
     draws = random.Random(f"{seed}:recoveries")  # noqa: S311 (repeatable is the point)
     stages: tuple[Stage, ...] = ("start", "first_step") if profile.steps else ("start",)
-    for epoch in _struck_epochs(profile):
+    for epoch in _tried_epochs(profile):
         first, again = (int(draws.random() * len(profile.ranks)) for _ in range(2))
         at = _within(profile, epoch, first, draws.random())
         if at is None:
@@ -233,7 +233,7 @@ def _follows_a_save(profile: JobProfile, at: AtStep | AtMoment) -> bool:
     return bool(profile.points) and (at.epoch, after) > profile.points[0]
 
 
-def _struck_epochs(profile: JobProfile) -> list[int]:
+def _tried_epochs(profile: JobProfile) -> list[int]:
     return sorted({epoch for epoch, _ in profile.steps}) or list(profile.epochs)
 
 

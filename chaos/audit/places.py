@@ -8,7 +8,7 @@ from itertools import islice
 
 from chaos.audit.group import GROUPS, LOADS, SEVERAL, Group
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import PlaceGroup, Strike, evenly, place_groups
+from chaos.audit.place_groups import Place, PlaceGroup, evenly, place_groups
 from chaos.audit.queue import resumes_from
 from chaos.words import plural
 
@@ -39,7 +39,7 @@ def kill_map(
     exhaustive: bool = False,
     limit: int = STEP_PLACES_MAX,
     choose: Collection[Group] = GROUPS,
-) -> tuple[Strike, ...]:
+) -> tuple[Place, ...]:
     """Return the places of a job with their ops, in the order of groups and places.
 
     Returns every place, if the job makes at most `limit` steps on all ranks together or
@@ -49,7 +49,7 @@ def kill_map(
     """
     chosen = [s for s in place_groups(profile, seed=seed) if s.group in choose]
     if exhaustive or profile.step_places <= limit:
-        return _ordered(s.strike(n) for s in chosen for n in range(s.size))
+        return _ordered(s.place(n) for s in chosen for n in range(s.size))
     by_group = {group: [s for s in chosen if s.group == group] for group in GROUPS}
     loads = by_group.pop(LOADS)
     queues = [
@@ -57,14 +57,14 @@ def kill_map(
         for of_group in by_group.values()
         if of_group
     ]
-    strikes = [*_in_rounds(queues, limit=max(limit, len(queues)))]
+    places = [*_in_rounds(queues, limit=max(limit, len(queues)))]
     if loads:
         share = max(1, limit // max(1, len(queues)))
-        strikes += islice(_drawn(loads, profile, seed=seed, limit=limit), share)
-    return _ordered(strikes)
+        places += islice(_drawn(loads, profile, seed=seed, limit=limit), share)
+    return _ordered(places)
 
 
-def coverage(profile: JobProfile, strikes: Sequence[Strike], *, seed: int) -> tuple[Coverage, ...]:
+def coverage(profile: JobProfile, places: Sequence[Place], *, seed: int) -> tuple[Coverage, ...]:
     """Count, for each group, the chosen places and all places."""
     rows = []
     known = place_groups(profile, seed=seed)
@@ -76,7 +76,7 @@ def coverage(profile: JobProfile, strikes: Sequence[Strike], *, seed: int) -> tu
         rows.append(
             Coverage(
                 group=group,
-                chosen=sum(strike.group == group for strike in strikes),
+                chosen=sum(place.group == group for place in places),
                 places=by_epoch.total(),
                 why_none=None if mine else _why_none(group, profile),
                 resumes=any(_resumes(place_group, profile) for place_group in mine),
@@ -88,16 +88,16 @@ def coverage(profile: JobProfile, strikes: Sequence[Strike], *, seed: int) -> tu
 
 def _resumes(place_group: PlaceGroup, profile: JobProfile) -> bool:
     """Return whether a restart resumes from a checkpoint at the last of its places."""
-    return resumes_from(place_group.strike(place_group.size - 1), profile) is not None
+    return resumes_from(place_group.place(place_group.size - 1), profile) is not None
 
 
-def _ordered(strikes: Iterable[Strike]) -> tuple[Strike, ...]:
-    return tuple(sorted(strikes, key=lambda s: (GROUPS.index(s.group), s.place)))
+def _ordered(places: Iterable[Place]) -> tuple[Place, ...]:
+    return tuple(sorted(places, key=lambda s: (GROUPS.index(s.group), s.order)))
 
 
 def _drawn(
     of_group: Sequence[PlaceGroup], profile: JobProfile, *, seed: int, limit: int
-) -> Iterator[Strike]:
+) -> Iterator[Place]:
     """Yield a group's places so that the first few of them are spread over epochs and ranks.
 
     The first one resumes from a checkpoint, if any does: a restart from scratch shows no
@@ -114,7 +114,7 @@ def _drawn(
                 continue
             if number not in picks:
                 picks[number] = draws.sample(range(place_group.size), min(place_group.size, limit))
-            yield place_group.strike(picks[number][turn])
+            yield place_group.place(picks[number][turn])
 
 
 def _spread(of_group: Sequence[PlaceGroup], *, shift: float) -> list[PlaceGroup]:
@@ -134,16 +134,16 @@ def _spread(of_group: Sequence[PlaceGroup], *, shift: float) -> list[PlaceGroup]
     return [row[index] for row, index in picked]
 
 
-def _in_rounds(queues: Sequence[Iterator[Strike]], *, limit: int) -> Iterator[Strike]:
+def _in_rounds(queues: Sequence[Iterator[Place]], *, limit: int) -> Iterator[Place]:
     waiting, given = list(queues), 0
     while waiting and given < limit:
         for queue in list(waiting):
-            strike = next(queue, None)
-            if strike is None:
+            place = next(queue, None)
+            if place is None:
                 waiting.remove(queue)
             elif given < limit:
                 given += 1
-                yield strike
+                yield place
 
 
 def _why_none(group: Group, profile: JobProfile) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import Strike
+from chaos.audit.place_groups import Place
 from chaos.errors import UsageError
 from chaos.model.arguments import Arguments
 from chaos.model.plan import Plan, Shape
@@ -124,29 +124,30 @@ def _is_count(value: Any) -> bool:  # noqa: ANN401
 
 
 RUN_TIMES, RUN_EXTRA_S = 10, 20.0
+RECOVERY_ON_RAY_S = 30.0  # at most, on a busy machine: four times what `make bench` shows
 
 
-def plans(base: Plan, strikes: Iterable[Strike], profile: JobProfile) -> Iterator[Plan]:
+def plans(base: Plan, places: Iterable[Place], profile: JobProfile) -> Iterator[Plan]:
     """Yield the plan of each place and its ops, on the job of `base`."""
-    return (plan_of(base, strike, profile) for strike in strikes)
+    return (plan_of(base, place, profile) for place in places)
 
 
-def plan_of(base: Plan, strike: Strike, profile: JobProfile) -> Plan:
+def plan_of(base: Plan, place: Place, profile: JobProfile) -> Plan:
     """Return the plan of one place and its ops.
 
     Each kill ends one attempt. The end of a notice depends on the clock, so the
     plan expects nothing about the time after it: the checks judge that.
     """
-    is_by_the_clock = any(op.fault.is_announced for op in strike.ops)
-    attempts = None if is_by_the_clock else 1 + len(strike.ops)
+    is_by_the_clock = any(op.fault.is_announced for op in place.ops)
+    attempts = None if is_by_the_clock else 1 + len(place.ops)
     # Each further restart takes at most a start and an epoch more.
-    run_s = (RUN_TIMES - 1 + len(strike.ops)) * profile.seconds + RUN_EXTRA_S
+    run_s = (RUN_TIMES - 1 + len(place.ops)) * profile.seconds + RUN_EXTRA_S
     return base.model_copy(
         update={
-            "scenario": f"{strike.group}: {strike.name}",
-            "job": base.job.model_copy(update={"failure": budget(strike, profile)}),
-            "shape": _shape(base, strike),
-            "ops": strike.ops,
+            "scenario": f"{place.group}: {place.name}",
+            "job": base.job.model_copy(update={"failure": budget(place, profile)}),
+            "shape": _shape(base, place),
+            "ops": place.ops,
             "expect": base.expect.model_copy(update={"attempts": attempts}),
             "limits": Limits(run_s=run_s, gate_s=base.limits.gate_s),
         }
@@ -154,24 +155,25 @@ def plan_of(base: Plan, strike: Strike, profile: JobProfile) -> Plan:
 
 
 def on_ray(plan: Plan) -> Plan:
-    """Return an audit's plan for a local Ray cluster, whose runs take longer."""
-    limits = Limits(run_s=max(plan.limits.run_s, Limits().run_s))
+    """Return an audit's plan for a local Ray cluster, where a start and a restart take longer."""
+    run_s = max(plan.limits.run_s, Limits().run_s) + RECOVERY_ON_RAY_S * len(plan.ops)
+    limits = plan.limits.model_copy(update={"run_s": run_s})
     there = {"backend": "ray", "confined": None, "follows_script": False, "limits": limits}
     return plan.model_copy(update=there)
 
 
-def _shape(base: Plan, strike: Strike) -> Shape:
+def _shape(base: Plan, place: Place) -> Shape:
     """Return the nodes: without a spare if the job is to continue with fewer workers."""
-    if strike.group != "fewer workers after it":
+    if place.group != "fewer workers after it":
         return base.shape
     return base.shape.model_copy(update={"nodes": -(-base.job.workers // base.shape.cpus_per_node)})
 
 
-def budget(strike: Strike, profile: JobProfile) -> FailureBudget:
+def budget(place: Place, profile: JobProfile) -> FailureBudget:
     """Return enough retries for every op, or the job's own if these are more."""
-    notices = sum(op.fault.is_announced for op in strike.ops)
+    notices = sum(op.fault.is_announced for op in place.ops)
     return FailureBudget(
-        max_failures=_enough(profile.own("max_failures"), len(strike.ops), unset=0),
+        max_failures=_enough(profile.own("max_failures"), len(place.ops), unset=0),
         max_preemption_failures=_enough(profile.own("max_preemption_failures"), notices, unset=-1),
     )
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from chaos.audit.chains import LONGEST, chain_of, longest_chain
 from chaos.audit.group import GROUPS, ORDERS, Group, Question
 from chaos.audit.job_profile import JobProfile, Point
-from chaos.audit.place_groups import Strike, evenly, point_before
+from chaos.audit.place_groups import Place, evenly, point_before
 from chaos.audit.run_row import RunRow
 
 PARTS = 3  # of training, from each of which a restart is to resume: early, middle, late
@@ -35,25 +35,25 @@ class Order:
     `needed` are those for an answer: of every group, with resumes from every part of training.
     """
 
-    needed: tuple[Strike, ...]
-    rest: tuple[Strike, ...]
+    needed: tuple[Place, ...]
+    rest: tuple[Place, ...]
 
     @property
-    def all(self) -> tuple[Strike, ...]:
+    def all(self) -> tuple[Place, ...]:
         """All of them, in order."""
         return (*self.needed, *self.rest)
 
 
 def in_order(
-    strikes: Sequence[Strike], profile: JobProfile, *, question: Question = "spot", seed: int = 0
+    places: Sequence[Place], profile: JobProfile, *, question: Question = "spot", seed: int = 0
 ) -> Order:
     """Order places for a question; the seed decides which place of a group comes first."""
     groups = (*ORDERS[question], *(g for g in GROUPS if g not in ORDERS[question]))
-    parts = {strike: part_of(strike, profile) for strike in strikes}
-    queues, scratch = dict[Group, list[Strike]](), dict[Group, list[Strike]]()
+    parts = {place: part_of(place, profile) for place in places}
+    queues, scratch = dict[Group, list[Place]](), dict[Group, list[Place]]()
     offset = random.Random(f"{seed}:order").randrange(PARTS)  # noqa: S311 (repeatable)
     for turn, group in enumerate(groups):
-        mine = _spread([s for s in strikes if s.group == group], seed=seed)
+        mine = _spread([s for s in places if s.group == group], seed=seed)
         resuming = [s for s in mine if parts[s] is not None]
         if resuming:
             queues[group] = _begun_in(offset + turn, resuming, parts)
@@ -69,15 +69,15 @@ def in_order(
     return Order(tuple(first), (*_in_rounds(queues), *_in_rounds(scratch)))
 
 
-def resumes_from(strike: Strike, profile: JobProfile) -> Point | None:
+def resumes_from(place: Place, profile: JobProfile) -> Point | None:
     """Return the last point from which a restart resumes, None if all begin anew."""
-    found = [point for op in strike.ops if (point := point_before(op, profile)) is not None]
+    found = [point for op in place.ops if (point := point_before(op, profile)) is not None]
     return max(found, default=None)
 
 
-def part_of(strike: Strike, profile: JobProfile) -> int | None:
+def part_of(place: Place, profile: JobProfile) -> int | None:
     """Return the part of training from which a restart resumes, counted from 0."""
-    point = resumes_from(strike, profile)
+    point = resumes_from(place, profile)
     if point is None:
         return None
     points = profile.resume_points
@@ -90,36 +90,36 @@ def parts_in(profile: JobProfile) -> int:
 
 
 def missing_parts(
-    tried: Sequence[Strike], profile: JobProfile, *, of: Collection[int | None]
+    tried: Sequence[Place], profile: JobProfile, *, of: Collection[int | None]
 ) -> tuple[str, ...]:
     """Return the names of the checkpoints, of those parts, from which none of these resumed."""
-    found = {part_of(strike, profile) for strike in tried}
+    found = {part_of(place, profile) for place in tried}
     names = _PART_NAMES[parts_in(profile)]
     return tuple(name for n, name in enumerate(names) if n in of and n not in found)
 
 
-def _begun_in(part: int, strikes: list[Strike], parts: Mapping[Strike, int | None]) -> list[Strike]:
+def _begun_in(part: int, places: list[Place], parts: Mapping[Place, int | None]) -> list[Place]:
     """Move to the front the first that resumes from one part of training, or from the nearest."""
-    there = sorted({p for s in strikes if (p := parts[s]) is not None})
+    there = sorted({p for s in places if (p := parts[s]) is not None})
     wanted = part % (1 + there[-1])
     nearest = min(there, key=lambda p: abs(p - wanted))
-    first = next(s for s in strikes if parts[s] == nearest)
-    return [first, *(s for s in strikes if s is not first)]
+    first = next(s for s in places if parts[s] == nearest)
+    return [first, *(s for s in places if s is not first)]
 
 
-def _spread(strikes: Sequence[Strike], *, seed: int) -> list[Strike]:
+def _spread(places: Sequence[Place], *, seed: int) -> list[Place]:
     """Order a group so that the first few are spread over the job; the seed shifts them."""
-    if not strikes:
+    if not places:
         return []
-    places = sorted(strikes, key=lambda s: s.place)
-    shift = random.Random(f"{seed}:{strikes[0].group}:order").random()  # noqa: S311
+    places = sorted(places, key=lambda s: s.order)
+    shift = random.Random(f"{seed}:{places[0].group}:order").random()  # noqa: S311
     return [places[n] for n in evenly(len(places), shift=shift)]
 
 
-def _in_rounds(queues: Mapping[Group, Sequence[Strike]]) -> Iterator[Strike]:
+def _in_rounds(queues: Mapping[Group, Sequence[Place]]) -> Iterator[Place]:
     """Return an iterator of one place of each group in turn."""
     turns = zip_longest(*queues.values())
-    return (strike for strike in chain.from_iterable(turns) if strike is not None)
+    return (place for place in chain.from_iterable(turns) if place is not None)
 
 
 # The tries of a group until a restart in it has resumed from a checkpoint.
@@ -129,7 +129,7 @@ LOOKED_AT = 1000
 
 
 # A run to be made: its number, and the places that it is to answer.
-Run: TypeAlias = tuple[int, tuple[Strike, ...]]
+Run: TypeAlias = tuple[int, tuple[Place, ...]]
 
 
 @dataclass
@@ -137,8 +137,8 @@ class _Doubt:
     """A run of several places that came out wrong, and those not yet tried alone."""
 
     row: RunRow
-    strikes: tuple[Strike, ...]
-    untried: set[Strike]
+    places: tuple[Place, ...]
+    untried: set[Place]
 
 
 @dataclass
@@ -158,27 +158,28 @@ class Queue:
     """
 
     profile: JobProfile
-    map_of: Callable[[JobProfile], Sequence[Strike]]
+    map_of: Callable[[JobProfile], Sequence[Place]]
     question: Question = "spot"
     seed: int = 0
-    strikes: Sequence[Strike] = ()
+    places: Sequence[Place] = ()
     may_chain: bool = False
     shares_needed: bool = False
     taken: int = 0
     runs: int = 0
-    _needed: list[Strike] = field(default_factory=list)
-    _alone: list[Strike] = field(default_factory=list)
-    _rest: list[Strike] = field(default_factory=list)
+    _due: frozenset[Place] = frozenset()
+    _needed: list[Place] = field(default_factory=list)
+    _alone: list[Place] = field(default_factory=list)
+    _rest: list[Place] = field(default_factory=list)
     _in_doubt: list[_Doubt] = field(default_factory=list)
     _again: list[_Doubt] = field(default_factory=list)
-    _repeated: dict[tuple[Strike, ...], RunRow] = field(default_factory=dict)
+    _repeated: dict[tuple[Place, ...], RunRow] = field(default_factory=dict)
     _wrong: int = 0
     _begun: Counter[Group] = field(default_factory=Counter)
     _over: Counter[Group] = field(default_factory=Counter)
     _resumed: set[Group] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.strikes = self.map_of(self.profile)
+        self.places = self.map_of(self.profile)
         self._arrange(taken=set())
 
     @property
@@ -188,13 +189,18 @@ class Queue:
 
     @property
     def needed(self) -> int:
-        """The number of runs that an answer still needs."""
+        """The number of runs of their own that an answer still needs."""
         return len(self._needed) + len(self._alone) + len(self._again)
 
     @property
-    def repeats_next(self) -> bool:
-        """Whether the next run repeats one, and takes no more places."""
-        return bool(self._again) and not self._needed and not self._alone
+    def is_due(self) -> bool:
+        """Whether an answer needs more of the places, or a run to be repeated."""
+        return self.needed > 0 or any(place in self._due for place in self._rest)
+
+    @property
+    def has_doubt(self) -> bool:
+        """Whether a run is to be repeated, which takes no more places."""
+        return bool(self._again)
 
     @property
     def is_waiting(self) -> bool:
@@ -202,45 +208,51 @@ class Queue:
         return self.taken > self._over.total() or bool(self._repeated)
 
     def take(self, most: int | None = None) -> Run:
-        """Return the number of the next run, from 0, and its places: at most so many."""
-        number, self.runs = self.runs, self.runs + 1
-        if self.repeats_next:
-            doubt = self._again.pop(0)
-            self._repeated[doubt.strikes] = doubt.row
-            return number, doubt.strikes
-        strikes = self._next(LONGEST if most is None else most)
-        self.taken += len(strikes)
-        self._begun.update(strike.group for strike in strikes)
-        return number, strikes
+        """Return the number of the next run, from 0, and its places: at most so many.
 
-    def _next(self, most: int) -> tuple[Strike, ...]:
+        With none, it is a run that is to be repeated.
+        """
+        number, self.runs = self.runs, self.runs + 1
+        if self._again and (most == 0 or not (self._needed or self._alone)):
+            doubt = self._again.pop(0)
+            self._repeated[doubt.places] = doubt.row
+            return number, doubt.places
+        places = self._next(LONGEST if most is None else most)
+        self.taken += len(places)
+        self._begun.update(place.group for place in places)
+        return number, places
+
+    def _next(self, most: int) -> tuple[Place, ...]:
         if self._needed or self._alone:
             return ((self._needed or self._alone).pop(0),)
         first = self._rest.pop(0)
         if not self.may_chain:
             return (first,)
         longest = min(most, longest_chain(wrong=self._wrong, tried=self._over.total()))
-        strikes = chain_of(first, self._rest[:LOOKED_AT], self.profile, longest=longest)
-        others = set(strikes)
-        self._rest = [strike for strike in self._rest if strike not in others]
-        return strikes
+        places = chain_of(first, self._rest[:LOOKED_AT], self.profile, longest=longest)
+        others = set(places)
+        self._rest = [place for place in self._rest if place not in others]
+        return places
 
-    def learn(self, strikes: Sequence[Strike], rows: Sequence[RunRow]) -> tuple[RunRow, ...]:
+    def learn(self, places: Sequence[Place], rows: Sequence[RunRow]) -> tuple[RunRow, ...]:
         """Note a run with faults; insert the places that it has shown, by their order.
 
         Return the rows that are known to stand by now. The row of several places in one is held
         back until each was tried alone. If one of them is wrong by itself, it is dropped;
         otherwise the run is repeated, and the row stands if it is wrong again.
         """
-        once = self._repeated.pop(tuple(strikes), None)
+        once = self._repeated.pop(tuple(places), None)
         if once is not None:
-            return (rows[0] if rows[0].is_wrong else once.only_once,)
-        if len(rows) < len(strikes):
-            self._begun.subtract(strike.group for strike in strikes)
-            self.taken -= len(strikes)
-            self._alone += strikes
+            if not rows[0].is_wrong:
+                return (once.only_once,)
+            self.may_chain = False  # the next chain would show the same, and answer nothing
+            return (rows[0],)
+        if len(rows) < len(places):
+            self._begun.subtract(place.group for place in places)
+            self.taken -= len(places)
+            self._alone += places
             if rows[0].is_wrong:
-                self._in_doubt.append(_Doubt(rows[0], tuple(strikes), set(strikes)))
+                self._in_doubt.append(_Doubt(rows[0], tuple(places), set(places)))
             return ()
         for row in rows:
             self._note(row)
@@ -254,13 +266,12 @@ class Queue:
 
     def _resolve(self, rows: Sequence[RunRow]) -> None:
         for doubt in list(self._in_doubt):
-            mine = [row for row in rows if row.strike in doubt.untried]
-            doubt.untried.difference_update(row.strike for row in mine)
+            mine = [row for row in rows if row.place in doubt.untried]
+            doubt.untried.difference_update(row.place for row in mine)
             is_explained = any(row.is_wrong for row in mine)
             if is_explained or not doubt.untried:
                 self._in_doubt.remove(doubt)
             if not is_explained and not doubt.untried:
-                self.may_chain = False  # the next chain would show the same, and answer nothing
                 self._again.append(doubt)
 
     def _note(self, run: RunRow) -> None:
@@ -270,17 +281,18 @@ class Queue:
             self._resumed.add(run.group)
         if run.loads and not self.profile.loads:
             # With those to be tried again alone.
-            taken = set(self.strikes) - {*self._needed, *self._rest}
+            taken = set(self.places) - {*self._needed, *self._rest}
             self.profile = replace(self.profile, loads=run.loads)
-            self.strikes = tuple(dict.fromkeys((*self.strikes, *self.map_of(self.profile))))
+            self.places = tuple(dict.fromkeys((*self.places, *self.map_of(self.profile))))
             self._arrange(taken=taken)
         self._try_again(run)
 
-    def _arrange(self, *, taken: set[Strike]) -> None:
-        order = in_order(self.strikes, self.profile, question=self.question, seed=self.seed)
+    def _arrange(self, *, taken: set[Place]) -> None:
+        order = in_order(self.places, self.profile, question=self.question, seed=self.seed)
         needed, rest = ((), order.all) if self.shares_needed else (order.needed, order.rest)
-        self._needed = [strike for strike in needed if strike not in taken]
-        self._rest = [strike for strike in rest if strike not in taken]
+        self._due = frozenset(order.needed)
+        self._needed = [place for place in needed if place not in taken]
+        self._rest = [place for place in rest if place not in taken]
 
     def _try_again(self, run: RunRow) -> None:
         """Add a place of a group to the needed ones, if its run should have resumed and did not."""
@@ -288,7 +300,7 @@ class Queue:
         is_settled = group in self._resumed or run.status == "fail"
         if is_settled or self._begun[group] > self._over[group] or self._over[group] >= TRIES:
             return
-        if resumes_from(run.strike, self.profile) is None:
+        if resumes_from(run.place, self.profile) is None:
             return
         mine = (s for s in self._rest if s.group == group and part_of(s, self.profile) is not None)
         more = next(mine, None)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from chaos.audit.chains import joined
 from chaos.audit.group import Group
-from chaos.audit.place_groups import Strike
+from chaos.audit.place_groups import Place
 from chaos.check.analysis import RunAnalysis
 from chaos.check.divergence import divergence
 from chaos.check.grade import ACCEPTED
@@ -92,9 +92,9 @@ class RunRow(Record):
     is_combined: bool = False
 
     @property
-    def strike(self) -> Strike:
+    def place(self) -> Place:
         """The place of the run, and its ops."""
-        return Strike(self.name, self.group, self.ops)
+        return Place(self.name, self.group, self.ops)
 
     @property
     def is_right(self) -> bool:
@@ -116,9 +116,7 @@ class RunRow(Record):
         """The row of a run that was wrong, and not when it was repeated: that is no evidence."""
         headline = f"wrong, and not when the run was repeated: {self.headline}"
         nothing = {"defects": (), "severity": None}
-        return self.model_copy(
-            update={"status": "inconclusive", "headline": headline, **nothing}
-        )
+        return self.model_copy(update={"status": "inconclusive", "headline": headline, **nothing})
 
     @property
     def happened(self) -> bool:
@@ -126,20 +124,20 @@ class RunRow(Record):
         return self.status != "inconclusive" or self.landed >= len(self.ops)
 
 
-def run_rows(number: int, strikes: Sequence[Strike], run: FinishedRun) -> tuple[RunRow, ...]:
+def run_rows(number: int, places: Sequence[Place], run: FinishedRun) -> tuple[RunRow, ...]:
     """Return the rows of a judged run: one per place if it answers them all, else one in all.
 
     A run of several places answers them if nothing is wrong with it, every fault was injected,
     and every restart follows from the faults of one place.
     """
-    whole = run_row(number, joined(strikes), run)
-    if len(strikes) == 1:
+    whole = run_row(number, joined(places), run)
+    if len(places) == 1:
         return (whole,)
     combined = whole.model_copy(update={"is_combined": True})
     if not whole.is_right or whole.accepted or whole.landed < len(whole.ops):
         return (combined,)
-    owner = [number for number, strike in enumerate(strikes) for _ in strike.ops]  # by op
-    of_place: list[list[Restart]] = [[] for _ in strikes]
+    owner = [number for number, place in enumerate(places) for _ in place.ops]  # by op
+    of_place: list[list[Restart]] = [[] for _ in places]
     for restart in run.analysis.restarts:
         owners = {owner[injection.op.index] for injection in restart.injections}
         if len(owners) != 1:
@@ -147,27 +145,27 @@ def run_rows(number: int, strikes: Sequence[Strike], run: FinishedRun) -> tuple[
         of_place[owners.pop()].append(restart)
     if not all(of_place):
         return (combined,)
-    share = whole.model_copy(update={"seconds": whole.seconds / len(strikes)})
+    share = whole.model_copy(update={"seconds": whole.seconds / len(places)})
     return tuple(
-        _part_of_row(share, strike, found, run)
-        for strike, found in zip(strikes, of_place, strict=True)
+        _part_of_row(share, place, found, run)
+        for place, found in zip(places, of_place, strict=True)
     )
 
 
 def _part_of_row(
-    whole: RunRow, strike: Strike, restarts: Sequence[Restart], run: FinishedRun
+    whole: RunRow, place: Place, restarts: Sequence[Restart], run: FinishedRun
 ) -> RunRow:
     """Return the row of one place of a run without a difference."""
     counts = count_restarts(run.analysis, restarts)
     parts, idle = _parts_after(restarts, run)
     return whole.model_copy(
         update={
-            "name": strike.name,
-            "group": strike.group,
-            "ops": strike.ops,
+            "name": place.name,
+            "group": place.group,
+            "ops": place.ops,
             "parts": parts,
             "idle": idle,
-            "landed": len(strike.ops),
+            "landed": len(place.ops),
             "attempts": 1 + len(restarts),
             "lost_steps": None if whole.lost_steps is None else lost_steps(restarts),
             "resumed": counts.resumed,
@@ -176,15 +174,15 @@ def _part_of_row(
     )
 
 
-def run_row(number: int, strike: Strike, run: FinishedRun) -> RunRow:
+def run_row(number: int, place: Place, run: FinishedRun) -> RunRow:
     """Return the row of a judged run."""
     row, verdict = row_of(run), run.verdict
     parts, idle = _parts_after(run.analysis.restarts, run)
     return RunRow(
         number=number,
-        name=strike.name,
-        group=strike.group,
-        ops=strike.ops,
+        name=place.name,
+        group=place.group,
+        ops=place.ops,
         status=verdict.status,
         headline=verdict.headline,
         defects=tuple(

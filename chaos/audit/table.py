@@ -68,7 +68,7 @@ class GroupRow:
     tally: Tally
     resumed: int
     resumed_right: int
-    struck: int
+    tried: int
     chosen: int
     places: int
     lost_max: int | None
@@ -165,7 +165,7 @@ def cells(card: Card) -> tuple[Cell, ...]:
     width = _width_of(card)
     found: dict[tuple[Group, int], list[RunRow]] = {}
     for run in card.runs:
-        found.setdefault((run.group, run.strike.epoch // width), []).append(run)
+        found.setdefault((run.group, run.place.epoch // width), []).append(run)
     return tuple(
         Cell(
             group=row.group,
@@ -213,7 +213,7 @@ def group_rows(card: Card) -> tuple[GroupRow, ...]:
                 tally=tally(runs),
                 resumed=sum(run.resumed for run in runs),
                 resumed_right=sum(run.resumed for run in runs if run.is_right),
-                struck=covered.struck,
+                tried=covered.tried,
                 chosen=covered.chosen,
                 places=covered.places,
                 lost_max=max(lost, default=None),

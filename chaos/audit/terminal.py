@@ -86,9 +86,9 @@ def heat_table(card: Card) -> Table:
         style = "red" if row.tally.wrong else ("yellow" if row.tally.inconclusive else "")
         lost = "-" if row.lost_mean is None else f"{row.lost_mean:.0f}, max {row.lost_max}"
         table.add_row(
-            Text(row.group, style="" if row.struck else "dim"),
+            Text(row.group, style="" if row.tried else "dim"),
             Text.assemble(*marks),
-            Text(f"{row.struck} of {row.places}", style="" if row.struck else "dim"),
+            Text(f"{row.tried} of {row.places}", style="" if row.tried else "dim"),
             Text(f"{row.resumed_right} of {row.resumed}" if row.resumed else "-", style=style),
             Text(lost),
         )

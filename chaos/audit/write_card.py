@@ -15,7 +15,7 @@ from chaos.audit.markdown import paragraph
 from chaos.audit.notes import Note
 from chaos.audit.page import render_card
 from chaos.audit.picture import badge_svg, summary_svg
-from chaos.audit.place_groups import Strike
+from chaos.audit.place_groups import Place
 from chaos.audit.places import coverage
 from chaos.audit.plans import budget
 from chaos.audit.queue import Queue, missing_parts, part_of
@@ -24,16 +24,16 @@ from chaos.audit.run_row import RunRow, gist
 from chaos.audit.table import by_column, columns
 from chaos.model.masked import masked
 from chaos.report.ci import render as render_junit
-from chaos.report.outcome import versions
+from chaos.report.outcome import SuiteRow, versions
 from chaos.words import plural
 
 _OURS = {"name": "one of each run's own", "storage_path": "the folder of each run"}
 _BUDGETS = ("max_failures", "max_preemption_failures")
 
 
-def replaced(profile: JobProfile, strikes: Sequence[Strike]) -> tuple[Replaced, ...]:
+def replaced(profile: JobProfile, places: Sequence[Place]) -> tuple[Replaced, ...]:
     """Return the settings that were replaced in clean runs, and retries that were raised."""
-    return (*_in_all(profile), *_retries(profile, strikes))
+    return (*_in_all(profile), *_retries(profile, places))
 
 
 def _in_all(profile: JobProfile) -> Iterator[Replaced]:
@@ -51,9 +51,9 @@ def _is_rays(name: str, before: str) -> bool:
     return defaults.get(name, False)
 
 
-def _retries(profile: JobProfile, strikes: Sequence[Strike]) -> Iterator[Replaced]:
+def _retries(profile: JobProfile, places: Sequence[Place]) -> Iterator[Replaced]:
     """Yield the raised retries, only if a fault took more than the script allows."""
-    given = [budget(strike, profile) for strike in strikes]
+    given = [budget(place, profile) for place in places]
     for name in _BUDGETS:
         own = profile.own(name)
         more = [count for limits in given if (count := getattr(limits, name)) != own]
@@ -80,8 +80,8 @@ class CardWriter:
         for finding in found:
             self._save_finding(finding)
         profile = self.queue.profile
-        right = [run.strike for run in runs if run.is_right and run.resumed]
-        aims = {part_of(strike, profile) for strike in self.queue.strikes} - {None}
+        right = [run.place for run in runs if run.is_right and run.resumed]
+        aims = {part_of(place, profile) for place in self.queue.places} - {None}
         card = Card(
             version=__version__,
             backend=clean.plan.backend,
@@ -138,35 +138,40 @@ class CardWriter:
         return tuple(
             Covered(
                 group=row.group,
-                struck=sum(run.group == row.group and not run.is_combined for run in runs),
+                tried=sum(run.group == row.group and not run.is_combined for run in runs),
                 chosen=row.chosen,
                 places=row.places,
                 why_none=row.why_none,
                 resumes=row.resumes,
                 by_column=by_column(row.by_epoch, self.queue.profile.epochs_seen),
             )
-            for row in coverage(self.queue.profile, self.queue.strikes, seed=self.seed)
+            for row in coverage(self.queue.profile, self.queue.places, seed=self.seed)
         )
 
     def _junit(self, runs: Sequence[RunRow]) -> str:
-        rows = [
-            dataclasses.replace(
-                self.folder.suite_row(run.number, self.clean.baseline, seconds=run.seconds),
-                scenario=f"{run.group}: {run.name}",
-                attempts=run.attempts,
-                lost_steps=run.lost_steps,
-            )
-            for run in runs
-        ]
-        return render_junit(rows, name="chaos audit")
+        return render_junit([self._suite_row(run) for run in runs], name="chaos audit")
+
+    def _suite_row(self, run: RunRow) -> SuiteRow:
+        row = self.folder.suite_row(run.number, self.clean.baseline, seconds=run.seconds)
+        verdict = row.verdict
+        if verdict is not None and verdict.status != run.status:  # it was wrong only once
+            told = {"status": run.status, "headline": run.headline}
+            verdict = verdict.model_copy(update=told)
+        return dataclasses.replace(
+            row,
+            scenario=f"{run.group}: {run.name}",
+            attempts=run.attempts,
+            lost_steps=run.lost_steps,
+            verdict=verdict,
+        )
 
 
-def _as_run(runs: Sequence[RunRow]) -> list[Strike]:
+def _as_run(runs: Sequence[RunRow]) -> list[Place]:
     """Return the places of each run, those that shared one as one."""
-    by_number: dict[int, list[Strike]] = {}
+    by_number: dict[int, list[Place]] = {}
     for run in runs:
-        by_number.setdefault(run.number, []).append(run.strike)
-    return [joined(strikes) for strikes in by_number.values()]
+        by_number.setdefault(run.number, []).append(run.place)
+    return [joined(places) for places in by_number.values()]
 
 
 def _accepted(runs: Sequence[RunRow]) -> Iterator[Note]:

@@ -2,14 +2,15 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 from rich.console import Console
 from rich.text import Text
 
 from chaos.model.plan import BackendName
 from chaos.plan.permitted import NodeFacts, Permissions
-from chaos.run.ports import OpenBackend, Say, ScriptBackend
+from chaos.run.ports import Backend, OpenBackend, Say, ScriptBackend
 
 
 def open_backend(
@@ -42,6 +43,15 @@ def open_scripts(console: Console) -> ScriptBackend:
     from chaos.backends.fork.backend import ForkBackend
 
     return ForkBackend()
+
+
+def open_lanes(
+    address: str, *, workers: int, most: int, check: Callable[[Backend], None]
+) -> AbstractContextManager[list[Backend]]:
+    """Return embedded backends on the nodes of a running cluster; `check` is called with each."""
+    from chaos.backends.ray.lanes import lanes_at
+
+    return lanes_at(address, workers=workers, most=most, check=check)
 
 
 def _ready(console: Console) -> Say:

@@ -3,9 +3,9 @@
 Each table is made once, when a check first reads it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from chaos.check.attempt import Attempt, Commit, attempts
 from chaos.check.compare import Aligned, before, surviving
@@ -24,6 +24,7 @@ from chaos.check.tolerance import EXACT, Allowance, Bands
 from chaos.model.event import FaultInvoked
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
+from chaos.model.scenario import Profile
 
 NO_STEPS = "the job makes no step that could be watched"
 
@@ -79,6 +80,12 @@ class RunTables:
         return ending(self.history)
 
 
+def _whole(first: RunTables, repeats: Sequence[History]) -> tuple[RunTables, ...]:
+    """Return the tables of a clean run, and of its repeats that are whole."""
+    others = (RunTables(history, first) for history in repeats)
+    return first, *(c for c in others if c.ending.is_finished and c.ending.is_over)
+
+
 @dataclass(frozen=True, eq=False)
 class RunAnalysis:
     """The input of every check. `baseline`: the same job and seed without faults."""
@@ -109,7 +116,7 @@ class RunAnalysis:
         """The baseline, if it is whole: a gap in one that was cut short proves nothing."""
         if self.counterpart is None:
             return None
-        course = RunTables(self.counterpart)
+        course = self.counterpart.once("tables", partial(RunTables, self.counterpart))
         return course if course.ending.is_finished and course.ending.is_over else None
 
     @property
@@ -173,9 +180,13 @@ class RunAnalysis:
         expect = self.plan.expect
         if expect.band is None or self.too_few_for_a_band is not None:
             return Allowance(expect.loss_tolerance)
-        runs = [(course.lineage, course.snapshots) for course in self._clean]
+        assert self.counterpart is not None
+        bands = self.counterpart.once(f"bands {expect.band}", partial(self._learnt, expect.band))
         firsts = (n for r in self.restarts for n in r.attempt.first_steps.values())
-        return Allowance(bands=Bands.of(expect.band, runs), firsts=frozenset(firsts))
+        return Allowance(bands=bands, firsts=frozenset(firsts))
+
+    def _learnt(self, band: Profile) -> Bands:
+        return Bands.of(band, [(course.lineage, course.snapshots) for course in self._clean])
 
     @property
     def too_few_for_a_band(self) -> str | None:
@@ -189,8 +200,9 @@ class RunAnalysis:
         """The whole clean runs, of which a band can be learnt; the baseline is the first."""
         if self.reference is None or not isinstance(self.counterpart, Baseline):
             return () if self.reference is None else (self.reference,)
-        others = (RunTables(history, self.reference) for history in self.counterpart.repeats)
-        return self.reference, *(c for c in others if c.ending.is_finished and c.ending.is_over)
+        return self.counterpart.once(
+            "clean", partial(_whole, self.reference, self.counterpart.repeats)
+        )
 
     @cached_property
     def epochs_vary(self) -> bool:

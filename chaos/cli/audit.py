@@ -24,7 +24,7 @@ from chaos.audit.markdown import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import base_plan
 from chaos.audit.terminal import AuditDisplay, print_card
-from chaos.backends.open import open_backend, open_scripts
+from chaos.backends.open import open_backend, open_lanes, open_scripts
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output, plain
 from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed, Words, lanes_asked, seconds
@@ -62,9 +62,7 @@ Limit = Annotated[
 ]
 MaxRuns = Annotated[
     int | None,
-    typer.Option(
-        "--max-runs", min=1, metavar="N", help="Stop after N places."
-    ),
+    typer.Option("--max-runs", min=1, metavar="N", help="Stop after N places."),
 ]
 OneByOne = Annotated[
     bool,
@@ -196,7 +194,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
             command=shlex.join(["chaos", *map(str, masked_words(sys.argv[1:]))]),
             lanes=lambda count: jobs or lanes_for(usable_cpus(), workers=count),
             ray=opened.enter_context(open_backend("ray", console)) if is_on_ray else None,
-            spread=_over(address, folder, jobs) if address is not None else None,
+            spread=_over(address, jobs) if address is not None else None,
         ).run()
     _tell(card, folder, console, document)
     raise typer.Exit(card.exit_code)
@@ -295,12 +293,10 @@ def _refuse_faults_there(backend: BackendName) -> None:
         )
 
 
-def _over(address: str, folder: AuditFolder, jobs: int | None) -> Spread:
+def _over(address: str, jobs: int | None) -> Spread:
     """Return a function that opens lanes on a running cluster."""
-    from chaos.backends.ray.lanes import lanes_at
-
-    return lambda workers, check: lanes_at(
-        address, folder.path, workers=workers, most=jobs, check=check
+    return lambda workers, places, check: open_lanes(
+        address, workers=workers, most=min(jobs or places, places), check=check
     )
 
 

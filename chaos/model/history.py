@@ -2,9 +2,9 @@
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -13,6 +13,7 @@ from chaos.model.event import AnyEvent, Event, JournalOpened, RunEnded
 HISTORY, BASELINE = "history.jsonl", "baseline.jsonl"
 
 E = TypeVar("E", bound=Event)
+T = TypeVar("T")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +34,17 @@ class History(Sequence[Entry]):
     def __init__(self, entries: Sequence[Entry], *, torn: Sequence[str] = ()) -> None:
         self.entries = tuple(entries)
         self.torn = tuple(torn)
+        self._made: dict[str, Any] = {}
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what `make` returned when it was first asked for by this name.
+
+        A baseline serves many runs: what is computed of it alone is kept with it.
+        """
+        if name not in self._made:
+            self._made[name] = make()
+        found: T = self._made[name]
+        return found
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -103,7 +103,7 @@ def test_a_planted_defect_is_one_finding_with_the_smallest_reproduction(
     assert len(finding.smallest.ops) == 1
     broken = [run for run in card.runs if run.status == "fail" and len(run.ops) == 1]
     kills = [run for run in broken if run.ops[0].kind == "kill_worker"]
-    assert finding.smallest.strike.place == min(run.strike.place for run in kills)
+    assert finding.smallest.place.order == min(run.place.order for run in kills)
 
 
 def test_before_the_first_commit_a_defect_of_resuming_does_not_show(
@@ -307,13 +307,13 @@ def test_progress_counts_up_and_estimates_what_is_left(tmp_path: Path) -> None:
     seen: list[Progress] = []
     card = audit_of(tmp_path, FakeBackend(), choice=FEW, show=seen.append).run()
 
-    strikes = [progress for progress in seen if progress.stage == "faults"]
-    done = [progress.done for progress in strikes]
+    injected = [progress for progress in seen if progress.stage == "faults"]
+    done = [progress.done for progress in injected]
     assert (done[0], done[-1]) == (0, len(card.runs))
     assert done == sorted(done)
-    assert strikes[-1].total == len(card.runs)
-    assert strikes[0].left_s is None
-    assert strikes[-1].left_s == 0
+    assert injected[-1].total == len(card.runs)
+    assert injected[0].left_s is None
+    assert injected[-1].left_s == 0
 
 
 def test_an_interrupted_audit_leaves_a_card_of_what_was_struck(tmp_path: Path) -> None:

@@ -8,8 +8,12 @@ import pytest
 from chaos.audit.audit import Choice
 from chaos.audit.card import Card
 from chaos.errors import UsageError
+from chaos.model import event as ev
+from chaos.model.history import History
+from chaos.model.plan import Plan
 from chaos.model.scenario import Limits
 from tests.audit.backend import Defect, FakeBackend, audit_of, loses_momentum
+from tests.check.tamper import changed
 
 
 def audited(
@@ -30,10 +34,10 @@ def test_faults_are_injected_on_the_cluster_alone_and_compared_with_a_run_there(
     assert card.word == "pass"
     assert card.backend == "ray"
     assert not any(plan.ops for plan in here.plans)
-    assert [bool(plan.ops) for plan in there.plans] == [False] + [True] * card.run_count
+    assert [bool(plan.ops) for plan in there.plans] == [False] * 2 + [True] * card.run_count
     for plan in there.plans:
         assert (plan.backend, plan.confined) == ("ray", None)
-        assert plan.limits.run_s >= Limits().run_s
+        assert plan.limits.run_s >= Limits().run_s + 30 * len(plan.ops)
     assert here.lanes == 1
 
 
@@ -67,3 +71,20 @@ def test_a_job_that_writes_elsewhere_is_refused_there(
     monkeypatch.setattr("chaos.audit.baseline_runs.Clean.stays_inside", False)
     with pytest.raises(UsageError, match="writes outside of its run's folder"):
         audited(tmp_path)
+
+
+def test_a_job_that_repeats_itself_here_alone_is_refused_there(tmp_path: Path) -> None:
+    here, there = FakeBackend(), FakeBackend()
+    stories = iter(range(9))
+
+    def another(plan: Plan) -> History:
+        number = next(stories)
+        return changed(
+            FakeBackend().history(plan),
+            ev.StepDone,
+            losses=lambda e: tuple(float(loss) + number for loss in e.losses),
+        )
+
+    there.history = another  # type: ignore[method-assign]
+    with pytest.raises(UsageError, match="and not on one"):
+        audit_of(tmp_path, here, ray=there).run()

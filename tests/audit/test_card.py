@@ -275,7 +275,7 @@ def test_steps_that_nobody_saw_are_not_counted_as_none_lost(card: Card) -> None:
     blind = tuple(run.model_copy(update={"lost_steps": None}) for run in card.runs)
     unseen = card.model_copy(update={"runs": blind})
 
-    [row, *_] = [row for row in group_rows(unseen) if row.struck]
+    [row, *_] = [row for row in group_rows(unseen) if row.tried]
     assert (row.lost_max, row.lost_mean) == (None, None)
     assert all(cell.lost_max is None for cell in cells(unseen))
     assert {fact.name: fact.value for fact in facts(unseen)}["recomputed steps, worst"] == "-"
@@ -312,7 +312,7 @@ def test_of_a_job_that_may_not_be_preempted_the_card_says_what_it_was_given(card
 
 def passing(card: Card, *runs: RunRow, **job: Any) -> Card:
     """Return a card of these runs with nothing to object to but what they show."""
-    middle = Covered(group="mid-epoch", struck=1, chosen=1, places=9, why_none=None, resumes=True)
+    middle = Covered(group="mid-epoch", tried=1, chosen=1, places=9, why_none=None, resumes=True)
     update = {
         "runs": runs or (run_of(0),),
         "findings": (),
@@ -395,7 +395,7 @@ def test_a_band_that_hides_more_than_a_few_percent_is_no_pass(
 
 def test_a_group_in_which_every_restart_began_anew_is_no_pass(card: Card) -> None:
     good = passing(card)
-    lost = Covered(group="node lost", struck=1, chosen=1, places=4, why_none=None, resumes=True)
+    lost = Covered(group="node lost", tried=1, chosen=1, places=4, why_none=None, resumes=True)
     runs = (run_of(0), anew(1).model_copy(update={"group": "node lost"}))
 
     less = good.model_copy(update={"covered": (*good.covered, lost), "runs": runs})

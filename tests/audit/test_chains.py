@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,19 +32,19 @@ EVERY = Choice(exhaustive=True)
 def test_places_that_share_a_run_are_a_checkpoint_apart(
     profile: JobProfile, seed: int, longest: int, data: st.DataObject
 ) -> None:
-    strikes = kill_map(profile, seed=seed)
-    if not strikes:
+    places = kill_map(profile, seed=seed)
+    if not places:
         return
-    first = data.draw(st.sampled_from(strikes))
-    others = [strike for strike in strikes if strike != first]
+    first = data.draw(st.sampled_from(places))
+    others = [place for place in places if place != first]
 
     found = chain_of(first, others, profile, longest=longest)
 
     assert first in found
     assert len(set(found)) == len(found) <= longest
-    assert sum(any(op.fault.nodes_lost for op in strike.ops) for strike in found) <= 1
+    assert sum(any(op.fault.nodes_lost for op in place.ops) for place in found) <= 1
     if len(found) > 1:
-        assert not any(op.fault.is_announced for strike in found for op in strike.ops)
+        assert not any(op.fault.is_announced for place in found for op in place.ops)
     for one, other in pairwise(found):
         point = point_before(other.ops[0], profile)
         assert point is not None
@@ -55,24 +56,24 @@ def test_places_that_share_a_run_are_a_checkpoint_apart(
 def test_ops_of_places_that_share_a_run_are_numbered_in_order(
     profile: JobProfile, seed: int
 ) -> None:
-    strikes = kill_map(profile, seed=seed)
-    if not strikes:
+    places = kill_map(profile, seed=seed)
+    if not places:
         return
-    found = chain_of(strikes[0], strikes[1:], profile, longest=LONGEST)
+    found = chain_of(places[0], places[1:], profile, longest=LONGEST)
 
     ops = joined(found).ops
 
     assert [op.index for op in ops] == list(range(len(ops)))
     first = 0
-    for strike in found:
-        for own, op in zip(strike.ops, ops[first:], strict=False):
+    for place in found:
+        for own, op in zip(place.ops, ops[first:], strict=False):
             assert op.kind == own.kind
             if isinstance(own.at, AtRecovery):
                 assert isinstance(op.at, AtRecovery)
                 assert op.at.recovering_from == first + own.at.recovering_from
             else:
                 assert op.at == own.at
-        first += len(strike.ops)
+        first += len(place.ops)
 
 
 @given(st.integers(0, 200), st.integers(0, 200))
@@ -146,7 +147,7 @@ def facts(card: Card) -> object:
         if not r.is_combined
     }
     named = {(f.name, f.severity, f.places, f.smallest.ops) for f in card.findings}
-    return card.word, places, named, [(row.group, row.struck) for row in card.covered]
+    return card.word, places, named, [(row.group, row.tried) for row in card.covered]
 
 
 @pytest.mark.parametrize("lanes", [1, 3])
@@ -193,9 +194,11 @@ def test_a_run_of_several_places_that_is_wrong_only_once_is_inconclusive(tmp_pat
 
     assert card.word == "inconclusive"
     assert not card.findings
-    assert card.run_count == lasting.run_count
+    assert card.run_count < lasting.run_count  # further places share runs
     (doubted,) = (run for run in card.runs if run.is_combined)
     assert "not when the run was repeated" in doubted.headline
+    (junit,) = (tmp_path / "once").rglob("junit.xml")
+    assert 'failures="0"' in junit.read_text()
     of_places = f"0 of {card.places[0]} places and 1 run of several places could not be judged"
     assert of_places in card.sentence
     assert f"0 of {card.places[0]} places and 1 run of several places: one" in lasting.sentence
@@ -214,15 +217,19 @@ def test_a_doubted_run_is_repeated_although_no_place_is_left_to_try(tmp_path: Pa
 
 
 def test_a_run_of_several_places_that_was_not_resolved_is_no_pass(tmp_path: Path) -> None:
-    backend = FakeBackend(epochs=6, steps=1, workers=1, defect=loses_after(4))
-    first_doubt = audited(tmp_path / "whole", loses_after(4), one_by_one=False)
-    needed = min(run.number for run in first_doubt.runs if run.is_combined)
-    (tmp_path / "cut").mkdir()
-    longest = max(len(run.ops) for run in first_doubt.runs)
+    def backend(**fields: Any) -> FakeBackend:
+        return FakeBackend(epochs=6, steps=1, workers=1, defect=loses_after(4), **fields)
 
-    card = audit_of(
-        tmp_path / "cut", backend, choice=EVERY, budget=Budget(runs=needed + longest)
-    ).run()
+    whole = backend()
+    for name in ("whole", "cut"):
+        (tmp_path / name).mkdir()
+    audit_of(tmp_path / "whole", whole, choice=EVERY).run()
+    doubted = next(n for n, plan in enumerate(whole.plans, 1) if len(plan.ops) >= 4)
 
+    with pytest.raises(KeyboardInterrupt):
+        audit_of(tmp_path / "cut", backend(breaks_at=doubted + 1), choice=EVERY).run()
+
+    (file,) = (tmp_path / "cut").rglob("audit.json")
+    card = Card.from_json(file.read_bytes())
     assert card.word == "fail"
     assert any(run.is_combined for run in card.runs)

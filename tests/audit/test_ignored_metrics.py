@@ -1,4 +1,4 @@
-"""A metric that differs between two clean runs is never held against a strike."""
+"""A metric that differs between two clean runs is never held against a run."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ def test_it_is_left_out_of_every_plan_and_of_the_reproduction(tmp_path: Path) ->
     expect = base.expect.model_copy(update={"ignore_metrics": ("epoch_s",)})
     seen: JobProfile = extent_of(epochs=3, steps=4)
 
-    strikes = kill_map(seen, seed=0)
-    struck = list(plans(base.model_copy(update={"expect": expect}), strikes, seen))
+    places = kill_map(seen, seed=0)
+    struck = list(plans(base.model_copy(update={"expect": expect}), places, seen))
 
     assert all(plan.expect.ignore_metrics == ("epoch_s",) for plan in struck)
     file = tmp_path / "x.chaos.yaml"

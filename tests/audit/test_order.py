@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chaos.audit.group import GROUPS, ORDERS, QUESTIONS, Group, Question
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import Strike
+from chaos.audit.place_groups import Place
 from chaos.audit.places import coverage, kill_map
 from chaos.audit.queue import in_order, missing_parts, part_of, parts_in, resumes_from
 from tests.audit.test_places import SEEDS, extent_of, extents
@@ -16,34 +16,34 @@ from tests.audit.test_places import SEEDS, extent_of, extents
 ASKED = st.sampled_from(QUESTIONS)
 
 
-def parts_of(strikes: tuple[Strike, ...], profile: JobProfile) -> set[int]:
-    return {part for s in strikes if (part := part_of(s, profile)) is not None}
+def parts_of(places: tuple[Place, ...], profile: JobProfile) -> set[int]:
+    return {part for s in places if (part := part_of(s, profile)) is not None}
 
 
-def applying(strikes: tuple[Strike, ...], profile: JobProfile) -> set[Group]:
-    return {s.group for s in strikes if resumes_from(s, profile) is not None}
+def applying(places: tuple[Place, ...], profile: JobProfile) -> set[Group]:
+    return {s.group for s in places if resumes_from(s, profile) is not None}
 
 
 @given(extents(), SEEDS, ASKED, st.integers(1, 60))
 def test_an_order_is_of_all_places_and_leaves_none_out(
     profile: JobProfile, seed: int, question: Question, limit: int
 ) -> None:
-    strikes = kill_map(profile, seed=seed, limit=limit)
+    places = kill_map(profile, seed=seed, limit=limit)
 
-    order = in_order(strikes, profile, question=question, seed=seed)
+    order = in_order(places, profile, question=question, seed=seed)
 
-    assert sorted(order.all, key=id) == sorted(strikes, key=id)
+    assert sorted(order.all, key=id) == sorted(places, key=id)
 
 
 @given(extents(), SEEDS, ASKED, st.data())
 def test_any_beginning_as_long_as_there_are_groups_that_apply_has_one_of_each(
     profile: JobProfile, seed: int, question: Question, data: st.DataObject
 ) -> None:
-    strikes = kill_map(profile, seed=seed, limit=40)
-    groups = applying(strikes, profile)
-    length = data.draw(st.integers(len(groups), max(len(groups), len(strikes))))
+    places = kill_map(profile, seed=seed, limit=40)
+    groups = applying(places, profile)
+    length = data.draw(st.integers(len(groups), max(len(groups), len(places))))
 
-    begun = in_order(strikes, profile, question=question, seed=seed).all[:length]
+    begun = in_order(places, profile, question=question, seed=seed).all[:length]
 
     assert applying(begun, profile) == groups
 
@@ -52,15 +52,15 @@ def test_any_beginning_as_long_as_there_are_groups_that_apply_has_one_of_each(
 def test_what_is_needed_has_every_group_and_resumes_from_every_part_of_training(
     profile: JobProfile, seed: int, question: Question
 ) -> None:
-    strikes = kill_map(profile, seed=seed, limit=40)
+    places = kill_map(profile, seed=seed, limit=40)
 
-    needed = in_order(strikes, profile, question=question, seed=seed).needed
+    needed = in_order(places, profile, question=question, seed=seed).needed
 
-    assert {s.group for s in needed} == {s.group for s in strikes}
-    assert applying(needed, profile) == applying(strikes, profile)
-    assert parts_of(needed, profile) == parts_of(strikes, profile)
-    assert missing_parts(needed, profile, of=parts_of(strikes, profile)) == ()
-    assert len(needed) <= len({s.group for s in strikes}) + parts_in(profile)
+    assert {s.group for s in needed} == {s.group for s in places}
+    assert applying(needed, profile) == applying(places, profile)
+    assert parts_of(needed, profile) == parts_of(places, profile)
+    assert missing_parts(needed, profile, of=parts_of(places, profile)) == ()
+    assert len(needed) <= len({s.group for s in places}) + parts_in(profile)
 
 
 @given(extents(), SEEDS, ASKED)
@@ -70,7 +70,7 @@ def test_what_shows_no_resume_comes_after_what_does(
     order = in_order(kill_map(profile, seed=seed, limit=40), profile, question=question, seed=seed)
 
     for part in (order.needed, order.rest):
-        shows = [resumes_from(strike, profile) is not None for strike in part]
+        shows = [resumes_from(place, profile) is not None for place in part]
         assert shows == sorted(shows, reverse=True)
 
 
@@ -78,11 +78,11 @@ def test_what_shows_no_resume_comes_after_what_does(
 def test_a_group_that_the_map_says_can_resume_has_a_place_in_the_sample_that_does(
     profile: JobProfile, seed: int, limit: int
 ) -> None:
-    strikes = kill_map(profile, seed=seed, limit=limit)
+    places = kill_map(profile, seed=seed, limit=limit)
 
-    can = {row.group for row in coverage(profile, strikes, seed=seed) if row.resumes}
+    can = {row.group for row in coverage(profile, places, seed=seed) if row.resumes}
 
-    assert can == applying(strikes, profile)
+    assert can == applying(places, profile)
 
 
 def test_the_seed_decides_which_place_of_a_group_is_first() -> None:
@@ -113,11 +113,11 @@ def test_the_first_places_of_groups_are_in_different_parts_of_training() -> None
 )
 def test_a_question_decides_what_comes_first(question: Question, first: list[Group]) -> None:
     profile = extent_of(epochs=5, steps=6)
-    strikes = kill_map(profile, seed=0, choose=ORDERS[question])
+    places = kill_map(profile, seed=0, choose=ORDERS[question])
 
-    needed = in_order(strikes, profile, question=question).needed
+    needed = in_order(places, profile, question=question).needed
 
-    assert [strike.group for strike in needed[:3]] == first
+    assert [place.group for place in needed[:3]] == first
     assert needed[-1].group == "before the first commit"
 
 
@@ -142,9 +142,9 @@ def test_a_restart_goes_on_from_the_last_commit_that_has_training_after_it(
     name: str, point: tuple[int, int] | None
 ) -> None:
     profile = extent_of(epochs=4, steps=6)
-    [strike] = [s for s in kill_map(profile, seed=0, exhaustive=True) if s.name == name]
+    [place] = [s for s in kill_map(profile, seed=0, exhaustive=True) if s.name == name]
 
-    assert resumes_from(strike, profile) == point
+    assert resumes_from(place, profile) == point
 
 
 def test_files_of_the_jobs_own_are_points_to_resume_from_within_an_epoch() -> None:

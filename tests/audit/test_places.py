@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from chaos.audit.group import GROUPS, LOADS, Group
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.place_groups import Strike, place_groups
+from chaos.audit.place_groups import Place, place_groups
 from chaos.audit.places import coverage, kill_map
 from chaos.audit.plans import budget, plan_of
 from chaos.model.plan import Op, Plan
@@ -65,17 +65,17 @@ def exists(op: Op, profile: JobProfile) -> bool:
     return at.epoch in profile.epochs
 
 
-def groups_of(strikes: tuple[Strike, ...]) -> set[Group]:
-    return {strike.group for strike in strikes}
+def groups_of(places: tuple[Place, ...]) -> set[Group]:
+    return {place.group for place in places}
 
 
 @given(extents(), SEEDS, st.booleans(), st.integers(1, 60))
 def test_every_place_that_is_struck_is_a_place_of_the_job(
     profile: JobProfile, seed: int, exhaustive: bool, limit: int
 ) -> None:
-    strikes = kill_map(profile, seed=seed, exhaustive=exhaustive, limit=limit)
+    places = kill_map(profile, seed=seed, exhaustive=exhaustive, limit=limit)
 
-    assert all(exists(op, profile) for strike in strikes for op in strike.ops)
+    assert all(exists(op, profile) for place in places for op in place.ops)
 
 
 @given(extents(), SEEDS)
@@ -97,9 +97,9 @@ def test_the_same_seed_gives_the_same_map(profile: JobProfile, seed: int, limit:
 
 @given(extents(), SEEDS, st.integers(1, 40))
 def test_every_group_that_the_job_has_is_struck(profile: JobProfile, seed: int, limit: int) -> None:
-    strikes = kill_map(profile, seed=seed, limit=limit)
+    places = kill_map(profile, seed=seed, limit=limit)
 
-    assert groups_of(strikes) == {
+    assert groups_of(places) == {
         place_group.group for place_group in place_groups(profile, seed=seed)
     }
 
@@ -108,9 +108,9 @@ def test_every_group_that_the_job_has_is_struck(profile: JobProfile, seed: int, 
 def test_an_exhaustive_map_has_every_step_and_every_moment_once(
     profile: JobProfile, seed: int
 ) -> None:
-    strikes = kill_map(profile, seed=seed, exhaustive=True, limit=1)
+    places = kill_map(profile, seed=seed, exhaustive=True, limit=1)
 
-    single = [s.ops[0].at for s in strikes if len(s.ops) == 1 and s.ops[0].kind == "kill_worker"]
+    single = [s.ops[0].at for s in places if len(s.ops) == 1 and s.ops[0].kind == "kill_worker"]
     steps = {(at.epoch, at.step, at.rank) for at in single if isinstance(at, AtStep)}
     moments = {(at.epoch, at.moment, at.rank) for at in single if isinstance(at, AtMoment)}
     assert len(steps) + len(moments) == len(single)
@@ -129,15 +129,15 @@ def test_a_sample_is_part_of_the_whole_and_no_larger_than_asked_for(
     assert set(sample) <= set(whole)
     assert len(set(sample)) == len(sample)
     if profile.step_places > limit:
-        of_loads = sum(strike.group == LOADS for strike in sample)
+        of_loads = sum(place.group == LOADS for place in sample)
         assert len(sample) - of_loads <= max(limit, len(GROUPS))
         assert of_loads <= limit
 
 
 @given(extents(), SEEDS)
 def test_every_strike_makes_a_plan_that_can_be_saved(profile: JobProfile, seed: int) -> None:
-    for strike in kill_map(profile, seed=seed, limit=30):
-        plan = plan_of(BASE, strike, profile)
+    for place in kill_map(profile, seed=seed, limit=30):
+        plan = plan_of(BASE, place, profile)
 
         assert Plan.model_validate_json(plan.model_dump_json()) == plan
         assert [op.index for op in plan.ops] == list(range(len(plan.ops)))
@@ -148,9 +148,9 @@ def test_every_strike_makes_a_plan_that_can_be_saved(profile: JobProfile, seed: 
 @pytest.mark.parametrize(("own", "given"), [(0, 1), (1, 1), (4, 4), (-1, -1), (None, -1)])
 def test_a_notice_is_given_the_preemptions_that_it_takes(own: int | None, given: int) -> None:
     profile = replace(extent_of(epochs=2, steps=3), settings={"max_preemption_failures": own})
-    strikes = kill_map(profile, seed=0)
-    [notice, *_] = [s for s in strikes if s.group == "notice before the loss"]
-    [kill, *_] = [s for s in strikes if s.group == "mid-epoch"] or strikes
+    places = kill_map(profile, seed=0)
+    [notice, *_] = [s for s in places if s.group == "notice before the loss"]
+    [kill, *_] = [s for s in places if s.group == "mid-epoch"] or places
 
     assert budget(notice, profile).max_preemption_failures == given
     assert budget(kill, profile).max_preemption_failures == (-1 if own is None else own)
@@ -160,9 +160,9 @@ def test_a_notice_is_given_the_preemptions_that_it_takes(own: int | None, given:
 def test_only_the_groups_that_were_chosen_are_struck(
     profile: JobProfile, seed: int, choose: set[Group]
 ) -> None:
-    strikes = kill_map(profile, seed=seed, limit=10, choose=choose)
+    places = kill_map(profile, seed=seed, limit=10, choose=choose)
 
-    assert groups_of(strikes) <= choose
+    assert groups_of(places) <= choose
 
 
 @given(extents(), SEEDS, st.integers(1, 40))
@@ -187,9 +187,9 @@ def test_ranks_that_are_seen_to_load_add_places_and_move_none(
 
     added = set(after) - set(before)
     assert set(before) <= set(after)
-    assert {strike.group for strike in added} <= {LOADS}
-    assert all(strike.ops[1].at.rank in profile.loads for strike in added)
-    assert all(strike.epoch > profile.saved[0] for strike in added)
+    assert {place.group for place in added} <= {LOADS}
+    assert all(place.ops[1].at.rank in profile.loads for place in added)
+    assert all(place.epoch > profile.saved[0] for place in added)
 
 
 def test_a_job_whose_steps_are_not_seen_is_struck_where_its_reports_return() -> None:
@@ -205,12 +205,12 @@ def test_a_job_whose_steps_are_not_seen_is_struck_where_its_reports_return() -> 
 def test_several_ops_strike_one_rank_in_the_order_in_which_it_passes_them() -> None:
     profile = extent_of(epochs=5, steps=20)
 
-    for strike in kill_map(profile, seed=3, exhaustive=True):
-        ops = [op for op in strike.ops if not isinstance(op.at, AtRecovery)]
+    for place in kill_map(profile, seed=3, exhaustive=True):
+        ops = [op for op in place.ops if not isinstance(op.at, AtRecovery)]
         places = [(op.at.epoch, getattr(op.at, "step", 0)) for op in ops]
         assert places == sorted(places)
         assert len({op.at.rank for op in ops}) == 1
-        if strike.group == "same place in two attempts":
+        if place.group == "same place in two attempts":
             assert len(places) == 2
             assert len(set(places)) == 1
 
@@ -220,10 +220,10 @@ def test_a_sample_of_a_long_job_is_spread_over_its_epochs_and_ranks() -> None:
 
     middle = [s for s in kill_map(profile, seed=1) if s.group == "mid-epoch"]
 
-    epochs = sorted(strike.epoch for strike in middle)
+    epochs = sorted(place.epoch for place in middle)
     assert len(middle) >= 6
     assert max(b - a for a, b in pairwise(epochs)) < 40
-    assert len({strike.ops[0].at.rank for strike in middle}) >= 4
+    assert len({place.ops[0].at.rank for place in middle}) >= 4
 
 
 def extent_of(*, epochs: int, steps: int, ranks: int = 2) -> JobProfile:

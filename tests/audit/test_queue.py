@@ -27,7 +27,7 @@ def test_a_rank_that_loads_after_a_restart_is_struck_inside_its_load(
     card = audited(tmp_path, lanes=lanes)
 
     inside = [run for run in card.runs if run.group == LOADS]
-    assert sorted(run.strike.epoch for run in inside) == [1, 2]
+    assert sorted(run.place.epoch for run in inside) == [1, 2]
     assert {run.ops[1].at for run in inside} == {
         AtRecovery(recovering_from=0, stage="loading", rank=1)
     }

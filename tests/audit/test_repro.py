@@ -35,9 +35,9 @@ def base(folder: Path, *words: str) -> Plan:
     return base_plan(script, words, cwd=folder, seed=5)
 
 
-@pytest.mark.parametrize("strike", kill_map(EXTENT, seed=0, limit=30), ids=str)
-def test_a_reproduction_loads_to_a_plan_with_the_same_ops(tmp_path: Path, strike: Any) -> None:
-    plan = plan_of(base(tmp_path, "--lr", "0.05", "--fast"), strike, EXTENT)
+@pytest.mark.parametrize("place", kill_map(EXTENT, seed=0, limit=30), ids=str)
+def test_a_reproduction_loads_to_a_plan_with_the_same_ops(tmp_path: Path, place: Any) -> None:
+    plan = plan_of(base(tmp_path, "--lr", "0.05", "--fast"), place, EXTENT)
 
     file = written(tmp_path, plan)
 
@@ -49,8 +49,8 @@ def test_a_reproduction_loads_to_a_plan_with_the_same_ops(tmp_path: Path, strike
 
 
 def test_a_reproduction_is_judged_by_the_band_that_the_audit_went_by(tmp_path: Path) -> None:
-    [strike, *_] = kill_map(EXTENT, seed=0, limit=1)
-    plan = plan_of(base(tmp_path), strike, EXTENT)
+    [place, *_] = kill_map(EXTENT, seed=0, limit=1)
+    plan = plan_of(base(tmp_path), place, EXTENT)
     banded = plan.model_copy(update={"expect": plan.expect.model_copy(update={"band": "standard"})})
 
     assert load_scenario(written(tmp_path, banded)).expect.band == "standard"
@@ -64,9 +64,9 @@ def test_no_text_of_a_job_is_taken_for_anything_else(
     folder = tmp_path_factory.mktemp("repro")
     plan = base(folder)
     plan = plan.model_copy(update={"job": plan.job.model_copy(update={"args": args})})
-    strike = kill_map(EXTENT, seed=0, limit=1)[0]
+    place = kill_map(EXTENT, seed=0, limit=1)[0]
 
-    file = written(folder, plan_of(plan, strike, EXTENT), headline=headline)
+    file = written(folder, plan_of(plan, place, EXTENT), headline=headline)
 
     assert load_scenario(file).job.args == args
 

@@ -92,7 +92,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def together(plans_: Sequence[Plan], folder: Path, clean: History, first: ForkBackend) -> float:
-    """Strike all plans, as many side by side as an audit would; gives the seconds.
+    """Execute all plans, as many side by side as an audit would; gives the seconds.
 
     They include the start of the further lanes.
     """
@@ -108,13 +108,13 @@ def together(plans_: Sequence[Plan], folder: Path, clean: History, first: ForkBa
 
 
 def against_a_warm_cluster(folder: Path) -> None:
-    """Compare the same strikes on the embedded backend and on a warm local Ray cluster."""
+    """Compare the same places on the embedded backend and on a warm local Ray cluster."""
     base = base_plan(DIGITS, ["--epochs", "4"], cwd=ROOT, seed=0)
     with ForkBackend() as fork:
         first_s, clean = timed(lambda: execute(fork, base, folder))
         seen = job_profile(clean)
-        strikes = kill_map(seen, seed=0, exhaustive=True, choose=MID_EPOCH)
-        every = list(plans(base, strikes[:SIDE_SAMPLE], seen))
+        places = kill_map(seen, seed=0, exhaustive=True, choose=MID_EPOCH)
+        every = list(plans(base, places[:SIDE_SAMPLE], seen))
         chosen = every[:SAMPLE]
         fork_s, histories = zip(
             *(timed(partial(struck, fork, p, folder, clean)) for p in chosen), strict=True
@@ -123,7 +123,7 @@ def against_a_warm_cluster(folder: Path) -> None:
     print(f"fork: clean run, fit() to its end           {training_s(clean):.2f} s")
     starts_s = [start_s for history in histories for start_s in attempt_starts_s(history)]
     print(f"fork: attempt start, to its first step      {spread(starts_s)}")
-    print(f"fork: strike, restart, judge, one by one    {spread(fork_s)}")
+    print(f"fork: kill, restart, judge, one by one    {spread(fork_s)}")
     print(f"fork: fault to next attempt's first step    {spread([*map(restart_s, histories)])}")
     with ForkBackend() as fork:
         each_s = together(every, folder, clean, fork) / len(every)
@@ -137,9 +137,9 @@ def fixed_costs(folder: Path) -> None:
     with ForkBackend() as fork:
         clean = execute(fork, base, folder)
         seen = job_profile(clean)
-        strikes = kill_map(seen, seed=0, exhaustive=True, choose=MID_EPOCH)[:SAMPLE]
+        places = kill_map(seen, seed=0, exhaustive=True, choose=MID_EPOCH)[:SAMPLE]
         parts: dict[str, list[float]] = {}
-        for plan in plans(base, strikes, seen):
+        for plan in plans(base, places, seen):
             whole_s, history = timed(partial(execute, fork, plan, folder))
             judged_s, _ = timed(partial(judge, plan, history, clean))
             found = parts_s(history)
@@ -150,7 +150,7 @@ def fixed_costs(folder: Path) -> None:
     for name, values in parts.items():
         middle = statistics.median(values)
         print(f"  {name:42} {1000 * middle:6.0f} ms  {middle / whole:4.0%}")
-    print(f"  {'a run with a kill, judged':42} {1000 * whole:6.0f} ms  (n={len(strikes)})")
+    print(f"  {'a run with a kill, judged':42} {1000 * whole:6.0f} ms  (n={len(places)})")
 
 
 def on_ray(folder: Path, base: Plan, chosen: Sequence[Plan], fork_s: float) -> None:
@@ -175,8 +175,8 @@ def exhaustive(folder: Path) -> None:
     with ForkBackend() as fork:
         clean = execute(fork, base, folder)
         seen = job_profile(clean)
-        strikes = kill_map(seen, seed=0, exhaustive=True, choose=STEP_GROUPS)
-        chosen = list(plans(base, strikes, seen))
+        places = kill_map(seen, seed=0, exhaustive=True, choose=STEP_GROUPS)
+        chosen = list(plans(base, places, seen))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()
         seconds = together(chosen, folder, clean, fork)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, embedded_bytes()

@@ -1,7 +1,7 @@
 """What more processors gain an audit: a simulation, fed with costs measured in this one run.
 
-A lane executes a run; then the harness judges it and writes it down, one run at a time, as its threads
-share one interpreter. Transfers and the start of the lanes are left out.
+A lane executes a run; then the harness judges it and writes it down, one run at a time, as its
+threads share one interpreter. Transfers and the start of the lanes are left out.
 """
 
 import heapq
@@ -55,9 +55,8 @@ def makespan(runs: int, lanes: int, *, run_s: float, judge_s: float) -> float:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        (_, few), (both_s, many) = audit(FEW, folder), audit(MANY, folder)
+        (_, few), (run_s, many) = audit(FEW, folder), audit(MANY, folder)
     judge_s = (many - few) / (MANY - FEW)
-    run_s = both_s - judge_s
     print(f"measured: a run {run_s:.2f} s, {judge_s:.3f} s of the harness for each")
     for name, length in (("this job", run_s), ("runs of 20 s", 20.0)):
         base = makespan(RUNS, CORES[0], run_s=length, judge_s=judge_s)

@@ -44,7 +44,8 @@ def parts_s(history: History) -> dict[str, float]:
         ),
     }
     before = [history.time_ns(0), *times.values()]
-    return {name: (ns - then) / 1e9 for (name, ns), then in zip(times.items(), before, strict=False)}
+    ends = zip(times.items(), before, strict=False)
+    return {name: (end - begin) / 1e9 for (name, end), begin in ends}
 
 
 def _first_ns(history: History, kind: type[WorkerStarted], *, attempt: int) -> int:

@@ -3,7 +3,9 @@
 import pytest
 
 from chaos.check.analysis import RunAnalysis
+from chaos.check.judge import judge_analysis
 from chaos.model import event as ev
+from chaos.model.history import Baseline
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, without
 
@@ -17,6 +19,17 @@ def test_an_attempt_keeps_the_steps_that_carry_its_index() -> None:
     assert [len(first.by_epoch[1, epoch]) for epoch in range(3)] == [6, 6, 3]
     assert (second.epoch, sorted(second.starts)) == (2, [0, 1])
     assert second.asked == {0, 1}
+
+
+def test_the_tables_of_a_baseline_are_made_once_and_fit_every_run() -> None:
+    first, second = analysis_of(KILLED), analysis_of(TWICE)
+    shared = Baseline([KILLED.baseline()])
+    told = [RunAnalysis(a.plan, a.history, shared) for a in (first, second, first)]
+
+    verdicts = [judge_analysis(analysis) for analysis in told]
+
+    assert len({id(analysis.reference) for analysis in told}) == 1
+    assert verdicts == [judge_analysis(a) for a in (first, second, first)]
 
 
 def test_an_attempt_of_which_only_a_decision_was_seen_is_no_attempt() -> None:

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 RIGHT, WRONG = "digits_ddp", "digits_optimizer_lost"
 STEPS = "before the first commit;mid-epoch;epoch boundary;last epoch"
+SHORT = ("--epochs", "3", "--batch-size", "240")  # three steps an epoch
 BEGUN_S = 120.0
 FACTS = ("group", "name", "status", "defects", "parts", "resumed", "from_scratch", "landed")
 
@@ -31,7 +32,7 @@ def cluster(home: Path) -> Iterator[ForeignCluster]:
 
 def words(script: str, *options: str) -> list[str]:
     places = [word for name in STEPS.split(";") for word in ("--places", name)]
-    asked = ["--exhaustive", *places, "--no-confirm", *options, "--", "--epochs", "3"]
+    asked = ["--exhaustive", *places, "--no-confirm", *options, "--", *SHORT]
     return ["audit", f"scenarios/jobs/{script}.py", *asked]
 
 
