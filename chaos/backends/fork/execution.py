@@ -36,6 +36,7 @@ from chaos.run.killed import is_foreign, killed
 from chaos.run.stacks import DRIVER_STACKS, STACK_SIGNAL, rank_stacks
 from chaos.run.watch import RunWatch
 
+MEMORY_POLLS = 5  # of a hundredth of a second: the monitor of Ray 2.60 looks each 0.25 s
 POLL_S = 0.01
 END_S = 5.0
 STACKS_S = 0.5
@@ -65,6 +66,7 @@ class Run(RunWatch[int]):
         self._begun_again: list[ZygoteHandle] = []
         self._had_driver = False
         self._memory = Exhaustion()
+        self._polls = 0
 
     def execute(self) -> None:
         """Fork a driver, watch it, clean up; the outcome is in the journals."""
@@ -162,7 +164,8 @@ class Run(RunWatch[int]):
 
     def meanwhile(self) -> None:
         """If memory runs out, end the largest process of all runs, provided it is of this run."""
-        if self._memory.is_near():
+        self._polls += 1
+        if self._polls % MEMORY_POLLS == 0 and self._memory.is_near():
             ranks = {event.pid: event.rank for event in self.workers()}
             self._memory.end_the_largest(ranks, self.journal)
 
