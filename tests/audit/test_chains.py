@@ -150,9 +150,10 @@ def facts(card: Card) -> object:
     return card.word, places, named, [(row.group, row.tried) for row in card.covered]
 
 
-@pytest.mark.parametrize("lanes", [1, 3])
 @pytest.mark.parametrize(
-    "defect", [None, loses_momentum, loses_in_epoch(3)], ids=["right", "momentum", "one epoch"]
+    ("defect", "lanes"),
+    [(None, 3), (loses_momentum, 1), (loses_in_epoch(3), 3)],
+    ids=["right", "momentum", "one epoch"],
 )
 def test_an_audit_finds_the_same_together_and_one_by_one(
     tmp_path: Path, defect: Defect | None, lanes: int

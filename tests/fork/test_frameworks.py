@@ -33,7 +33,6 @@ JOBS = {
     "tumours_xgboost": "xgboost",
 }
 IN_CI = {
-    "lightgbm_killed",
     "lightning_average_forgotten",
     "tensorflow_optimizer_not_saved",
 }

@@ -21,9 +21,7 @@ GUILTY = "guilty"
 IN_CI = {
     "worker/killed_while_saving",
     "node/lost_in_upload",
-    "spot/reclaimed_before_commit",
     "storage/upload_torn_by_death",
-    "budget/failures_at_max",
 }
 pytestmark = pytest.mark.timeout(400)
 

@@ -13,6 +13,7 @@ SURVIVES = f"scenario: a worker is killed\n{TINY}{KILL}"
 ASKS = "def test_asks(chaos_run): assert chaos_run('survives.chaos.yaml').passed\n"
 
 
+@pytest.mark.nightly
 def test_what_every_process_ran_is_one_suite(tmp_path: Path) -> None:
     asks_too_much = SURVIVES + "expect: {lost_steps: {max: 1}}\n"
     project(tmp_path, {"survives.chaos.yaml": SURVIVES, "less.chaos.yaml": asks_too_much})

@@ -10,7 +10,7 @@ import psutil
 ROOT = Path(__file__).parents[2]
 GUILTY = "scenarios/guilty/optimizer_state_lost.chaos.yaml"
 DEMO = ("scenarios/smoke", GUILTY)
-SAMPLE = (GUILTY, "tests/ray/several_faults.chaos.yaml")
+SAMPLE = ("tests/ray/several_faults.chaos.yaml",)
 
 
 @dataclass(frozen=True)
