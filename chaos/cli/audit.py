@@ -24,7 +24,7 @@ from chaos.audit.markdown import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import base_plan
 from chaos.audit.terminal import AuditDisplay, print_card
-from chaos.backends.open import open_backend, open_lanes, open_scripts
+from chaos.backends.open import nodes_at, open_backend, open_lanes, open_scripts
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output, plain
 from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed, Words, lanes_asked, seconds
@@ -175,6 +175,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     if address is not None:
         refuse_no_address(address)
         _refuse_faults_there(backend)
+        nodes_at(address)  # a wrong address is told before anything is made
     kept, console = _kept(storage, allow_writes), screen(stderr=document.takes_stdout)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     folder = _folder(reports, plan)

@@ -120,3 +120,39 @@ def test_what_cannot_be_meant_is_refused_with_what_to_write(
 
     assert done.code == 3
     assert says in " ".join(done.err.split())
+
+
+def test_on_ray_the_faults_are_injected_there_and_nothing_is_tried_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = Backends(on_ray=loses_momentum)
+
+    done = audit(tmp_path, backends, monkeypatch, "--backend", "ray")
+
+    assert done.code == 1, done.err
+    assert [name for name, _ in backends.opened] == ["fork", "ray"]
+    assert sum(bool(plan.ops) for plan in backends.plans_on_ray) >= 7
+    assert "on Ray" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--backend", "ray", "--jobs", "2"], "only forked workers run side by side"),
+        (["--address", "auto"], "--address auto is no address"),
+        (["--address", "127.0.0.1:1", "--backend", "ray"], "into a Ray cluster of its own"),
+        (["--address", "127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1"),
+    ],
+    ids=["jobs", "auto", "both", "nobody there"],
+)
+def test_a_cluster_that_cannot_be_used_is_told_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], problem: str
+) -> None:
+    backends = Backends(on_ray=None)
+
+    done = audit(tmp_path, backends, monkeypatch, *words)
+
+    assert done.code in (3, 4)
+    assert problem in " ".join(done.err.split())
+    assert not backends.opened
+    assert not (tmp_path / "reports").exists()
