@@ -175,7 +175,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     if address is not None:
         refuse_no_address(address)
         _refuse_faults_there(backend)
-        nodes_at(address)  # a wrong address is told before anything is made
+        nodes_at(address)  # a wrong address is reported before anything is made
     kept, console = _kept(storage, allow_writes), screen(stderr=document.takes_stdout)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
     folder = _folder(reports, plan)

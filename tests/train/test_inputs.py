@@ -9,16 +9,17 @@ import pytest
 import torch
 
 from chaos.backends.train.state.inputs import SAMPLES_MAX, InputWindow
-from chaos.backends.train.state.roots import SEARCH_STEPS_MAX, NoHook, Roots
+from chaos.backends.train.state.roots import SEARCH_STEPS_MAX, NoHook, Owner, Roots
 from chaos.model.event import Inputs
 
 ROWS = torch.arange(12.0).reshape(4, 3)
+OWNER = Owner(torch.nn.Linear(3, 1))
 
 
 def given(*calls: tuple[tuple[Any, ...], dict[str, Any]]) -> Inputs | None:
     window = InputWindow()
     for args, kwargs in calls:
-        window.called(args, kwargs)
+        window.called(args, kwargs, OWNER)
     return window.close().read()
 
 
@@ -78,7 +79,7 @@ def test_what_another_model_computed_is_no_input() -> None:
 
 def test_a_batch_that_is_overwritten_later_was_seen_before() -> None:
     window, batch = InputWindow(), ROWS.clone()
-    window.called((batch,), {})
+    window.called((batch,), {}, OWNER)
     batch.zero_()
 
     read = window.close().read()
@@ -108,7 +109,8 @@ class Seen:
         self.roots = Roots(self._called, self._found, self._failed)
         self.roots.watch(list)
 
-    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
+        del owner
         self.calls.append((args, kwargs))
 
     def _found(self) -> None:
@@ -248,7 +250,7 @@ def test_inputs_within_transforms_of_torch_func_are_read(seen: Seen) -> None:
     weights = {name: own.detach() for name, own in net.named_parameters()}
 
     def loss(weights: Any, rows: Any) -> Any:
-        window.called((rows,), {})
+        window.called((rows,), {}, OWNER)
         return torch.func.functional_call(net, weights, (rows,)).sum()
 
     found = torch.func.grad(loss)(weights, ROWS)
@@ -259,3 +261,33 @@ def test_inputs_within_transforms_of_torch_func_are_read(seen: Seen) -> None:
     assert inputs == given(((ROWS,), {}), ((ROWS,), {}))
     plain = net(ROWS).sum()
     assert torch.equal(found["inner.weight"], torch.autograd.grad(plain, net.inner.weight)[0])
+
+
+def test_calls_of_modules_that_no_optimizer_trains_are_none_of_training(seen: Seen) -> None:
+    net, window = Net(), InputWindow()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    seen.roots.end_search()
+    roots = Roots(window.called, lambda: None, seen._failed)
+    roots.watch(list)
+    try:
+        for _ in range(40):  # as a range test does: a copy may lie where the one before it lay
+            copy.deepcopy(net)(ROWS)
+        net(ROWS)
+        tried = window.close(lambda: [optimizer]).read()
+        net(ROWS)
+        plain = window.close(lambda: [optimizer]).read()
+        copy.deepcopy(net)(ROWS)
+        alone = window.close(lambda: [optimizer]).read()
+    finally:
+        roots.end_search()
+
+    assert tried == plain == alone
+    assert plain is not None
+    assert plain.count == len(ROWS)
+
+
+def test_a_module_is_seen_although_it_lies_where_one_lay_that_is_gone(seen: Seen) -> None:
+    for _ in range(40):
+        Net()(ROWS)
+
+    assert len(seen.calls) == 40

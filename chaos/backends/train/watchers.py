@@ -12,7 +12,7 @@ from chaos.backends.train.job_files import JobFiles
 from chaos.backends.train.saves import Saves
 from chaos.backends.train.state.files import watch_files
 from chaos.backends.train.state.inputs import Given, InputWindow
-from chaos.backends.train.state.roots import Roots
+from chaos.backends.train.state.roots import Owner, Roots
 from chaos.backends.train.state.watch import StateWatch, model_digests
 from chaos.model.event import (
     AnyEvent,
@@ -79,7 +79,7 @@ class Watchers:
     @property
     def given(self) -> Callable[[], Given] | None:
         """The function that closes the window of inputs, None if they are not watched."""
-        return None if self._inputs is None else self._inputs.close
+        return None if self._inputs is None else self._close_inputs
 
     @property
     def is_to_train(self) -> bool:
@@ -210,12 +210,18 @@ class Watchers:
         fresh = self._saves.fresh(self._cursor.rank)
         return bool(fresh) and fresh == self._state.model()
 
-    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _close_inputs(self) -> Given:
+        assert self._inputs is not None
+        if self._state is None:
+            return self._inputs.close()
+        return self._inputs.close(self._state.optimizers, self._cursor.epoch)
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
         if self._files is not None:  # before the ranks wait for each other in the backward pass
             self._files.look()
         if self._inputs is not None:
             with self.cost.watching:
-                self._inputs.called(args, kwargs)
+                self._inputs.called(args, kwargs, owner)
 
     def _root_found(self) -> None:
         if self._state is not None:

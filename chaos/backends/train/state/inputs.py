@@ -7,7 +7,7 @@ Within `torch.func` a tensor is wrapped, once for each transform; the innermost 
 
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from chaos.backends.train.state.fingerprint import (
     device_row_sums,
     row_sums,
 )
+from chaos.backends.train.state.roots import Owner
 from chaos.model.event import Inputs
 
 SAMPLES_MAX = 512
@@ -67,20 +68,32 @@ class InputWindow:
     """The calls of root modules, gathered until a step closes the window."""
 
     def __init__(self) -> None:
-        self._calls: list[_Call] = []
+        self._calls: list[tuple[_Call, Owner]] = []
         self._salts: dict[tuple[Any, ...], np.uint64] = {}
 
-    def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def called(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
         """Take the arguments of a root module's call at once: the caller may overwrite them."""
         with _outside_of_transforms():
-            self._take(args, kwargs)
+            self._take(args, kwargs, owner)
 
-    def close(self) -> Given:
-        """Return the gathered calls, and begin anew."""
-        calls, self._calls = self._calls, []
-        return Given(calls)
+    def close(self, optimizers: Callable[[], Iterable[Any]] = list, epoch: int = 0) -> Given:
+        """Return the gathered calls, and begin anew.
 
-    def _take(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        Calls of modules of which no optimizer has a parameter are left out, unless all are of such:
+        an optimizer may have copies of the parameters, as for half precision.
+        """
+        gathered, self._calls = self._calls, []
+        known = (owner for _, owner in gathered)
+        unknown = {o for o in known if not o.is_trained or o.epoch != epoch}
+        if unknown:
+            groups = (group for optimizer in optimizers() for group in optimizer.param_groups)
+            trained = {id(parameter) for group in groups for parameter in group["params"]}
+            for owner in unknown:
+                owner.look(trained, epoch)
+        of_training = [call for call, owner in gathered if owner.is_trained]
+        return Given(of_training or [call for call, _ in gathered])
+
+    def _take(self, args: tuple[Any, ...], kwargs: dict[str, Any], owner: Owner) -> None:
         tensors = _of_one(args) if len(args) == 1 and not kwargs else None
         if tensors is None:
             tensors = list(_tensors((args, kwargs), ()))
@@ -92,7 +105,8 @@ class InputWindow:
             rows = [(path, tensor) for path, tensor in tensors if tensor.shape]
         else:
             rows = [(path, tensor.detach().reshape(1, -1)) for path, tensor in tensors]
-        self._calls.append(_Call([self._column(*column) for column in rows], has_samples))
+        call = _Call([self._column(*column) for column in rows], has_samples)
+        self._calls.append((call, owner))
 
     def _column(self, path: tuple[Any, ...], tensor: Any) -> tuple[np.uint64, Any]:  # noqa: ANN401
         key = (path, tensor.dtype, tensor.shape[1:])

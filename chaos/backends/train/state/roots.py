@@ -11,11 +11,32 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 SEARCH_STEPS_MAX = 16
-Call = Callable[[tuple[Any, ...], dict[str, Any]], None]
+
+
+class Owner:
+    """A root by its trainable parameters: whether an optimizer has any of them.
+
+    A learning rate's range test, or a search among candidates, calls copies of the model that are
+    then thrown away: their inputs are none of training.
+    """
+
+    def __init__(self, module: Any) -> None:  # noqa: ANN401 - a module of torch
+        self._parameters = [weakref.ref(p) for p in module.parameters() if p.requires_grad]
+        self.is_trained = False
+        self.epoch: int | None = None
+
+    def look(self, trained: Collection[int], epoch: int) -> None:
+        """Determine it for an epoch, by the ids of the parameters that optimizers have now."""
+        self.epoch = epoch
+        known = (parameter for ref in self._parameters if (parameter := ref()) is not None)
+        self.is_trained = any(id(parameter) in trained for parameter in known)
+
+
+Call = Callable[[tuple[Any, ...], dict[str, Any], Owner], None]
 
 
 class Roots:
@@ -31,11 +52,12 @@ class Roots:
         self._first_found = first_found
         self._failed = failed
         self._roots: list[weakref.ref[Any]] = []
-        self._inside: set[int] = set()
+        # By id, which a module of today may have from one that is gone.
+        self._inside: dict[int, weakref.ref[Any]] = {}
         self._averaged: Callable[[], list[Any]] = list
         self._search: Any = None
         self._searched = 0
-        self._handles: list[tuple[weakref.ref[Any], Any]] = []
+        self._handles: list[tuple[weakref.ref[Any], Any, Owner]] = []
         self._pid = os.getpid()
 
     def watch(self, averaged: Callable[[], list[Any]]) -> None:
@@ -50,7 +72,7 @@ class Roots:
         from torch.nn.modules.module import register_module_forward_pre_hook
 
         self._searched = 0
-        self._inside = {id(part) for root in self.all() for part in root.modules()}
+        self._inside = {id(p): weakref.ref(p) for root in self.all() for p in root.modules()}
         if self._search is None:
             self._search = register_module_forward_pre_hook(self._seen)
 
@@ -80,19 +102,20 @@ class Roots:
 
     def without_hooks(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives
         """Call `save` while no root has a hook: a saved module must not contain one of chaos."""
-        hooked = [root for ref, handle in self._handles if (root := ref()) is not None]
-        for _, handle in self._handles:
+        handles = self._handles
+        hooked = [(root, owner) for ref, _, owner in handles if (root := ref()) is not None]
+        for _, handle, _ in handles:
             handle.remove()
         try:
             return save()
         finally:
             self._handles = []
-            for root in hooked:
-                self._hook(root)
+            for root, owner in hooked:
+                self._hook(root, owner)
 
     def _seen(self, module: Any, args: tuple[Any, ...]) -> None:  # noqa: ANN401
         torch = sys.modules["torch"]
-        if torch.compiler.is_compiling() or id(module) in self._inside:
+        if torch.compiler.is_compiling() or self._is_inside(module):
             return
         if not module.training or not torch.is_grad_enabled() or os.getpid() != self._pid:
             return
@@ -101,22 +124,25 @@ class Roots:
                 # The global hook gets no keyword arguments: they are read from torch's own
                 # frame. From the next call on, the root's hook gets them.
                 kwargs = sys._getframe(1).f_locals.get("kwargs", {})  # noqa: SLF001 - torch passes none
-                self._add(module)
-                self._called(args, kwargs)
+                self._called(args, kwargs, self._add(module))
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("modules", error)
+
+    def _is_inside(self, module: Any) -> bool:  # noqa: ANN401
+        known = self._inside.get(id(module))
+        return known is not None and known() is module
 
     def _is_root(self, module: Any) -> bool:  # noqa: ANN401
         if any(module is known for known in self._averaged()):
             return False
         return any(parameter.requires_grad for parameter in module.parameters())
 
-    def _add(self, module: Any) -> None:  # noqa: ANN401
-        within = {id(part) for part in module.modules()}
-        for ref, handle in self._handles:
+    def _add(self, module: Any) -> Owner:  # noqa: ANN401
+        within = {id(part): weakref.ref(part) for part in module.modules()}
+        for ref, handle, _ in self._handles:
             if id(ref()) in within:
                 handle.remove()
-        self._handles = [pair for pair in self._handles if id(pair[0]()) not in within]
+        self._handles = [known for known in self._handles if id(known[0]()) not in within]
         # A module that wraps the same parameters anew replaces the one before.
         own = {id(parameter) for parameter in module.parameters()}
         self._roots = [
@@ -128,22 +154,27 @@ class Roots:
         self._roots.append(weakref.ref(module))
         if len(self._roots) == 1:
             self._first_found()
-        self._hook(module)
+        owner = Owner(module)
+        self._hook(module, owner)
+        return owner
 
-    def _hook(self, module: Any) -> None:  # noqa: ANN401
+    def _hook(self, module: Any, owner: Owner) -> None:  # noqa: ANN401
         if getattr(module, "_compiled_call_impl", None) is not None:
             return  # compiled in place (torch 2.13): a hook would be compiled with it
-        hook = RootHook(self._called, self._failed)
+        hook = RootHook(self._called, self._failed, owner)
         handle = module.register_forward_pre_hook(hook, with_kwargs=True, prepend=True)
-        self._handles.append((weakref.ref(module), handle))
+        self._handles.append((weakref.ref(module), handle, owner))
 
 
 class RootHook:
     """The hook of a root. A copy of the module gets a hook that does nothing."""
 
-    def __init__(self, called: Call, failed: Callable[[str, Exception], None]) -> None:
+    def __init__(
+        self, called: Call, failed: Callable[[str, Exception], None], owner: Owner
+    ) -> None:
         self._called = called
         self._failed = failed
+        self._owner = owner
         self._pid = os.getpid()
 
     def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ANN401
@@ -152,7 +183,7 @@ class RootHook:
         if not module.training or not torch.is_grad_enabled() or os.getpid() != self._pid:
             return
         try:
-            self._called(args, kwargs)
+            self._called(args, kwargs, self._owner)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's step
             self._failed("inputs", error)
 

@@ -101,7 +101,7 @@ class StateWatch:
     def gradients_due(self) -> None:
         """Take the gradients accumulated so far, for the next snapshot at an entry."""
         with self._cost.on_state:
-            self._gradients = components.gradient_part(self._optimizers())
+            self._gradients = components.gradient_part(self.optimizers())
 
     def model(self) -> dict[str, str]:
         """Return the digests of the present model, by part; empty if none is known."""
@@ -126,7 +126,7 @@ class StateWatch:
     def step_done(self) -> None:
         """Take a sample, if one is due at this step."""
         if self._roots is not None and self._roots.is_searching:
-            self._roots.searched_a_step(self._optimizers())
+            self._roots.searched_a_step(self.optimizers())
         if self._waiting is not None:  # no module was called in the step
             waiting, self._waiting = self._waiting, None
             self._keep(waiting)
@@ -154,7 +154,8 @@ class StateWatch:
         if self._roots is not None:
             self._roots.begin_search()
 
-    def _optimizers(self) -> list[Any]:
+    def optimizers(self) -> list[Any]:
+        """Return the optimizers that train in the present epoch."""
         return self.found.optimizers(self._cursor.epoch)
 
     def _keep(self, taken: _Taken) -> None:
@@ -172,7 +173,7 @@ class StateWatch:
             ("buffers", components.buffer_parts(self._known_roots(), full=full)),
             ("keras", keras_parts(self.found.all("keras"), full=full)),
         ]
-        for index, optimizer in enumerate(self._optimizers()):
+        for index, optimizer in enumerate(self.optimizers()):
             name = components.numbered("optimizer", index)
             groups.append((name, components.optimizer_parts(name, optimizer, full=full)))
         if full:
@@ -208,7 +209,7 @@ class StateWatch:
         return taken
 
     def _models(self, *, full: bool) -> Iterator[Part]:
-        return components.model_parts(self._known_roots(), self._optimizers(), full=full)
+        return components.model_parts(self._known_roots(), self.optimizers(), full=full)
 
     def _known_roots(self) -> list[Any]:
         return self._roots.all() if self._roots is not None else []
