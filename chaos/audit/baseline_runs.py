@@ -301,7 +301,7 @@ def too_long(plan: Plan) -> JobError:
     """Return the error for a job that is too long to be run once for each place."""
     return JobError(
         f"the job {Path(plan.job.source).name} was still running after {plan.limits.run_s:g} s "
-        "without a fault, and every fault is a run of its own",
+        "without a fault, and an audit makes a run for every place, or for a few of them",
         "Audit it with fewer epochs or less data: the script's own arguments follow after --.",
         place=plan.file,
     )

@@ -15,6 +15,7 @@ from chaos.audit.budget import Budget
 from chaos.audit.card import Card
 from chaos.audit.chains import LONGEST, chain_of, joined, longest_chain
 from chaos.audit.job_profile import JobProfile
+from chaos.audit.page import render_card
 from chaos.audit.place_groups import place_in_training, point_before
 from chaos.audit.places import kill_map
 from chaos.model import event as ev
@@ -174,6 +175,7 @@ def test_a_right_job_is_answered_by_far_fewer_runs(tmp_path: Path) -> None:
     assert len(of_run) == card.run_count
     assert card.shared == sum(of_run[run.number] > 1 for run in card.runs) > 0
     assert {run.attempts for run in card.runs if of_run[run.number] > 1} <= {2, 3, 4}
+    assert "Each fault was injected in a run of its own" not in render_card(card)
 
 
 def test_what_only_several_resumes_show_is_a_finding_of_its_own(tmp_path: Path) -> None:
