@@ -92,7 +92,8 @@ def reasons(card: "Card") -> Iterator[str]:
 
 
 def _unjudged(card: "Card") -> Iterator[str]:
-    untold = [run for run in card.inconclusive if run.happened]
+    # A run of several places may have gone wrong before the last of its faults was due.
+    untold = [run for run in card.inconclusive if run.happened or run.is_combined]
     if untold:
         yield f"{_of_places(card, untold)} could not be judged: {_short(untold[0].headline)}"
 

@@ -83,9 +83,9 @@ def _refuse_elsewhere(clean: Clean) -> None:
     """Raise `UsageError` for a job whose runs on other machines could not be compared with ours."""
     why = None
     if clean.plan.job.fit > 1:
-        why = "trains before the training that is tested, and a lane keeps no files between runs"
+        why = "trains before the training that is tested, and elsewhere no files stay between runs"
     elif clean.shares_files:
-        why = "writes files by absolute paths, which lanes on one machine would share"
+        why = "writes files by absolute paths, which runs side by side on a node would share"
     elif not clean.repetition.is_exact:
         why = (
             "does not repeat itself to the last bit, so that another machine looks "

@@ -207,6 +207,21 @@ def test_a_run_of_several_places_that_is_wrong_only_once_is_inconclusive(tmp_pat
     assert f"0 of {card.places[0]} places and 1 run of several places: one" in lasting.sentence
 
 
+def test_a_run_that_was_wrong_before_all_of_its_faults_is_no_pass_either(tmp_path: Path) -> None:
+    def ends_early(story: Story, history: History) -> History:
+        found = loses_after(4)(story, history)
+        if found.entries == history.entries:
+            return history
+        last = max(ended.op for _, ended in found.of(ev.FaultEnded))
+        return changed(found, ev.FaultEnded, lambda e: e.op == last, status="info")
+
+    card = audited(tmp_path / "once", at_first(ends_early), one_by_one=False)
+
+    (doubted,) = (run for run in card.runs if run.is_combined)
+    assert doubted.landed < len(doubted.ops)
+    assert card.word == "inconclusive"
+
+
 def test_a_doubted_run_is_repeated_although_no_place_is_left_to_try(tmp_path: Path) -> None:
     whole = audited(tmp_path / "whole", at_first(loses_after(4)), one_by_one=False)
     (tmp_path / "cut").mkdir()

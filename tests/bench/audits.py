@@ -1,4 +1,4 @@
-"""What it saves that places share runs: audits together and one by one, timed in this one run.
+"""The saving by places that share runs: audits together and one by one, timed in this one run.
 
 The seconds are of whole audits, clean runs and start included; on Ray, of runs with faults alone.
 """

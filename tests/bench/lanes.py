@@ -1,4 +1,4 @@
-"""What more processors gain an audit: a simulation, fed with costs measured in this one run.
+"""The gain of an audit by more processors: a simulation, fed with costs measured in this one run.
 
 A lane executes a run; then the harness judges it and writes it down, one run at a time, as its
 threads share one interpreter. Transfers and the start of the lanes are left out.

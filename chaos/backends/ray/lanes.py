@@ -63,7 +63,7 @@ class Lane:
         directory = apart.unpack(given, folder)
         try:
             with leavings.belonging_to(self._folder):
-                self._backend.execute(directory.load_plan(), directory, _ignore)
+                self._backend.execute(directory.load_plan(), directory, lambda _: None)
             return _written(directory)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -75,10 +75,6 @@ class Lane:
 
 
 _Actor = ray.remote(max_restarts=0)(Lane)
-
-
-def _ignore(entries: object) -> None:
-    del entries
 
 
 def _written(directory: RunDirectory) -> Files:
@@ -97,7 +93,7 @@ class RemoteLane:
         self._start, self._check = start, check
         self._turn = Lock()
         self._actor: Any = None
-        self._is_checking = self._is_closed = False
+        self._is_checking = self._is_closed = self._is_running = False
 
     def execute(self, plan: Plan, directory: RunDirectory, show: Show) -> None:
         """Execute a plan on a node; raises `ClusterError` if three in a row are lost at it."""
@@ -138,7 +134,11 @@ class RemoteLane:
             self._is_checking = False
 
     def _execute(self, directory: RunDirectory) -> None:
-        files = ray.get(self._actor.execute.remote(apart.pack(directory)))
+        self._is_running = True
+        try:
+            files = ray.get(self._actor.execute.remote(apart.pack(directory)))
+        finally:
+            self._is_running = False
         apart.unpack(files, directory.path)
 
     def close(self) -> None:
@@ -151,8 +151,9 @@ class RemoteLane:
         actor, self._actor = self._actor, None
         if actor is None or not ray.is_initialized():
             return
-        with contextlib.suppress(RayError):  # in the midst of a run, or gone: it is killed then
-            ray.get(actor.end.remote(), timeout=END_S)
+        if not self._is_running:  # else the audit is broken off, and `end` would wait for the run
+            with contextlib.suppress(RayError):  # it is gone
+                ray.get(actor.end.remote(), timeout=END_S)
         ray.kill(actor)
 
 

@@ -18,14 +18,15 @@ SEARCH_STEPS_MAX = 16
 
 
 class Owner:
-    """A root by its trainable parameters: whether an optimizer has any of them.
+    """A root by its parameters: whether an optimizer has any of them.
 
     A learning rate's range test, or a search among candidates, calls copies of the model that are
     then thrown away: their inputs are none of training.
     """
 
     def __init__(self, module: Any) -> None:  # noqa: ANN401 - a module of torch
-        self._parameters = [weakref.ref(p) for p in module.parameters() if p.requires_grad]
+        # Frozen ones as well: which are frozen changes, and not at the same step in a resumed job.
+        self._parameters = [weakref.ref(parameter) for parameter in module.parameters()]
         self.is_trained = False
         self.epoch: int | None = None
 
