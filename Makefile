@@ -100,7 +100,7 @@ test: static  ## everything that must hold before a merge, real Ray clusters inc
 	@echo "chaos: testing, first without Ray, then with it (some ten minutes)"
 	@status=0; \
 	$(ALONE) || status=$$?; \
-	$(BIN)/pytest -m "ray and not nightly" || status=$$?; \
+	$(BIN)/pytest tests/ray -m "ray and not nightly" || status=$$?; \
 	exit $$status
 
 campaigns: $(READY)  ## chaos itself under attack: a line of figures for each campaign (two hours)
@@ -113,9 +113,9 @@ nightly: static $(S3_READY)  ## all of it: every scenario on Ray, every campaign
 	@$(BIN)/pytest --hypothesis-profile nightly -m "ray or nightly or not ray"
 	@$(BIN)/python -m tests.tools.s3 $(BIN)/chaos run scenarios
 
-check: static  ## what trains no job: format, lint, types, imports, tests (two minutes)
+check: static  ## format, lint, types, imports, and the tests that are quick (two minutes)
 	@echo "chaos: testing"
-	@$(ALONE) -m "not (ray or nightly or embedded)"
+	@$(ALONE) -m "not (ray or nightly or embedded or slow)"
 
 static: $(READY)
 	@echo "chaos: formatting"

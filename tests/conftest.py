@@ -15,10 +15,23 @@ settings.load_profile("chaos")
 # other processes of `pytest -n` have nothing left to do.
 LONG = {"campaigns", "documents", "extensions", "fork", "preflight", "pytest_plugin", "selftest"}
 
+# Whole audits, simulated fleets and other programs: half of the time of what trains no job.
+SLOW = {
+    "audit": ("audit", "audit_on_ray", "by_the_clock", "chains", "clean", "command"),
+    "preflight": ("answer", "doubts", "foretold", "reference", "simulate", "texts", "verdict"),
+    "extensions": ("unusable",),
+    "cli": ("streams",),
+    "meta": ("checks",),
+    "mutation": ("mutants",),
+}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes long first, leave the order as it is otherwise, and mark a whole folder."""
+    """Put what takes long first, leave the order as it is otherwise, and mark whole files."""
     for item in items:
-        if item.path.parent.name == "fork":
+        folder = item.path.parent.name
+        if folder == "fork":
             item.add_marker(pytest.mark.embedded)
+        if item.path.stem.removeprefix("test_") in SLOW.get(folder, ()):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.path.parent.name not in LONG)

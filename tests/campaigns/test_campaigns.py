@@ -25,7 +25,7 @@ def carry_out(campaign: Campaign, asked: Asked, capsys: pytest.CaptureFixture[st
         pytest.param(files.campaign, 60, id="files"),
         pytest.param(records.campaign, 3, id="records", marks=pytest.mark.nightly),
         pytest.param(intruder.campaign, 1, id="intruder", marks=pytest.mark.nightly),
-        pytest.param(forks.campaign, 12, id="forks", marks=pytest.mark.embedded),
+        pytest.param(forks.campaign, 12, id="forks", marks=pytest.mark.nightly),
     ],
 )
 @pytest.mark.timeout(180)

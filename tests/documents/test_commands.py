@@ -78,7 +78,7 @@ def _runs() -> list[str]:
     return [text for text in texts if text not in RUN_ELSEWHERE and text not in NOT_RUN]
 
 
-@pytest.mark.embedded
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_all_other_commands_are_run(desk: Desk) -> None:
     for text in _runs():

@@ -56,7 +56,7 @@ def disturbed(history: History) -> list[str]:
 @pytest.mark.parametrize(
     ("whom", "says"),
     [
-        (WORKER, "a worker"),
+        pytest.param(WORKER, "a worker", marks=pytest.mark.nightly),
         (DRIVER, "the process that calls fit()"),
         pytest.param(
             LANE, "the process that a lane's runs are forked from", marks=pytest.mark.nightly

@@ -19,9 +19,7 @@ from tests.fork.conftest import ROOT
 FOLDERS = ("worker", "node", "spot", "storage", "control", "elastic", "budget", "ray-defects")
 GUILTY = "guilty"
 IN_CI = {
-    "worker/killed_while_saving",
     "node/lost_in_upload",
-    "storage/upload_torn_by_death",
 }
 pytestmark = pytest.mark.timeout(400)
 

@@ -17,7 +17,10 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "chaos").rglob("*.j2")),
 ]
-MODULES = sorted((ROOT / "chaos").rglob("*.py"))
+PACKAGES = sorted({module.parent for module in (ROOT / "chaos").rglob("*.py")})
+every_package = pytest.mark.parametrize(
+    "package", PACKAGES, ids=[str(package.relative_to(ROOT)) for package in PACKAGES]
+)
 # A word of ours, and the field's that stands for it.
 INSTEAD = {
     r"str(?:ike|ikes|iking|uck)": "inject, fault, kill",
@@ -58,12 +61,12 @@ def prose(module: Path) -> Iterator[tuple[int, str]]:
             yield token.start[0], re.sub(r"`[^`\n]*`|\{[^{}]*\}", "", token.string)
 
 
-@pytest.mark.parametrize(
-    "module", MODULES, ids=[str(module.relative_to(ROOT)) for module in MODULES]
-)
-def test_a_module_uses_the_words_of_the_glossary(module: Path) -> None:
+@every_package
+def test_a_module_uses_the_words_of_the_glossary(package: Path) -> None:
     found = [
-        f"{module.name}:{line + text[: hit.start()].count(chr(10))}: '{hit[0]}': say {better}"
+        f"{module.relative_to(ROOT)}:{line + text[: hit.start()].count(chr(10))}: "
+        f"'{hit[0]}': say {better}"
+        for module in package.glob("*.py")
         for line, text in prose(module)
         for word, better in INSTEAD.items()
         for hit in re.finditer(rf"\b(?:{word})\b", text, re.IGNORECASE)
@@ -72,16 +75,15 @@ def test_a_module_uses_the_words_of_the_glossary(module: Path) -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    "module", MODULES, ids=[str(module.relative_to(ROOT)) for module in MODULES]
-)
-def test_a_docstring_begins_with_a_noun_or_a_verb(module: Path) -> None:
+@every_package
+def test_a_docstring_begins_with_a_noun_or_a_verb(package: Path) -> None:
     """Return, a noun phrase, or `Whether` of a property: no what, how, where, give, have, tell."""
     headless = re.compile(
         r"(What|How|Where|Why|Who|Which|When|Give|Have|Say|Tell)\b[^?]*$", re.DOTALL
     )
     found = [
-        f"{module.name}:{getattr(node, 'lineno', 1)}: {text.partition(chr(10))[0]}"
+        f"{module.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {text.partition(chr(10))[0]}"
+        for module in package.glob("*.py")
         for node in ast.walk(ast.parse(module.read_bytes()))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         and (text := ast.get_docstring(node) or "")

@@ -173,6 +173,7 @@ def test_a_time_out_of_pytests_ends_the_run_and_its_report_is_written(tmp_path: 
     assert "1 passed, 1 error" in done.out
 
 
+@pytest.mark.nightly
 def test_ctrl_c_leaves_a_report_of_what_was_seen(tmp_path: Path) -> None:
     hangs = TINY.replace("workers: 1", "workers: 1, args: {hang: true}")
     project(tmp_path, {"hangs.chaos.yaml": f"scenario: hangs\n{hangs}{KILL}"})

@@ -28,6 +28,7 @@ def test_what_every_process_ran_is_one_suite(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("kept/suites/*/suite.json"))) == 1
 
 
+@pytest.mark.nightly
 def test_tests_that_would_start_clusters_side_by_side_say_what_keeps_them_together(
     tmp_path: Path,
 ) -> None:
