@@ -37,7 +37,7 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
-.PHONY: help setup s3 demo bench matrix statistics pictures docs mutants campaigns nightly test check static clean
+.PHONY: help setup s3 demo bench matrix statistics pictures docs mutants campaigns nightly test check coverage static clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z0-9]*\): .*## /  make \1\t/p; s/^\([a-z0-9]*\):  *## /  make \1\t/p' \
@@ -109,13 +109,18 @@ campaigns: $(READY)  ## chaos itself under attack: a line of figures for each ca
 	    forks; do $(BIN)/python -m tests.campaigns.$$campaign || status=$$?; done; \
 	exit $$status
 
-nightly: static $(S3_READY)  ## all of it: every scenario on Ray, every campaign in full (four hours)
+nightly: static coverage $(S3_READY)  ## all of it: every scenario on Ray, every campaign in full (four hours)
 	@$(BIN)/pytest --hypothesis-profile nightly -m "ray or nightly or not ray"
 	@$(BIN)/python -m tests.tools.s3 $(BIN)/chaos run scenarios
 
 check: static  ## format, lint, types, imports, and the tests that are quick (two minutes)
 	@echo "chaos: testing"
 	@$(ALONE) -m "not (ray or nightly or embedded or slow)"
+
+coverage: $(READY)  ## how much of the pure parts their tests reach; fails below the floor (five minutes)
+	@$(BIN)/coverage run -m pytest -q -m "not (ray or nightly or embedded)" \
+	    tests/plan tests/check tests/compare tests/faults tests/scenario tests/report tests/recorded
+	@$(BIN)/coverage report --skip-covered --sort cover
 
 static: $(READY)
 	@echo "chaos: formatting"

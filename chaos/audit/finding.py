@@ -38,12 +38,14 @@ class Confirmation(Record):
 class Finding(Record):
     """One cause: the runs that show it, and the smallest of them.
 
-    `repro` and `report` are paths below the audit's folder.
+    `repro` and `report` are paths below the audit's folder. `combined` of the runs are of
+    several places.
     """
 
     name: str
     defect: Defect
     runs: tuple[int, ...]
+    combined: int
     groups: dict[Group, int]
     places: tuple[str, ...]
     smallest: RunRow
@@ -58,8 +60,16 @@ class Finding(Record):
 
     @property
     def count(self) -> int:
-        """The number of places that show it."""
+        """The number of places and of runs of several places that show it."""
         return len(self.runs)
+
+    @property
+    def extent(self) -> str:
+        """The number of places, and of runs of several places, in words."""
+        alone = self.count - self.combined
+        places = plural(alone, "place") if alone else ""
+        runs = f"{plural(self.combined, 'run')} of several places" if self.combined else ""
+        return " and ".join(filter(None, (places, runs)))
 
 
 def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
@@ -122,6 +132,7 @@ def _finding(defect: Defect, runs: Sequence[RunRow], name: str) -> Finding:
         name=name,
         defect=defect,
         runs=tuple(sorted(run.number for run in runs)),
+        combined=sum(run.is_combined for run in runs),
         groups={group: counts[group] for group in GROUPS if counts[group]},
         places=tuple(f"{run.group}: {run.name}" for run in in_order),
         smallest=smallest,

@@ -80,10 +80,10 @@ def tone(card: Card) -> Tone:
 
 
 def title(finding: Finding) -> str:
-    """Return a finding's title: its check, parts, severity, and number of places."""
-    defect, places = finding.defect, plural(finding.count, "place")
+    """Return a finding's title: its check, parts, severity, and extent."""
+    defect = finding.defect
     of = f" ({', '.join(defect.parts)})" if defect.parts else ""
-    return f"{defect.check}{of}, {defect.severity}: {places}"
+    return f"{defect.check}{of}, {defect.severity}: {finding.extent}"
 
 
 def facts(card: Card) -> tuple[Fact, ...]:

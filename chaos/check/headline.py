@@ -14,6 +14,7 @@ from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtState, AtStep, 
 from chaos.model.verdict import CheckResult
 from chaos.words import plural
 
+FAULTS_NAMED = 3  # of a run with more, the first alone: the rest are in its report
 _PLACES = {
     "saving": "in the middle of a save of epoch {epoch}",
     "upload_begin": "as its upload of epoch {epoch} began",
@@ -48,29 +49,31 @@ def _sentence(
 ) -> str:
     if status == "pass":
         lack = untested(analysis)
-        return f"{_deeds(analysis)}{_good(analysis, accepted=accepted)}" + (
+        return f"{_faults(analysis)}{_good(analysis, accepted=accepted)}" + (
             f"; {lack}" if lack else ""
         )
     if status == "fail":
-        return f"{_deeds(analysis)}{_bad(analysis, results)}"
+        return f"{_faults(analysis)}{_bad(analysis, results)}"
     doubts = (result.summary for result in results if result.status == "inconclusive")
     broken = [result.check for result in results if result.status == "fail"]
     besides = f" (broken all the same: {', '.join(broken)})" if broken else ""
     return f"it is unknown whether the job came out right: {next(doubts)}{besides}"
 
 
-def _deeds(analysis: RunAnalysis) -> str:
+def _faults(analysis: RunAnalysis) -> str:
     landed = [injection for injection in analysis.injections if injection.landed]
     if not landed:
         return "nothing was done to the job; "
     times = Counter(injection.op.index for injection in landed)
     firsts = {injection.op.index: injection for injection in reversed(landed)}
-    deeds = [_deed(firsts[index], times[index]) for index in dict.fromkeys(times)]
-    *others, last = deeds
+    faults = [_fault(firsts[index], times[index]) for index in dict.fromkeys(times)]
+    if len(faults) > FAULTS_NAMED:
+        return f"{faults[0]}, and {len(faults) - 1} more faults were injected into the run; "
+    *others, last = faults
     return f"{', '.join(others)} and {last}; " if others else f"{last}; "
 
 
-def _deed(injection: Injection, times: int) -> str:
+def _fault(injection: Injection, times: int) -> str:
     at, fault = injection.op.at, injection.op.fault
     if injection.is_in_storage:  # in the words of storage; the place where it was armed is left out
         details = "; ".join(event.detail for _, event in injection.effects[:1])

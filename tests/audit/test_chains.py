@@ -15,7 +15,7 @@ from chaos.audit.budget import Budget
 from chaos.audit.card import Card
 from chaos.audit.chains import LONGEST, chain_of, joined, longest_chain
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.page import render_card
+from chaos.audit.page import render_card, title
 from chaos.audit.place_groups import place_in_training, point_before
 from chaos.audit.places import kill_map
 from chaos.model import event as ev
@@ -205,6 +205,10 @@ def test_a_run_of_several_places_that_is_wrong_only_once_is_inconclusive(tmp_pat
     of_places = f"0 of {card.places[0]} places and 1 run of several places could not be judged"
     assert of_places in card.sentence
     assert f"0 of {card.places[0]} places and 1 run of several places: one" in lasting.sentence
+    (finding,) = lasting.findings
+    assert title(finding).endswith(": 1 run of several places")
+    assert "more faults were injected into the run; " in finding.smallest.headline
+    assert len(finding.smallest.headline) < 300
 
 
 def test_a_run_that_was_wrong_before_all_of_its_faults_is_no_pass_either(tmp_path: Path) -> None:

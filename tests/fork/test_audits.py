@@ -4,11 +4,13 @@ CI injects faults at some places of one of them; the nightly run at more of all,
 is a training of its own.
 """
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.fork.audits import BROKEN, audit
+from tests.called import chaos
+from tests.fork.audits import BROKEN, ROOT, audit
 
 IN_CI = {"digits_rng_lost"}
 pytestmark = pytest.mark.timeout(300)
@@ -42,3 +44,31 @@ def test_a_broken_copy_is_found_by_what_it_loses(script: str, runs: int, tmp_pat
     assert all(named.words in defect["gist"] for defect in defects)
     guilty = [run["parts"] for run in card["runs"] if run["status"] == "fail"]
     assert {parts[named.part] for parts in guilty} <= {"reset", "not restored", "different"}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_what_is_rounded_at_every_resume_adds_up_where_places_share_a_run(tmp_path: Path) -> None:
+    """One resume stays within the tolerance that was asked for; a dozen in a row do not."""
+    script = ROOT / "tests/fork/jobs/cooled.py"
+    words = ("--tolerance", "0.005", "--max-runs", "40", "--time-limit", "300s", "--no-confirm")
+    together, alone = (
+        json.loads(
+            chaos(
+                "audit",
+                script,
+                *options,
+                "--format",
+                "json",
+                "--reports",
+                tmp_path,
+                folder=tmp_path,
+            ).out
+        )
+        for options in (words, (*words, "--one-by-one"))
+    )
+
+    assert alone["verdict"]["word"] == "pass"
+    assert together["verdict"]["word"] == "fail"
+    assert {run["is_combined"] for run in together["runs"] if run["status"] == "fail"} == {True}
+    assert {finding["defect"]["check"] for finding in together["findings"]} == {"trajectory"}
