@@ -109,6 +109,7 @@ class _Fold:
     commits: list[Commit] = field(default_factory=list)
     lost: dict[int, dict[int, int]] = field(default_factory=dict)
     resumed: set[tuple[int, int]] = field(default_factory=set)
+    reported_before: set[int] = field(default_factory=set)  # of the epochs that an attempt trains
 
     def cut(self, attempt: Attempt) -> None:
         """Drop the steps that `attempt` repeats."""
@@ -123,7 +124,11 @@ class _Fold:
             gone = self._cut_one(key, since.get(key[0], earliest))
             if gone:
                 thrown[key[0]] = thrown.get(key[0], 0) + gone
-        self.commits = [c for c in self.commits if c.epoch < earliest[0]]
+        # The commit that it resumed from stands, though its checkpoint may be of an earlier epoch.
+        handed = {start.checkpoint for start in attempt.starts.values()} - {None}
+        last = max((c.number for c in self.commits if c.checkpoint in handed), default=-1)
+        self.commits = [c for c in self.commits if c.epoch < earliest[0] or c.number <= last]
+        self.reported_before = {c.epoch for c in self.commits if c.epoch >= earliest[0]}
         # A restart that goes back beyond an earlier resume repeats that one's first epoch.
         places = {(rank, place[0]) for rank, place in since.items()}
         self.resumed = {key for key in self.resumed if key[1] < since.get(key[0], earliest)[0]}
@@ -147,4 +152,6 @@ class _Fold:
         """Append the work of `attempt`."""
         for key, steps in attempt.by_epoch.items():
             self.steps.setdefault(key, []).extend(steps)
+        again = self.reported_before & {commit.epoch for commit in attempt.commits}
+        self.commits = [c for c in self.commits if c.epoch not in again]
         self.commits.extend(attempt.commits)

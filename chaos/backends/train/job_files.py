@@ -63,6 +63,7 @@ class JobFiles:
         self._contents: dict[str, _Content] = {}  # by path, or by the digest of the bytes
         self._texts: dict[str, FileWritten] = {}
         self._has_saved = False
+        self.reported: int | None = None
         self.settle: Callable[[], object] | None = None
         self.halfway_of: Callable[[int], Callable[[], None] | None] = lambda _: None
         self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
@@ -157,6 +158,25 @@ class JobFiles:
         self.look()
         if self.going_on.may_move:
             self._guarded("load", self._go_on)
+
+    def pass_reported(self) -> None:
+        """Begin the next epoch at a step, if the report that ends this one came before.
+
+        A checkpoint may be older than its report: one that is saved beside training is reported
+        when it is whole, which is a save later. A job that resumes from it trains the rest of
+        that epoch, and does not report it again. `reported` is the epoch whose report came with
+        the checkpoint that this attempt resumed from; of epochs after it, each has its report.
+        """
+        cursor = self._cursor
+        while (
+            self.reported is not None
+            and cursor.epoch <= self.reported
+            and cursor.epoch not in self._ended
+            and cursor.step > 0
+            and cursor.step == self._due.get(cursor.epoch)
+        ):
+            self._saves.mark_passed(cursor.attempt, cursor.epoch)
+            cursor.epoch, cursor.step = cursor.epoch + 1, 0
 
     def step_done(self) -> None:
         """Remember that the saves so far lie in the middle of an epoch."""

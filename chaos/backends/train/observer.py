@@ -121,6 +121,8 @@ class Observer:
         name = compat.checkpoint_name(checkpoint, self._folder)
         self._follow_workers()
         attempt = self._attempts - 1
+        while self._saves.has_passed(attempt, self._next_epoch):
+            self._next_epoch += 1
         early = self._saves.is_early(attempt, self._reports)
         self._reports += 1
         epoch = self._next_epoch - early

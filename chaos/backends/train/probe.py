@@ -103,16 +103,26 @@ class Probe:
         compat.on_first_get_checkpoint(probe.checkpoint_read)
         compat.on_stored(probe.part_uploaded)
         compat.around_train_fn(probe.train_fn_launched, probe.train_fn_begins, probe.train_fn_ended)
-        probe.install(directory, ranks=context.get_world_size(), was_handed_none=checkpoint is None)
+        reported = None if checkpoint is None else lineage["epochs"].get(checkpoint)
+        probe.install(
+            directory, ranks=context.get_world_size(), handed=checkpoint, reported=reported
+        )
         return probe
 
-    def install(self, directory: RunDirectory, *, ranks: int, was_handed_none: bool) -> None:
-        """Watch torch from now on, as one of so many ranks."""
+    def install(
+        self, directory: RunDirectory, *, ranks: int, handed: str | None, reported: int | None
+    ) -> None:
+        """Watch torch from now on, as one of so many ranks.
+
+        `handed` is the checkpoint that Ray handed to the attempt, `reported` the epoch whose
+        report it came with.
+        """
         self._saves = Saves(directory.saves)
         self._watchers.install(
             directory.saves,
             ranks=ranks,
-            was_handed_none=was_handed_none,
+            was_handed_none=handed is None,
+            reported=reported,
             strikes_in_save=self._strike_in_save if self._places.strikes_in_save else None,
             strike_in_load=self._strike_in_load if self._follows_loads else None,
         )

@@ -8,6 +8,7 @@ part-<checkpoint>-<rank>.json     the resume place of a rank's part of a checkpo
 fresh-<rank>.json                 the model that a rank's first attempt began with
 lengths.json                      the steps of each epoch of the baseline, if there is one
 place-<attempt>-<epoch>-<step>    exists if a rank has saved a file after that step
+passed-<attempt>-<epoch>          exists if the report of that epoch came in an earlier attempt
 early-<attempt>-<number>          exists if a report came before the attempt trained anything
 size-<bytes>                      exists if a file of this size was saved
 """
@@ -109,6 +110,14 @@ class Saves:
     def has_place(self, attempt: int, epoch: int, step: int) -> bool:
         """Return whether a rank of an attempt has saved a file here."""
         return (self._folder / f"place-{attempt}-{epoch}-{step}").exists()
+
+    def mark_passed(self, attempt: int, epoch: int) -> None:
+        """Record that an attempt trained past the end of an epoch that was reported before it."""
+        (self._folder / f"passed-{attempt}-{epoch}").touch()
+
+    def has_passed(self, attempt: int, epoch: int) -> bool:
+        """Return whether an attempt trained past the end of an epoch without a report."""
+        return (self._folder / f"passed-{attempt}-{epoch}").exists()
 
     def mark_early(self, attempt: int, number: int) -> None:
         """Record that a report of an attempt, by its number, comes before any training."""

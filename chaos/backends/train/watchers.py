@@ -50,6 +50,7 @@ class Watchers:
         *,
         ranks: int,
         was_handed_none: bool,
+        reported: int | None = None,
         strikes_in_save: Callable[[int], Callable[[], None] | None] | None,
         strike_in_load: Callable[[], None] | None = None,
     ) -> None:
@@ -72,6 +73,7 @@ class Watchers:
             files = self._install_files(
                 Saves(saves), ranks=ranks, may_move=may_move, is_kept=is_kept
             )
+            files.reported = reported
             files.loads.strike = strike_in_load
             if strikes_in_save is not None:
                 files.halfway_of = strikes_in_save
@@ -99,6 +101,7 @@ class Watchers:
         with self.cost.watching:
             if self._files is not None:
                 self._files.step_begins()
+                self._files.pass_reported()
             if self._state is not None:
                 is_saved = self._files is not None and self._files.is_saved_here()
                 by_steps = self._watch.entries == "steps"
