@@ -179,7 +179,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
     uploads = {(e.epoch, e.rank) for _, e in history.of(UploadBegun)}
     uploads |= {(e.epoch, e.rank) for _, e in history.of(UploadEnded)}
     saves = [event for _, event in history.of(FileSaveBegun)]
-    halves = {(e.epoch, e.rank) for e in saves if e.saver == "torch"}
+    halves = {(e.epoch, e.rank) for e in saves if e.saver in ("torch", "shards")}
     over_ns = _training_over_ns(history)
     called = next((event for _, event in history.of(FitCalled)), None)
     return JobProfile(

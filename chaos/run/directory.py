@@ -133,7 +133,7 @@ class RunDirectory:
         if baseline is None:
             return
         ended = {begun.epoch for _, begun in baseline.of(ReportBegun)}
-        lengths: dict[str, int] = {}
+        lengths = {str(epoch): 0 for epoch in sorted(ended)}
         for _, done in baseline.of(StepDone):
             if done.rank == 0 and done.epoch in ended:
                 lengths[str(done.epoch)] = done.step

@@ -131,6 +131,10 @@ def test_two_causes_of_one_check_have_files_of_their_own() -> None:
         ("1 epoch were trained, the baseline has 4", "6 epochs were trained, the baseline has 4"),
         ("handed checkpoint_a_1 (epoch 0)", "handed checkpoint_b_2 (epoch 3)"),
         ("slower by 1.5e-3 s (and 3 more)", "slower by 20 s"),
+        (
+            "not over at its limit of 20 s: the last progress was a commit, 2 s before",
+            "not over at its limit of 9 s: the last progress was rank 1's step 2, 1 s before",
+        ),
     ],
 )
 def test_a_gist_has_nothing_of_the_place(one: str, other: str) -> None:

@@ -1,6 +1,7 @@
 """Files that a job saves and loads: as torch does it, and remembered."""
 
 import io
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,13 +9,19 @@ from typing import Any, TypeVar
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 
 from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.job_files import JobFiles
 from chaos.backends.train.saves import Position, Saves
 from chaos.backends.train.state.files import watch_files
+from chaos.backends.train.state.shards import watch_shards
 from chaos.model.event import AnyEvent, FileLoaded, FileSaveBegun, FileSaved, Repositioned
+from chaos.run.directory import LENGTHS
 from chaos.run.file_digest import WHOLE_MAX, file_digest, folder_digests
+from chaos.run.whole_file import write_fields
 
 E = TypeVar("E")
 
@@ -405,3 +412,86 @@ def test_a_saved_file_tells_what_it_counts(new: New) -> None:
     torch.save(obj=7, f=rank.path)
 
     assert [saved.counts for saved in rank.of(FileSaved)] == [{"epoch": 3}, {}]
+
+
+def resumed_at(new: New, place: tuple[int, int], lengths: dict[str, int], reported: int) -> Rank:
+    """Return a rank that goes on from a checkpoint which came with the report of an epoch."""
+    rank = new()
+    write_fields(rank.folder / "saves" / LENGTHS, lengths)
+    rank = new(attempt=1, may_move=False)
+    rank.cursor.epoch, rank.cursor.step = place
+    rank.files.reported = reported
+    return rank
+
+
+def test_a_step_after_an_epoch_that_was_reported_before_is_of_the_next(new: New) -> None:
+    rank = resumed_at(new, (0, 3), {"0": 4, "1": 2}, reported=0)
+
+    places = []
+    for _ in range(4):
+        rank.files.step_begins()
+        rank.files.pass_reported()
+        rank.cursor.step += 1
+        places.append((rank.cursor.epoch, rank.cursor.step))
+
+    assert places == [(0, 4), (1, 1), (1, 2), (1, 3)]
+    assert rank.saves.has_passed(1, 0)
+    assert not rank.saves.has_passed(1, 1)
+
+
+def test_a_report_at_the_end_of_such_an_epoch_is_that_epochs_own(new: New) -> None:
+    rank = resumed_at(new, (0, 4), {"0": 4, "1": 2}, reported=0)
+
+    rank.files.report_begun()
+
+    assert (rank.cursor.epoch, rank.cursor.step) == (0, 4)
+
+
+def test_a_last_save_that_was_made_beside_training_is_reported_as_the_next_epoch(new: New) -> None:
+    rank = resumed_at(new, (0, 4), {"0": 4, "1": 0}, reported=0)
+    rank.files.save_handed_over(rank.folder / "sharded")
+
+    rank.files.report_begun()
+
+    assert (rank.cursor.epoch, rank.cursor.step) == (1, 0)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_a_rank_stops_where_its_shard_is_written_and_the_metadata_is_not(new: New) -> None:
+    rank = new()
+    rank.cursor.step = 2
+    found: list[list[str]] = []
+    folder = rank.folder / "sharded"
+    rank.files.halfway_of = lambda _: lambda: found.append(sorted(p.name for p in folder.iterdir()))
+    with pytest.MonkeyPatch.context() as patch:
+        for writer in (FileSystemWriter.__mro__[1], HuggingFaceStorageWriter):
+            patch.setattr(writer, "write_data", writer.write_data)  # taken back afterwards
+            patch.delattr(writer, "_chaos_watches", raising=False)
+        watch_shards(rank.files)
+        dcp.save({"a": torch.ones(3)}, checkpoint_id=folder, no_dist=True)
+        for writer in (FileSystemWriter.__mro__[1], HuggingFaceStorageWriter):
+            patch.delattr(writer, "_chaos_watches", raising=False)
+
+    assert found == [["__0_0.distcp"]]
+    (begun,) = (event for event in rank.of(FileSaveBegun) if event.saver == "shards")
+    assert (begun.step, begun.path) == (2, str(folder))
+    assert (folder / ".metadata").exists()
+
+
+def test_a_save_beside_training_leaves_the_hooks_that_see_training(new: New) -> None:
+    rank = new()
+    unhooked: list[str] = []
+
+    def unhook(save: Callable[[], Any]) -> Any:
+        unhooked.append(threading.current_thread().name)
+        return save()
+
+    rank.files.unhook = unhook
+    rank.files.step_begins()
+
+    torch.save({"a": 1}, io.BytesIO())
+    beside = threading.Thread(target=torch.save, args=({"a": 1}, io.BytesIO()), name="beside")
+    beside.start()
+    beside.join()
+
+    assert unhooked == ["MainThread"]

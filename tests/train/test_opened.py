@@ -15,7 +15,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
-from chaos.backends.train import written
+from chaos.backends.train import opened, written
 from chaos.backends.train.state.readable import is_text, read
 from chaos.model.event import FileLoaded, FileRenamed, FileSaveBegun, FileSaved, FileWritten
 from chaos.run.file_digest import file_digest, folder_digests
@@ -335,3 +335,48 @@ def test_a_file_that_is_gone_again_is_looked_for_once(new: New, own: Path) -> No
 
     assert not rank.of(FileSaved)
     assert not rank.files._opened._kept_open
+
+
+def test_a_file_that_is_opened_during_a_look_is_not_taken_for_closed(  # noqa: PLR0915 - two threads
+    new: New, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's event comes before the opening; what the file holds is known later still."""
+    path = own / "late.pkl"
+    monkeypatch.setattr(opened, "LOOK_S", 60.0)  # no look but those below
+    rank = watching(new)
+    announced, may_write, is_open, may_close = (threading.Event() for _ in range(4))
+
+    def opens_late(name: str, flags: int) -> int:
+        announced.set()
+        may_write.wait()
+        with rank.files.quietly():  # an event of its own, which `open` alone does not make
+            return os.open(name, flags)
+
+    def write() -> None:
+        with open(path, "wb", opener=opens_late) as file:
+            file.write(b"\0half")
+            file.flush()
+            is_open.set()
+            may_close.wait()
+
+    scan = opened._open_files
+
+    def scans_while_it_opens() -> frozenset[str]:
+        found = scan()
+        may_write.set()
+        is_open.wait()
+        return found
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    announced.wait()
+    monkeypatch.setattr(opened, "_open_files", scans_while_it_opens)
+    rank.files.look()
+    early = rank.of(FileSaved)
+    monkeypatch.setattr(opened, "_open_files", scan)
+    may_close.set()
+    writer.join()
+    rank.files.look(at_rest=True)
+
+    assert not early
+    assert [event.path for event in rank.of(FileSaved)] == [str(path)]

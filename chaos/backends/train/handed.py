@@ -43,6 +43,10 @@ class HandedWork:
         first = vars(thread).setdefault(f"{_MARK}_used", now[0])
         return given if first == now[0] else now
 
+    def is_beside(self) -> bool:
+        """Return whether another thread than this one trains."""
+        return self._trainer is not None and not self._is_training()
+
     def watch(self) -> None:
         """Mark threads as they are started, and work as it is submitted."""
         thread_class: Any = threading.Thread

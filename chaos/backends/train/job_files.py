@@ -1,6 +1,7 @@
 """The files that a rank saves and loads: recorded, and traced to the save they came from."""
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -62,6 +63,7 @@ class JobFiles:
         self._opened.is_reading = is_kept and record.cursor.attempt > 0
         self._contents: dict[str, _Content] = {}  # by path, or by the digest of the bytes
         self._texts: dict[str, FileWritten] = {}
+        self._folders: dict[str, Place] = {}  # that are written beside training
         self._has_saved = False
         self.reported: int | None = None
         self.settle: Callable[[], object] | None = None
@@ -97,6 +99,25 @@ class JobFiles:
     def halfway(self) -> Callable[[], None] | None:
         """Return the function that arrives at an op in the middle of this epoch's save, or None."""
         return self.halfway_of(self._cursor.epoch)
+
+    def save_handed_over(self, folder: Path) -> None:
+        """Mark the place of a save that is written later, while training goes on.
+
+        By another process perhaps, whose files are not seen until they are uploaded.
+        """
+        cursor = self._cursor
+        self._folders[str(folder)] = place = cursor.epoch, cursor.step
+        self._guarded("save", lambda: self._saves.mark_place(cursor.attempt, *place))
+
+    def shard_begun(self, folder: Path) -> None:
+        """Record that this rank begins to write its files of a sharded checkpoint."""
+        place = self._handed.place()
+        self._guarded("save", lambda: self._begun(folder, place, "shards"))
+
+    def shard_written(self) -> None:
+        """Stop at an op inside a save, in the epoch in which the save was asked for."""
+        if (strike := self.halfway_of(self._handed.place()[0])) is not None:
+            strike()
 
     def loading(self, path: Path) -> str | None:
         """Return a file's digest, before it is read."""
@@ -137,8 +158,12 @@ class JobFiles:
         return self._saves.has_place(cursor.attempt, cursor.epoch, cursor.step)
 
     def unhooked(self, save: Callable[[], Any]) -> Any:  # noqa: ANN401 - what `save` gives
-        """Call `save` while no module has a hook of chaos."""
-        return self.unhook(save)
+        """Call `save` while no module has a hook of chaos.
+
+        Beside training the hooks stay, as they see the steps that are made meanwhile: a module
+        that is pickled there gets hooks that do nothing.
+        """
+        return save() if self._handed.is_beside() else self.unhook(save)
 
     # -- called by the probe ---------------------------------------------------------------------
 
@@ -167,16 +192,33 @@ class JobFiles:
         that epoch, and does not report it again. `reported` is the epoch whose report came with
         the checkpoint that this attempt resumed from; of epochs after it, each has its report.
         """
+        if self._is_at_reported_end():
+            self._pass()
+
+    def _is_at_reported_end(self) -> bool:
         cursor = self._cursor
-        while (
+        return (
             self.reported is not None
             and cursor.epoch <= self.reported
             and cursor.epoch not in self._ended
-            and cursor.step > 0
-            and cursor.step == self._due.get(cursor.epoch)
-        ):
-            self._saves.mark_passed(cursor.attempt, cursor.epoch)
-            cursor.epoch, cursor.step = cursor.epoch + 1, 0
+            and 0 < cursor.step == self._due.get(cursor.epoch)
+        )
+
+    def _pass(self) -> None:
+        cursor = self._cursor
+        self._saves.mark_passed(cursor.attempt, cursor.epoch)
+        cursor.epoch, cursor.step = cursor.epoch + 1, 0
+
+    def _pass_at_report(self) -> None:
+        """Pass the end at a report, if it is the one of a last checkpoint saved beside training.
+
+        In the baseline no step lies between the report of this epoch and that one, and what is
+        saved here is reported by the second.
+        """
+        cursor = self._cursor
+        is_saved = self._saves.has_place(cursor.attempt, cursor.epoch, cursor.step)
+        if is_saved and self._due.get(cursor.epoch + 1) == 0 and self._is_at_reported_end():
+            self._pass()
 
     def step_done(self) -> None:
         """Remember that the saves so far lie in the middle of an epoch."""
@@ -187,6 +229,7 @@ class JobFiles:
         """Mark the saves since the last step as the end of their epoch."""
         self.look(at_rest=True)
         self.step_begins()
+        self._guarded("report", self._pass_at_report)
         self._guarded("report", self._mark_ends)
         self._tell_texts()
 
@@ -244,6 +287,12 @@ class JobFiles:
             file_digest(folder / name) if digest.startswith("size:") else digest
             for name, digest in files.items()
         ]
+        place = self._folders.pop(os.path.abspath(folder), None)  # noqa: PTH100 - links stay links
+        if place is not None:
+            for name, digest in zip(files, digests, strict=True):
+                if self._saves.find(digest) is None:
+                    path = folder / name
+                    self._saved(path, place, _content(read(path)), digest, path.stat().st_size)
         found = [save for save in map(self._saves.find, digests) if save is not None]
         places = [save.goes_on_at() for save in found if not save.is_log]
         # In an epoch without a step it is unknown whether a save is of its end.

@@ -122,12 +122,13 @@ class Opened:
             if not self._written:
                 return
             waiting, self._written = self._written, {}
-            are_open = _open_files()
+            there = {path for path in waiting if os.path.isfile(path)}  # noqa: PTH113 - of strings
+            are_open = _open_files()  # in this order: one made in between would seem to be closed
             found = []
             for path, opening in waiting.items():
                 if path in self._forgotten:
                     continue
-                if not os.path.isfile(path):  # noqa: PTH113 - the path is a string
+                if path not in there:
                     # The audit event comes before the opening. Else it is gone, or a pipe.
                     if not opening.is_over:
                         self._kept_open[path] = opening

@@ -139,7 +139,7 @@ class Probe:
 
     def checkpoint_read(self, checkpoint: str | None) -> None:
         """Record that the train function asked for its checkpoint; its imports are done by now."""
-        self._look(self._steps.install_libraries)
+        self._look(self._install_libraries)
         with contextlib.suppress(OSError):
             self._journal.add(CheckpointRead(**self._cursor.who(), checkpoint=checkpoint))
 
@@ -245,7 +245,7 @@ class Probe:
 
     def train_fn_begins(self) -> None:
         """Watch boosting libraries and Keras; stop at an op of this attempt's start."""
-        self._look(self._steps.install_libraries)
+        self._look(self._install_libraries)
         for index in self._places.stages.get("start", ()):
             self._look(partial(self._arrive, index))
 
@@ -263,6 +263,10 @@ class Probe:
             self._journal.add(ProbeFailed(**self._cursor.who(), where=where, error=text))
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _install_libraries(self) -> None:
+        self._steps.install_libraries()
+        self._watchers.install_libraries()
 
     def _at(self, epoch: int, moment: Moment) -> None:
         for index in self._places.moments.get((epoch, moment), ()):

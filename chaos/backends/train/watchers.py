@@ -13,6 +13,7 @@ from chaos.backends.train.saves import Saves
 from chaos.backends.train.state.files import watch_files
 from chaos.backends.train.state.inputs import Given, InputWindow
 from chaos.backends.train.state.roots import Owner, Roots
+from chaos.backends.train.state.shards import watch_shards
 from chaos.backends.train.state.watch import StateWatch, model_digests
 from chaos.model.event import (
     AnyEvent,
@@ -89,6 +90,11 @@ class Watchers:
         return self._state is not None and bool(self._state.found.all("optimizer"))
 
     # -- called by the probe ---------------------------------------------------------------------
+
+    def install_libraries(self) -> None:
+        """Follow sharded saves, if the job has imported by now what makes them."""
+        if self._files is not None:
+            watch_shards(self._files)
 
     def gradients_due(self) -> None:
         """Look at the gradients that are accumulated so far."""

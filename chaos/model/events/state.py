@@ -65,8 +65,9 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
 class FileSaveBegun(StepEvent, frozen=True, kw_only=True):
     """The train function began to write a file.
 
-    `saver`: `torch` for `torch.save`, else the suffix of a file that it opened itself. Such a file
-    is recorded when it is closed.
+    `saver`: `torch` for `torch.save`, `shards` for a rank's part of a folder that
+    `torch.distributed.checkpoint` writes, else the suffix of a file that it opened itself. Such a
+    file is recorded when it is closed.
     """
 
     path: str
