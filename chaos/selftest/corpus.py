@@ -41,7 +41,8 @@ class CorpusJob(Record):
     wrong in it. A finding names the bug rightly if it is of one of the `checks`, or if
     its text names one of the `parts` of the state or one of the `words`. `shows`: the
     restarts that can show the bug. `honest`: the reason why an inconclusive answer is
-    fair. `needs` are modules that the job imports.
+    fair. `varies`: the reason why a place may show the bug in one run and not in the next.
+    `needs` are modules that the job imports.
     """
 
     name: str
@@ -54,6 +55,7 @@ class CorpusJob(Record):
     shows: str = ""
     odd: str = ""
     honest: str | None = None
+    varies: str | None = None
     needs: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
 

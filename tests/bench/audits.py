@@ -17,15 +17,17 @@ STEPS = "before the first commit;mid-epoch;epoch boundary;last epoch"
 EVERY_STEP = ("--exhaustive", "--places", STEPS)
 SOME_STEPS = ("--max-runs", "60", "--places", STEPS)
 SHORT, LONG = 10, 60
+ANSWER = ("--max-runs", "20", "--time-limit", "300s")  # a place of every group and part of training
 
 
 class Timed(NamedTuple):
-    """An audit's seconds, those of its runs with faults, and the places and runs with faults."""
+    """An audit's seconds, those of its runs with faults and of a clean run, its places and runs."""
 
     seconds: float
     places: int
     runs: int
     runs_s: float
+    clean_s: float
 
     @property
     def each_s(self) -> float:
@@ -48,7 +50,8 @@ def audit(folder: Path, *options: str, epochs: int, batch: int) -> Timed:
     card: dict[str, Any] = json.loads(done.stdout)
     assert card["verdict"]["broken"] == 0
     runs_s = sum(run["seconds"] for run in card["runs"])
-    return Timed(seconds, card["verdict"]["places"]["tried"], card["run_count"], runs_s)
+    tried = card["verdict"]["places"]["tried"]
+    return Timed(seconds, tried, card["run_count"], runs_s, card["job"]["clean_s"])
 
 
 def compared(folder: Path, name: str, *options: str, epochs: int, batch: int) -> None:
@@ -76,6 +79,11 @@ def main() -> None:
         print(
             f"{long.places} steps of {LONG} epochs: {long.each_s / short.each_s:.1f} times as long "
             f"per place as of {SHORT}"
+        )
+        answer = audit(folder, *ANSWER, epochs=LONG, batch=96)
+        print(
+            f"the answer alone, {LONG} epochs: {answer.places} places in {answer.runs} runs, "
+            f"{answer.seconds / answer.clean_s:.1f} times a clean run of {answer.clean_s:.1f} s"
         )
         compared_on_ray(folder)
 
