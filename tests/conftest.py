@@ -20,8 +20,12 @@ SLOW = {
     "audit": ("audit", "audit_on_ray", "by_the_clock", "chains", "clean", "command"),
     "preflight": ("answer", "doubts", "foretold", "reference", "simulate", "texts", "verdict"),
     "extensions": ("unusable",),
+    "browser": ("pages",),
     "cli": ("streams",),
-    "meta": ("checks",),
+    "meta": ("checks", "consoles", "faults"),
+    "report": ("charts", "html"),
+    "run": ("leavings",),
+    "selftest": ("draw",),
     "mutation": ("mutants",),
 }
 

@@ -85,7 +85,8 @@ def main() -> None:
             f"the answer alone, {LONG} epochs: {answer.places} places in {answer.runs} runs, "
             f"{answer.seconds / answer.clean_s:.1f} times a clean run of {answer.clean_s:.1f} s"
         )
-        compared_on_ray(folder)
+        if "--ray" in sys.argv:
+            compared_on_ray(folder)
 
 
 if __name__ == "__main__":
