@@ -13,6 +13,7 @@ from tests.ray.command import Ran, chaos
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
+BESIDE = "tests/ray/inside_async_save.chaos.yaml"
 SHRINKING = "scenarios/elastic/fewer_workers.chaos.yaml"
 # A loss that is timed by the clock: how far training came until then may differ.
 CLOCKED = {"spot_notice_then_loss", "several_faults"}
@@ -81,3 +82,17 @@ def test_an_elastic_job_shrinks_on_both_and_only_ray_waits_for_room(
     assert waits[0] == "failures"
     assert set(waits[1:]) <= {"controller"}
     assert on["fork"] == on["ray"]
+
+
+@pytest.mark.nightly
+def test_a_kill_inside_a_save_beside_training_comes_to_the_same_on_both(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    on: dict[str, dict[str, Any]] = {}
+    for backend in ("fork", "ray"):
+        ran = chaos("run", BESIDE, "--backend", backend, reports=tmp_path_factory.mktemp(backend))
+        assert ran.code == 0, ran.output
+        on[backend] = outcome(by_scenario(ran)["inside_async_save"])
+
+    assert on["fork"] == on["ray"]
+    assert on["ray"]["status"] == "pass"
