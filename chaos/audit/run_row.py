@@ -33,9 +33,8 @@ _WORSE: tuple[Standing, ...] = (
     "not restored",
 )
 _NAMES = re.compile(r"\b(checkpoint_\S+|[0-9a-f]{12,}|\S*/\S+)")
-# How far a job came that trains on and on is chance.
-_REACHED = re.compile(r"(?<=^not over at its limit).*")
-_MORE = re.compile(r" \(and \d+ more\)$")
+# How many more there are; and how far a job came that trains on and on, which is chance.
+_MORE = re.compile(r" \(and \d+ more\)$|(?<=^not over at its limit).*")
 _RANKS = re.compile(r"\branks? \d+(, \d+)*( and \d+)?")
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 _PLURAL = re.compile(r"(?<=N )(\w{2,}[^s\W])s\b")
@@ -249,7 +248,7 @@ def _parts_after(
 
 def gist(message: str) -> str:
     """Return an anomaly's message without the words that depend on the place."""
-    named = _RANKS.sub("rank N", _NAMES.sub("X", _MORE.sub("", _REACHED.sub("", message))))
+    named = _RANKS.sub("rank N", _NAMES.sub("X", _MORE.sub("", message)))
     return _PLURAL.sub(r"\1", _NUMBER.sub("N", named))
 
 

@@ -109,7 +109,6 @@ class _Fold:
     commits: list[Commit] = field(default_factory=list)
     lost: dict[int, dict[int, int]] = field(default_factory=dict)
     resumed: set[tuple[int, int]] = field(default_factory=set)
-    reported_before: set[int] = field(default_factory=set)  # of the epochs that an attempt trains
 
     def cut(self, attempt: Attempt) -> None:
         """Drop the steps that `attempt` repeats."""
@@ -128,7 +127,6 @@ class _Fold:
         handed = {start.checkpoint for start in attempt.starts.values()} - {None}
         last = max((c.number for c in self.commits if c.checkpoint in handed), default=-1)
         self.commits = [c for c in self.commits if c.epoch < earliest[0] or c.number <= last]
-        self.reported_before = {c.epoch for c in self.commits if c.epoch >= earliest[0]}
         # A restart that goes back beyond an earlier resume repeats that one's first epoch.
         places = {(rank, place[0]) for rank, place in since.items()}
         self.resumed = {key for key in self.resumed if key[1] < since.get(key[0], earliest)[0]}
@@ -152,6 +150,8 @@ class _Fold:
         """Append the work of `attempt`."""
         for key, steps in attempt.by_epoch.items():
             self.steps.setdefault(key, []).extend(steps)
-        again = self.reported_before & {commit.epoch for commit in attempt.commits}
-        self.commits = [c for c in self.commits if c.epoch not in again]
+        if attempt.epoch is not None and attempt.commits:
+            # What it reports itself takes the place of what was reported before; see `cut`.
+            until = max(attempt.epoch, min(commit.epoch for commit in attempt.commits))
+            self.commits = [c for c in self.commits if c.epoch < until]
         self.commits.extend(attempt.commits)

@@ -49,3 +49,15 @@ def test_a_commit_after_the_one_that_is_resumed_from_is_dropped() -> None:
     before = attempt(0, Start(0, 0, None, 0), [(0, 1), (0, 2), (1, 1)], FIRST, later)
 
     assert lineage([before, attempt(1, RESUMED, [(0, 3)])]).commits == (FIRST,)
+
+
+def test_epochs_that_are_reported_once_more_stand_in_their_order() -> None:
+    """The checkpoint of epoch 2 was of epoch 0, as that of a best value may be."""
+    first = [Commit(n, 0, n, f"ckpt-{n}", (), older=(1, 0)) for n in range(3)]
+    before = attempt(0, Start(0, 0, None, 0), [(n, 1) for n in range(3)], *first)
+    again = Commit(40, 1, 1, "ckpt-3", (), older=(1, 0))
+    resumed = attempt(1, Start(30, 0, "ckpt-2", 1), [(1, 1), (2, 1)], again)
+
+    found = lineage([before, resumed])
+
+    assert found.commits == (first[0], again)

@@ -10,14 +10,17 @@ from typing import Any, TypeVar
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint._async_process_executor import (
+    _ProcessBasedAsyncCheckpointExecutor,
+)
+from torch.distributed.checkpoint._async_thread_executor import _ThreadBasedAsyncCheckpointExecutor
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 
 from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.job_files import JobFiles
 from chaos.backends.train.saves import Position, Saves
-from chaos.backends.train.state.files import watch_files
-from chaos.backends.train.state.shards import watch_shards
+from chaos.backends.train.state.files import watch_files, watch_shards
 from chaos.model.event import AnyEvent, FileLoaded, FileSaveBegun, FileSaved, Repositioned
 from chaos.run.directory import LENGTHS
 from chaos.run.file_digest import WHOLE_MAX, file_digest, folder_digests
@@ -456,21 +459,47 @@ def test_a_last_save_that_was_made_beside_training_is_reported_as_the_next_epoch
     assert (rank.cursor.epoch, rank.cursor.step) == (1, 0)
 
 
+def put_back_after_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cls, name in (
+        (FileSystemWriter.__mro__[1], "write_data"),
+        (HuggingFaceStorageWriter, "write_data"),
+        (_ThreadBasedAsyncCheckpointExecutor, "execute_save"),
+        (_ProcessBasedAsyncCheckpointExecutor, "execute_save"),
+    ):
+        monkeypatch.setattr(cls, name, vars(cls)[name])
+        monkeypatch.setattr(cls, "_chaos_watches", True, raising=False)
+        del cls._chaos_watches
+
+
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-def test_a_rank_stops_where_its_shard_is_written_and_the_metadata_is_not(new: New) -> None:
+def test_a_save_that_is_handed_over_is_of_that_place(
+    new: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank = new()
+    rank.cursor.step = 2
+    put_back_after_the_test(monkeypatch)
+
+    watch_shards(rank.files)
+    saving = dcp.async_save({"a": torch.ones(3)}, checkpoint_id=rank.folder / "x", no_dist=True)
+    is_marked = rank.saves.has_place(0, 0, 2)
+    saving.result()
+
+    assert is_marked
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_a_rank_stops_where_its_shard_is_written_and_the_metadata_is_not(
+    new: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rank = new()
     rank.cursor.step = 2
     found: list[list[str]] = []
     folder = rank.folder / "sharded"
     rank.files.halfway_of = lambda _: lambda: found.append(sorted(p.name for p in folder.iterdir()))
-    with pytest.MonkeyPatch.context() as patch:
-        for writer in (FileSystemWriter.__mro__[1], HuggingFaceStorageWriter):
-            patch.setattr(writer, "write_data", writer.write_data)  # taken back afterwards
-            patch.delattr(writer, "_chaos_watches", raising=False)
-        watch_shards(rank.files)
-        dcp.save({"a": torch.ones(3)}, checkpoint_id=folder, no_dist=True)
-        for writer in (FileSystemWriter.__mro__[1], HuggingFaceStorageWriter):
-            patch.delattr(writer, "_chaos_watches", raising=False)
+    put_back_after_the_test(monkeypatch)
+
+    watch_shards(rank.files)
+    dcp.save({"a": torch.ones(3)}, checkpoint_id=folder, no_dist=True)
 
     assert found == [["__0_0.distcp"]]
     (begun,) = (event for event in rank.of(FileSaveBegun) if event.saver == "shards")

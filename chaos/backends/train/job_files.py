@@ -116,8 +116,8 @@ class JobFiles:
 
     def shard_written(self) -> None:
         """Stop at an op inside a save, in the epoch in which the save was asked for."""
-        if (strike := self.halfway_of(self._handed.place()[0])) is not None:
-            strike()
+        if (arrive := self.halfway_of(self._handed.place()[0])) is not None:
+            arrive()
 
     def loading(self, path: Path) -> str | None:
         """Return a file's digest, before it is read."""
@@ -193,7 +193,7 @@ class JobFiles:
         the checkpoint that this attempt resumed from; of epochs after it, each has its report.
         """
         if self._is_at_reported_end():
-            self._pass()
+            self._guarded("files", self._pass)
 
     def _is_at_reported_end(self) -> bool:
         cursor = self._cursor

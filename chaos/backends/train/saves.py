@@ -82,7 +82,7 @@ class Saves:
         """Record a save, and its size in bytes; of equal files, the latest save stands."""
         write_fields(self._folder / f"{save.digest}.json", asdict(save))
         if size is not None:
-            (self._folder / f"size-{size}").touch()
+            self._mark(f"size-{size}")
 
     def has_size(self, size: int) -> bool:
         """Return whether a file of so many bytes was saved in this run."""
@@ -105,7 +105,7 @@ class Saves:
 
     def mark_place(self, attempt: int, epoch: int, step: int) -> None:
         """Record that a rank has saved a file here, from which a job may resume."""
-        (self._folder / f"place-{attempt}-{epoch}-{step}").touch()
+        self._mark(f"place-{attempt}-{epoch}-{step}")
 
     def has_place(self, attempt: int, epoch: int, step: int) -> bool:
         """Return whether a rank of an attempt has saved a file here."""
@@ -113,7 +113,7 @@ class Saves:
 
     def mark_passed(self, attempt: int, epoch: int) -> None:
         """Record that an attempt trained past the end of an epoch that was reported before it."""
-        (self._folder / f"passed-{attempt}-{epoch}").touch()
+        self._mark(f"passed-{attempt}-{epoch}")
 
     def has_passed(self, attempt: int, epoch: int) -> bool:
         """Return whether an attempt trained past the end of an epoch without a report."""
@@ -121,7 +121,7 @@ class Saves:
 
     def mark_early(self, attempt: int, number: int) -> None:
         """Record that a report of an attempt, by its number, comes before any training."""
-        (self._folder / f"early-{attempt}-{number}").touch()
+        self._mark(f"early-{attempt}-{number}")
 
     def is_early(self, attempt: int, number: int) -> bool:
         """Return whether a report of an attempt came before any training."""
@@ -172,6 +172,10 @@ class Saves:
         """Return the furthest position of an attempt's ranks, if one was taken."""
         taken = list(self._positions(attempt))
         return max(taken, key=lambda p: p.place) if taken else None
+
+    def _mark(self, name: str) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / name).touch()
 
     def _positions(self, attempt: int) -> Iterator[Position]:
         for path in sorted(self._folder.glob(f"position-{attempt}-*.json")):
