@@ -359,7 +359,7 @@ def test_a_file_that_is_opened_during_a_look_is_not_taken_for_closed(  # noqa: P
             is_open.set()
             may_close.wait()
 
-    scan = opened._open_files
+    scan = written.open_files
 
     def scans_while_it_opens() -> frozenset[str]:
         found = scan()
@@ -370,10 +370,10 @@ def test_a_file_that_is_opened_during_a_look_is_not_taken_for_closed(  # noqa: P
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
     announced.wait()
-    monkeypatch.setattr(opened, "_open_files", scans_while_it_opens)
+    monkeypatch.setattr(opened, "open_files", scans_while_it_opens)
     rank.files.look()
     early = rank.of(FileSaved)
-    monkeypatch.setattr(opened, "_open_files", scan)
+    monkeypatch.setattr(opened, "open_files", scan)
     may_close.set()
     writer.join()
     rank.files.look(at_rest=True)

@@ -113,6 +113,16 @@ def test_output_is_told_from_data(theirs: Path) -> None:
     assert outputs == {"data.csv": False, "begun.tmp": True, "begun.pt": True, "log.csv": True}
 
 
+def test_a_log_that_stays_open_is_output(theirs: Path) -> None:
+    (theirs / "data.csv").write_text("made before training")
+    with (theirs / "log.csv").open("w"), (theirs / "data.csv").open():
+        training_has_begun()
+
+    lines = read_ledger(theirs.parent / "ledger")
+
+    assert {Path(line.path).name for line in lines if line.is_output} == {"log.csv"}
+
+
 def test_nothing_is_written_down_of_folders_left_out(theirs: Path) -> None:
     record(Ledger(theirs.parent / "ledger", (theirs / "logs",)))
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from chaos.backends.train.handed import Place
 from chaos.backends.train.state.readable import is_text
-from chaos.backends.train.written import is_below, is_spared, listen
+from chaos.backends.train.written import is_below, is_spared, listen, open_files
 from chaos.errors import InjectedError
 from chaos.run.clock import SystemClock
 
@@ -123,7 +123,7 @@ class Opened:
                 return
             waiting, self._written = self._written, {}
             there = {path for path in waiting if os.path.isfile(path)}  # noqa: PTH113 - of strings
-            are_open = _open_files()  # in this order: one made in between would seem to be closed
+            are_open = open_files()  # in this order: one made in between would seem to be closed
             found = []
             for path, opening in waiting.items():
                 if path in self._forgotten:
@@ -225,20 +225,6 @@ class _Quiet(AbstractContextManager[None]):
 
     def __exit__(self, *_: object) -> None:
         self._within.is_ours = self._before
-
-
-def _open_files() -> frozenset[str]:
-    """Return the files that this process holds open; none if that is unknown."""
-    found = set()
-    try:
-        for fd in os.listdir("/proc/self/fd"):  # noqa: PTH208 - faster than paths
-            try:
-                found.add(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115
-            except OSError:
-                continue
-    except OSError:
-        return frozenset()
-    return frozenset(found)
 
 
 def _state_of(path: str) -> _State:

@@ -22,7 +22,9 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from fcntl import F_GETFL, fcntl
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -112,6 +114,10 @@ class Ledger:
         if is_output or self.is_training:
             self.outputs.add(path)
 
+    def made(self) -> frozenset[str]:
+        """Return the files that this process, or one that it was forked from, has created."""
+        return frozenset(path for path, how in self._seen if how == "created")
+
     def close(self) -> None:
         """Close the file."""
         fd, self._fd = self._fd, -1
@@ -164,9 +170,28 @@ def _hook() -> None:
 
 
 def training_has_begun() -> None:
-    """Count files written from now on as the job's output, not as its data."""
-    if _ledger is not None:
+    """Count files written from now on as the job's output, not as its data.
+
+    So is a file that was made before and is still open for writing, as a log is.
+    """
+    if _ledger is not None and not _ledger.is_training:
         _ledger.is_training = True
+        held = open_files(for_writing=True)
+        for path in _ledger.made():
+            if os.path.realpath(path) in held:
+                _ledger.note(path, "extended", is_output=True)
+
+
+def open_files(*, for_writing: bool = False) -> frozenset[str]:
+    """Return the paths of files that this process holds open; none if that is unknown."""
+    found = set()
+    with suppress(OSError):
+        for fd in os.listdir("/proc/self/fd"):  # noqa: PTH208 - faster than paths
+            with suppress(OSError):
+                path = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115
+                if not for_writing or fcntl(int(fd), F_GETFL) & (os.O_WRONLY | os.O_RDWR):
+                    found.add(path)
+    return frozenset(found)
 
 
 def read_ledger(path: Path) -> list[Written]:
