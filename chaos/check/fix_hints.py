@@ -44,6 +44,10 @@ _FIXES = {
     "rng": "every rank saves its own generators' state, and sets it after all else that draws "
     "from them",
 }
+_RESHARDED = (
+    "another number of workers saved it: shards must be put together by their places in the whole "
+    "tensor, as `torch.distributed.checkpoint` does, and the last one may be shorter"
+)
 
 
 def sentence(rows: Sequence[Row]) -> str:
@@ -56,6 +60,8 @@ def sentence(rows: Sequence[Row]) -> str:
     verb = _VERBS[row.standing]
     kind = row.component.rstrip(".0123456789")  # the same for each of several models
     fix = _FIXES.get(kind, _FIXES.get(row.group, _FIXES["declared"]))
+    if row.is_resharded and row.standing == "different":
+        fix = _RESHARDED
     told = f"{who}: {row.component} {verb} after {where}: {values(row)}"
     return f"{told}; with it {', '.join(others)}; {fix}" if others else f"{told}; {fix}"
 

@@ -1,14 +1,20 @@
 """The losses and metrics of a run, compared with its baseline's number by number."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
+from statistics import fmean
 from typing import Self
 
 from chaos.check.attempt import Attempt, Losses, Step
 from chaos.check.compare import Aligned, Tally, before, compare, surviving
+from chaos.check.inputs import count_samples
 from chaos.check.lineage import Lineage
 from chaos.check.tolerance import Allowance
-from chaos.check.values import NumberPair, is_below, loss_pairs, metric_pairs
+from chaos.check.values import NumberPair, as_number, is_below, loss_pairs, metric_pairs
+
+TOGETHER = "mean loss of all ranks"
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,9 @@ class NumberComparison:
     `ignored` the scenario leaves out. `steps_apart` are surviving steps without a loss on both
     sides, `silent` the resumed attempts of which nothing that survived was compared. `resized`
     counts the surviving steps of attempts with another number of workers, which have no
-    counterpart.
+    counterpart on their rank; `together` counts the mean losses of those that saw the baseline's
+    samples on all ranks together, and a stated tolerance alone judges them. `nearness` is the
+    largest difference among them, relative to the baseline's.
     """
 
     control: Tally[NumberPair]
@@ -53,6 +61,8 @@ class NumberComparison:
     steps_apart: int
     silent: tuple[int, ...]
     resized: int
+    together: Tally[NumberPair]
+    nearness: float
 
     @classmethod
     def of(
@@ -70,6 +80,7 @@ class NumberComparison:
         Not `has_reports`: its reports have no counterpart, and no metric is compared.
         """
         ours = sides.ours
+        means = list(mean_losses(ours, sides.theirs, resized))
         epochs = {commit.epoch: commit for commit in sides.theirs.commits} if has_reports else {}
         saved = (c for a in sides.attempts for c in a.commits if c.number < began)
         commits = [commit for commit in ours.commits if commit.attempt not in resized]
@@ -98,12 +109,17 @@ class NumberComparison:
             steps_apart=losses.apart,
             silent=tuple(sorted(index for index in owed - heard if index > 0)),
             resized=sum(step.attempt in resized for step in ours.all_steps()) if resized else 0,
+            together=Tally.of(
+                means, lambda pair: allowance.stated is None or pair.agrees(allowance.stated)
+            ),
+            nearness=max((pair.relative or 0.0 for pair in means), default=0.0),
         )
 
     @property
     def first(self) -> NumberPair | None:
         """The first number that differs from the baseline's."""
-        found = [f for f in (self.losses.first, self.metrics.first) if f is not None]
+        firsts = (self.losses.first, self.metrics.first, self.together.first)
+        found = [first for first in firsts if first is not None]
         return min(found, key=lambda pair: pair.place, default=None)
 
 
@@ -155,6 +171,50 @@ class _Losses:
             self.heard.add(step.attempt)
         else:
             self.apart += 1
+
+
+def mean_losses(ours: Lineage, theirs: Lineage, resized: frozenset[int]) -> Iterator[NumberPair]:
+    """Yield the mean loss of each step of `resized` attempts that saw the baseline's samples.
+
+    The samples of all ranks together are the baseline's at its step. Ranks' losses may be means
+    over unequal numbers of samples, or sums over all: of the mean with weights and that without,
+    the nearer one counts.
+    """
+    if not resized:
+        return
+    due = _by_step(theirs)
+    for place, ranks in _by_step(ours).items():
+        if all(step.attempt in resized for step in ranks) and place in due:
+            samples, means = _together(ranks)
+            theirs_too, wanted = _together(due[place])
+            if samples and samples == theirs_too:
+                near, there = min(
+                    zip(means, wanted, strict=True), key=lambda two: abs(two[0] - two[1])
+                )
+                first = ranks[0]
+                yield NumberPair(
+                    *place, first.rank, TOGETHER, near, there, first.number, first.attempt
+                )
+
+
+def _by_step(course: Lineage) -> dict[tuple[int, int], list[Step]]:
+    found: dict[tuple[int, int], list[Step]] = {}
+    for step in course.all_steps():
+        found.setdefault((step.epoch, step.step), []).append(step)
+    return found
+
+
+def _together(ranks: Sequence[Step]) -> tuple[Counter[str] | None, list[float]]:
+    """Return the samples of a step, None if not all are known, and its mean losses."""
+    weights, losses = list[int](), list[float]()
+    for step in ranks:
+        numbers = [as_number(loss) for loss in step.losses or ()]
+        known = [number for number in numbers if number is not None and isfinite(number)]
+        if step.inputs is None or not step.inputs.count or not known:
+            return None, []
+        weights.append(step.inputs.count)
+        losses.append(fmean(known))
+    return count_samples(ranks), [fmean(losses), fmean(losses, weights)]
 
 
 def widest(tally: Tally[NumberPair]) -> float:

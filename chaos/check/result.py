@@ -114,9 +114,17 @@ def watched_feeds(check: str, analysis: RunAnalysis) -> InputComparison | CheckR
 
 def of_another_size(analysis: RunAnalysis) -> str:
     """Return the number of steps without a counterpart in the baseline, to end a summary."""
-    count = 0 if analysis.comparison is None else analysis.comparison.resized
-    steps = plural(count, "step")
-    return f"; {steps} with another number of workers have no counterpart there" if count else ""
+    found = analysis.comparison
+    if found is None or not found.resized:
+        return ""
+    told = f"; {plural(found.resized, 'step')} with another number of workers"
+    if not found.together.compared:
+        return f"{told} have no counterpart there"
+    places = plural(found.together.compared, "place")
+    return (
+        f"{told}: at {places} all ranks together saw the samples that the baseline's saw, with a "
+        f"mean loss within {found.nearness:.2g} of its"
+    )
 
 
 def unseen_inputs(attempts: Sequence[int]) -> list[str]:

@@ -8,7 +8,7 @@ from chaos.check.blame import blamed, random_rows
 from chaos.check.fix_hints import sentence
 from chaos.check.result import blind, conclude, nothing_due, own_check, without_restart
 from chaos.check.state_at_resume import Row, group_of
-from chaos.check.state_snapshots import holds_nothing, is_rng
+from chaos.check.state_snapshots import holds_nothing, is_rng, parts_of
 from chaos.model.event import StateSeen
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks
@@ -115,6 +115,10 @@ def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
     The promise that ranks' randomness is distinct. A generator that only rank 0 saved, and every
     rank loaded, causes the same dropout on all of them (NVIDIA/Megatron-LM PR #6858). Broken only
     where the numbers differ after the resume: a job that draws nothing from it loses nothing.
+
+    With another number of workers no number shows that. So the check is then inconclusive where
+    ranks went on with one generator, and drew from it, that are apart in the baseline: ranks that
+    are new were given none, or one of another rank (TensorAuto/OpenTau PR #180).
     """
     if not analysis.restarts:
         return without_restart(RANK_RANDOMNESS, analysis)
@@ -126,6 +130,7 @@ def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
     if unseen is not None:
         return unseen
     compared = [row for row in analysis.components if is_rng(row.component)]
+    doubts = list(_drawn_alike(analysis))
     if analysis.why_no_step_was_due is not None or not compared:
         return nothing_due(
             RANK_RANDOMNESS, analysis.why_no_step_was_due or "no generator could be compared"
@@ -147,9 +152,36 @@ def check_rank_randomness(analysis: RunAnalysis) -> CheckResult:
     return conclude(
         RANK_RANDOMNESS,
         anomalies=anomalies,
+        doubts=doubts,
         evidence=len(compared),
         summary=f"{plural(len(analysis.restarts), 'resume')}; ranks draw their own random numbers",
     )
+
+
+def _drawn_alike(analysis: RunAnalysis) -> Iterator[str]:
+    """Yield the generators that ranks share since they are another number, and draw from."""
+    assert analysis.reference is not None
+    run, due = analysis.run.snapshots, analysis.reference.snapshots
+    for attempt in sorted(analysis.resized):
+        first: dict[tuple[str, str], int] = {}
+        for rank in sorted(r for of, r in run.entries if of == attempt):
+            _, seen = run.entries[attempt, rank]
+            after = run.left.get((rank, seen.epoch))
+            left = parts_of(after if after is not None and after.attempt == attempt else None)
+            place = (seen.epoch, seen.step, seen.moment)
+            for name, part in parts_of(seen).items():
+                if not is_rng(name) or left.get(name, part).digest == part.digest:
+                    continue
+                other = first.setdefault((name, part.digest), rank)
+                ours, theirs = (
+                    parts_of(due.by_place.get((of, *place))).get(name) for of in (rank, other)
+                )
+                if ours is not None and theirs is not None and ours.digest != theirs.digest:
+                    yield (
+                        f"rank {rank} draws the same random numbers from {name} as rank {other} in "
+                        f"attempt {attempt}, which has another number of workers, and not in the "
+                        "baseline: whether training depends on it was not seen"
+                    )
 
 
 # -- replicas --------------------------------------------------------------------------------------

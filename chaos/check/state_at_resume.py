@@ -8,11 +8,9 @@ need not repeat to the last bit: loading what was saved needs no determinism, an
 tolerance may be that of another state.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-
-import msgspec
 
 from chaos.check.attempt import Losses
 from chaos.check.lineage import Lineage
@@ -51,7 +49,7 @@ class Row:
 
     `copied_from`: another rank whose state it is, to the last bit. `of_own`: the run's own state at
     the commit was due. `rounded`: it differs from that, but so little that it may have been saved
-    in fewer bits.
+    in fewer bits. `is_resharded`: it is what all ranks have together, and other ranks saved it.
     """
 
     attempt: int
@@ -66,6 +64,7 @@ class Row:
     copied_from: int | None = None
     of_own: bool = False
     rounded: bool = False
+    is_resharded: bool = False
 
     @property
     def group(self) -> str:
@@ -112,6 +111,23 @@ def unstable(
 
 
 @dataclass(frozen=True)
+class _Sides:
+    """The parts that are compared as a rank begins to train in an attempt.
+
+    `baseline` has all parts of the rank there, `due` those that have a counterpart: with another
+    number of workers, what all ranks have together (`whole_parts`). `own` is the run's own state
+    at the commit, `fresh` that of a job that begins, and `place` where the baseline's was taken.
+    """
+
+    place: tuple[int, int, str]
+    ours: Mapping[str, Component]
+    baseline: Mapping[str, Component]
+    due: Mapping[str, Component]
+    own: Mapping[str, Component]
+    fresh: Mapping[str, Component]
+
+
+@dataclass(frozen=True)
 class Beside:
     """The state snapshots of the run and of its baseline, from which rows are made.
 
@@ -141,25 +157,61 @@ class Beside:
                 yield from self._of_rank(*entry)
 
     def _of_rank(self, number: int, seen: StateSeen) -> Iterator[Row]:
-        due = self._due(seen)
-        if due is None:
-            return
-        ours, own = parts_of(seen), self._own_before(seen)
+        sides = self._sides(seen)
+        is_resized = seen.attempt in self.resized
         at = (seen.attempt, seen.rank, seen.epoch, seen.step, number)
-        for name, baseline in parts_of(due).items():
-            mine, mine_before = ours.get(name), own.get(name)
+        for name, baseline in sides.baseline.items():
+            mine, mine_before = sides.ours.get(name), sides.own.get(name)
+            due = sides.due.get(name)
             # A part is not compared, or judged by the run's own state at the commit, or by the
             # baseline's at the same place.
-            is_out = self._is_out(seen, mine, baseline, is_own=mine_before is not None)
-            if is_out or is_elsewhere(baseline, ours):
+            is_out = due is None or self._is_out(seen, mine, due, is_own=mine_before is not None)
+            if is_out or is_elsewhere(baseline, sides.ours):
                 yield Row(*at, name, "not compared", mine, baseline)
-            elif mine_before is not None and self._goes_by_own(seen, mine_before):
-                yield self._by_own(Row(*at, name, "restored", mine, mine_before, of_own=True))
+                continue
+            assert due is not None
+            if mine_before is not None and self._goes_by_own(seen, mine_before):
+                row = Row(*at, name, "restored", mine, mine_before, of_own=True)
+                row = replace(row, is_resharded=is_resized and mine_before.share is not None)
+                yield self._by_own(row, sides.fresh.get(name))
             else:
-                fresh = self.run.fresh(seen.rank).get(name)
-                standing = _standing(mine, baseline, fresh, self.allowance, place_of(due))
-                row = Row(*at, name, standing, mine, baseline)
+                place, fresh = (seen.rank, *sides.place), sides.fresh.get(name)
+                standing = _standing(mine, due, fresh, self.allowance, place)
+                is_resharded = is_resized and due.share is not None
+                row = Row(*at, name, standing, mine, due, is_resharded=is_resharded)
                 yield replace(row, copied_from=self._owner(row)) if row.is_broken else row
+
+    def _sides(self, seen: StateSeen) -> "_Sides":
+        """Return what is compared as a rank begins to train in an attempt."""
+        place, groups = self._place(seen)
+        baseline = parts_of(self.reference.by_place.get((seen.rank, *place)))
+        baseline = {n: part for n, part in baseline.items() if group_of(n) in groups}
+        ours, own, fresh = parts_of(seen), self._own_before(seen), self.run.fresh(seen.rank)
+        if seen.attempt not in self.resized:
+            return _Sides(place, ours, baseline, baseline, own, fresh)
+        due = {n: p for n, p in self.reference.whole_at(*place).items() if group_of(n) in groups}
+        baseline = baseline or due  # of a rank that the baseline has not
+        sharded = {name for name, part in baseline.items() if part.share is not None}
+        for name in sharded & ours.keys():
+            whole = self.run.whole_entry(seen.attempt).get(name)
+            if whole is not None and (whole.share is not None or holds_nothing(whole)):
+                ours[name] = whole
+            else:  # of ranks without a common mesh, or not sharded any more
+                due.pop(name, None)
+        whole_fresh = self.run.whole_entry(0)
+        fresh = {n: whole_fresh.get(n, p) if n in sharded else p for n, p in fresh.items()}
+        return _Sides(place, ours, baseline, due, own, fresh)
+
+    def _place(self, seen: StateSeen) -> tuple[tuple[int, int, str], Container[str]]:
+        """Return where the baseline's state is due that a rank continued with, and of which groups.
+
+        Within an epoch that is the state after the step before. Only model and optimizer are the
+        same there: schedules and averages move on after a step, and the next forward draws random
+        numbers.
+        """
+        if not seen.step or place_of(seen) in self.reference.by_place:
+            return (seen.epoch, seen.step, seen.moment), GROUPS
+        return (seen.epoch, seen.step, "step"), ("model", "optimizer")
 
     def _is_out(
         self, seen: StateSeen, mine: Component | None, due: Component, *, is_own: bool
@@ -175,22 +227,21 @@ class Beside:
     def _goes_by_own(self, seen: StateSeen, own: Component) -> bool:
         if own.name in self.unstable or seen.attempt in self.descended:
             return True
-        return self._is_due_exactly(seen.attempt, own)
+        return self._is_due_exactly(own)
 
-    def _is_due_exactly(self, attempt: int, own: Component) -> bool:
+    def _is_due_exactly(self, own: Component) -> bool:
         """Return whether a part is due to the last bit although numbers may lie in a tolerance.
 
-        Tensors are, if as many workers load them as saved them: others may hold other shares.
+        Tensors are, however many workers load them.
         """
         is_tensor = isinstance(own.size, float) and group_of(own.name) in _TENSORS
-        return is_tensor and not self.allowance.is_exact and attempt not in self.resized
+        return is_tensor and not self.allowance.is_exact
 
-    def _by_own(self, row: Row) -> Row:
+    def _by_own(self, row: Row, fresh: Component | None) -> Row:
         """Judge a part by the run's own state at the commit."""
         ours, own = row.ours, row.due
         assert own is not None
-        fresh = self.run.fresh(row.rank).get(row.component)
-        if not self._is_due_exactly(row.attempt, own):
+        if not self._is_due_exactly(own):
             place = (row.rank, row.epoch, row.step, "entered")
             return replace(row, standing=_standing(ours, own, fresh, self.allowance, place))
         standing = _standing(ours, own, fresh, EXACT)
@@ -209,22 +260,6 @@ class Beside:
             for part in seen.components
         )
 
-    def _due(self, seen: StateSeen) -> StateSeen | None:
-        """Return the baseline's state at the place where a rank continued.
-
-        Within an epoch that is the state after the step before. Only model and optimizer are the
-        same there: schedules and averages move on after a step, and the next forward draws random
-        numbers.
-        """
-        entered = self.reference.by_place.get(place_of(seen))
-        if entered is not None or not seen.step:
-            return entered
-        after = self.reference.by_place.get((seen.rank, seen.epoch, seen.step, "step"))
-        if after is None:
-            return None
-        kept = tuple(p for p in after.components if group_of(p.name) in ("model", "optimizer"))
-        return msgspec.structs.replace(after, components=kept)
-
     def _owner(self, row: Row) -> int | None:
         """Return the rank whose state this is in the baseline, at the same place."""
         if row.ours is None or not row.ours.digest:
@@ -241,16 +276,26 @@ class Beside:
 
         The baseline shows these parts: there the states at the commit and at the entry are equal.
         """
-        key = (seen.rank, seen.epoch - 1)
-        mine, theirs = self.run.left.get(key), self.reference.left.get(key)
-        entered = parts_of(self.reference.by_place.get((seen.rank, seen.epoch, 0, "entered")))
-        if seen.step or mine is None or theirs is None or mine.attempt >= seen.attempt:
+        before = seen.epoch - 1
+        if seen.attempt in self.resized:
+            last, mine = self.run.whole_left(before)
+            _, theirs = self.reference.whole_left(before)
+            entered = self.reference.whole_at(seen.epoch, 0, "entered")
+        else:
+            left = self.run.left.get((seen.rank, before))
+            last, mine = -1 if left is None else left.attempt, parts_of(left)
+            theirs = parts_of(self.reference.left.get((seen.rank, before)))
+            due = self.reference.by_place.get((seen.rank, seen.epoch, 0, "entered"))
+            entered = parts_of(due)
+        if seen.step or not 0 <= last < seen.attempt:
             return {}
-        kept = {p.name for p in theirs.components if _is_still(p, entered.get(p.name))}
         return {
-            p.name: p
-            for p in mine.components
-            if p.name in kept and group_of(p.name) in _KEPT_TO_THE_ENTRY
+            name: part
+            for name, part in mine.items()
+            if name in theirs
+            and _is_still(theirs[name], entered.get(name))
+            and (part.share is None) == (theirs[name].share is None)
+            and group_of(name) in _KEPT_TO_THE_ENTRY
         }
 
 

@@ -9,9 +9,10 @@ number, it is not known which is which.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite, sqrt
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -97,6 +98,22 @@ class StateSnapshots:
         """The name of every component that was ever seen."""
         return frozenset(part.name for _, seen in self.all for part in seen.components)
 
+    def whole_at(self, epoch: int, step: int, moment: str) -> dict[str, Component]:
+        """Return the parts of all ranks together at a place, of any attempt (see `whole_parts`)."""
+        ranks = {rank for _, rank in self.entries}
+        seen = (self.by_place.get((rank, epoch, step, moment)) for rank in ranks)
+        return whole_parts([each for each in seen if each is not None])
+
+    def whole_entry(self, attempt: int) -> dict[str, Component]:
+        """Return the parts of all ranks together as an attempt began to train."""
+        return whole_parts([seen for (of, _), (_, seen) in self.entries.items() if of == attempt])
+
+    def whole_left(self, epoch: int) -> tuple[int, dict[str, Component]]:
+        """Return the last attempt that left an epoch, -1 without one, and its ranks' parts."""
+        last = max((s.attempt for (_, of), s in self.left.items() if of == epoch), default=-1)
+        of_last = [s for (_, of), s in self.left.items() if of == epoch and s.attempt == last]
+        return last, whole_parts(of_last)
+
     def fresh(self, rank: int) -> Mapping[str, Component]:
         """Return the state with which a rank begins training from scratch."""
         first = self.entries.get((0, rank))
@@ -113,6 +130,32 @@ def place_of(seen: StateSeen) -> Place:
 def parts_of(seen: StateSeen | None) -> dict[str, Component]:
     """Return a state's components by name."""
     return {} if seen is None else {part.name: part for part in seen.components}
+
+
+def whole_parts(ranks: Sequence[StateSeen]) -> dict[str, Component]:
+    """Return the parts that ranks have together, whatever their number.
+
+    A sharded part is the sum of its shares, if these are the whole. Another part is that of every
+    rank that has it, if it is the same on all. A rank's own is in neither case.
+    """
+    names = dict.fromkeys(part.name for seen in ranks for part in seen.components)
+    by_rank = [parts_of(seen) for seen in ranks]
+    found = (_whole([parts[name] for parts in by_rank if name in parts]) for name in names)
+    return {part.name: part for part in found if part is not None}
+
+
+def _whole(parts: Sequence[Component]) -> Component | None:
+    first = parts[0]
+    if first.share is None:
+        return first if all(part.digest == first.digest for part in parts) else None
+    shares = [part.share for part in parts if part.share is not None]
+    if any(share.of != sum(s.elements for s in shares) for share in shares):
+        return None
+    total = sum(int(share.sum, 16) for share in shares) % 2**64
+    norm = sqrt(sum(float(share.squares) for share in shares))
+    return msgspec.structs.replace(
+        first, digest=f"{total:016x}", size=norm if isfinite(norm) else str(norm)
+    )
 
 
 def owner_of(name: str) -> str:

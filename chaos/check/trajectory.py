@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.divergence import difference, no_control, stated_tolerance
 from chaos.check.fix_hints import value
-from chaos.check.numbers import NumberComparison, widest
+from chaos.check.numbers import TOGETHER, NumberComparison, widest
 from chaos.check.result import (
     Measures,
     conclude,
@@ -41,21 +41,27 @@ def check_trajectory(analysis: RunAnalysis) -> CheckResult:
     if losses differ there already, the job does not repeat here and nothing follows; a metric that
     differs there is left out by name. Inconclusive where a metric that was not reported there
     differs, and where nothing of a resumed attempt was compared, or the band is wide: five runs do
-    not show how far a sixth one may lie. An attempt with another number of workers has no
-    counterpart in the baseline. Where all numbers are equal, the state beneath them may still be
-    another: a model that was averaged otherwise is used after the last loss. What lasts (the model,
-    its average, what the job declares) is compared where equality to the last bit is required;
-    another part that differs beneath an equal model is noted in the summary.
+    not show how far a sixth one may lie.
+
+    A rank of an attempt with another number of workers has no counterpart in the baseline. Where
+    all ranks together saw the baseline's samples at a step, the summary tells how near their mean
+    loss is to its, and `expect.loss_tolerance` is required of it.
+
+    Where all numbers are equal, the state beneath them may still be another: a model that was
+    averaged otherwise is used after the last loss. What lasts (the model, its average, what the job
+    declares) is compared where equality to the last bit is required; another part that differs
+    beneath an equal model is noted in the summary.
     """
     if not analysis.plan.ops:
         return nothing_due(TRAJECTORY, "no fault was planned, so there is nothing to compare")
     comparison = analysis.comparison
     if comparison is None:
         return inconclusive(TRAJECTORY, f"{analysis.no_reference} to compare with")
-    if comparison.resized and comparison.losses.compared + comparison.metrics.compared == 0:
-        steps = plural(comparison.resized, "surviving step")
-        what = "was made" if comparison.resized == 1 else "were made"
-        return nothing_due(TRAJECTORY, f"{steps} {what} with another number of workers")
+    compared = comparison.losses.compared + comparison.metrics.compared
+    if analysis.allowance.stated is not None:
+        compared += comparison.together.compared
+    if comparison.resized and not compared:
+        return nothing_due(TRAJECTORY, of_another_size(analysis).removeprefix("; "))
     control = analysis.too_few_for_a_band or no_control(analysis, comparison)
     doubts = [control] if control else [*_silences(comparison), *_unproven(analysis, comparison)]
     first = None if control else comparison.first
@@ -70,7 +76,7 @@ def check_trajectory(analysis: RunAnalysis) -> CheckResult:
         TRAJECTORY,
         anomalies=anomalies,
         doubts=doubts,
-        evidence=comparison.losses.compared + comparison.metrics.compared,
+        evidence=compared,
         summary=_summary(analysis, comparison, states),
         measures={**_measures(comparison), **_of_states(states), **_hidden(analysis, comparison)},
     )
@@ -153,10 +159,13 @@ def _message(first: NumberPair, comparison: NumberComparison) -> str:
     place = f"epoch {first.epoch}" + ("" if first.step is None else f", step {first.step}")
     what = f"metric `{first.what}`" if first.step is None else first.what
     tally = comparison.metrics if first.step is None else comparison.losses
+    who = f" (rank {first.rank})"
+    if first.what == TOGETHER:
+        tally, who = comparison.together, ""
     most = widest(tally)
     by = f", by up to {most:.3g}" if most else ""
     return (
-        f"from {place} on (rank {first.rank}) the {what} differs from the baseline's: "
+        f"from {place} on{who} the {what} differs from the baseline's: "
         f"{difference(first)}; {len(tally.differing)} of {tally.compared} differ{by}"
     )
 
@@ -235,4 +244,6 @@ def _measures(comparison: NumberComparison) -> Measures:
         "metrics_ignored": ", ".join(comparison.ignored) or None,
         "steps_not_compared": comparison.steps_apart + comparison.resized,
         "control_losses": comparison.control.compared,
+        "mean_losses_of_other_sizes": comparison.together.compared,
+        "mean_losses_relative_difference_max": comparison.nearness,
     }

@@ -14,7 +14,8 @@ from tests.ray.command import Ran, chaos
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
 
 BESIDE = "tests/ray/inside_async_save.chaos.yaml"
-SHRINKING = "scenarios/elastic/fewer_workers.chaos.yaml"
+SHRINKING = ("scenarios/elastic/fewer_workers.chaos.yaml", "tests/ray/reshards.chaos.yaml")
+GROWING = "tests/ray/reshards_twice.chaos.yaml"
 # A loss that is timed by the clock: how far training came until then may differ.
 CLOCKED = {"spot_notice_then_loss", "several_faults"}
 
@@ -66,16 +67,17 @@ def test_verdict_attempts_charges_and_every_surviving_loss_are_equal(demo: Ran, 
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("scenario", SHRINKING)
 def test_an_elastic_job_shrinks_on_both_and_only_ray_waits_for_room(
-    tmp_path_factory: pytest.TempPathFactory,
+    scenario: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Ray 2.60 asks for as many workers as before until it hears that a node is gone."""
     on: dict[str, dict[str, Any]] = {}
     for backend in ("fork", "ray"):
         reports = tmp_path_factory.mktemp(backend)
-        ran = chaos("run", SHRINKING, "--backend", backend, reports=reports)
+        ran = chaos("run", scenario, "--backend", backend, reports=reports)
         assert ran.code == 0, ran.output
-        on[backend] = outcome(by_scenario(ran)["fewer_workers"])
+        on[backend] = outcome(by_scenario(ran)[Path(scenario).name.partition(".")[0]])
 
     waits = on["ray"].pop("charged")
     assert on["fork"].pop("charged") == ["failures"]
@@ -96,3 +98,16 @@ def test_a_kill_inside_a_save_beside_training_comes_to_the_same_on_both(
 
     assert on["fork"] == on["ray"]
     assert on["ray"]["status"] == "pass"
+
+
+@pytest.mark.nightly
+def test_a_sharded_job_that_shrinks_and_grows_is_right_on_ray(tmp_path: Path) -> None:
+    """Ray looks for room by the clock, so that no two runs grow at the same step."""
+    ran = chaos("run", GROWING, "--backend", "ray", reports=tmp_path)
+
+    assert ran.code == 0, ran.output
+    [run] = ran.runs()
+    verdict = Verdict.model_validate_json((run / "verdict.json").read_bytes())
+    said = {result.check: result.summary for result in verdict.results}
+    assert "came back at 2 resumes" in said["state"]
+    assert "all ranks together saw the samples that the baseline's saw" in said["trajectory"]

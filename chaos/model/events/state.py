@@ -12,6 +12,20 @@ from chaos.model.events.base import Event, StepEvent, WorkerEvent
 from chaos.model.events.files import SavedPart
 
 
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank's share of the sharded tensors of a part, in sums that add up over ranks.
+
+    `sum`: 16 hexadecimal digits, added modulo 2**64; those of all ranks together are the same for
+    every sharding. `squares`: of its numbers. `elements` of the whole's `of`: a sum over ranks is
+    that of the whole where their elements are all of it.
+    """
+
+    sum: str
+    squares: float | str
+    elements: int
+    of: int
+
+
 class Component(msgspec.Struct, frozen=True, kw_only=True):
     """One part of a job's state, such as `model`, `optimizer.momentum_buffer` or `rng.torch`.
 
@@ -20,7 +34,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     generator's state). `count`: tensors, or entries, in it. `pending`: it exists after the first
     step only, restored or new, and cannot be compared before. `structure` is a digest of its owner,
     whatever the content: the shapes of an optimizer's parameters, of a module's buffers. The number
-    in a name is that of the moment; two parts are the same one if their structures are.
+    in a name is that of the moment; two parts are the same one if their structures are. `share`:
+    what the rank holds of the whole, where the part is sharded; `digest` is of this share.
     """
 
     name: str
@@ -29,6 +44,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
     pending: bool = False
     structure: str = ""
+    share: Share | None = None
 
 
 class StateSeen(StepEvent, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ class Encoding:
 
     `leaves` are the kinds of values in it, by the first letter of a piece: `f` and `c` for
     floats, `i` for whole numbers. Tensors and arrays count as the numbers that they hold.
+    `originals` are its tensors as they were given, sharded ones too, each with its entry's name.
     """
 
     def __init__(self) -> None:
@@ -36,6 +37,8 @@ class Encoding:
         self.tensors: list[Any] = []
         self.numbers: list[float] = []
         self.leaves: set[bytes] = set()
+        self.originals: list[tuple[str, Any]] = []
+        self._entry = ""
 
     @property
     def is_late(self) -> bool:
@@ -73,8 +76,15 @@ class Encoding:
         else:
             self._add_object(value, depth)
 
+    def add_entry(self, name: str, value: Any) -> None:  # noqa: ANN401 - any value
+        """Append a named value."""
+        self._entry = name
+        self.pieces.append(name.encode() + b"=")
+        self.add(value)
+
     def add_tensor(self, tensor: Any) -> None:  # noqa: ANN401 - a torch.Tensor
         """Append a tensor: dtype, shape and bytes."""
+        self.originals.append((self._entry, tensor))
         tensor = _readable(tensor)
         self.leaves.add(b"f" if tensor.is_floating_point() or tensor.is_complex() else b"i")
         self.pieces.append(_heading(tensor.dtype, tensor.shape))
@@ -127,6 +137,11 @@ class Unordered:
     def tensors(self) -> list[Any]:
         """The tensors, in a form that can be read."""
         return [tensor for own in self._own for tensor in own.tensors]
+
+    @property
+    def originals(self) -> list[tuple[str, Any]]:
+        """The tensors as they were given, without names."""
+        return [original for own in self._own for original in own.originals]
 
     @property
     def is_late(self) -> bool:

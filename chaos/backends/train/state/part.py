@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from chaos.backends.train.state.canonical import Encoding, Unordered, norm_of, structure_of
+from chaos.backends.train.state.shares import share_of
 from chaos.backends.train.steps import spell
-from chaos.model.event import Component
+from chaos.model.event import Component, Share
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Part:
     size: Callable[[], float | None]
     pending: bool = False
     structure: str = ""
+    share: Callable[[], Share | None] = lambda: None
 
     @classmethod
     def of(cls, name: str, value: Any, *, with_size: bool) -> Self:  # noqa: ANN401 - any value
@@ -26,16 +28,17 @@ class Part:
         encoding = Encoding()
         encoding.add(value)
         count = len(value) if isinstance(value, dict | list | tuple) else 1
-        return cls(name, encoding, count, _size(encoding) if with_size else _nothing)
+        size = _size(encoding) if with_size else _nothing
+        return cls(name, encoding, count, size, share=share_of(encoding.originals))
 
     @classmethod
     def of_entries(cls, name: str, entries: Sequence[tuple[str, Any]], *, with_size: bool) -> Self:
         """Take named values, in their order."""
         encoding = Encoding()
         for own, value in entries:
-            encoding.pieces.append(own.encode() + b"=")
-            encoding.add(value)
-        return cls(name, encoding, len(entries), _size(encoding) if with_size else _nothing)
+            encoding.add_entry(own, value)
+        size = _size(encoding) if with_size else _nothing
+        return cls(name, encoding, len(entries), size, share=share_of(encoding.originals))
 
     @classmethod
     def of_tensors(cls, name: str, tensors: Iterable[Any], *, with_size: bool) -> Self:
@@ -46,7 +49,8 @@ class Part:
             encoding=encoding,
             count=len(encoding.tensors),
             size=norm_of(encoding.tensors) if with_size else _nothing,
-            structure=structure_of(encoding.tensors),
+            structure=structure_of(tensor for _, tensor in encoding.originals),
+            share=share_of(encoding.originals),
         )
 
     @classmethod
@@ -69,6 +73,7 @@ class Part:
             count=self.count,
             pending=self.pending,
             structure=self.structure,
+            share=self.share(),
         )
 
 
