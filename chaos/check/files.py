@@ -116,6 +116,10 @@ class Files:
                 return save
         return None
 
+    def ages(self, load: FileLoaded) -> set[tuple[int, int]]:
+        """Return the places at which a file of these bytes was saved, as epoch and steps."""
+        return {place_of(load)} | {s.place for s in self.saves if s.digest == load.digest}
+
     def read_since(self, attempt: int) -> Iterator[FileLoaded]:
         """Yield the files of this run that later attempts read before their first steps."""
         for (reader, _), loads in self.loads.items():

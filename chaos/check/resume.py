@@ -260,12 +260,14 @@ def _different_files(analysis: RunAnalysis, restart: Restart) -> Anomaly | None:
         for series, found in analysis.run.files.newest_of_series(index, rank).items():
             by_series.setdefault(series, {})[rank] = found
     for newest in by_series.values():
-        ages = {rank: place_of(load) for rank, (_, load) in newest.items()}
-        if len(set(ages.values())) <= 1 or _is_no_matter(analysis, restart, ranks=set(newest)):
+        # One that did not change from save to save, as a generator that nothing draws from, has
+        # every age at which it was saved.
+        ages = [analysis.run.files.ages(load) for _, load in newest.values()]
+        if set.intersection(*ages) or _is_no_matter(analysis, restart, ranks=set(newest)):
             continue
         told = {
-            rank: f"{newest[rank][1].path} of epoch {epoch}, step {step}"
-            for rank, (epoch, step) in ages.items()
+            rank: f"{load.path} of epoch {load.saved_epoch}, step {load.saved_step}"
+            for rank, (_, load) in newest.items()
         }
         return Anomaly(
             message=f"the ranks of attempt {index} read files of different ages: {_by_rank(told)}; "

@@ -61,7 +61,12 @@ def test_logs_that_ranks_keep_at_their_own_pace_may_differ_where_all_state_is_ri
 
 def of_another_age(history: History) -> History:
     return changed(
-        history, ev.FileLoaded, lambda e: e.rank == 1, saved_epoch=0, path="/own/rank1_0.pt"
+        history,
+        ev.FileLoaded,
+        lambda e: e.rank == 1,
+        saved_epoch=0,
+        path="/own/rank1_0.pt",
+        digest="older",
     )
 
 
@@ -78,6 +83,27 @@ def test_ranks_that_read_files_of_different_ages_do_not_agree(is_seen: bool) -> 
     assert "the ranks of attempt 1 read files of different ages: rank 0 /own/rank0_1.pt" in (
         found.headline
     )
+
+
+def test_a_file_that_was_the_same_at_several_saves_has_the_age_of_each() -> None:
+    """A generator that nothing draws from; rank 1 saved it once more before it was killed."""
+    history = without(OWN.history(), ev.StateSeen)
+    read = [load(rank, f"/own/random_{rank}.pt", step=2 + rank) for rank in (0, 1)]
+    at = rows(history, ev.FileSaved, lambda e: e.attempt == 0)[-1]
+    place = {"attempt": 0, "rank": 1, "epoch": 2, "path": "/own/random_1.pt"}
+    saved = [
+        event
+        for step in (2, 3)
+        for event in (
+            ev.FileSaveBegun(**place, step=step),
+            ev.FileSaved(**place, step=step, digest="/own/random_1.pt", bytes=9),
+        )
+    ]
+    entries = [Entry(time_ns=history[at].time_ns, source="x", seq=0, what=e) for e in saved]
+    wrote = History([*history.entries[:at], *entries, *history.entries[at:]])
+
+    assert result_on("agreement", OWN, read_before_training(history, *read)).status == "fail"
+    assert result_on("agreement", OWN, read_before_training(wrote, *read)).status == "pass"
 
 
 def test_ranks_that_wait_for_each_other_after_files_of_different_ages_do_not_agree() -> None:
