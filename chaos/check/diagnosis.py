@@ -52,12 +52,13 @@ def cause(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str | None:
     if broken is None or broken.check not in CAUSES:
         return None
     first, *others = broken.anomalies
-    return first.message + _consequence(analysis, broken) + _besides(others)
+    return first.message + _consequence(analysis, broken) + _besides(first, others)
 
 
-def _besides(others: Sequence[Anomaly]) -> str:
+def _besides(first: Anomaly, others: Sequence[Anomaly]) -> str:
     """Return in words the further causes that one check found, by part."""
-    named = list(dict.fromkeys(other.parts[0] for other in others if other.parts))
+    parts = (other.parts[0] for other in others if other.parts)
+    named = list(dict.fromkeys(part for part in parts if part not in first.parts))
     if not named:
         return ""
     more = f" and {len(named) - NAMED_MAX} more" if len(named) > NAMED_MAX else ""
@@ -109,7 +110,7 @@ def _unsound(
         row.component for row in blamed(analysis, restart).idle if is_rng(row.component)
     } - told
     also = f"; {', '.join(sorted(quiet))} did not come back either" if quiet else ""
-    return first.message + _consequence(analysis, result) + _besides(others) + also
+    return first.message + _consequence(analysis, result) + _besides(first, others) + also
 
 
 def _consequence(analysis: RunAnalysis, broken: CheckResult) -> str:

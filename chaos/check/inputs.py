@@ -171,11 +171,16 @@ class InputComparison:
                 ends[rank] = found[rank, epoch] + self.theirs.count(rank, epoch)
         return found
 
-    def other_epoch(self, apart: InputsApart) -> int | None:
-        """Return the epoch of the baseline whose inputs these are, in its order."""
+    def found_as(self, apart: InputsApart) -> Step | None:
+        """Return the step of the baseline at which these inputs begin, in their order."""
         steps, _ = self._positions.get(apart.rank, ([], {}))
         at = self.found_at(apart.steps)
-        return None if at is None else steps[at].epoch
+        return None if at is None else steps[at]
+
+    def other_epoch(self, apart: InputsApart) -> int | None:
+        """Return the epoch of the baseline whose inputs these are, step for step."""
+        found = self.found_as(apart)
+        return found.epoch if found and found.step == apart.steps[0].step else None
 
     # -- samples -------------------------------------------------------------------------------
 

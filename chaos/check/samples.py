@@ -280,7 +280,7 @@ def _order_anomalies(
         by_epoch[apart.epoch].append(apart)
     for epoch, parted in by_epoch.items():
         words = (
-            _order_words(feeds, epoch, parted)
+            _order_words(analysis, feeds, epoch, parted)
             if feeds.has_epochs
             else _elsewhere_words(analysis, feeds, parted)
         )
@@ -340,14 +340,22 @@ def _elsewhere_words(
     )
 
 
-def _order_words(feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]) -> str | None:
+def _order_words(
+    analysis: RunAnalysis, feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]
+) -> str | None:
     others = {feeds.other_epoch(apart) for apart in parted}
     other = next(iter(others)) if len(others) == 1 else None
     if other is not None and other != epoch:
-        return (
-            f"epoch {epoch} was trained in the order of epoch {other}: the sampler counts epochs "
-            "from the resume, or the generator that shuffles began anew"
+        why = (
+            "the resume began in the right order, and the loader of later epochs did not count it"
+            if all(_began_in_order(analysis, feeds, apart.first.attempt) for apart in parted)
+            else "the sampler counts epochs from the resume, or the generator that shuffles began "
+            "anew"
         )
+        return f"epoch {epoch} was trained in the order of epoch {other}: {why}"
+    found = [feeds.found_as(apart) for apart in parted]
+    if other is None and all(step is not None and step.epoch != epoch for step in found):
+        return _elsewhere_words(analysis, feeds, parted)
     ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
     first = min(apart.first.step for apart in parted)
     if ours is None or due is None:
@@ -355,6 +363,14 @@ def _order_words(feeds: InputComparison, epoch: int, parted: Sequence[InputsApar
     if ours == due:
         return f"epoch {epoch} was given the baseline's samples in another order, from step {first}"
     return None
+
+
+def _began_in_order(analysis: RunAnalysis, feeds: InputComparison, attempt: int) -> bool:
+    """Return whether all ranks of an attempt were given the baseline's inputs when it began."""
+    starts = (a.place for a in analysis.run.attempts if a.index == attempt)
+    epoch, step = next(starts) or (0, 0)
+    apart = [(a.epoch, a.first.step) for a in feeds.apart if a.first.attempt == attempt]
+    return min(apart) > (epoch, step + 1)
 
 
 # -- samples ---------------------------------------------------------------------------------------

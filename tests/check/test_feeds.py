@@ -34,10 +34,36 @@ def test_an_epoch_in_the_order_of_another_is_named() -> None:
 
     assert verdict.broken[0].check == "sample-order"
     assert "epoch 2 was trained in the order of epoch 0" in verdict.headline
+    assert "counts epochs from the resume" in verdict.headline
     assert "(ranks 0 and 1)" in verdict.headline
     (resume,) = verdict.diagnosis
     order = [(p.standing, p.ours) for p in resume.parts if p.group == "data order"]
     assert order == [("reset", "epoch 0"), ("reset", "epoch 0")]
+
+
+def test_an_order_that_came_twice_after_a_resume_in_the_right_one_is_told_from_it() -> None:
+    baseline = "g s:a s:b r c s:c s:d r c s:b s:d r c s:a s:c r c s:d s:c r c s:b s:a r c ."
+    run = "g s:a s:b r c x g<c0 s:c s:d r c s:a s:b r c s:c s:d r c s:b s:d r c s:a s:c r c ."
+    broken = verdict(run, baseline)
+
+    assert broken.broken[0].check == "sample-order"
+    assert (
+        "epoch 2 was trained in the order of epoch 0: the resume began in the right order, and "
+        "the loader of later epochs did not count it (ranks 0 and 1)" in broken.headline
+    )
+    assert "besides" not in broken.headline  # the epochs after it are of the same part
+
+
+def test_inputs_of_the_middle_of_two_epochs_are_no_epochs_order() -> None:
+    """A pass has six batches, and reports come after four: the pass begins anew at the resume."""
+    twice = "g s:a s:b s:c s:d r c s:e s:f s:a s:b r c"
+    broken = verdict(f"{twice} s:c x g<c1 s:a s:b s:c s:d r c .", f"{twice} s:c s:d s:e s:f r c .")
+
+    assert broken.broken[0].check == "sample-order"
+    assert (
+        "from step 1 of epoch 2 on, the inputs are those that the baseline has 2 steps before "
+        "that place" in broken.headline
+    )
 
 
 def test_an_order_that_was_drawn_anew_is_told_with_its_first_step() -> None:
