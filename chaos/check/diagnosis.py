@@ -192,7 +192,7 @@ def _order(restart: Restart, feeds: InputComparison) -> Iterator[Part]:
         elif key not in apart:
             standing, ours = "restored", f"epoch {start.epoch}"
         else:
-            other = feeds.other_epoch(apart[key])
+            other = feeds.other_epoch(apart[key].steps)
             standing = "reset" if other == 0 else "different"
             ours = "other inputs" if other is None else f"epoch {other}"
         yield Part(

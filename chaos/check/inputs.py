@@ -19,12 +19,18 @@ _HEX = 8  # digits of a sample's digest
 
 @dataclass(frozen=True, slots=True)
 class InputsApart:
-    """One rank's epoch whose inputs leave the baseline's; `first` is the first such step."""
+    """One rank's epoch whose inputs leave the baseline's, at its steps from `first` to `last`."""
 
     rank: int
     epoch: int
     first: Step
+    last: Step
     steps: Sequence[Step]
+
+    @property
+    def stretch(self) -> Sequence[Step]:
+        """The steps from the first to the last whose inputs differ."""
+        return [step for step in self.steps if self.first.step <= step.step <= self.last.step]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ class _Beside:
             self.compared += len(group.ours)
             self.seen |= {group.ours[0].attempt, group.ours[-1].attempt}
             return
-        first: Step | None = None
+        apart: list[Step] = []
         for step, due in group.pairs():
             if due is None or due.inputs is None:
                 continue
@@ -58,10 +64,10 @@ class _Beside:
                 continue
             self.seen.add(step.attempt)
             self.compared += 1
-            if first is None and step.inputs.digest != due.inputs.digest:
-                first = step
-        if first is not None:
-            self.apart.append(InputsApart(*group.key, first, group.ours))
+            if step.inputs.digest != due.inputs.digest:
+                apart.append(step)
+        if apart:
+            self.apart.append(InputsApart(*group.key, apart[0], apart[-1], group.ours))
 
 
 @dataclass(frozen=True)
@@ -171,16 +177,16 @@ class InputComparison:
                 ends[rank] = found[rank, epoch] + self.theirs.count(rank, epoch)
         return found
 
-    def found_as(self, apart: InputsApart) -> Step | None:
+    def found_as(self, steps: Sequence[Step]) -> Step | None:
         """Return the step of the baseline at which these inputs begin, in their order."""
-        steps, _ = self._positions.get(apart.rank, ([], {}))
-        at = self.found_at(apart.steps)
-        return None if at is None else steps[at]
+        flat, _ = self._positions.get(steps[0].rank, ([], {}))
+        at = self.found_at(steps)
+        return None if at is None else flat[at]
 
-    def other_epoch(self, apart: InputsApart) -> int | None:
+    def other_epoch(self, steps: Sequence[Step]) -> int | None:
         """Return the epoch of the baseline whose inputs these are, step for step."""
-        found = self.found_as(apart)
-        return found.epoch if found and found.step == apart.steps[0].step else None
+        found = self.found_as(steps)
+        return found.epoch if found and found.step == steps[0].step else None
 
     # -- samples -------------------------------------------------------------------------------
 

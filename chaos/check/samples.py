@@ -2,8 +2,9 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from chaos.check.analysis import RunAnalysis, RunTables
 from chaos.check.attempt import Step
@@ -26,6 +27,8 @@ from chaos.check.state_snapshots import is_rng
 from chaos.model.severity import Severity
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural, ranks
+
+T = TypeVar("T")
 
 # -- batch -----------------------------------------------------------------------------------------
 
@@ -343,19 +346,21 @@ def _elsewhere_words(
 def _order_words(
     analysis: RunAnalysis, feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]
 ) -> str | None:
-    others = {feeds.other_epoch(apart) for apart in parted}
-    other = next(iter(others)) if len(others) == 1 else None
+    other = _common(feeds.other_epoch(apart.steps) for apart in parted)
     if other is not None and other != epoch:
-        why = (
-            "the resume began in the right order, and the loader of later epochs did not count it"
-            if all(_began_in_order(analysis, feeds, apart.first.attempt) for apart in parted)
-            else "the sampler counts epochs from the resume, or the generator that shuffles began "
-            "anew"
-        )
+        why = _why_another_order(analysis, feeds, parted)
         return f"epoch {epoch} was trained in the order of epoch {other}: {why}"
-    found = [feeds.found_as(apart) for apart in parted]
+    found = [feeds.found_as(apart.steps) for apart in parted]
     if other is None and all(step is not None and step.epoch != epoch for step in found):
         return _elsewhere_words(analysis, feeds, parted)
+    stretch = _common((apart.first.step, apart.last.step) for apart in parted)
+    part = _common(feeds.other_epoch(apart.stretch) for apart in parted)
+    if stretch is not None and stretch[0] < stretch[1] and part not in (None, epoch):
+        why = _why_another_order(analysis, feeds, parted)
+        return (
+            f"steps {stretch[0]} to {stretch[1]} of epoch {epoch} were trained in the order of "
+            f"epoch {part}: {why}"
+        )
     ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
     first = min(apart.first.step for apart in parted)
     if ours is None or due is None:
@@ -363,6 +368,22 @@ def _order_words(
     if ours == due:
         return f"epoch {epoch} was given the baseline's samples in another order, from step {first}"
     return None
+
+
+def _common(values: Iterable[T]) -> T | None:
+    """Return the value that all have; None without one."""
+    found = set(values)
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _why_another_order(
+    analysis: RunAnalysis, feeds: InputComparison, parted: Sequence[InputsApart]
+) -> str:
+    if all(_began_in_order(analysis, feeds, apart.first.attempt) for apart in parted):
+        return (
+            "the resume began in the right order, and the loader of later epochs did not count it"
+        )
+    return "the sampler counts epochs from the resume, or the generator that shuffles began anew"
 
 
 def _began_in_order(analysis: RunAnalysis, feeds: InputComparison, attempt: int) -> bool:

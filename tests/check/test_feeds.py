@@ -54,6 +54,19 @@ def test_an_order_that_came_twice_after_a_resume_in_the_right_one_is_told_from_i
     assert "besides" not in broken.headline  # the epochs after it are of the same part
 
 
+def test_the_rest_of_a_pass_in_another_order_is_named_where_the_next_pass_follows_in_its_own() -> (
+    None
+):
+    """A pass has six batches, and reports come after its second and its fourth."""
+    before = "g s:a s:b r c s:c s:d r c s:e s:f s:d s:f r c s:b s:a r c"
+    broken = verdict(
+        f"{before} s:c x g<c3 s:e s:f s:c s:e r c .", f"{before} s:c s:e s:c s:e r c ."
+    )
+
+    assert broken.broken[0].check == "sample-order"
+    assert "steps 1 to 2 of epoch 4 were trained in the order of epoch 2" in broken.headline
+
+
 def test_inputs_of_the_middle_of_two_epochs_are_no_epochs_order() -> None:
     """A pass has six batches, and reports come after four: the pass begins anew at the resume."""
     twice = "g s:a s:b s:c s:d r c s:e s:f s:a s:b r c"

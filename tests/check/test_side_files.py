@@ -90,7 +90,7 @@ def test_a_file_that_was_the_same_at_several_saves_has_the_age_of_each() -> None
     history = without(OWN.history(), ev.StateSeen)
     read = [load(rank, f"/own/random_{rank}.pt", step=2 + rank) for rank in (0, 1)]
     at = rows(history, ev.FileSaved, lambda e: e.attempt == 0)[-1]
-    place = {"attempt": 0, "rank": 1, "epoch": 2, "path": "/own/random_1.pt"}
+    place: dict[str, Any] = {"attempt": 0, "rank": 1, "epoch": 2, "path": "/own/random_1.pt"}
     saved = [
         event
         for step in (2, 3)
