@@ -42,7 +42,8 @@ class CorpusJob(Record):
     its text names one of the `parts` of the state or one of the `words`. `shows`: the
     restarts that can show the bug. `honest`: the reason why an inconclusive answer is
     fair. `varies`: the reason why a place may show the bug in one run and not in the next.
-    `needs` are modules that the job imports.
+    `needs` are modules that the job imports. `source` is the field report that it reproduces,
+    `library` the one whose own code, as it is released, holds the defect, with its version.
     """
 
     name: str
@@ -58,6 +59,8 @@ class CorpusJob(Record):
     varies: str | None = None
     needs: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
+    source: str | None = None
+    library: str | None = None
 
     def script(self, folder: Path) -> Path:
         """Return the file, below the corpus's folder."""
