@@ -9,6 +9,7 @@ PYTHON ?=  # tried first; else python3.11 and its like on the PATH
 BIN := .venv/bin
 # Twice quiet: pip warns of every index location that does not hold a package; errors still show.
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+FIELD_PIP := .venv-field/bin/python -m pip --disable-pip-version-check -qq
 READY := .venv/ready
 # A module's tests share what they made. Files go out in the order of tests/conftest.py, those
 # that take long first, and not as xdist would have it, those with many tests first.
@@ -16,6 +17,7 @@ ALONE := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Tests start many a process that imports chaos: what one has compiled, the others read.
 unexport PYTHONDONTWRITEBYTECODE
 S3_READY := .venv-s3/ready
+FIELD_READY := .venv-field/ready
 
 # A Python of the right age that can make virtual environments, or why there is none.
 define find_python
@@ -37,7 +39,7 @@ if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 fi
 endef
 
-.PHONY: help setup s3 demo bench matrix statistics pictures docs mutants campaigns nightly test check coverage static clean
+.PHONY: help setup s3 field demo bench matrix statistics pictures docs mutants campaigns nightly test check coverage static clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z0-9]*\): .*## /  make \1\t/p; s/^\([a-z0-9]*\):  *## /  make \1\t/p' \
@@ -66,6 +68,22 @@ $(S3_READY): constraints-s3.txt Makefile
 	@.venv-s3/bin/python -m pip --disable-pip-version-check -qq install \
 	    --constraint constraints-s3.txt 'moto[server]'
 	@touch $(S3_READY)
+
+field: $(FIELD_READY)  ## find the defects of docs/found.md again, in .venv-field, which it makes (some ten minutes)
+	@.venv-field/bin/chaos selftest --corpus tests/corpus --max-runs 18 \
+	    $$(.venv-field/bin/python -m tests.tools.found)
+
+$(FIELD_READY): pyproject.toml constraints.txt Makefile
+	@$(find_python); \
+	echo "chaos: making .venv-field with $$($$python --version)"; \
+	$$python -m venv .venv-field
+	@$(FIELD_PIP) install --constraint constraints.txt --upgrade pip
+	@echo "chaos: installing torch, chaos and Ray (some minutes, once)"
+	@$(FIELD_PIP) install --constraint constraints.txt torch
+	@$(FIELD_PIP) install --constraint constraints.txt --editable . scikit-learn
+	@echo "chaos: installing the libraries of docs/found.md"
+	@$(FIELD_PIP) install --constraint constraints.txt accelerate datasets torchdata transformers
+	@touch $(FIELD_READY)
 
 demo: $(READY)  ## audit a job in seconds, then inject faults into it and a guilty one on real Ray
 	@$(BIN)/chaos audit scenarios/jobs/digits_ddp.py --time-limit 20s -- --epochs 4

@@ -54,6 +54,27 @@ def test_no_two_share_a_loop() -> None:
     assert len(set(loops)) == len(loops)
 
 
+def test_the_page_of_what_was_found_has_every_report_of_the_corpus_and_no_other() -> None:
+    page = (HERE.parents[1] / "docs/found.md").read_text(encoding="utf-8")
+    of_libraries, of_jobs = page.split("## In the library itself")[1].split("## The class of")
+
+    def rows(text: str) -> set[tuple[str, ...]]:
+        lines = [line.strip("| ").split(" | ") for line in text.splitlines() if "#" in line]
+        return {(*row[:-3], row[-1].strip("`")) for row in lines if len(row) > 3}
+
+    told = {(j.source, j.library, f"{j.name}.py") for j in JOBS if j.source and j.library}
+    own = {(j.source, f"{j.name}.py") for j in JOBS if j.source and not j.library}
+    assert rows(of_libraries) == told
+    assert rows(of_jobs) == own
+
+
+def test_only_a_bug_with_a_report_lies_in_a_library_that_the_job_needs() -> None:
+    for job in JOBS:
+        assert job.bug is not None or job.source is None, job.name
+        assert job.library is None or job.source is not None, job.name
+        assert job.library is None or job.library.split()[0] in job.needs, job.name
+
+
 @pytest.mark.nightly
 @pytest.mark.embedded
 @pytest.mark.timeout(300)

@@ -1,0 +1,18 @@
+"""Print the jobs of the corpus that reproduce a field report, as options: `--only NAME …`."""
+
+import sys
+from pathlib import Path
+
+from chaos.selftest.corpus import load_corpus
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+
+
+def main() -> None:
+    """Print the options of `chaos selftest --corpus tests/corpus`."""
+    options = [f"--only {job.name}" for job in load_corpus(CORPUS) if job.source]
+    sys.stdout.write(" ".join(options) + "\n")
+
+
+if __name__ == "__main__":
+    main()
