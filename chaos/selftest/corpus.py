@@ -41,7 +41,7 @@ class CorpusJob(Record):
     wrong in it. A finding names the bug rightly if it is of one of the `checks`, or if
     its text names one of the `parts` of the state or one of the `words`. `shows`: the
     restarts that can show the bug. `honest`: the reason why an inconclusive answer is
-    fair. `varies`: the reason why a place may show the bug in one run and not in the next.
+    fair. `varies`: the reason why a place may have another answer in the next run.
     `needs` are modules that the job imports. `source` is the field report that it reproduces,
     `library` the one whose own code, as it is released, holds the defect, with its version.
     """

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import safetensors
+import safetensors.torch
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint._async_process_executor import (
@@ -20,7 +22,7 @@ from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.job_files import JobFiles
 from chaos.backends.train.saves import Position, Saves
-from chaos.backends.train.state.files import watch_files, watch_shards
+from chaos.backends.train.state.files import watch_files, watch_libraries
 from chaos.model.event import AnyEvent, FileLoaded, FileSaveBegun, FileSaved, Repositioned
 from chaos.run.directory import LENGTHS
 from chaos.run.file_digest import WHOLE_MAX, file_digest, folder_digests
@@ -479,7 +481,7 @@ def test_a_save_that_is_handed_over_is_of_that_place(
     rank.cursor.step = 2
     put_back_after_the_test(monkeypatch)
 
-    watch_shards(rank.files)
+    watch_libraries(rank.files)
     saving = dcp.async_save({"a": torch.ones(3)}, checkpoint_id=rank.folder / "x", no_dist=True)
     is_marked = rank.saves.has_place(0, 0, 2)
     saving.result()
@@ -498,7 +500,7 @@ def test_a_rank_stops_where_its_shard_is_written_and_the_metadata_is_not(
     rank.files.halfway_of = lambda _: lambda: found.append(sorted(p.name for p in folder.iterdir()))
     put_back_after_the_test(monkeypatch)
 
-    watch_shards(rank.files)
+    watch_libraries(rank.files)
     dcp.save({"a": torch.ones(3)}, checkpoint_id=folder, no_dist=True)
 
     assert found == [["__0_0.distcp"]]
@@ -524,3 +526,56 @@ def test_a_save_beside_training_leaves_the_hooks_that_see_training(new: New) -> 
     beside.join()
 
     assert unhooked == ["MainThread"]
+
+
+# -- safetensors -----------------------------------------------------------------------------------
+
+
+def put_safetensors_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in (
+        (safetensors, "safe_open"),
+        (safetensors.torch, "safe_open"),
+        (safetensors.torch, "serialize_file"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    monkeypatch.setattr(safetensors.torch, "_chaos_watches", True, raising=False)
+    del safetensors.torch._chaos_watches  # type: ignore[attr-defined]
+
+
+def test_a_file_of_safetensors_is_a_save_with_its_tensors_and_is_found_again(
+    new: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank = new()
+    rank.cursor.step = 3
+    path = rank.folder / "model.safetensors"
+    put_safetensors_back(monkeypatch)
+    watch_libraries(rank.files)
+    safetensors.torch.save_file({"a": torch.ones(2), "b": torch.zeros(3)}, path, {"step": "3"})
+
+    (saved,) = rank.of(FileSaved)
+    assert [begun.path for begun in rank.of(FileSaveBegun)] == [str(path)]
+    assert {part.name for part in saved.parts} >= {"a", "b"}
+
+    later = new(attempt=1)
+    put_safetensors_back(monkeypatch)
+    watch_libraries(later.files)
+    read = safetensors.torch.load_file(path)
+
+    assert torch.equal(read["a"], torch.ones(2))
+    (loaded,) = later.of(FileLoaded)
+    assert (loaded.saved_attempt, loaded.saved_step) == (0, 3)
+
+
+def test_a_save_of_safetensors_is_struck_when_half_of_the_file_is_there(
+    new: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank = new()
+    path = rank.folder / "model.safetensors"
+    seen: list[int] = []
+    rank.files.halfway_of = lambda _: lambda: seen.append(path.stat().st_size)
+    put_safetensors_back(monkeypatch)
+    watch_libraries(rank.files)
+    safetensors.torch.save_file({"a": torch.arange(100)}, path)
+
+    assert seen == [path.stat().st_size // 2]
+    assert torch.equal(safetensors.torch.load_file(path)["a"], torch.arange(100))

@@ -10,7 +10,7 @@ from chaos import declared
 from chaos.backends.train.cursor import Record
 from chaos.backends.train.job_files import JobFiles
 from chaos.backends.train.saves import Saves
-from chaos.backends.train.state.files import watch_files, watch_shards
+from chaos.backends.train.state.files import watch_files, watch_libraries
 from chaos.backends.train.state.inputs import Given, InputWindow
 from chaos.backends.train.state.roots import Owner, Roots
 from chaos.backends.train.state.watch import StateWatch, model_digests
@@ -91,9 +91,9 @@ class Watchers:
     # -- called by the probe ---------------------------------------------------------------------
 
     def install_libraries(self) -> None:
-        """Follow sharded saves, if the job has imported by now what makes them."""
+        """Follow sharded saves and safetensors, if the job has imported what makes them."""
         if self._files is not None:
-            watch_shards(self._files)
+            watch_libraries(self._files)
 
     def gradients_due(self) -> None:
         """Look at the gradients that are accumulated so far."""

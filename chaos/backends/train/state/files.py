@@ -1,4 +1,4 @@
-"""Files that the train function writes with `torch.save` or pickle, and reads with `torch.load`.
+"""Files that the train function writes and reads with torch, pickle and safetensors.
 
 The replacements behave as torch's and Python's own. A buffer, which has no path, is passed
 on, and its bytes are remembered. A call in another process than the rank's, such as a data
@@ -14,12 +14,14 @@ import functools
 import io
 import os
 import pickle
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
 from chaos.backends.train.imported import unwatched
+from chaos.backends.train.state.readable import read
 from chaos.run.file_digest import WHOLE_MAX, stream_digest
 
 _SHARDED = "torch.distributed.checkpoint"
@@ -86,8 +88,8 @@ def watch_files(listener: Listener) -> None:
     pickle.dump = _dumping(pickle.dump, listener)
 
 
-def watch_shards(listener: Listener) -> None:
-    """Follow sharded saves from now on, if the job has imported what makes them."""
+def watch_libraries(listener: Listener) -> None:
+    """Follow sharded saves and safetensors from now on, if the job has imported what makes them."""
     for module, name in _WRITERS.items():
         for writer in unwatched((module,), name):
             if "write_data" in vars(writer):
@@ -95,6 +97,12 @@ def watch_shards(listener: Listener) -> None:
     for module, name in _EXECUTORS.items():
         for executor in unwatched((module,), name):
             executor.execute_save = _handing_over(executor.execute_save, listener)
+    # safetensors 0.8 reads and writes files in Rust, so that no `open` is seen.
+    for module in unwatched(("safetensors",), "torch"):
+        module.serialize_file = _serializing(module.serialize_file, listener)
+        opening = _loading(module.safe_open, listener, name="filename")
+        module.safe_open = opening
+        sys.modules["safetensors"].safe_open = opening  # type: ignore[attr-defined]
 
 
 def _dumping(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
@@ -157,21 +165,27 @@ def _save_in_halves(
     else:
         result = original(*args, **{**kwargs, "f": buffer})
     content = buffer.getvalue()
+    _write_in_halves(path, content, then)
+    return result
+
+
+def _write_in_halves(path: Path, content: bytes, then: Callable[[], None]) -> None:
     middle = len(content) // 2
     with path.open("wb") as file:
         file.write(content[:middle])
         file.flush()
         then()
         file.write(content[middle:])
-    return result
 
 
-def _loading(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+def _loading(
+    original: Callable[..., Any], listener: Listener, *, name: str = "f"
+) -> Callable[..., Any]:
     pid = os.getpid()
 
     @functools.wraps(original)
     def load(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        path = _path_of(_argument(args, kwargs, 0, "f"))
+        path = _path_of(_argument(args, kwargs, 0, name))
         digest = listener.loading(path) if path is not None and os.getpid() == pid else None
         if path is None or digest is None:
             return original(*args, **kwargs)
@@ -186,6 +200,27 @@ def _loading(original: Callable[..., Any], listener: Listener) -> Callable[..., 
         return result
 
     return load
+
+
+def _serializing(original: Callable[..., Any], listener: Listener) -> Callable[..., Any]:
+    pid = os.getpid()
+
+    @functools.wraps(original)
+    def serialize_file(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        path = _path_of(_argument(args, kwargs, 1, "filename"))
+        if path is None or os.getpid() != pid:
+            return original(*args, **kwargs)
+        listener.save_begun(path)
+        result = original(*args, **kwargs)
+        if (then := listener.halfway()) is not None:
+            with listener.quietly():
+                _write_in_halves(path, path.read_bytes(), then)
+        with listener.quietly():
+            content = read(path)
+        listener.saved(path, content)
+        return result
+
+    return serialize_file
 
 
 def _handing_over(original: Any, listener: Listener) -> Any:  # noqa: ANN401 - a method
