@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.called import chaos
 
 HERE = Path(__file__).parent
 JOBS = load_corpus(HERE)
+SHARDED = ("fsdp_four", "async_shards")  # their saves end training's wait, or go on beside it
 SAMPLE = ("relora", "rank0_tells")  # a bug and a right job
 
 
@@ -119,6 +121,27 @@ def test_an_audit_says_the_same_of_places_that_share_a_run(job: CorpusJob, tmp_p
     assert {name: together[name] for name in together if name in alone} == {
         name: alone[name] for name in alone if name in together
     }
+
+
+@pytest.mark.nightly
+@pytest.mark.embedded
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("ranks", ["2", "4", "(2, 4)"])
+@pytest.mark.parametrize("name", SHARDED)
+def test_a_right_sharded_job_is_right_on_any_number_of_ranks(
+    name: str, ranks: str, tmp_path: Path
+) -> None:
+    [job] = [job for job in JOBS if job.name == name]
+    text = job.script(HERE).read_text(encoding="utf-8")
+    script = tmp_path / "job.py"
+    script.write_text(re.sub(r"num_workers=\d", f"num_workers={ranks}", text), encoding="utf-8")
+
+    words = ("--max-runs", "18", "--no-confirm", "--format", "json", "--reports", tmp_path)
+    runs = json.loads(chaos("audit", script, *words, folder=tmp_path).out)["runs"]
+
+    assert {run["status"] for run in runs} == {"pass"}
+    shrunk = [run for run in runs if run["group"] == "fewer workers after it"]
+    assert bool(shrunk) == (ranks == "(2, 4)")
 
 
 def places_of(job: CorpusJob, folder: Path, *options: str) -> dict[tuple[str, str], Any]:
