@@ -229,7 +229,8 @@ def check_sample_order(analysis: RunAnalysis) -> CheckResult:
 
     The promise of the epoch's order. An epoch in the order of another one comes from a sampler that
     counts epochs from the resume, or a generator that began anew (huggingface/transformers PR
-    #8878). The same samples in a new order are a permutation drawn again (wyim-pgl/transgenic#59).
+    #8878). An epoch with the samples of another one, where these are not its own, comes from a place
+    in the data that was not restored (NVIDIA-NeMo/Megatron-Bridge PR #3503). The same samples in a new order are a permutation drawn again (wyim-pgl/transgenic#59).
     `samples` judges other samples; where they cannot be identified, and the loss differs from there
     on, they are the cause and named here. Inputs that differ before any fault do not repeat here,
     and other numbers of ranks share an epoch out differently: there orders are not compared.
@@ -348,6 +349,11 @@ def _order_words(
 ) -> str | None:
     other = _common(feeds.other_epoch(apart.steps) for apart in parted)
     if other is not None and other != epoch:
+        if _are_other_samples(feeds, epoch, other):
+            return (
+                f"epoch {epoch} was given the samples of epoch {other} instead of its own: the "
+                "place in the data did not come back"
+            )
         why = _why_another_order(analysis, feeds, parted)
         return f"epoch {epoch} was trained in the order of epoch {other}: {why}"
     found = [feeds.found_as(apart.steps) for apart in parted]
@@ -392,6 +398,12 @@ def _began_in_order(analysis: RunAnalysis, feeds: InputComparison, attempt: int)
     epoch, step = next(starts) or (0, 0)
     apart = [(a.epoch, a.first.step) for a in feeds.apart if a.first.attempt == attempt]
     return min(apart) > (epoch, step + 1)
+
+
+def _are_other_samples(feeds: InputComparison, epoch: int, other: int) -> bool:
+    """Return whether two epochs of the baseline are known to have other samples than each other."""
+    one, two = (feeds.samples(feeds.theirs, number) for number in (epoch, other))
+    return one is not None and two is not None and one != two
 
 
 # -- samples ---------------------------------------------------------------------------------------

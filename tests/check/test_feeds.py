@@ -180,6 +180,15 @@ def test_an_epoch_that_is_left_out_is_a_step_ahead() -> None:
     assert "attempt 1 went ahead" in found.headline
 
 
+def test_samples_of_another_epoch_are_no_order_of_ones_own() -> None:
+    base = "g s:ab s:cd r c s:ef s:gh r c s:ij s:kl r c ."
+    found = verdict("g s:ab s:cd r c s:ef x g<c0 s:ab s:cd r c s:ef s:gh r c .", base)
+
+    assert found.broken[0].check == "sample-order"
+    assert "epoch 1 was given the samples of epoch 0 instead of its own" in found.headline
+    assert "order of" not in found.headline
+
+
 def test_an_epoch_without_its_first_step_is_not_said_to_be_in_its_own_order() -> None:
     base = "g s:a s:b s:c r c s:d s:e s:f r c ."
     found = verdict("g s:a s:b s:c r c s:d x g<c0 s:e s:f r c .", base)
