@@ -235,6 +235,8 @@ def _difference(pair: EntryPair) -> str:
     ours, due = pair.ours, pair.theirs
     if pair.grows and ours.count != due.count:
         return f"{ours.count} entries instead of {due.count}"
+    if ours.size == due.size and ours.first != due.first:
+        return f"its names begin with `{ours.first}` instead of `{due.first}`"
     if ours.size == due.size:
         return "it is not the same to the last bit"
     return f"{_size(ours)} instead of {_size(due)}"

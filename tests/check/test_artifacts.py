@@ -265,3 +265,18 @@ def test_a_file_outside_storage_that_a_restart_went_on_from_is_a_note() -> None:
 
     assert note.startswith("a restart went on from /s/.session/a/f_1, outside the run's storage")
     assert none == ()
+
+
+def test_an_entry_whose_names_alone_differ_is_told_by_them() -> None:
+    def names(first: str, saved: ev.FileSaved) -> list[ev.SavedPart]:
+        value = part(1, name="model")
+        digest = f"{saved.epoch}{first}"  # the weights move, and their norm stays
+        return [msgspec.structs.replace(value, digest=digest, first=first)]
+
+    def renamed(saved: ev.FileSaved) -> list[ev.SavedPart]:
+        return names("_orig_mod.0.weight" if saved.attempt else "0.weight", saved)
+
+    found = of(renamed, due=lambda saved: names("0.weight", saved))
+
+    assert result(found).status == "fail"
+    assert "its names begin with `_orig_mod.0.weight` instead of `0.weight`" in found.headline

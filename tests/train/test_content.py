@@ -27,6 +27,7 @@ def test_a_modules_state_is_one_part_and_an_optimizers_has_two() -> None:
         torch.cat([p.flatten() for p in model.parameters()]).norm().item()
     )
     assert (found["epoch"].kind, found["epoch"].size) == ("counts", 3.0)
+    assert (found["model"].first, found["epoch"].first) == ("weight", "")
 
 
 @pytest.mark.parametrize(

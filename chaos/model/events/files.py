@@ -12,7 +12,8 @@ class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
 
     `kind`: `numbers` have a point (tensors, floats), `counts` have none, `words` are texts and
     flags, `random` is a generator's state. `size` and `count` as in `Component`; `digest` is empty
-    where the entry is too large to read.
+    where the entry is too large to read. `first`: the first of its own names, where it has names
+    (of a model's state, that of its first tensor).
     """
 
     name: str
@@ -20,6 +21,7 @@ class SavedPart(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     size: float | str | None = None
     count: int = 1
+    first: str = ""
 
 
 class FileWritten(StepEvent, frozen=True, kw_only=True):

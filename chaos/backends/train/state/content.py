@@ -65,7 +65,12 @@ def _part(name: str, value: Any, *, is_read: bool) -> SavedPart:  # noqa: ANN401
     seen = part.component()
     kind: Kind = "random" if _is_random(value) else _kind(part.encoding)
     return SavedPart(
-        name=name, kind=kind, digest=part.encoding.digest(), size=seen.size, count=_count(value)
+        name=name,
+        kind=kind,
+        digest=part.encoding.digest(),
+        size=seen.size,
+        count=_count(value),
+        first=_first_name(value),
     )
 
 
@@ -103,6 +108,11 @@ def _bytes_in(value: Any, depth: int = 0) -> int:  # noqa: ANN401
 
 def _count(value: Any) -> int:  # noqa: ANN401
     return len(value) if isinstance(value, Mapping | list | tuple) else 1
+
+
+def _first_name(value: Any) -> str:  # noqa: ANN401
+    first = next(iter(value), "") if isinstance(value, Mapping) else ""
+    return first if isinstance(first, str) else ""
 
 
 def _length(value: Any) -> int:  # noqa: ANN401
