@@ -36,6 +36,7 @@ class FakeWorld:
     errors: Mapping[int, str] | None = None
     free: int = 2**40
     effect: str | None = "raised on rank 1"
+    loaders: list[int] = field(default_factory=list)
     gone: set[int] = field(default_factory=set)
     lost: set[str] = field(default_factory=set)
     deadline: threading.Event = field(default_factory=_come)
@@ -60,6 +61,9 @@ class FakeWorld:
 
     def worker_is_gone(self, target: Target, *, within_s: float) -> bool:
         return target.pid in {0, *self.gone}
+
+    def loader_processes(self, target: Target) -> list[int]:
+        return self.loaders
 
     def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
         return self.stops

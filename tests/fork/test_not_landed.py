@@ -17,6 +17,7 @@ from chaos.faults.hang_worker import HangWorker
 from chaos.faults.kill_controller import KillController
 from chaos.faults.kill_driver import KillDriver
 from chaos.faults.kill_gcs import KillGcs
+from chaos.faults.kill_loader import KillLoader
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.partition_node import PartitionNode
@@ -70,6 +71,7 @@ CASES = (
     Case("slow_worker", SlowWorker(delay_s=0.01), "made no step that could be delayed", LAST),
     stubborn("hang_worker", HangWorker(where="collective"), "and did not"),
     stubborn("poison_step", PoisonStep(by="raise"), "was the exception caught?"),
+    Case("kill_loader", KillLoader(), "rank 0 has no loader process there"),
     Case("exhaust_memory", ExhaustMemory(bytes=2**36), "not twice 65,536 MiB"),
     Case("kill_node", KillNode(rank=1), NO_RANK_1),
     Case("kill_node", KillNode(ranks=(0, 1)), NO_RANK_1),

@@ -12,6 +12,7 @@ from chaos.backends.fork.node_disk import NodeDisk
 from chaos.faults.world import RefusedError, Target
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock, seconds_since
+from chaos.run.loaders import loader_pids
 from chaos.run.world import RunWorld
 
 POLL_S = 0.002
@@ -84,6 +85,10 @@ class ForkWorld(RunWorld):
             raise ProcessLookupError(f"pid {target.pid}")
         self.signalled.add(target.pid)
         os.kill(target.pid, signal.Signals[f"SIG{signal_name}"])
+
+    def loader_processes(self, target: Target) -> list[int]:
+        """Return the pids of the data loaders' processes below the target's, oldest first."""
+        return loader_pids(target.pid)
 
     def worker_is_stopped(self, target: Target, *, within_s: float) -> bool:
         """Wait until the target's process is stopped; return whether it is."""

@@ -15,6 +15,7 @@ import ray
 from chaos.backends.ray.settings import NAMESPACE
 from chaos.declared import TOKEN_ENV
 from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.loaders import loader_pids
 
 POLL_S = 0.02
 
@@ -43,6 +44,10 @@ class NodeHands:
                 return False
             self._clock.sleep(POLL_S)
         return True
+
+    def loader_processes(self, pid: int) -> list[int]:
+        """Return the pids of the data loaders' processes below a process of this node."""
+        return loader_pids(self._own(pid).pid)
 
     def is_stopped(self, pid: int, within_s: float) -> bool:
         """Wait until a process of this node is stopped; return whether it is."""

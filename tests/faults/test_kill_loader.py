@@ -1,0 +1,63 @@
+"""A loader's process counts as killed where it is gone, and where there is one."""
+
+import multiprocessing
+import os
+
+import pytest
+import torch
+
+from chaos.faults.kill_loader import KillLoader
+from chaos.faults.world import RefusedError
+from chaos.run.loaders import loader_pids
+from tests.faults.conftest import Release
+from tests.world import RANK_1, FakeWorld
+
+
+def test_the_oldest_process_is_killed_once_the_loader_is_idle(release: Release) -> None:
+    world = FakeWorld(loaders=[80, 81])
+
+    outcome = KillLoader().inject(world, RANK_1, release)
+
+    assert world.done == ["0.2 s pass", "SIGKILL 80"]
+    assert (outcome.status, outcome.detail) == ("ok", "1 of 2 loader processes of rank 1 are gone")
+
+
+def test_every_process_is_killed_by_the_signal_that_is_named(release: Release) -> None:
+    world = FakeWorld(loaders=[80, 81])
+
+    KillLoader(signal="TERM", processes="all").inject(world, RANK_1, release)
+
+    assert world.done[1:] == ["SIGTERM 80", "SIGTERM 81"]
+
+
+def test_processes_that_survive_were_not_harmed(release: Release) -> None:
+    assert KillLoader().inject(FakeWorld(loaders=[80], ends=()), RANK_1, release).status == "fail"
+
+
+def test_a_loss_of_some_of_them_is_not_known_to_be_the_fault(release: Release) -> None:
+    world = FakeWorld(loaders=[80, 0], ends=())  # a pid of 0 is always gone
+
+    assert KillLoader(processes="all").inject(world, RANK_1, release).status == "info"
+
+
+def test_a_rank_without_loader_processes_is_refused(release: Release) -> None:
+    with pytest.raises(RefusedError, match="rank 1 has no loader process there"):
+        KillLoader().inject(FakeWorld(), RANK_1, release)
+
+
+def test_loader_processes_are_found_by_the_name_that_torch_gives_them() -> None:
+    loader = torch.utils.data.DataLoader(range(64), batch_size=2, num_workers=2)
+
+    batches = iter(loader)
+    next(batches)
+
+    assert sorted(loader_pids(os.getpid())) == sorted(
+        child.pid for child in multiprocessing.active_children() if child.pid is not None
+    )
+    del batches
+    assert loader_pids(os.getpid()) == []
+
+
+def test_of_a_process_that_is_gone_nothing_is_asked() -> None:
+    with pytest.raises(ProcessLookupError):
+        loader_pids(2**22)
