@@ -54,11 +54,16 @@ class Cause:
 
 @dataclass(frozen=True)
 class Blame:
-    """The findings of one resume: causes in order, and the `idle` rows without consequence."""
+    """The findings of one resume: causes in order, and the `idle` rows without consequence.
+
+    `suspects` are generators that began anew, and may have drawn the inputs of an earlier epoch
+    again; so may a place in the data that was not restored.
+    """
 
     after: Aftermath
     causes: tuple[Cause, ...] = ()
     idle: tuple[Row, ...] = ()
+    suspects: tuple[Row, ...] = ()
 
     @property
     def at_once(self) -> bool:
@@ -108,7 +113,9 @@ def _blamed(analysis: RunAnalysis, restart: Restart) -> Blame:
     causes.sort(key=lambda cause: not cause.explains)
     lost = {id(r) for r in (*solid, *drawn)}
     quiet = [r for r in mine if is_rng(r.component) and id(r) not in lost]
-    return Blame(after, tuple(causes), (*idle, *quiet))
+    suspects = [r for r in quiet if _may_have_replayed(analysis, r, after)]
+    quiet = [r for r in quiet if r not in suspects]
+    return Blame(after, tuple(causes), (*idle, *quiet), tuple(suspects))
 
 
 def random_rows(analysis: RunAnalysis, restart: Restart) -> list[Row]:
@@ -253,6 +260,15 @@ def _random(
         return []
     later = (r.attempt for r in analysis.restarts if r.attempt.index > restart.attempt.index)
     return [] if any(a.place is not None and a.place <= where for a in later) else rows
+
+
+def _may_have_replayed(analysis: RunAnalysis, row: Row, after: Aftermath) -> bool:
+    """Return whether a generator began anew on a rank that has an earlier epoch's inputs again."""
+    feeds = analysis.inputs
+    fed = [apart for apart in after.inputs if apart.rank == row.rank]
+    if feeds is None or row.standing != "reset" or not _moves(analysis, row):
+        return False
+    return any(map(feeds.is_replay, fed))
 
 
 def _moves(analysis: RunAnalysis, row: Row, *, within_an_epoch: bool = False) -> bool:

@@ -57,8 +57,8 @@ def cause(analysis: RunAnalysis, results: Sequence[CheckResult]) -> str | None:
 
 def _besides(first: Anomaly, others: Sequence[Anomaly]) -> str:
     """Return in words the further causes that one check found, by part."""
-    parts = (other.parts[0] for other in others if other.parts)
-    named = list(dict.fromkeys(part for part in parts if part not in first.parts))
+    heads = dict.fromkeys(other.parts[0] for other in others if other.parts)
+    named = [part for part in heads if part not in first.parts]
     if not named:
         return ""
     more = f" and {len(named) - NAMED_MAX} more" if len(named) > NAMED_MAX else ""

@@ -188,6 +188,14 @@ class InputComparison:
         found = self.found_as(steps)
         return found.epoch if found and found.step == steps[0].step else None
 
+    def is_replay(self, apart: InputsApart) -> bool:
+        """Return whether these are another epoch's inputs, of samples that are not this epoch's."""
+        other = self.other_epoch(apart.steps)
+        if other is None or other == apart.epoch:
+            return False
+        one, two = (self.samples(self.theirs, epoch) for epoch in (apart.epoch, other))
+        return one is not None and two is not None and one != two
+
     # -- samples -------------------------------------------------------------------------------
 
     @cached_property

@@ -229,8 +229,9 @@ def check_sample_order(analysis: RunAnalysis) -> CheckResult:
 
     The promise of the epoch's order. An epoch in the order of another one comes from a sampler that
     counts epochs from the resume, or a generator that began anew (huggingface/transformers PR
-    #8878). An epoch with the samples of another one, where these are not its own, comes from a place
-    in the data that was not restored (NVIDIA-NeMo/Megatron-Bridge PR #3503). The same samples in a new order are a permutation drawn again (wyim-pgl/transgenic#59).
+    #8878). Samples of another epoch that are not its own come from a place in the data that was not
+    restored (NVIDIA-NeMo/Megatron-Bridge PR #3503), or from a generator that draws or augments
+    them. The same samples in a new order are a permutation drawn again (wyim-pgl/transgenic#59).
     `samples` judges other samples; where they cannot be identified, and the loss differs from there
     on, they are the cause and named here. Inputs that differ before any fault do not repeat here,
     and other numbers of ranks share an epoch out differently: there orders are not compared.
@@ -283,8 +284,9 @@ def _order_anomalies(
             continue
         by_epoch[apart.epoch].append(apart)
     for epoch, parted in by_epoch.items():
+        suspects = _suspects(analysis, parted)
         words = (
-            _order_words(analysis, feeds, epoch, parted)
+            _order_words(analysis, feeds, epoch, parted, suspects)
             if feeds.has_epochs
             else _elsewhere_words(analysis, feeds, parted)
         )
@@ -299,7 +301,7 @@ def _order_anomalies(
             yield Anomaly(
                 message=f"{words} ({ranks([apart.rank for apart in parted])})",
                 events=tuple(apart.first.number for apart in parted),
-                parts=("inputs",),
+                parts=("inputs", *suspects),
                 severity=_order_severity(analysis, feeds, epoch, parted),
             )
 
@@ -344,15 +346,32 @@ def _elsewhere_words(
     )
 
 
+def _suspects(analysis: RunAnalysis, parted: Sequence[InputsApart]) -> list[str]:
+    """Return the generators that may have drawn these inputs anew."""
+    attempts = {apart.first.attempt for apart in parted}
+    rows = [
+        row
+        for restart in analysis.restarts
+        if restart.attempt.index in attempts
+        for row in blamed(analysis, restart).suspects
+    ]
+    return sorted({row.component for row in rows})
+
+
 def _order_words(
-    analysis: RunAnalysis, feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]
+    analysis: RunAnalysis,
+    feeds: InputComparison,
+    epoch: int,
+    parted: Sequence[InputsApart],
+    suspects: Sequence[str],
 ) -> str | None:
     other = _common(feeds.other_epoch(apart.steps) for apart in parted)
     if other is not None and other != epoch:
-        if _are_other_samples(feeds, epoch, other):
+        if any(map(feeds.is_replay, parted)):
+            drawn = f" (or a generator that draws it: {', '.join(suspects)})" if suspects else ""
             return (
                 f"epoch {epoch} was given the samples of epoch {other} instead of its own: the "
-                "place in the data did not come back"
+                f"place in the data{drawn} did not come back"
             )
         why = _why_another_order(analysis, feeds, parted)
         return f"epoch {epoch} was trained in the order of epoch {other}: {why}"
@@ -398,12 +417,6 @@ def _began_in_order(analysis: RunAnalysis, feeds: InputComparison, attempt: int)
     epoch, step = next(starts) or (0, 0)
     apart = [(a.epoch, a.first.step) for a in feeds.apart if a.first.attempt == attempt]
     return min(apart) > (epoch, step + 1)
-
-
-def _are_other_samples(feeds: InputComparison, epoch: int, other: int) -> bool:
-    """Return whether two epochs of the baseline are known to have other samples than each other."""
-    one, two = (feeds.samples(feeds.theirs, number) for number in (epoch, other))
-    return one is not None and two is not None and one != two
 
 
 # -- samples ---------------------------------------------------------------------------------------

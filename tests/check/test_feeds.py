@@ -189,6 +189,19 @@ def test_samples_of_another_epoch_are_no_order_of_ones_own() -> None:
     assert "order of" not in found.headline
 
 
+def test_a_generator_that_began_anew_may_have_drawn_samples_of_another_epoch() -> None:
+    base = "g @model=7,rng=1 s:ab s:cd r c @model=8,rng=2 s:ef s:gh r c ."
+    line = "g @model=7,rng=1 s:ab s:cd r c @model=8,rng=2 s:ef x g<c0 @model=8,rng=1 s:ab s:cd r c ."
+    found = verdict(line, base)
+
+    assert found.broken[0].check == "sample-order"
+    assert "the place in the data (or a generator that draws it: rng.torch) did not" in (
+        found.headline
+    )
+    state = next(result for result in found.results if result.check == "state")
+    assert state.measures["components_without_consequence"] is None
+
+
 def test_an_epoch_without_its_first_step_is_not_said_to_be_in_its_own_order() -> None:
     base = "g s:a s:b s:c r c s:d s:e s:f r c ."
     found = verdict("g s:a s:b s:c r c s:d x g<c0 s:e s:f r c .", base)
