@@ -71,11 +71,10 @@ def _renumbered(ops: Sequence[Op], first: int) -> list[Op]:
 def _can_share(place: Place) -> bool:
     """Return whether it says by itself when it happens, and leaves the cluster as it was.
 
-    A notice runs out by the clock. A job that lost a node without a spare has fewer workers.
+    A notice runs out by the clock, and a loader's loss is noticed some batches later, if it is. A
+    job that lost a node without a spare has fewer workers.
     """
-    return place.group != "fewer workers after it" and not any(
-        op.fault.is_announced for op in place.ops
-    )
+    return place.group != "fewer workers after it" and place.ends_attempts
 
 
 def _costs_a_node(place: Place) -> bool:

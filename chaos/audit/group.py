@@ -20,6 +20,7 @@ Group: TypeAlias = Literal[
     "same place in two attempts",
     "during the recovery",
     "inside a load",
+    "loader process lost",
     "notice before the loss",
     "node lost",
     "fewer workers after it",
@@ -36,6 +37,7 @@ Kind: TypeAlias = Literal[
     "killed in a recovery",
     "killed inside a load",
     "killed in a save or upload",
+    "loader process killed",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _KINDS: Mapping[Group, Kind] = {
@@ -44,6 +46,7 @@ _KINDS: Mapping[Group, Kind] = {
     "fewer workers after it": "node lost",
     "during the recovery": "killed in a recovery",
     LOADS: "killed inside a load",
+    "loader process lost": "loader process killed",
     "inside a save": "killed in a save or upload",
     "upload begins": "killed in a save or upload",
     "upload ends": "killed in a save or upload",
@@ -66,6 +69,7 @@ _WORKERS: tuple[Group, ...] = (
     "twice in one epoch",
     "several times in a run",
     "same place in two attempts",
+    "loader process lost",
     "before the first commit",
 )
 _NODES: tuple[Group, ...] = ("notice before the loss", "node lost", "fewer workers after it")

@@ -1,7 +1,7 @@
 """The profile of a job, measured in a run without faults: length, saves, settings, evidence."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -14,6 +14,7 @@ from chaos.model.event import (
     FileSaveBegun,
     FitCalled,
     FitReturned,
+    LoaderProcesses,
     LossResolved,
     ReportBegun,
     StateSeen,
@@ -81,8 +82,9 @@ class JobProfile:
     a fault, loaded after a restart a file of an earlier attempt. `own_saves` are the
     places (epoch, step) at which rank 0, or the lowest that does, wrote a file with
     `torch.save`. `asks`: a rank asked for its checkpoint. `sees` names the evidence that
-    a fault can change. `by_clock`: reports come by the clock, so that it has only the
-    places that every run has.
+    a fault can change. `loaders` has, by (epoch, rank), the first step at which a data loader has
+    processes, if another step follows. `by_clock`: reports come by the clock, so that it has only
+    the places that every run has.
     """
 
     ranks: tuple[int, ...]
@@ -100,6 +102,7 @@ class JobProfile:
     own_saves: tuple[Point, ...] = ()
     asks: bool = True
     sees: tuple[str, ...] = ("losses", "state", "metrics")
+    loaders: Mapping[tuple[int, int], int] = field(default_factory=dict)
     by_clock: bool = False
 
     @cached_property
@@ -195,6 +198,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         settings=called.settings if called else {},
         replaced=called.replaced if called else {},
         own_saves=_own_saves(history),
+        loaders=_loaders(history, steps),
         asks=any(history.of(CheckpointRead)),
         sees=tuple(seen_in(history, ignore=ignore)),
     )
@@ -218,12 +222,30 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
         saves=tuple(p for p in places if all(p in run.saves for run in runs) and count),
         whole=tuple(p for p in places if any(p in run.whole for run in runs)),
         own_saves=(),
+        loaders={},
         steps=dict.fromkeys(places, 1),
         left_s={epoch: min(run.left_s.get(epoch, 0.0) for run in runs) for epoch, _ in places},
         seconds=max(run.seconds for run in runs),
         sees=tuple(what for what in first.sees if what != "metrics"),
         by_clock=True,
     )
+
+
+def _loaders(history: History, steps: Mapping[tuple[int, int], int]) -> Mapping[Point, int]:
+    """Return the first step of each epoch and rank with processes of a loader, but for the last."""
+    living: dict[int, int] = {}
+    found: dict[Point, int] = {}
+    for number in history.numbers_of(LoaderProcesses, StepDone):
+        match history[number].what:
+            case LoaderProcesses() as seen:
+                living[seen.rank] = seen.count
+            case StepDone() as step if living.get(step.rank):
+                place = step.epoch, step.rank
+                if step.step < steps[place]:
+                    found.setdefault(place, step.step)
+            case _:
+                pass
+    return found
 
 
 def _own_saves(history: History) -> tuple[Point, ...]:

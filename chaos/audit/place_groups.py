@@ -12,6 +12,7 @@ from math import inf
 
 from chaos.audit.group import LOADS, SEVERAL, Group
 from chaos.audit.job_profile import JobProfile, Point
+from chaos.faults.kill_loader import KillLoader
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
 from chaos.faults.preempt_node import PreemptNode
@@ -46,6 +47,12 @@ class Place:
     def epoch(self) -> int:
         """The epoch of its first op."""
         return self.ops[0].at.epoch
+
+    @property
+    def ends_attempts(self) -> bool:
+        """Whether each of its faults surely ends an attempt, and does so at its place."""
+        faults = [op.fault for op in self.ops]
+        return all(f.ends_attempt == "always" and not f.is_announced for f in faults)
 
 
 def order_of(op: Op) -> tuple[int, int, int, int, int]:
@@ -121,7 +128,7 @@ def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
     """Return all place groups of a job; those of several ops draw their steps from the seed."""
     draws = random.Random(f"{seed}:places")  # noqa: S311 (repeatable is the point)
     found = [*_single_steps(profile), *_moments(profile), *_in_epochs(profile, draws)]
-    found += _thrice(profile, draws)
+    found += (*_thrice(profile, draws), *_loader_losses(profile))
     return (*found, *_recoveries(profile, seed=seed))
 
 
@@ -203,6 +210,16 @@ def _thrice(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:
             if (at := _within(profile, epoch, rank, share)) is not None
         ]
         yield _single(SEVERAL, _kills(*places))
+
+
+def _loader_losses(profile: JobProfile) -> Iterator[PlaceGroup]:
+    """Yield the first step of each epoch and rank at which a data loader has processes.
+
+    Most of its batches are still to come then, so that the loss is noticed.
+    """
+    for (epoch, rank), step in profile.loaders.items():
+        at = AtStep(epoch=epoch, step=step, rank=rank)
+        yield _single("loader process lost", (Op(index=0, at=at, kill_loader=KillLoader()),))
 
 
 def _recoveries(profile: JobProfile, *, seed: int) -> Iterator[PlaceGroup]:

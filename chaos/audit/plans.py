@@ -135,11 +135,11 @@ def plans(base: Plan, places: Iterable[Place], profile: JobProfile) -> Iterator[
 def plan_of(base: Plan, place: Place, profile: JobProfile) -> Plan:
     """Return the plan of one place and its ops.
 
-    Each kill ends one attempt. The end of a notice depends on the clock, so the
-    plan expects nothing about the time after it: the checks judge that.
+    Each kill ends one attempt. The end of a notice depends on the clock, and whether
+    the loss of a loader's process is noticed on the batches that it was still to give. So
+    the plan expects nothing about the time after these: the checks judge that.
     """
-    is_by_the_clock = any(op.fault.is_announced for op in place.ops)
-    attempts = None if is_by_the_clock else 1 + len(place.ops)
+    attempts = 1 + len(place.ops) if place.ends_attempts else None
     # Each further restart takes at most a start and an epoch more.
     run_s = (RUN_TIMES - 1 + len(place.ops)) * profile.seconds + RUN_EXTRA_S
     return base.model_copy(

@@ -43,6 +43,7 @@ from chaos.model.events.observer import (
 )
 from chaos.model.events.probe import (
     CheckpointRead,
+    LoaderProcesses,
     LossResolved,
     ProbeFailed,
     ReportBegun,
@@ -106,6 +107,7 @@ AnyEvent: TypeAlias = (
     | ObserverFailed
     | WorkerStarted
     | CheckpointRead
+    | LoaderProcesses
     | StepDone
     | LossResolved
     | ReportBegun
@@ -170,6 +172,7 @@ __all__ = [
     "JournalOpened",
     "Leftover",
     "LeftoversSearched",
+    "LoaderProcesses",
     "LossResolved",
     "MemoryExhausted",
     "NoticeGiven",

@@ -31,7 +31,7 @@ from tests.check.tamper import changed
 from tests.check.test_band import noisy
 
 FEW = Choice(limit=20)
-NOT_TOLD: set[Group] = {"fewer workers after it", "inside a load"}
+NOT_TOLD: set[Group] = {"fewer workers after it", "inside a load", "loader process lost"}
 
 
 @pytest.fixture(scope="module")

@@ -191,7 +191,9 @@ def test_samples_of_another_epoch_are_no_order_of_ones_own() -> None:
 
 def test_a_generator_that_began_anew_may_have_drawn_samples_of_another_epoch() -> None:
     base = "g @model=7,rng=1 s:ab s:cd r c @model=8,rng=2 s:ef s:gh r c ."
-    line = "g @model=7,rng=1 s:ab s:cd r c @model=8,rng=2 s:ef x g<c0 @model=8,rng=1 s:ab s:cd r c ."
+    line = (
+        "g @model=7,rng=1 s:ab s:cd r c @model=8,rng=2 s:ef x g<c0 @model=8,rng=1 s:ab s:cd r c ."
+    )
     found = verdict(line, base)
 
     assert found.broken[0].check == "sample-order"

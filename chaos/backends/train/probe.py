@@ -16,6 +16,7 @@ from chaos.backends.train import compat
 from chaos.backends.train.address import ControllerPort, RunAddress
 from chaos.backends.train.cursor import Cursor, Record
 from chaos.backends.train.here import HERE
+from chaos.backends.train.loaders import watch_loaders
 from chaos.backends.train.obedience import Obedience
 from chaos.backends.train.observer import went_on
 from chaos.backends.train.places import Places, is_in_load
@@ -29,6 +30,7 @@ from chaos.faults.world import Target
 from chaos.model.event import (
     CheckpointRead,
     Inputs,
+    LoaderProcesses,
     LossResolved,
     ProbeFailed,
     ReportBegun,
@@ -135,6 +137,7 @@ class Probe:
             gradients_due=self._watchers.gradients_due,
         )
         self._steps.install()
+        watch_loaders(self.loaders_changed)
         keep_first_buckets(ranks)
 
     def checkpoint_read(self, checkpoint: str | None) -> None:
@@ -170,6 +173,11 @@ class Probe:
         self._journal.add(
             LossResolved(**self._cursor.who(), epoch=epoch, step=step, losses=losses, inputs=inputs)
         )
+
+    def loaders_changed(self, count: int) -> None:
+        """Record the number of the loaders' processes."""
+        with contextlib.suppress(OSError):
+            self._journal.add(LoaderProcesses(**self._cursor.place(), count=count))
 
     def report_begun(self) -> None:
         """Record that `report()` was entered; arm the hold that `reported` needs.

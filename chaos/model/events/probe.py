@@ -35,6 +35,18 @@ class CheckpointRead(WorkerEvent, frozen=True, kw_only=True):
         return f"{self.who}: asked for its checkpoint, got {self.checkpoint or 'none'}"
 
 
+class LoaderProcesses(StepEvent, frozen=True, kw_only=True):
+    """A rank's torch data loaders have so many processes from here on; the place is the last step.
+
+    The end of a process that died by itself is not told.
+    """
+
+    count: int
+
+    def _text(self) -> str:
+        return f"{self.who}: {self.count} loader processes since {self.place}"
+
+
 class StepDone(StepEvent, frozen=True, kw_only=True):
     """An optimizer step is finished.
 
