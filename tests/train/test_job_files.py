@@ -259,6 +259,18 @@ def test_nobody_is_moved_in_the_first_attempt_or_with_a_checkpoint_of_rays(
     assert rank.cursor.epoch == 0
 
 
+@pytest.mark.parametrize("returned", [True, False])
+def test_a_rank_that_ends_without_a_step_is_moved_if_it_returned(new: New, returned: bool) -> None:
+    saved_at(new(epoch=1), step=4, then_reports=True)
+
+    rank = new(attempt=1)
+    torch.load(rank.path)
+    rank.files.train_fn_ended(returned=returned)
+
+    assert rank.cursor.epoch == (2 if returned else 0)
+    assert len(rank.of(Repositioned)) == returned
+
+
 def test_a_file_that_is_read_after_the_first_step_moves_nobody(new: New) -> None:
     saved_at(new(epoch=1), step=4, then_reports=True)
 

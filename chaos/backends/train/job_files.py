@@ -233,8 +233,14 @@ class JobFiles:
         self._guarded("report", self._mark_ends)
         self._tell_texts()
 
-    def train_fn_ended(self) -> None:
-        """Record the files that the job leaves when its train function is over."""
+    def train_fn_ended(self, *, returned: bool = True) -> None:
+        """Record the files that the job leaves when its train function is over.
+
+        A job that has `returned` without a step found in its files that nothing was left to train.
+        """
+        if returned and self.going_on.may_move:
+            self.look()
+            self._guarded("load", self._go_on)
         self._guarded("files", lambda: self._look(at_rest=True, at_end=True))
         self._tell_texts()
 

@@ -162,7 +162,7 @@ class Watchers:
     def train_fn_ended(self, error: BaseException | None) -> None:
         """Record that the train function is over."""
         if self._files is not None:
-            self._files.train_fn_ended()
+            self._files.train_fn_ended(returned=error is None)
         text = None if error is None else f"{type(error).__name__}: {error}"[:300]
         self._write(TrainFnEnded(**self._cursor.place(), error=text))
 
