@@ -186,6 +186,22 @@ def test_a_save_in_halves_stands_still_in_the_middle_and_is_whole_in_the_end(new
     assert torch.equal(torch.load(rank.path), torch.arange(100))
 
 
+def test_a_save_into_a_file_that_the_job_has_opened_stands_still_in_its_middle_too(
+    new: New,
+) -> None:
+    rank, sizes = new(), list[int]()
+    rank.files.halfway_of = lambda epoch: lambda: sizes.append(rank.path.stat().st_size)
+
+    with rank.path.open("wb") as file:
+        torch.save({"a": torch.ones(99)}, file)
+        file.write(b"more")  # it is open still, and at its end
+
+    whole = rank.path.read_bytes()
+    assert sizes == [(len(whole) - 4) // 2]
+    assert whole.endswith(b"more")
+    assert torch.load(rank.path)["a"].sum() == 99
+
+
 # -- a job that keeps its own files ---------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ seen as they are opened. `async_save` copies the state and does the same in a th
 goes on.
 """
 
+import contextlib
 import functools
 import io
 import os
@@ -135,7 +136,7 @@ def _saving(original: Callable[..., Any], listener: Listener) -> Callable[..., A
                 listener.holds_bytes(digest, _argument(args, kwargs, 0, "obj"))
             return result
         listener.save_begun(path)
-        then = listener.halfway() if isinstance(target, str | os.PathLike) else None
+        then = listener.halfway()
         with listener.quietly():
             if then is None:
                 result = listener.unhooked(lambda: original(*args, **kwargs))
@@ -157,7 +158,10 @@ def _save_in_halves(
     path: Path,
     then: Callable[[], None],
 ) -> Any:  # noqa: ANN401
-    """Write one half of a file, call `then`, and write the other half."""
+    """Write one half of a file, call `then`, and write the other half.
+
+    Where the job has opened the file itself, it stays open.
+    """
     # Into a buffer first: only then is the middle of the file known.
     buffer = io.BytesIO()
     if len(args) > 1:
@@ -171,7 +175,9 @@ def _save_in_halves(
 
 def _write_in_halves(path: Path, content: bytes, then: Callable[[], None]) -> None:
     middle = len(content) // 2
-    with path.open("wb") as file:
+    target = _argument(args, kwargs, 1, "f")
+    is_open = not isinstance(target, str | os.PathLike)
+    with contextlib.nullcontext(target) if is_open else path.open("wb") as file:
         file.write(content[:middle])
         file.flush()
         then()
