@@ -367,7 +367,9 @@ def _order_words(
 ) -> str | None:
     other = _common(feeds.other_epoch(apart.steps) for apart in parted)
     if other is not None and other != epoch:
-        if any(map(feeds.is_replay, parted)):
+        # A resume that began at its place brought the place back.
+        began = all(_began_in_order(analysis, feeds, apart.first.attempt) for apart in parted)
+        if not began and any(map(feeds.is_replay, parted)):
             drawn = f" (or a generator that draws it: {', '.join(suspects)})" if suspects else ""
             return (
                 f"epoch {epoch} was given the samples of epoch {other} instead of its own: the "
@@ -378,14 +380,26 @@ def _order_words(
     found = [feeds.found_as(apart.steps) for apart in parted]
     if other is None and all(step is not None and step.epoch != epoch for step in found):
         return _elsewhere_words(analysis, feeds, parted)
+    return _stretch_words(analysis, feeds, epoch, parted) or _samples_words(feeds, epoch, parted)
+
+
+def _stretch_words(
+    analysis: RunAnalysis, feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]
+) -> str | None:
+    """Return in words that some steps of an epoch were trained in the order of another one."""
     stretch = _common((apart.first.step, apart.last.step) for apart in parted)
-    part = _common(feeds.other_epoch(apart.stretch) for apart in parted)
-    if stretch is not None and stretch[0] < stretch[1] and part not in (None, epoch):
-        why = _why_another_order(analysis, feeds, parted)
-        return (
-            f"steps {stretch[0]} to {stretch[1]} of epoch {epoch} were trained in the order of "
-            f"epoch {part}: {why}"
-        )
+    other = _common(feeds.other_epoch(apart.stretch) for apart in parted)
+    if stretch is None or stretch[0] == stretch[1] or other in (None, epoch):
+        return None
+    why = _why_another_order(analysis, feeds, parted)
+    return (
+        f"steps {stretch[0]} to {stretch[1]} of epoch {epoch} were trained in the order of "
+        f"epoch {other}: {why}"
+    )
+
+
+def _samples_words(feeds: InputComparison, epoch: int, parted: Sequence[InputsApart]) -> str | None:
+    """Return in words that an epoch's samples came in another order, or are not known."""
     ours, due = feeds.samples(feeds.ours, epoch), feeds.samples(feeds.theirs, epoch)
     first = min(apart.first.step for apart in parted)
     if ours is None or due is None:

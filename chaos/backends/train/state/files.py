@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from chaos.backends.train.imported import unwatched
 from chaos.backends.train.state.readable import read
@@ -169,15 +169,15 @@ def _save_in_halves(
     else:
         result = original(*args, **{**kwargs, "f": buffer})
     content = buffer.getvalue()
-    _write_in_halves(path, content, then)
+    target = _argument(args, kwargs, 1, "f")
+    _write_in_halves(path if isinstance(target, str | os.PathLike) else target, content, then)
     return result
 
 
-def _write_in_halves(path: Path, content: bytes, then: Callable[[], None]) -> None:
+def _write_in_halves(target: Path | IO[bytes], content: bytes, then: Callable[[], None]) -> None:
     middle = len(content) // 2
-    target = _argument(args, kwargs, 1, "f")
-    is_open = not isinstance(target, str | os.PathLike)
-    with contextlib.nullcontext(target) if is_open else path.open("wb") as file:
+    opened = target.open("wb") if isinstance(target, Path) else contextlib.nullcontext(target)
+    with opened as file:
         file.write(content[:middle])
         file.flush()
         then()
