@@ -150,9 +150,8 @@ def _why_none(group: Group, profile: JobProfile) -> str:
     if group in _NEEDS:
         return _NEEDS[group]
     if group in ("upload begins", "upload ends"):
-        # Asynchronous, or made by the script itself (NO_UPLOAD).
-        beside = "none was seen within report(): one that runs beside training has no place"
-        return beside if profile.saved else "no upload was seen"
+        own = "none was seen: the script puts its checkpoints into storage by itself"
+        return own if profile.saved else "no upload was seen"
     if group == SEVERAL:
         epochs = len({epoch for epoch, _ in profile.steps} or profile.epochs)
         return f"it needs three epochs with steps or reports; the job has {epochs}"

@@ -15,7 +15,7 @@ from chaos.check.result import (
     without_restart,
 )
 from chaos.check.time_limits import Pause, StallLimit, TimeLimit, for_recovery, last_sign, pauses
-from chaos.model.event import GateReached, GateReleased, UploadEnded
+from chaos.model.event import GateReached, GateReleased, UploadBegun
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -109,10 +109,10 @@ def check_lost_work(analysis: RunAnalysis) -> CheckResult:
     The promise of bounded loss. Without a bound in the scenario it is the baseline's longest way
     from one checkpoint to the next (or from one save of its own, for a job that gives Ray none). It
     is twice that for a preemption, which comes by the clock and may find the last report not yet
-    recorded, and for a rank that had reported and trained on: in Ray 2.60 a report that returned is
-    no commit until all ranks have made it and the controller has polled. Ranks that wait for one
-    another at every step cannot come so far. A job that saves by the clock makes another number of
-    steps from one save to the next in every run, so there is no bound.
+    recorded. To it come the steps that a rank made while a checkpoint before them was uploaded, by
+    another rank or beside training: in Ray 2.60 a report that returned is no commit until all ranks
+    have made it and the controller has polled. A job that saves by the clock makes another number
+    of steps from one save to the next in every run, so there is no bound.
     """
     if not analysis.restarts:
         return without_restart(LOST_WORK, analysis)
@@ -186,32 +186,34 @@ def _lost_bound(restart: Restart, analysis: RunAnalysis, rank: int) -> float:
     ended, due = restart.ended, max((a.size for a in analysis.reference.attempts), default=0)
     if ended is not None and 0 < ended.size < due:  # fewer workers make more steps of an epoch
         way = -(-way * due // ended.size)
-    # Where no rank was held at its place, the report before may not have been committed yet; nor
-    # has one that this rank had made, and trained on, while another rank still uploads its part.
+    # Where no rank was held at its place, the report before may not have been committed yet.
     is_by_the_clock = any(not s.is_exact for s in restart.injections)
-    return way * max(
-        2 if is_by_the_clock else 1, 1 + _uncommitted_uploads(restart, analysis.run, rank)
+    return max(
+        2 * way if is_by_the_clock else way,
+        way + _steps_beside_uploads(restart, analysis.run, rank),
     )
 
 
-def _uncommitted_uploads(restart: Restart, run: RunTables, rank: int) -> int:
-    """Return the number of discarded checkpoints of which a rank had uploaded its part.
+def _steps_beside_uploads(restart: Restart, run: RunTables, rank: int) -> int:
+    """Return the discarded steps that a rank made while a checkpoint before them was uploaded.
 
-    The rank trained on after them; the reports of which they were a part were never committed.
+    By another rank, or by a thread of its own (`CheckpointUploadMode.ASYNC`): nothing that was
+    saved later could be recorded before it, and it never was.
     """
     if restart.ended is None or restart.attempt.place is None:
         return 0
-    first, ended = restart.attempt.place[0], restart.ended
-    came = max((epoch for of, epoch in ended.by_epoch if of == rank), default=first)
-    known = {commit.epoch for commit in ended.commits}
-    return len(
-        {
-            e.epoch
-            for _, e in run.history.of(UploadEnded)
-            if (e.attempt, e.rank) == (ended.index, rank)
-            if first <= e.epoch < came and e.epoch not in known
-        }
-    )
+    ended, known = restart.ended, {commit.epoch for commit in restart.ended.commits}
+    under_way = [
+        e.epoch
+        for _, e in run.history.of(UploadBegun)
+        if e.attempt == ended.index and e.epoch not in known
+        if e.epoch >= restart.attempt.place[0]
+    ]
+    first = min(under_way, default=None)
+    if first is None:
+        return 0
+    later = (steps for (of, epoch), steps in ended.by_epoch.items() if of == rank and epoch > first)
+    return sum(map(len, later))
 
 
 # -- progress --------------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from chaos.check.judge import judge
 from chaos.model import event as ev
 from chaos.model.bounds import Bound
+from chaos.model.history import History
 from chaos.model.verdict import Verdict
 from tests.check.story import Story, Strike
 from tests.check.tamper import analysis_of, changed, later, result_on, rows, without
@@ -121,6 +123,21 @@ def test_lost_work_is_bounded_by_the_way_between_two_checkpoints() -> None:
     verdict = judge(dense.plan(), history, Story().history())
     lost = next(result for result in verdict.results if result.check == "lost-work")
     assert "threw away 9 finished steps of rank 0; 6 are allowed" in lost.summary
+
+
+def test_steps_beside_an_upload_that_never_ended_are_lost_with_it() -> None:
+    story = Story((Strike(3, 3, 1),))
+    history = changed(story.history(), ev.WorkerStarted, lambda e: e.attempt == 1, epoch=2)
+    history = without(history, ev.Committed, lambda e: (e.attempt, e.epoch) == (0, 2))
+    begun = ev.UploadBegun(attempt=0, rank=1, epoch=2)
+    beside = changed(history, ev.UploadEnded, lambda e: (e.attempt, e.epoch) == (0, 2), epoch=2)
+    entries = list(beside)
+    (at, *_) = rows(beside, ev.UploadEnded, lambda e: (e.attempt, e.epoch) == (0, 2))
+    entries[at] = msgspec.structs.replace(entries[at], what=begun)
+
+    unbegun = result_on("lost-work", story, without(history, ev.UploadBegun))
+    assert "threw away 9 finished steps of rank 0; 6 are allowed" in unbegun.summary
+    assert result_on("lost-work", story, History(entries)).status == "pass"
 
 
 def test_a_preemption_may_lose_twice_the_way() -> None:

@@ -98,6 +98,21 @@ def on_first_get_checkpoint(tell: Callable[[str | None], None]) -> None:
     context.get_checkpoint = get_checkpoint
 
 
+def around_uploads_beside(around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Pass each upload that is handed to Ray's thread through `around`, in `report()`.
+
+    Ray 2.60 has one such thread per process (`CheckpointUploadMode.ASYNC`), and the next upload
+    waits for the one before.
+    """
+    pool = train_context().checkpoint_upload_threadpool
+    submit = type(pool).submit
+
+    def hand_over(upload: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return submit(pool, around(upload), *args, **kwargs)
+
+    pool.submit = hand_over
+
+
 def on_stored(tell: Callable[[Path, str], None]) -> None:
     """Call `tell` with a local folder and the checkpoint's name before each upload.
 

@@ -67,6 +67,7 @@ class Probe:
         self._watchers = Watchers(plan.watch, Record(self._cursor, journal.add, self.failed))
         self._obedience = Obedience(controller.obeyed, SystemClock())
         self._reporting = 0
+        self._beside = threading.local()
         self._early = 0
         self._is_early = False
         self._failures: set[tuple[str, str]] = set()
@@ -104,6 +105,7 @@ class Probe:
         answer_with_stacks(directory.logs / rank_stacks(rank, pid))
         compat.on_first_get_checkpoint(probe.checkpoint_read)
         compat.on_stored(probe.part_uploaded)
+        compat.around_uploads_beside(probe.upload_handed_over)
         compat.around_train_fn(probe.train_fn_launched, probe.train_fn_begins, probe.train_fn_ended)
         reported = None if checkpoint is None else lineage["epochs"].get(checkpoint)
         probe.install(
@@ -218,23 +220,30 @@ class Probe:
         self._at(ended, "reported")
         self._at(ended, "committed")
 
-    def upload_begun(self) -> None:
-        """Record that the upload of this rank's part of the checkpoint begins.
+    def upload_handed_over(self, upload: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an upload that knows its epoch, in a thread of its own while training goes on."""
+        epoch = self._cursor.epoch
 
-        An asynchronous upload has a thread of its own while training continues:
-        its epoch is unknown, and it has no place.
-        """
+        def beside(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - what the upload returns
+            self._beside.epoch = epoch
+            return upload(*args, **kwargs)
+
+        return beside
+
+    def upload_begun(self) -> None:
+        """Record that the upload of this rank's part of the checkpoint begins."""
         HERE.upload += 1
-        if threading.get_ident() != self._reporting:
+        epoch = self._uploading()
+        if epoch is None:
             return
-        self._journal.add(UploadBegun(**self._cursor.who(), epoch=self._cursor.epoch))
-        self._at(self._cursor.epoch, "upload_begin")
+        self._journal.add(UploadBegun(**self._cursor.who(), epoch=epoch))
+        self._at(epoch, "upload_begin")
 
     def upload_ended(self, error: BaseException | None) -> None:
         """Record that the upload of this rank's part has ended."""
-        if threading.get_ident() != self._reporting:
+        epoch = self._uploading()
+        if epoch is None:
             return
-        epoch = self._cursor.epoch
         self._journal.add(UploadEnded(**self._cursor.who(), epoch=epoch, error=_named(error)))
         if error is None:
             self._at(epoch, "upload_end")
@@ -271,6 +280,13 @@ class Probe:
             self._journal.add(ProbeFailed(**self._cursor.who(), where=where, error=text))
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _uploading(self) -> int | None:
+        """Return the epoch of this thread's upload; None in a thread of the job's own."""
+        if threading.get_ident() == self._reporting:
+            return self._cursor.epoch
+        epoch: int | None = getattr(self._beside, "epoch", None)
+        return epoch
 
     def _install_libraries(self) -> None:
         self._steps.install_libraries()
