@@ -11,6 +11,7 @@ from chaos.check.values import Value, flat, is_below
 from chaos.model.event import (
     CheckpointRead,
     Committed,
+    FileRenamed,
     FileSaveBegun,
     FitCalled,
     FitReturned,
@@ -81,7 +82,8 @@ class JobProfile:
     own values of settings that chaos replaced. `loads` are the ranks that, in a run with
     a fault, loaded after a restart a file of an earlier attempt. `own_saves` are the
     places (epoch, step) at which rank 0, or the lowest that does, wrote a file with
-    `torch.save`. `asks`: a rank asked for its checkpoint. `sees` names the evidence that
+    `torch.save`. `renamings` holds the steps before the first renaming of each (epoch,
+    rank). `asks`: a rank asked for its checkpoint. `sees` names the evidence that
     a fault can change. `loaders` has, by (epoch, rank), the first step at which a data loader has
     processes, if another step follows. `by_clock`: reports come by the clock, so that it has only
     the places that every run has.
@@ -98,6 +100,7 @@ class JobProfile:
     settings: Mapping[str, Any]
     replaced: Mapping[str, Any]
     loads: tuple[int, ...] = ()
+    renamings: Mapping[Point, int] = field(default_factory=dict)
     whole: tuple[tuple[int, int], ...] = ()
     own_saves: tuple[Point, ...] = ()
     asks: bool = True
@@ -199,6 +202,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         replaced=called.replaced if called else {},
         own_saves=_own_saves(history),
         loaders=_loaders(history, steps),
+        renamings=_renamings(history),
         asks=any(history.of(CheckpointRead)),
         sees=tuple(seen_in(history, ignore=ignore)),
     )
@@ -223,6 +227,7 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
         whole=tuple(p for p in places if any(p in run.whole for run in runs)),
         own_saves=(),
         loaders={},
+        renamings={},
         steps=dict.fromkeys(places, 1),
         left_s={epoch: min(run.left_s.get(epoch, 0.0) for run in runs) for epoch, _ in places},
         seconds=max(run.seconds for run in runs),
@@ -252,6 +257,18 @@ def _own_saves(history: History) -> tuple[Point, ...]:
     saves = [event for _, event in history.of(FileSaveBegun)]
     rank = min((event.rank for event in saves), default=0)
     return tuple(sorted({(e.epoch, e.step) for e in saves if e.rank == rank}))
+
+
+def _renamings(history: History) -> dict[Point, int]:
+    """Return the steps before the first renaming of each (epoch, rank), with no caches' among them.
+
+    What is renamed before any training is left out: it may be there in the next run.
+    """
+    found: dict[Point, int] = {}
+    for _, e in history.of(FileRenamed):
+        if (e.epoch, e.step) > (0, 0):
+            found.setdefault((e.epoch, e.rank), e.step)
+    return dict(sorted(found.items()))
 
 
 def _ranks(steps: Mapping[tuple[int, int], int], commits: list[Committed]) -> tuple[int, ...]:

@@ -85,6 +85,8 @@ def place_in_training(op: Op, profile: JobProfile) -> tuple[float, float]:
     if isinstance(at, AtMoment) and at.moment == "saving":
         first = [step for epoch, step in profile.own_saves if epoch == at.epoch]
         return at.epoch, min(first, default=inf)
+    if isinstance(at, AtMoment) and at.moment == "renaming":
+        return at.epoch, profile.renamings.get((at.epoch, at.rank or 0), inf)
     return at.epoch, inf
 
 
@@ -94,6 +96,7 @@ NOTICE_PART, NOTICE_MIN_S, NOTICE_MAX_S = 0.4, 0.1, 5.0
 _THRICE = 3
 _MOMENTS: dict[Moment, Group] = {
     "saving": "inside a save",
+    "renaming": "inside a save",
     "upload_begin": "upload begins",
     "upload_end": "upload ends",
     "reported": "after report, before commit",
@@ -160,8 +163,8 @@ def _killer(epoch: int, first: int, rank: int) -> Callable[[int], tuple[Op, ...]
 def _moments(profile: JobProfile) -> Iterator[PlaceGroup]:
     reports = [(epoch, rank) for epoch in profile.epochs for rank in profile.ranks]
     for moment, group in _MOMENTS.items():
-        places = {"saving": profile.halves, "upload_begin": profile.uploads}
-        places["upload_end"] = profile.uploads
+        places = {"saving": profile.halves, "renaming": tuple(profile.renamings)}
+        places |= {"upload_begin": profile.uploads, "upload_end": profile.uploads}
         for epoch, rank in places.get(moment, reports):
             at = AtMoment(epoch=epoch, moment=moment, rank=rank)
             yield _single(group, _kills(at))

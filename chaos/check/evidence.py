@@ -11,6 +11,7 @@ from chaos.model.event import (
     ControllerState,
     Disturbed,
     FaultInvoked,
+    FileRenamed,
     FileSaveBegun,
     JournalCut,
     ObserverFailed,
@@ -36,9 +37,10 @@ from chaos.words import plural
 FAULTS_HAPPENED = "faults-happened"
 
 
-_OfReport = FileSaveBegun | UploadBegun | UploadEnded | ReportReturned | Committed
+_OfReport = FileSaveBegun | FileRenamed | UploadBegun | UploadEnded | ReportReturned | Committed
 _MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
     "saving": (FileSaveBegun, "the middle of a save"),
+    "renaming": (FileRenamed, "the renaming of a file"),
     "upload_begin": (UploadBegun, "the beginning of its upload"),
     "upload_end": (UploadEnded, "the end of its upload"),
     "reported": (ReportReturned, "the return of its report()"),

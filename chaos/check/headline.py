@@ -17,6 +17,7 @@ from chaos.words import plural
 FAULTS_NAMED = 3  # of a run with more, the first alone: the rest are in its report
 _PLACES = {
     "saving": "in the middle of a save of epoch {epoch}",
+    "renaming": "as it was to rename a file of epoch {epoch}",
     "upload_begin": "as its upload of epoch {epoch} began",
     "upload_end": "when its upload of epoch {epoch} was done and report() had not returned",
     "reported": "when report() of epoch {epoch} had returned and Ray had not committed it",

@@ -8,7 +8,7 @@ from chaos.faults.base import Between
 from chaos.model.fault_entry import FAULTS, FaultEntry
 from chaos.model.plan import Op, Plan, Shape
 from chaos.model.scenario import Expect, FailureBudget
-from chaos.model.trigger import MOMENTS, AtMoment, AtStep, Trigger
+from chaos.model.trigger import IN_A_SAVE, MOMENTS, AtMoment, AtStep, Trigger
 from chaos.plan.make import nodes_for
 
 T = TypeVar("T")
@@ -16,8 +16,8 @@ T = TypeVar("T")
 FAULTS_MAX = 3
 # Every variant of every fault that is drawn at all.
 DRAWN = tuple((name, settings) for name, fault in FAULTS.items() for settings in fault.at_random)
-# `saving` is left out: whether a rank calls `torch.save` itself, only its script knows.
-_MOMENTS = [moment for moment in MOMENTS if moment != "saving"]
+# Those of a save are left out: whether a rank writes files itself, only its script knows.
+_MOMENTS = [moment for moment in MOMENTS if moment not in IN_A_SAVE]
 
 
 def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:

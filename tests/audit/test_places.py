@@ -46,6 +46,7 @@ def extents(draw: st.DrawFn, *, steps_max: int = 8) -> JobProfile:
         replaced={},
         loads=draw(st.sampled_from([(), ranks[:1], ranks])),
         loaders={place: 1 for place, n in steps.items() if n > 1 and draw(st.booleans())},
+        renamings={(epoch, uploaders[0]): 1 for epoch in saved if draw(st.booleans())},
     )
 
 
@@ -59,10 +60,10 @@ def exists(op: Op, profile: JobProfile) -> bool:
     if isinstance(at, AtStep):
         return at.step <= profile.steps.get((at.epoch, at.rank), 0)
     assert isinstance(at, AtMoment)
-    if at.moment == "saving":
-        return (at.epoch, at.rank) in profile.saves
-    if at.moment in ("upload_begin", "upload_end"):
-        return (at.epoch, at.rank) in profile.uploads
+    of_moment = {"saving": profile.saves, "renaming": tuple(profile.renamings)}
+    of_moment |= {"upload_begin": profile.uploads, "upload_end": profile.uploads}
+    if at.moment in of_moment:
+        return (at.epoch, at.rank) in of_moment[at.moment]
     return at.epoch in profile.epochs
 
 
@@ -116,7 +117,7 @@ def test_an_exhaustive_map_has_every_step_and_every_moment_once(
     moments = {(at.epoch, at.moment, at.rank) for at in single if isinstance(at, AtMoment)}
     assert len(steps) + len(moments) == len(single)
     assert len(steps) == profile.step_places
-    uploads, saves = 2 * len(profile.uploads), len(profile.saves)
+    uploads, saves = 2 * len(profile.uploads), len(profile.saves) + len(profile.renamings)
     assert len(moments) == saves + uploads + 2 * len(profile.epochs) * len(profile.ranks)
 
 

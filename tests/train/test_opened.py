@@ -5,7 +5,7 @@ import os
 import pickle
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from chaos.backends.train import opened, written
+from chaos.backends.train.state.files import watch_libraries
 from chaos.backends.train.state.readable import is_text, read
 from chaos.model.event import FileLoaded, FileRenamed, FileSaveBegun, FileSaved, FileWritten
 from chaos.run.file_digest import file_digest, folder_digests
-from tests.train.test_job_files import New, Rank
+from tests.train.test_job_files import New, Rank, put_back_after_the_test
 from tests.train.test_job_files import new as new  # noqa: PLC0414 - a fixture
 
 
@@ -323,6 +324,57 @@ def test_a_file_that_is_looked_for_before_it_is_there_is_not_missed(
 
     [saved] = rank.of(FileSaved)
     assert (saved.epoch, saved.step, saved.path) == (0, 3, str(file))
+
+
+@pytest.mark.parametrize("torchs", [True, False])
+def test_a_rank_stops_at_its_first_renaming_of_an_epoch_once_it_has_trained(
+    new: New, own: Path, *, torchs: bool
+) -> None:
+    rank = watching(new)
+    asked: list[int] = []
+    found: list[list[str]] = []
+
+    def renaming_of(epoch: int) -> Callable[[], None]:
+        asked.append(epoch)
+        return lambda: found.append(sorted(path.name for path in own.iterdir()))
+
+    rank.files.renaming_of = renaming_of
+    (own / "cache.tmp").touch()
+    (own / "cache.tmp").rename(own / "cache")
+    stepped(rank, 1)
+    write = torch.save if torchs else lambda value, path: write_pickle(path, value)
+    write({"epoch": 1}, own / "last.tmp")
+    os.replace(own / "last.tmp", own / "last")  # noqa: PTH105 - as jobs do
+
+    assert asked == [0]
+    assert found == [["cache", "last.tmp"]]
+    rank.files.look()
+    assert [Path(event.to).name for event in rank.of(FileRenamed)] == ["cache", "last"]
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is")
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_a_rank_stops_where_the_metadata_of_shards_has_not_its_name_yet(
+    new: New, own: Path, monkeypatch: pytest.MonkeyPatch, *, is_beside: bool
+) -> None:
+    put_back_after_the_test(monkeypatch)
+    rank = watching(new)
+    watch_libraries(rank.files)
+    rank.cursor.epoch = 3
+    stepped(rank, 1)
+    found: list[tuple[int, list[str]]] = []
+
+    def renaming_of(epoch: int) -> Callable[[], None]:
+        return lambda: found.append((epoch, sorted(p.name for p in (own / "e3").iterdir())))
+
+    rank.files.renaming_of = renaming_of
+    save: Any = dcp.async_save if is_beside else dcp.save
+    saving = save({"a": torch.ones(3)}, checkpoint_id=own / "e3", no_dist=True)
+    if is_beside:
+        rank.cursor.epoch = 4
+        saving.result()
+
+    assert found == [(3, [".metadata.tmp", "__0_0.distcp"])]
 
 
 def test_a_file_that_is_gone_again_is_looked_for_once(new: New, own: Path) -> None:

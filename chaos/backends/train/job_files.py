@@ -58,6 +58,7 @@ class JobFiles:
             self._handed.place,
             is_read=self.loads.reading,
             look=self._look_beside,
+            renames=self._renaming,
             failed=record.failed,
         )
         self._opened.is_reading = is_kept and record.cursor.attempt > 0
@@ -68,6 +69,7 @@ class JobFiles:
         self.reported: int | None = None
         self.settle: Callable[[], object] | None = None
         self.halfway_of: Callable[[int], Callable[[], None] | None] = lambda _: None
+        self.renaming_of: Callable[[int], Callable[[], None] | None] = lambda _: None
         self.unhook: Callable[[Callable[[], Any]], Any] = lambda save: save()
 
     def watch_opened(self) -> None:
@@ -265,6 +267,14 @@ class JobFiles:
                 self._look(at_rest=False)
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's save
             self._failed("files", error)
+
+    def _renaming(self, place: Place) -> None:
+        """Stop at an op whose place is a renaming, of which none is before training.
+
+        Caches are made there, once for all runs of a machine.
+        """
+        if place > (0, 0) and (arrive := self.renaming_of(place[0])) is not None:
+            arrive()
 
     def _at(self, place: Place) -> dict[str, Any]:
         return {**self._cursor.who(), "epoch": place[0], "step": place[1]}

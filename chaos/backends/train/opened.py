@@ -56,7 +56,8 @@ class Renaming:
 class Opened:
     """The files that one rank has opened.
 
-    `is_read` is called with a path that the rank reads, `look` when files may have been closed.
+    `is_read` is called with a path that the rank reads, `look` when files may have been closed,
+    `renames` with the place of a renaming that is about to be done.
 
     Python calls the audit hook in the thread that opens a file. Nothing may be raised there but
     an injected error, and a file that chaos opens within the hook is not the job's.
@@ -69,12 +70,14 @@ class Opened:
         *,
         is_read: Callable[[Path], None],
         look: Callable[[], None],
+        renames: Callable[[Place], None],
         failed: Callable[[str, Exception], None],
     ) -> None:
         self._run = str(run)
         self._place = place
         self._is_read = is_read
         self._look = look
+        self._before_renaming = renames
         self._failed = failed
         self._something = threading.Event()
         self._pid = os.getpid()
@@ -200,6 +203,7 @@ class Opened:
             with self._turn:
                 self._open_again()
             self._look()  # the file is complete now, and a fault may follow at once
+            self._before_renaming(self._place())
             self._renamed.append(Renaming(path, target, self._place()))
             for name in [name for name in self._kept_open if is_below(name, path)]:
                 was = self._kept_open.pop(name)

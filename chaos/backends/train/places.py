@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from chaos.faults.world import Target
 from chaos.model.plan import Op
-from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, Moment, Stage
+from chaos.model.trigger import IN_A_SAVE, AtMoment, AtRecovery, AtStart, AtStep, Moment, Stage
 
 
 @dataclass
@@ -29,9 +29,9 @@ class Places:
         return places
 
     @property
-    def strikes_in_save(self) -> bool:
-        """Whether an op waits in the middle of a save."""
-        return any(moment == "saving" for _, moment in self.moments)
+    def saves(self) -> frozenset[Moment]:
+        """The moments of a save at which an op waits."""
+        return frozenset(moment for _, moment in self.moments if moment in IN_A_SAVE)
 
     def _add(self, op: Op, *, leads: bool) -> None:
         index, place = op.index, op.at

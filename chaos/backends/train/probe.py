@@ -127,7 +127,9 @@ class Probe:
             ranks=ranks,
             was_handed_none=handed is None,
             reported=reported,
-            strikes_in_save=self._strike_in_save if self._places.strikes_in_save else None,
+            strikes_in_save={
+                moment: partial(self._strike_in_save, moment) for moment in self._places.saves
+            },
             strike_in_load=self._strike_in_load if self._follows_loads else None,
         )
         self._steps = StepHook(
@@ -308,9 +310,9 @@ class Probe:
         except Exception as error:  # noqa: BLE001 - recorded; must not fail the user's run
             self.failed("watch", error)
 
-    def _strike_in_save(self, epoch: int) -> Callable[[], None] | None:
+    def _strike_in_save(self, moment: Moment, epoch: int) -> Callable[[], None] | None:
         """Return the function that arrives at the ops within an epoch's first save, or None."""
-        indexes = self._places.moments.pop((epoch, "saving"), None)
+        indexes = self._places.moments.pop((epoch, moment), None)
         if indexes is None:
             return None
 

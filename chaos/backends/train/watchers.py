@@ -1,7 +1,7 @@
 """The watchers of a probe beside steps, losses and reports, as the plan asks for them."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from chaos.model.event import (
     TrainFnEnded,
     WatchCost,
 )
+from chaos.model.trigger import Moment
 from chaos.model.watch import Watch
 from chaos.run.file_digest import folder_digests
 
@@ -51,14 +52,14 @@ class Watchers:
         ranks: int,
         was_handed_none: bool,
         reported: int | None = None,
-        strikes_in_save: Callable[[int], Callable[[], None] | None] | None,
+        strikes_in_save: Mapping[Moment, Callable[[int], Callable[[], None] | None]],
         strike_in_load: Callable[[], None] | None = None,
     ) -> None:
         """Watch torch, if it is there, as one of so many ranks.
 
-        `strikes_in_save` returns, for an epoch, the function to call in the middle of its
-        first save; `strike_in_load` is called inside the first load of a file that an
-        earlier attempt saved. None: no op ever waits there.
+        `strikes_in_save` holds, by moment, what returns for an epoch the function to call at that
+        moment of its first save; `strike_in_load` is called inside the first load of a file that
+        an earlier attempt saved. Where there is none, no op ever waits.
         """
         if self._watch.state:
             declared.on_declare(self._declared)
@@ -67,16 +68,16 @@ class Watchers:
         except ImportError:  # a boosting job has no state that is known here
             return
         self._install_modules()
-        is_kept = self._watch.files or strike_in_load is not None
-        if is_kept or strikes_in_save is not None:
+        is_kept = self._watch.files or strike_in_load is not None or "renaming" in strikes_in_save
+        if is_kept or strikes_in_save:
             may_move = was_handed_none and self._cursor.attempt > 0
             files = self._install_files(
                 Saves(saves), ranks=ranks, may_move=may_move, is_kept=is_kept
             )
             files.reported = reported
             files.loads.strike = strike_in_load
-            if strikes_in_save is not None:
-                files.halfway_of = strikes_in_save
+            files.halfway_of = strikes_in_save.get("saving", files.halfway_of)
+            files.renaming_of = strikes_in_save.get("renaming", files.renaming_of)
 
     @property
     def given(self) -> Callable[[], Given] | None:
