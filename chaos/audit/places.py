@@ -165,8 +165,8 @@ def _why_none(group: Group, profile: JobProfile) -> str:
 
 _NEEDS: Mapping[Group, str] = {
     "inside a save": "no file was seen to be written with torch.save, or to be renamed",
-    "inside a load": "no run with a fault was seen to load, with torch.load, what was saved before",
     "loader process lost": "no process of a torch data loader was seen at a step",
+    "inside a load": "no run with a fault was seen to read a file that was saved before",
     "notice before the loss": "training is over too soon after any place for a notice to run out",
     "fewer workers after it": "the job is not elastic: `num_workers` is a number, not (min, max)",
 }

@@ -95,8 +95,9 @@ class AtRecovery(Unplaced):
     """In the attempt after the one that another op hit, before its first step is done.
 
     `start`: the train function begins, and has neither read its checkpoint nor made a step.
-    `loading`: inside the first `torch.load` of a file that an earlier attempt has saved with
-    `torch.save`. `first_step`: its first step begins, and all loading is done.
+    `loading`: inside the first load of a file that an earlier attempt has saved, as with
+    `torch.load`, or of a folder with `torch.distributed.checkpoint`. `first_step`: its first step
+    begins, and all loading is done.
 
     It lies before every epoch and step of its attempt.
     """

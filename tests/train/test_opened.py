@@ -5,6 +5,7 @@ import os
 import pickle
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -112,6 +113,32 @@ def test_folders_of_distributed_checkpoints_are_resume_points(new: New, own: Pat
 
     assert held["w"].tolist() == [1, 1, 1]
     assert (second.cursor.epoch, second.cursor.step) == (0, 2)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is")
+def test_the_load_of_a_distributed_checkpoint_is_struck_inside(new: New, own: Path) -> None:
+    first = watching(new)
+    stepped(first, 2)
+    dcp.save({"w": torch.ones(3)}, checkpoint_id=own / "e0", no_dist=True)
+    first.files.step_begins()
+    second = new(attempt=1)
+    second.files.watch_opened()
+    held = {"w": torch.zeros(3)}
+    found: list[tuple[bool, list[float]]] = []
+
+    def strike() -> None:
+        within = {
+            frame.name for frame in traceback.extract_stack() if "state_dict_loader" in frame[0]
+        }
+        found.append(("load" in within, held["w"].tolist()))
+
+    second.files.loads.strike = strike
+    dcp.load(held, checkpoint_id=own / "e0", no_dist=True)
+    second.files.step_begins()
+
+    assert found == [(True, [0, 0, 0])]
+    assert held["w"].tolist() == [1, 1, 1]
+    assert {Path(load.path).name for load in second.of(FileLoaded)} == {".metadata", "__0_0.distcp"}
 
 
 def test_text_is_a_place_only_where_nothing_else_was_read(new: New, own: Path) -> None:
