@@ -67,10 +67,10 @@ class AtStep(Record):
 class AtMoment(Record):
     """At one moment of the save or the report that ends epoch `epoch`, on rank `rank`.
 
-    `saving`: the first half of the first file that `torch.save` writes in that epoch is on
-    disk, and the rest is not. `renaming`: the first file or folder that the job renames in that epoch
-    has its old name, and the new one is not there. `upload_begin`: the checkpoint's upload is
-    about to begin. `upload_end`: every file is written and `report()` has not returned. `reported`:
+    `saving`: the first half of the first file that `torch.save` writes in that epoch is on disk,
+    and the rest is not. `renaming`: the first file or folder that the job renames in that epoch has
+    its old name, and the new one is not there. `upload_begin`: the checkpoint's upload is about to
+    begin. `upload_end`: every file is written and `report()` has not returned. `reported`:
     `report()` has returned, and the controller, held, has not committed. `committed`: the
     controller has committed.
     """
