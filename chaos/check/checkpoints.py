@@ -22,7 +22,7 @@ from chaos.model.event import (
     StorageSeen,
     TrainFnEnded,
 )
-from chaos.model.history import History
+from chaos.model.history import Baseline, History
 from chaos.model.verdict import Anomaly, CheckResult
 from chaos.words import plural
 
@@ -41,8 +41,10 @@ def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
     promise of durability: after the first commit one whole checkpoint is always there. No
     checkpoint is loaded for it: equal bytes load equally well. Of a file above 64 MiB only the size
     is compared. What was not seen on its way cannot be compared, nor what lies outside the run's
-    storage. A file of the job's own that cannot be read, so that the attempt dies of it, is no
-    checkpoint either: its writing was cut off, and the job trusted it
+    storage. A sharded checkpoint holds what its own metadata names, and each entry of the
+    baseline's at its place: it may be reported although its save has failed or was cut off
+    (InternLM/xtuner#1859). A file of the job's own that cannot be read, so that the attempt dies of
+    it, is no checkpoint either: its writing was cut off, and the job trusted it
     (huggingface/transformers#35782). In doubt is a checkpoint whose own count of training is not
     the baseline's at that place: if it counts the whole training, a restart from it would continue
     elsewhere (Lightning-AI/pytorch-lightning#12991). A file with other bytes is noted, and proves
@@ -51,7 +53,7 @@ def check_checkpoints(analysis: RunAnalysis) -> CheckResult:
     seen = list(analysis.history.of(StorageSeen))
     parts = analysis.history.count(PartUploaded)
     looks = list(_looks(stored_checkpoints(analysis.run), seen))
-    anomalies = [*_damaged(looks), *_unreadable(analysis)]
+    anomalies = [*_damaged(looks), *_unfinished(analysis), *_unreadable(analysis)]
     due = (
         _baseline_storage(analysis.reference) if analysis.reference is not None else (False, False)
     )
@@ -160,6 +162,37 @@ def _damaged(looks: list[_Look]) -> Iterator[Anomaly]:
             f"it {look.damage}{none}",
             events=(commit.number, look.number),
         )
+
+
+def _unfinished(analysis: RunAnalysis) -> Iterator[Anomaly]:
+    """Yield sharded checkpoints that do not hold what they say, or what the baseline's hold.
+
+    If one of the baseline's does not, the job may read its files by other means. Nothing is known
+    of a checkpoint of which a part was not seen. On another number of ranks, each may have entries
+    of its own.
+    """
+    if analysis.reference is None or not analysis.plan.ops:
+        return
+    baseline = analysis.counterpart
+    repeats = baseline.repeats if isinstance(baseline, Baseline) else ()
+    clean = [stored_checkpoints(c) for c in (analysis.reference, *map(RunTables, repeats))]
+    theirs = [(course, commit) for course in clean for commit in course.commits]
+    uploaders = frozenset(rank for course, commit in theirs for rank in course.uploaders(commit))
+    are_whole = not any(course.unfinished(commit) for course, commit in theirs)
+    known = stored_checkpoints(analysis.run)
+    ranks = {attempt.index: attempt.starts.keys() for attempt in analysis.run.attempts}
+    for commit in known.commits if are_whole else ():
+        if not uploaders & ranks.get(commit.attempt, frozenset()) <= known.uploaders(commit):
+            continue
+        due = [course.keys(c) for course, c in theirs if c.epoch == commit.epoch]
+        lack = known.unfinished(commit)
+        if lack is None and due and not analysis.resized and (mine := known.keys(commit)):
+            missing = sorted(frozenset.intersection(*due) - mine)
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            lack = f"lacks `{missing[0]}`{more}, which the baseline's holds" if missing else None
+        if lack is not None:
+            message = f"{commit.checkpoint} of epoch {commit.epoch} was committed, and it {lack}"
+            yield Anomaly(message=message, events=(commit.number,))
 
 
 def _unreadable(analysis: RunAnalysis) -> Iterator[Anomaly]:

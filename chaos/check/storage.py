@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 
 from chaos.check.analysis import RunTables
 from chaos.check.attempt import Commit
-from chaos.model.event import CheckpointDeleted, PartUploaded, StorageSeen
+from chaos.model.event import CheckpointDeleted, PartUploaded, ShardedPart, StorageSeen
 from chaos.model.history import History
 
 
@@ -75,6 +76,44 @@ class StoredCheckpoints:
                 more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
                 return f"{words} {paths[0]}{more}"
         return None
+
+    def unfinished(self, commit: Commit) -> str | None:
+        """Return what a sharded checkpoint lacks of what it says that it holds; None if nothing.
+
+        Its index is written last: without one no attempt can read it. On another number of ranks it
+        has other files, each of them in its own index.
+        """
+        sizes: dict[str, int] = {}
+        needs: dict[str, int] = {}
+        indexed = set[PurePosixPath]()
+        for part in self.sharded(commit):
+            sizes |= part.sizes
+            needs |= part.needs
+            indexed |= {PurePosixPath(path).parent for path in part.indexes}
+        for path in sorted(sizes):
+            if PurePosixPath(path).parent not in indexed:
+                return f"has no metadata beside {path}, without which no attempt can read it"
+        for path, least in sorted(needs.items()):
+            if path not in sizes:
+                return f"lacks {path}, which its own metadata names"
+            if sizes[path] < least:
+                return f"has {sizes[path]} bytes of {path}, and {least} by its own metadata"
+        return None
+
+    def sharded(self, commit: Commit) -> Sequence[ShardedPart]:
+        """Return the parts of a checkpoint that are sharded."""
+        parts = self.parts.get(commit.checkpoint or "", ())
+        own = (part.sharded for part in parts if part.attempt == commit.attempt)
+        return [part for part in own if part is not None]
+
+    def uploaders(self, commit: Commit) -> frozenset[int]:
+        """Return the ranks that were seen to upload a part of a checkpoint."""
+        parts = self.parts.get(commit.checkpoint or "", ())
+        return frozenset(part.rank for part in parts if part.attempt == commit.attempt)
+
+    def keys(self, commit: Commit) -> frozenset[str]:
+        """Return the names of the entries of a sharded checkpoint; none where they are unknown."""
+        return frozenset(key for part in self.sharded(commit) for key in part.keys)
 
     def _is_empty(self, checkpoint: str) -> bool:
         """Return whether nothing was uploaded: a bucket has no directory without a file."""

@@ -1,5 +1,6 @@
 """What storage holds beside what was committed, wherever the job has put it."""
 
+import msgspec
 import pytest
 
 from chaos.check.judge import judge
@@ -135,3 +136,80 @@ def test_a_checkpoint_itself_comes_before_a_folder_that_holds_its_like() -> None
     assert files_in(seen, "own/c0") == {"a": "1"}
     assert files_in(seen, "own/c") is None
     assert files_in(seen, "other") is None
+
+
+# -- sharded ---------------------------------------------------------------------------------------
+
+
+SHARDED = ev.ShardedPart(
+    sizes={"__0_0.distcp": 40, "__1_0.distcp": 30},
+    indexes=(".metadata",),
+    needs={"__0_0.distcp": 40, "__1_0.distcp": 30},
+    keys=("model.w", "optimizer.m"),
+)
+ON_FOUR = ev.ShardedPart(
+    sizes={f"__{rank}_0.distcp": 10 for rank in range(4)},
+    indexes=(".metadata",),
+    needs={f"__{rank}_0.distcp": 10 for rank in range(4)},
+    keys=("model.w", "optimizer.m", "rng.3"),
+)
+
+
+def sharded(history: History, *, last: ev.ShardedPart) -> History:
+    """Return that the job shards its checkpoints, the last of them into this part."""
+    history = changed(history, ev.PartUploaded, sharded=SHARDED)
+    return changed(history, ev.PartUploaded, lambda e: e.checkpoint == "c2", sharded=last)
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (
+            msgspec.structs.replace(SHARDED, indexes=(), needs={}, keys=()),
+            "has no metadata beside __0_0.distcp, without which no attempt can read it",
+        ),
+        (
+            msgspec.structs.replace(SHARDED, sizes={"__0_0.distcp": 40}),
+            "lacks __1_0.distcp, which its own metadata names",
+        ),
+        (
+            msgspec.structs.replace(SHARDED, sizes={"__0_0.distcp": 40, "__1_0.distcp": 29}),
+            "has 29 bytes of __1_0.distcp, and 30 by its own metadata",
+        ),
+        (
+            msgspec.structs.replace(SHARDED, keys=("model.w",)),
+            "lacks `optimizer.m`, which the baseline's holds",
+        ),
+    ],
+    ids=["no index", "no file", "a short file", "an entry less"],
+)
+def test_a_sharded_checkpoint_that_was_committed_holds_what_it_says(
+    last: ev.ShardedPart, words: str
+) -> None:
+    run = sharded(told_in(RUN), last=last)
+    as_the_run = sharded(told_in(BASELINE), last=last)
+
+    found = results(run, sharded(told_in(BASELINE), last=SHARDED))["checkpoints"]
+
+    assert found.status == "fail"
+    assert f"c2 of epoch 2 was committed, and it {words}" in found.summary
+    assert results(run, as_the_run)["checkpoints"].status == "pass"
+
+
+@pytest.mark.parametrize("last", [SHARDED, ON_FOUR])
+def test_other_shards_and_entries_of_more_ranks_are_no_damage(last: ev.ShardedPart) -> None:
+    run = sharded(told_in(RUN), last=last)
+
+    found = results(run, sharded(told_in(BASELINE), last=SHARDED))["checkpoints"]
+
+    assert found.status == "pass"
+
+
+def test_nothing_is_known_of_shards_that_were_not_seen() -> None:
+    last = msgspec.structs.replace(SHARDED, sizes={"__0_0.distcp": 40})
+    run = sharded(told_in(RUN), last=last)
+    unseen = without(run, ev.PartUploaded, lambda e: e.checkpoint == "c2")
+
+    found = results(unseen, sharded(told_in(BASELINE), last=SHARDED))["checkpoints"]
+
+    assert found.status == "inconclusive"

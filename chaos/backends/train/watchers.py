@@ -13,6 +13,7 @@ from chaos.backends.train.saves import Saves
 from chaos.backends.train.state.files import watch_files, watch_libraries
 from chaos.backends.train.state.inputs import Given, InputWindow
 from chaos.backends.train.state.roots import Owner, Roots
+from chaos.backends.train.state.sharded import sharded_part
 from chaos.backends.train.state.watch import StateWatch, model_digests
 from chaos.model.event import (
     AnyEvent,
@@ -157,7 +158,13 @@ class Watchers:
         if self._files is not None and files:
             self._files.part_uploaded(checkpoint, folder, files)
         epoch = self._cursor.epoch if is_placed else None
-        part = PartUploaded(**self._cursor.who(), epoch=epoch, checkpoint=checkpoint, files=files)
+        part = PartUploaded(
+            **self._cursor.who(),
+            epoch=epoch,
+            checkpoint=checkpoint,
+            files=files,
+            sharded=sharded_part(folder, files),
+        )
         self._write(part)
 
     def train_fn_ended(self, error: BaseException | None) -> None:

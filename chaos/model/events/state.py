@@ -136,6 +136,20 @@ class FileLoaded(StepEvent, frozen=True, kw_only=True):
         return f"{self.who}: loaded {self.path}, {origin}"
 
 
+class ShardedPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a checkpoint that `torch.distributed.checkpoint` has written.
+
+    Paths are those within the checkpoint. `sizes` holds the bytes of each file of shards; `indexes`
+    are the files that name what the checkpoint holds, `needs` the bytes that each file must have
+    by them, and `keys` the names of the entries, none where there are more than 2048.
+    """
+
+    sizes: dict[str, int] = msgspec.field(default_factory=dict)
+    indexes: tuple[str, ...] = ()
+    needs: dict[str, int] = msgspec.field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+
+
 class PartUploaded(WorkerEvent, frozen=True, kw_only=True):
     """One rank's part of a checkpoint, as it was on the worker's own disk before its upload.
 
@@ -147,6 +161,7 @@ class PartUploaded(WorkerEvent, frozen=True, kw_only=True):
     epoch: int | None
     checkpoint: str
     files: dict[str, str]
+    sharded: ShardedPart | None = None
 
     def _text(self) -> str:
         return f"{self.who}: its part of {self.checkpoint} has {len(self.files)} files"
