@@ -122,6 +122,10 @@ class InjectedError(RuntimeError):
     """The exception of `raise_in_worker` in a train function; no part of chaos may catch it."""
 
 
+class InjectedWriteError(OSError, InjectedError):
+    """The exception of `fail_save` in a write of the job's."""
+
+
 def refusal_in(words: str) -> str | None:
     """Return the message of a refusal in a text: `SomeError: …`, with or without a module."""
     name, colon, rest = words.strip().partition(": ")

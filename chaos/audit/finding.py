@@ -12,7 +12,7 @@ from chaos.record import Record
 from chaos.words import plural
 
 # From the least that a reproduction needs to the most.
-_FAULTS = ("kill_worker", "kill_loader", "kill_node", "preempt_node")
+_FAULTS = ("kill_worker", "kill_loader", "fail_save", "kill_node", "preempt_node")
 
 
 class Confirmation(Record):

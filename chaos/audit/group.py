@@ -21,6 +21,7 @@ Group: TypeAlias = Literal[
     "during the recovery",
     "inside a load",
     "loader process lost",
+    "save fails beside training",
     "notice before the loss",
     "node lost",
     "fewer workers after it",
@@ -38,6 +39,7 @@ Kind: TypeAlias = Literal[
     "killed inside a load",
     "killed in a save or upload",
     "loader process killed",
+    "save failed",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _KINDS: Mapping[Group, Kind] = {
@@ -47,6 +49,7 @@ _KINDS: Mapping[Group, Kind] = {
     "during the recovery": "killed in a recovery",
     LOADS: "killed inside a load",
     "loader process lost": "loader process killed",
+    "save fails beside training": "save failed",
     "inside a save": "killed in a save or upload",
     "upload begins": "killed in a save or upload",
     "upload ends": "killed in a save or upload",
@@ -70,6 +73,7 @@ _WORKERS: tuple[Group, ...] = (
     "several times in a run",
     "same place in two attempts",
     "loader process lost",
+    "save fails beside training",
     "before the first commit",
 )
 _NODES: tuple[Group, ...] = ("notice before the loss", "node lost", "fewer workers after it")

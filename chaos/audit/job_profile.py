@@ -73,20 +73,19 @@ Point: TypeAlias = tuple[int, int]
 class JobProfile:
     """The facts about a job that determine its places.
 
-    `steps` counts optimizer steps by (epoch, rank), with those after the last report.
-    `epochs` are the committed reports, `saved` those of them with a checkpoint.
-    `uploads` are the (epoch, rank) of each upload, `saves` those of each written file,
-    `whole` those of them without `torch.save`, whose writing cannot be stopped in its
-    middle. `left_s` is the time of training after an epoch's last step, or after its
-    report if no step is seen. `settings` are those at `fit()`, `replaced` the script's
-    own values of settings that chaos replaced. `loads` are the ranks that, in a run with
-    a fault, loaded after a restart a file of an earlier attempt. `own_saves` are the
-    places (epoch, step) at which rank 0, or the lowest that does, wrote a file with
-    `torch.save`. `renamings` holds the steps before the first renaming of each (epoch,
-    rank). `asks`: a rank asked for its checkpoint. `sees` names the evidence that
-    a fault can change. `loaders` has, by (epoch, rank), the first step at which a data loader has
-    processes, if another step follows. `by_clock`: reports come by the clock, so that it has only
-    the places that every run has.
+    `steps` counts optimizer steps by (epoch, rank), with those after the last report. `epochs` are
+    the committed reports, `saved` those of them with a checkpoint. `uploads` are the (epoch, rank)
+    of each upload, `saves` those of each written file, `whole` those of them without `torch.save`,
+    whose writing cannot be stopped in its middle, and `beside` those of sharded saves beside
+    training. `left_s` is the time of training after an epoch's last step, or after its report if no
+    step is seen. `settings` are those at `fit()`, `replaced` the script's own values of settings
+    that chaos replaced. `loads` are the ranks that, in a run with a fault, loaded after a restart a
+    file of an earlier attempt. `own_saves` are the places (epoch, step) at which rank 0, or the
+    lowest that does, wrote a file with `torch.save`. `renamings` holds the steps before the first
+    renaming of each (epoch, rank). `asks`: a rank asked for its checkpoint. `sees` names the
+    evidence that a fault can change. `loaders` has, by (epoch, rank), the first step at which a
+    data loader has processes, if another step follows. `by_clock`: reports come by the clock, so
+    that it has only the places that every run has.
     """
 
     ranks: tuple[int, ...]
@@ -102,6 +101,7 @@ class JobProfile:
     loads: tuple[int, ...] = ()
     renamings: Mapping[Point, int] = field(default_factory=dict)
     whole: tuple[tuple[int, int], ...] = ()
+    beside: tuple[tuple[int, int], ...] = ()
     own_saves: tuple[Point, ...] = ()
     asks: bool = True
     sees: tuple[str, ...] = ("losses", "state", "metrics")
@@ -195,6 +195,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         uploads=tuple(sorted(uploads)),
         saves=tuple(sorted({(e.epoch, e.rank) for e in saves})),
         whole=tuple(sorted({(e.epoch, e.rank) for e in saves} - halves)),
+        beside=tuple(sorted(_beside(saves))),
         steps=dict(sorted(steps.items())),
         left_s={epoch: (over_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,
@@ -225,6 +226,7 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
         uploads=tuple(p for p in places if all(p in run.uploads for run in runs) and count),
         saves=tuple(p for p in places if all(p in run.saves for run in runs) and count),
         whole=tuple(p for p in places if any(p in run.whole for run in runs)),
+        beside=(),
         own_saves=(),
         loaders={},
         renamings={},
@@ -257,6 +259,15 @@ def _own_saves(history: History) -> tuple[Point, ...]:
     saves = [event for _, event in history.of(FileSaveBegun)]
     rank = min((event.rank for event in saves), default=0)
     return tuple(sorted({(e.epoch, e.step) for e in saves if e.rank == rank}))
+
+
+def _beside(saves: Sequence[FileSaveBegun]) -> set[Point]:
+    """Return the (epoch, rank) whose first save is sharded, and written beside training."""
+    first: dict[Point, FileSaveBegun] = {}
+    for e in saves:
+        if e.saver in ("torch", "shards"):
+            first.setdefault((e.epoch, e.rank), e)
+    return {place for place, e in first.items() if e.is_beside and e.saver == "shards"}
 
 
 def _renamings(history: History) -> dict[Point, int]:

@@ -12,6 +12,7 @@ from math import inf
 
 from chaos.audit.group import LOADS, SEVERAL, Group
 from chaos.audit.job_profile import JobProfile, Point
+from chaos.faults.fail_save import FailSave
 from chaos.faults.kill_loader import KillLoader
 from chaos.faults.kill_node import KillNode
 from chaos.faults.kill_worker import KillWorker
@@ -131,7 +132,7 @@ def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
     """Return all place groups of a job; those of several ops draw their steps from the seed."""
     draws = random.Random(f"{seed}:places")  # noqa: S311 (repeatable is the point)
     found = [*_single_steps(profile), *_moments(profile), *_in_epochs(profile, draws)]
-    found += (*_thrice(profile, draws), *_loader_losses(profile))
+    found += (*_thrice(profile, draws), *_loader_losses(profile), *_failing_saves(profile))
     return (*found, *_recoveries(profile, seed=seed))
 
 
@@ -198,6 +199,16 @@ def _in_epochs(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup
         if (notice_s := _notice_s(profile.left_s.get(epoch, 0.0))) is not None:
             notice = Op(index=0, at=at, preempt_node=PreemptNode(notice_s=notice_s))
             yield _single("notice before the loss", (notice,))
+
+
+def _failing_saves(profile: JobProfile) -> Iterator[PlaceGroup]:
+    """Yield the saves beside training, of which a job may not notice that they fail.
+
+    Any other raises in the training itself, which ends the attempt as a kill does.
+    """
+    for epoch, rank in profile.beside:
+        at = AtMoment(epoch=epoch, moment="saving", rank=rank)
+        yield _single("save fails beside training", (Op(index=0, at=at, fail_save=FailSave()),))
 
 
 def _thrice(profile: JobProfile, draws: random.Random) -> Iterator[PlaceGroup]:

@@ -165,6 +165,7 @@ def _why_none(group: Group, profile: JobProfile) -> str:
 
 _NEEDS: Mapping[Group, str] = {
     "inside a save": "no file was seen to be written with torch.save, or to be renamed",
+    "save fails beside training": "no sharded save was seen in a thread beside training",
     "loader process lost": "no process of a torch data loader was seen at a step",
     "inside a load": "no run with a fault was seen to read a file that was saved before",
     "notice before the loss": "training is over too soon after any place for a notice to run out",

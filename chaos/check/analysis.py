@@ -132,6 +132,22 @@ class RunAnalysis:
         return injections(self.plan, self.history, self.run.attempts, self.run.ending)
 
     @cached_property
+    def unsaved(self) -> frozenset[int]:
+        """The epochs that lack the baseline's checkpoint where a save failed and the job went on.
+
+        A job may do without it, as long as it reports none.
+        """
+        if self.reference is None or not any(
+            s.spares and s.op.fault.fails_save for s in self.injections
+        ):
+            return frozenset()
+        due, mine = (
+            {c.epoch for c in course.lineage.commits if c.checkpoint is not None}
+            for course in (self.reference, self.run)
+        )
+        return frozenset(due - mine)
+
+    @cached_property
     def hits(self) -> dict[int, tuple[Injection, ...]]:
         """The injections that took workers from an attempt, by the attempt's index."""
         found: dict[int, tuple[Injection, ...]] = {}

@@ -251,7 +251,7 @@ def _kept_alike(analysis: RunAnalysis, reference: RunTables) -> Anomaly | bool |
     ]
     if ours is None or theirs is None or not same_epochs or divergence_place(analysis) is not None:
         return None
-    if _saved_epochs(analysis.run) > _saved_epochs(reference):
+    if analysis.unsaved or _saved_epochs(analysis.run) > _saved_epochs(reference):
         return None
     mine, due = _of_epochs(analysis.run, ours[1]), _of_epochs(reference, theirs[1])
     if mine == due:

@@ -91,7 +91,8 @@ def _foreign_result(analysis: RunAnalysis) -> Iterator[Anomaly]:
     """Yield a result that is not of the last report, though the baseline's is."""
     if analysis.reference is None or not _is_of_last_report(analysis.reference):
         return
-    if not _is_of_last_report(analysis.run) and analysis.run.ending.returned is not None:
+    is_other = not _is_of_last_report(analysis.run) and not analysis.unsaved
+    if is_other and analysis.run.ending.returned is not None:
         number, returned = analysis.run.ending.returned
         last = analysis.run.lineage.commits[-1] if analysis.run.lineage.commits else None
         told = (

@@ -69,6 +69,8 @@ class Fault(Record):
     is_ordered: ClassVar[bool] = False
     # Is the loss announced to Ray? It then charges a preemption, not a failure.
     is_announced: ClassVar[bool] = False
+    # Does it make a save fail, without which the job may go on?
+    fails_save: ClassVar[bool] = False
     # Does it end the user's script, so that the harness starts it again?
     ends_driver: ClassVar[bool] = False
     # Does it need a cluster whose control service can be started again with its former state?

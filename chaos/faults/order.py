@@ -47,4 +47,10 @@ class Exhaust(msgspec.Struct, frozen=True, tag=True):
     token: str = msgspec.field(default_factory=_token)
 
 
-Order: TypeAlias = Raise | Slow | Hang | Exhaust
+class FailWrite(msgspec.Struct, frozen=True, tag=True):
+    """Raise `OSError` out of the call that stands at the place, as a write to a full disk does."""
+
+    token: str = msgspec.field(default_factory=_token)
+
+
+Order: TypeAlias = Raise | FailWrite | Slow | Hang | Exhaust

@@ -398,6 +398,22 @@ def corrupt_snapshot(
     rank: int | None = None,
     times: int = 1,
 ) -> FaultEntry: ...
+def fail_save(
+    *,
+    at: AtStep | AtMoment | AtRecovery | AtStart | AtState | AtTime | Mapping[str, Any] | None = None,
+    epoch: int | None = None,
+    step: int | None = None,
+    moment: Literal["saving", "renaming", "upload_begin", "upload_end", "reported", "committed"] | None = None,
+    attempt: int | None = None,
+    recovering_from: int | None = None,
+    stage: Literal["start", "loading", "first_step"] | None = None,
+    starting: int | None = None,
+    at_launch: bool | None = None,
+    state: Literal["SCHEDULING", "RUNNING", "PREEMPTING", "RESTARTING", "RESIZING", "RESCHEDULING", "SHUTTING_DOWN", "ERRORED", "FINISHED", "ABORTED"] | None = None,
+    visit: int | None = None,
+    seconds: float | None = None,
+    rank: int | None = None,
+) -> FaultEntry: ...
 def kill_loader(
     *,
     at: AtStep | AtMoment | AtRecovery | AtStart | AtState | AtTime | Mapping[str, Any] | None = None,

@@ -45,6 +45,7 @@ def extents(draw: st.DrawFn, *, steps_max: int = 8) -> JobProfile:
         },
         replaced={},
         loads=draw(st.sampled_from([(), ranks[:1], ranks])),
+        beside=tuple((epoch, uploaders[0]) for epoch in saved if draw(st.booleans())),
         loaders={place: 1 for place, n in steps.items() if n > 1 and draw(st.booleans())},
         renamings={(epoch, uploaders[0]): 1 for epoch in saved if draw(st.booleans())},
     )

@@ -1,15 +1,20 @@
 """What storage holds beside what was committed, wherever the job has put it."""
 
+from typing import Any, Literal
+
 import msgspec
 import pytest
 
 from chaos.check.judge import judge
 from chaos.check.storage import files_in
+from chaos.faults.fail_save import FailSave
 from chaos.model import event as ev
 from chaos.model.history import History
+from chaos.model.plan import Op
+from chaos.model.trigger import AtMoment
 from chaos.model.verdict import CheckResult
 from tests.check.shorthand import plan_of, told_in
-from tests.check.tamper import changed, without
+from tests.check.tamper import changed, told, without
 
 RUN = "g s u r c s u r c s x g<c1 s u r c L:c0,c1,c2 ."
 BASELINE = "g s u r c s u r c s u r c L:c0,c1,c2 ."
@@ -213,3 +218,28 @@ def test_nothing_is_known_of_shards_that_were_not_seen() -> None:
     found = results(unseen, sharded(told_in(BASELINE), last=SHARDED))["checkpoints"]
 
     assert found.status == "inconclusive"
+
+
+# -- a save that failed ----------------------------------------------------------------------------
+
+FAILING = Op(index=0, at=AtMoment(epoch=1, moment="saving", rank=0), fail_save=FailSave())
+
+
+@pytest.mark.parametrize(("status", "selection"), [("ok", "pass"), ("fail", "fail")])
+def test_a_job_may_report_no_checkpoint_where_its_save_has_failed(
+    status: Literal["ok", "fail"], selection: str
+) -> None:
+    run = changed(
+        told_in(BASELINE.replace("L:c0,c1,c2", "L:c0,c2")),
+        ev.Committed,
+        lambda e: e.epoch == 1,
+        checkpoint=None,
+    )
+    who: dict[str, Any] = {"attempt": 0, "rank": 0, "pid": 1000, "node_id": "node-0-0"}
+    invoked = ev.FaultInvoked(op=0, fault="fail_save", **who)
+    history = told(run, invoked, ev.FaultEnded(op=0, status=status, detail=""))
+    plan = plan_of(BASELINE).model_copy(update={"ops": (FAILING,)})
+
+    verdict = judge(plan, history, told_in(BASELINE))
+
+    assert {r.check: r.status for r in verdict.results}["selection"] == selection

@@ -11,6 +11,7 @@ from chaos.faults.corrupt_snapshot import CorruptSnapshot
 from chaos.faults.delayed_visibility import DelayedVisibility
 from chaos.faults.disk_full import DiskFull
 from chaos.faults.exhaust_memory import ExhaustMemory
+from chaos.faults.fail_save import FailSave
 from chaos.faults.fail_upload import FailUpload
 from chaos.faults.freeze_node import FreezeNode
 from chaos.faults.hang_worker import HangWorker
@@ -72,6 +73,7 @@ CASES = (
     stubborn("hang_worker", HangWorker(where="collective"), "and did not"),
     stubborn("poison_step", PoisonStep(by="raise"), "was the exception caught?"),
     Case("kill_loader", KillLoader(), "rank 0 has no loader process there"),
+    Case("fail_save", FailSave(), "never happened", AtMoment(epoch=7, moment="saving", rank=0)),
     Case("exhaust_memory", ExhaustMemory(bytes=2**36), "not twice 65,536 MiB"),
     Case("kill_node", KillNode(rank=1), NO_RANK_1),
     Case("kill_node", KillNode(ranks=(0, 1)), NO_RANK_1),

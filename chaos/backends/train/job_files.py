@@ -280,7 +280,10 @@ class JobFiles:
         return {**self._cursor.who(), "epoch": place[0], "step": place[1]}
 
     def _begun(self, path: Path, place: Place, saver: str) -> None:
-        self._write(FileSaveBegun(**self._at(place), path=str(path), saver=saver))
+        is_beside = self._handed.is_beside()
+        self._write(
+            FileSaveBegun(**self._at(place), path=str(path), saver=saver, is_beside=is_beside)
+        )
 
     def _saved(self, path: Path, place: Place, content: _Content, digest: str, size: int) -> None:
         what: dict[str, Any] = {"path": str(path), "digest": digest, "bytes": size}

@@ -1,12 +1,13 @@
 """Faults that a worker carries out on itself, by order of the chaos controller."""
 
 import contextlib
+import errno
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 
-from chaos.errors import InjectedError
-from chaos.faults.order import Exhaust, Hang, Order, Raise, Slow
+from chaos.errors import InjectedError, InjectedWriteError
+from chaos.faults.order import Exhaust, FailWrite, Hang, Order, Raise, Slow
 from chaos.run.clock import Clock, seconds_since
 
 FOR_EVER = timedelta(days=365)
@@ -28,6 +29,11 @@ class Obedience:
         match order:
             case Raise():
                 raise InjectedError(order.message)
+            case FailWrite():
+                self._tell(order.token)
+                raise InjectedWriteError(
+                    errno.ENOSPC, "No space left on device (injected by chaos)"
+                )
             case Slow():
                 self._slow.append(_Slowness(order))
                 self._since_ns = self._clock.now_ns()

@@ -83,11 +83,12 @@ class FileSaveBegun(StepEvent, frozen=True, kw_only=True):
 
     `saver`: `torch` for `torch.save`, `shards` for a rank's part of a folder that
     `torch.distributed.checkpoint` writes, else the suffix of a file that it opened itself. Such a
-    file is recorded when it is closed.
+    file is recorded when it is closed. `is_beside`: by another thread than the one that trains.
     """
 
     path: str
     saver: str = "torch"
+    is_beside: bool = False
 
     def _text(self) -> str:
         return f"{self.who}: began to save {self.path}"
