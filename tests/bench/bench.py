@@ -269,7 +269,7 @@ def _watch(watch: Watch, folder: Path, costs: list[tuple[float, float]]) -> Call
 
     record = Record(cursor, keep, print)
     watchers = Watchers(watch, record)
-    watchers.install(folder, ranks=1, was_handed_none=False, strikes_in_save=None)
+    watchers.install(folder, ranks=1, was_handed_none=False, strikes_in_save={})
 
     def step_done(losses: Any, inputs: Any) -> tuple[int, int]:
         with watchers.cost.watching:

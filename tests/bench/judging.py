@@ -87,7 +87,7 @@ class Recording:
                 self.add(f"worker-{attempt * 1000 + rank}", _step(attempt, rank, epoch, step))
         self.states(attempt, epoch, self.steps, "left")
         for rank in range(self.ranks):
-            place = {"attempt": attempt, "rank": rank, "epoch": epoch}
+            place: dict[str, Any] = {"attempt": attempt, "rank": rank, "epoch": epoch}
             self.add(f"worker-{attempt * 1000 + rank}", ev.ReportBegun(**place))
             name = f"checkpoint_{attempt}_{epoch}"
             part = ev.PartUploaded(**place, checkpoint=name, files={f"{rank}.pt": f"{epoch:016x}"})

@@ -34,7 +34,7 @@ class Ledger:
     def worker(self, rank: int, *events: ev.AnyEvent) -> None:
         self.say(f"worker-{self.pid(rank)}", *events)
 
-    def upload(self, name: str | None, place: dict[str, int]) -> None:
+    def upload(self, name: str | None, place: dict[str, Any]) -> None:
         if name is None or not self.script.watch:
             return
         rank, epoch = place["rank"], place["epoch"]
