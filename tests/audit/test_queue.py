@@ -49,7 +49,7 @@ def test_a_job_that_is_not_seen_to_load_has_no_such_place(tmp_path: Path) -> Non
     card = audit_of(tmp_path, FakeBackend(epochs=3, steps=2)).run()
 
     [why] = [row.why for row in omissions(card) if row.group == LOADS]
-    assert why.startswith("not in this job: no run with a fault was seen to load, with torch.load")
+    assert why.startswith("not in this job: no run with a fault was seen to read a file")
 
 
 def test_a_load_that_no_other_strike_has_shown_is_not_struck(tmp_path: Path) -> None:
