@@ -22,6 +22,7 @@ from chaos.model.event import (
     StepDone,
     UploadBegun,
     UploadEnded,
+    ValidationBegun,
 )
 from chaos.model.history import History
 
@@ -84,8 +85,9 @@ class JobProfile:
     lowest that does, wrote a file with `torch.save`. `renamings` holds the steps before the first
     renaming of each (epoch, rank). `asks`: a rank asked for its checkpoint. `sees` names the
     evidence that a fault can change. `loaders` has, by (epoch, rank), the first step at which a
-    data loader has processes, if another step follows. `by_clock`: reports come by the clock, so
-    that it has only the places that every run has.
+    data loader has processes, if another step follows, and `validations` the step after which the
+    model is first called in evaluation mode. `by_clock`: reports come by the clock, so that it has
+    only the places that every run has.
     """
 
     ranks: tuple[int, ...]
@@ -106,6 +108,7 @@ class JobProfile:
     asks: bool = True
     sees: tuple[str, ...] = ("losses", "state", "metrics")
     loaders: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    validations: Mapping[tuple[int, int], int] = field(default_factory=dict)
     by_clock: bool = False
 
     @cached_property
@@ -184,6 +187,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
     commits = [event for _, event in history.of(Committed)]
     uploads = {(e.epoch, e.rank) for _, e in history.of(UploadBegun)}
     uploads |= {(e.epoch, e.rank) for _, e in history.of(UploadEnded)}
+    validations = {(e.epoch, e.rank): e.step for _, e in history.of(ValidationBegun)}
     saves = [event for _, event in history.of(FileSaveBegun)]
     halves = {(e.epoch, e.rank) for e in saves if e.saver in ("torch", "shards")}
     over_ns = _training_over_ns(history)
@@ -197,6 +201,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         whole=tuple(sorted({(e.epoch, e.rank) for e in saves} - halves)),
         beside=tuple(sorted(_beside(saves))),
         steps=dict(sorted(steps.items())),
+        validations=dict(sorted(validations.items())),
         left_s={epoch: (over_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,
         settings=called.settings if called else {},
@@ -230,6 +235,7 @@ def shared(runs: Sequence[JobProfile]) -> JobProfile:
         own_saves=(),
         loaders={},
         renamings={},
+        validations={},
         steps=dict.fromkeys(places, 1),
         left_s={epoch: min(run.left_s.get(epoch, 0.0) for run in runs) for epoch, _ in places},
         seconds=max(run.seconds for run in runs),

@@ -86,8 +86,9 @@ def place_in_training(op: Op, profile: JobProfile) -> tuple[float, float]:
     if isinstance(at, AtMoment) and at.moment == "saving":
         first = [step for epoch, step in profile.own_saves if epoch == at.epoch]
         return at.epoch, min(first, default=inf)
-    if isinstance(at, AtMoment) and at.moment == "renaming":
-        return at.epoch, profile.renamings.get((at.epoch, at.rank or 0), inf)
+    if isinstance(at, AtMoment) and at.moment in ("validating", "renaming"):
+        after = profile.validations if at.moment == "validating" else profile.renamings
+        return at.epoch, after.get((at.epoch, at.rank or 0), inf)
     return at.epoch, inf
 
 
@@ -96,6 +97,7 @@ NOTICE_PART, NOTICE_MIN_S, NOTICE_MAX_S = 0.4, 0.1, 5.0
 
 _THRICE = 3
 _MOMENTS: dict[Moment, Group] = {
+    "validating": "during validation",
     "saving": "inside a save",
     "renaming": "inside a save",
     "upload_begin": "upload begins",
@@ -166,6 +168,7 @@ def _moments(profile: JobProfile) -> Iterator[PlaceGroup]:
     for moment, group in _MOMENTS.items():
         places = {"saving": profile.halves, "renaming": tuple(profile.renamings)}
         places |= {"upload_begin": profile.uploads, "upload_end": profile.uploads}
+        places["validating"] = tuple(profile.validations)
         for epoch, rank in places.get(moment, reports):
             at = AtMoment(epoch=epoch, moment=moment, rank=rank)
             yield _single(group, _kills(at))

@@ -23,6 +23,7 @@ from chaos.model.event import (
     StorageFaulted,
     UploadBegun,
     UploadEnded,
+    ValidationBegun,
     WorkerStarted,
 )
 from chaos.model.history import HISTORY, Baseline, History, repeat_name
@@ -37,8 +38,17 @@ from chaos.words import plural
 FAULTS_HAPPENED = "faults-happened"
 
 
-_OfReport = FileSaveBegun | FileRenamed | UploadBegun | UploadEnded | ReportReturned | Committed
+_OfReport = (
+    ValidationBegun
+    | FileSaveBegun
+    | FileRenamed
+    | UploadBegun
+    | UploadEnded
+    | ReportReturned
+    | Committed
+)
 _MOMENTS: Mapping[Moment, tuple[type[_OfReport], str]] = {
+    "validating": (ValidationBegun, "its validation"),
     "saving": (FileSaveBegun, "the middle of a save"),
     "renaming": (FileRenamed, "the renaming of a file"),
     "upload_begin": (UploadBegun, "the beginning of its upload"),

@@ -16,6 +16,7 @@ from chaos.words import plural
 
 FAULTS_NAMED = 3  # of a run with more, the first alone: the rest are in its report
 _PLACES = {
+    "validating": "in the validation of epoch {epoch}",
     "saving": "in the middle of a save of epoch {epoch}",
     "renaming": "as it was to rename a file of epoch {epoch}",
     "upload_begin": "as its upload of epoch {epoch} began",

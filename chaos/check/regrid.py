@@ -33,10 +33,19 @@ from chaos.model.event import (
     StepDone,
     UploadBegun,
     UploadEnded,
+    ValidationBegun,
 )
 from chaos.model.history import Baseline, History
 
-_AT_STEP = StepDone | LossResolved | FileSaveBegun | FileSaved | FileWritten | FileRenamed
+_AT_STEP = (
+    StepDone
+    | LossResolved
+    | FileSaveBegun
+    | FileSaved
+    | FileWritten
+    | FileRenamed
+    | ValidationBegun
+)
 _OF_REPORT = ReportBegun | ReportReturned | UploadBegun | UploadEnded
 
 BY_REPORTS = frozenset({"metrics", "artifacts", "selection"})

@@ -69,6 +69,7 @@ from chaos.model.events.state import (
     StorageSeen,
     StoredCheckpoint,
     TrainFnEnded,
+    ValidationBegun,
     WatchCost,
 )
 from chaos.model.events.strike import (
@@ -128,6 +129,7 @@ AnyEvent: TypeAlias = (
     | FileLoaded
     | FileRenamed
     | FileSaveBegun
+    | ValidationBegun
     | FileSaved
     | FileWritten
     | PartUploaded
@@ -198,6 +200,7 @@ __all__ = [
     "TrainFnEnded",
     "UploadBegun",
     "UploadEnded",
+    "ValidationBegun",
     "WatchCost",
     "WorkerGroupStarted",
     "WorkerPlace",

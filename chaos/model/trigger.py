@@ -12,7 +12,13 @@ from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag
 from chaos.record import Record
 
 Moment: TypeAlias = Literal[
-    "saving", "renaming", "upload_begin", "upload_end", "reported", "committed"
+    "validating",
+    "saving",
+    "renaming",
+    "upload_begin",
+    "upload_end",
+    "reported",
+    "committed",
 ]
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 # Those inside a save of the job's own.
@@ -65,14 +71,15 @@ class AtStep(Record):
 
 
 class AtMoment(Record):
-    """At one moment of the save or the report that ends epoch `epoch`, on rank `rank`.
+    """At one moment of validation, save or report in epoch `epoch`, on rank `rank`.
 
-    `saving`: the first half of the first file that `torch.save` writes in that epoch is on disk,
-    and the rest is not. `renaming`: the first file or folder that the job renames in that epoch has
-    its old name, and the new one is not there. `upload_begin`: the checkpoint's upload is about to
-    begin. `upload_end`: every file is written and `report()` has not returned. `reported`:
-    `report()` has returned, and the controller, held, has not committed. `committed`: the
-    controller has committed.
+    `validating`: after a step of that epoch, the trained model is about to be called for the first
+    time in evaluation mode and without gradients. `saving`: the first half of the first file that
+    `torch.save` writes in that epoch is on disk, and the rest is not. `renaming`: the first file or
+    folder that the job renames in that epoch has its old name, and the new one is not there.
+    `upload_begin`: the checkpoint's upload is about to begin. `upload_end`: every file is written
+    and `report()` has not returned. `reported`: `report()` has returned, and the controller, held,
+    has not committed. `committed`: the controller has committed.
     """
 
     epoch: NonNegativeInt

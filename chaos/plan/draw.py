@@ -16,8 +16,8 @@ T = TypeVar("T")
 FAULTS_MAX = 3
 # Every variant of every fault that is drawn at all.
 DRAWN = tuple((name, settings) for name, fault in FAULTS.items() for settings in fault.at_random)
-# Those of a save are left out: whether a rank writes files itself, only its script knows.
-_MOMENTS = [moment for moment in MOMENTS if moment not in IN_A_SAVE]
+# Others are left out: whether a rank validates, or writes files itself, only its script knows.
+_MOMENTS = [moment for moment in MOMENTS if moment not in ("validating", *IN_A_SAVE)]
 
 
 def random_plan(plan: Plan, *, seed: int, steps: Sequence[int]) -> Plan:

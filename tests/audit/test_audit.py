@@ -32,6 +32,7 @@ from tests.check.test_band import noisy
 
 FEW = Choice(limit=20)
 NOT_TOLD: set[Group] = {
+    "during validation",
     "fewer workers after it",
     "inside a load",
     "loader process lost",

@@ -43,7 +43,7 @@ def test_a_scenario_counts_once_for_each_place_that_a_fault_strikes_at() -> None
         ("kill_worker", "saving"): 1,
         ("raise_in_worker", "recovering_from"): 1,
     }
-    assert "| `kill_worker` | 2 | 1 | · | · | · | · | · | · | · | · | · | · |" in table(
+    assert "| `kill_worker` | 2 | · | 1 | · | · | · | · | · | · | · | · | · | · |" in table(
         [twice, other]
     )
 

@@ -286,6 +286,29 @@ def test_calls_of_modules_that_no_optimizer_trains_are_none_of_training(seen: Se
     assert plain.count == len(ROWS)
 
 
+def test_validation_is_a_call_in_evaluation_mode_without_gradients(seen: Seen) -> None:
+    validations: list[int] = []
+    seen.roots.end_search()
+    roots = Roots(
+        lambda *_: None, lambda: None, seen._failed, validates=lambda: validations.append(1)
+    )
+    roots.watch(list)
+    net = Net()
+    try:
+        net(ROWS)
+        with torch.no_grad():
+            net(ROWS)  # a teacher, or a second call of a step
+        net.eval()
+        net(ROWS)  # a part that is frozen, and trained through
+        assert not validations
+        with torch.inference_mode():
+            net(ROWS)
+    finally:
+        roots.end_search()
+
+    assert validations == [1]
+
+
 def test_a_module_is_seen_although_it_lies_where_one_lay_that_is_gone(seen: Seen) -> None:
     for _ in range(40):
         Net()(ROWS)

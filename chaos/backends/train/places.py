@@ -33,6 +33,11 @@ class Places:
         """The moments of a save at which an op waits."""
         return frozenset(moment for _, moment in self.moments if moment in IN_A_SAVE)
 
+    @property
+    def strikes_in_validation(self) -> bool:
+        """Whether an op waits at the first call of a model in evaluation mode."""
+        return any(moment == "validating" for _, moment in self.moments)
+
     def _add(self, op: Op, *, leads: bool) -> None:
         index, place = op.index, op.at
         if leads:

@@ -38,6 +38,7 @@ from chaos.model.event import (
     StepDone,
     UploadBegun,
     UploadEnded,
+    ValidationBegun,
     WorkerStarted,
 )
 from chaos.model.plan import Plan
@@ -69,10 +70,13 @@ class Probe:
         self._reporting = 0
         self._beside = threading.local()
         self._early = 0
+        self._validated: int | None = None  # the last epoch in which that was seen
         self._is_early = False
         self._failures: set[tuple[str, str]] = set()
         self._follows_loads = any(map(is_in_load, plan.ops))
         self._places = Places.of(plan.ops, target)
+        is_watched = plan.watch.state or plan.watch.inputs
+        self._follows_validation = is_watched or self._places.strikes_in_validation
 
     @classmethod
     def start(cls, address: RunAddress, lineage: dict[str, Any]) -> "Probe":
@@ -122,6 +126,8 @@ class Probe:
         report it came with.
         """
         self._saves = Saves(directory.saves)
+        if self._follows_validation:
+            self._watchers.validates = self.validation_begun
         self._watchers.install(
             directory.saves,
             ranks=ranks,
@@ -169,6 +175,14 @@ class Probe:
         for index in self._places.steps.get(place, ()):
             self._arrive(index)
         return place
+
+    def validation_begun(self) -> None:
+        """Record, once per epoch, that its model is called in evaluation; stop at an op there."""
+        cursor = self._cursor
+        if not cursor.step or self._validated == cursor.epoch:
+            return
+        self._validated = cursor.epoch
+        self._look(self._validates)
 
     def losses_resolved(
         self, epoch: int, step: int, losses: Losses, inputs: Inputs | None = None
@@ -289,6 +303,10 @@ class Probe:
             return self._cursor.epoch
         epoch: int | None = getattr(self._beside, "epoch", None)
         return epoch
+
+    def _validates(self) -> None:
+        self._journal.add(ValidationBegun(**self._cursor.place()))
+        self._at(self._cursor.epoch, "validating")
 
     def _install_libraries(self) -> None:
         self._steps.install_libraries()

@@ -45,6 +45,7 @@ class Watchers:
         self._roots: Roots | None = None
         self._files: JobFiles | None = None
         self._saves: Saves | None = None
+        self.validates: Callable[[], None] | None = None
 
     def install(
         self,
@@ -188,9 +189,10 @@ class Watchers:
             self._state = StateWatch(record, every=self._watch.every)
         if self._watch.inputs:
             self._inputs = InputWindow()
-        if not (self._watch.state or self._watch.inputs):
+        if not (self._watch.state or self._watch.inputs or self.validates):
             return
-        self._roots = Roots(self._called, self._root_found, self._failed)
+        validates = self.validates or (lambda: None)
+        self._roots = Roots(self._called, self._root_found, self._failed, validates=validates)
         if self._state is not None:
             self._state.install(self._roots)
         state = self._state

@@ -78,6 +78,16 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     samples: str | None = None
 
 
+class ValidationBegun(StepEvent, frozen=True, kw_only=True):
+    """The trained model is called in evaluation mode, for the first time since a step of the epoch.
+
+    Without gradients, and on this rank.
+    """
+
+    def _text(self) -> str:
+        return f"{self.who}: validation in epoch {self.epoch}, after step {self.step}"
+
+
 class FileSaveBegun(StepEvent, frozen=True, kw_only=True):
     """The train function began to write a file.
 

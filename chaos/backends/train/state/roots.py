@@ -48,8 +48,11 @@ class Roots:
         called: Call,
         first_found: Callable[[], None],
         failed: Callable[[str, Exception], None],
+        *,
+        validates: Callable[[], None] = lambda: None,
     ) -> None:
         self._called = called
+        self._validates = validates
         self._first_found = first_found
         self._failed = failed
         self._roots: list[weakref.ref[Any]] = []
@@ -162,7 +165,7 @@ class Roots:
     def _hook(self, module: Any, owner: Owner) -> None:  # noqa: ANN401
         if getattr(module, "_compiled_call_impl", None) is not None:
             return  # compiled in place (torch 2.13): a hook would be compiled with it
-        hook = RootHook(self._called, self._failed, owner)
+        hook = RootHook(self._called, self._validates, self._failed, owner)
         handle = module.register_forward_pre_hook(hook, with_kwargs=True, prepend=True)
         self._handles.append((weakref.ref(module), handle, owner))
 
@@ -171,17 +174,26 @@ class RootHook:
     """The hook of a root. A copy of the module gets a hook that does nothing."""
 
     def __init__(
-        self, called: Call, failed: Callable[[str, Exception], None], owner: Owner
+        self,
+        called: Call,
+        validates: Callable[[], None],
+        failed: Callable[[str, Exception], None],
+        owner: Owner,
     ) -> None:
         self._called = called
+        self._validates = validates
         self._failed = failed
         self._owner = owner
         self._pid = os.getpid()
 
     def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ANN401
-        """Pass on a call in training."""
-        torch = sys.modules["torch"]
-        if not module.training or not torch.is_grad_enabled() or os.getpid() != self._pid:
+        """Pass on a call in training, and that there is one in evaluation without gradients."""
+        if os.getpid() != self._pid:
+            return
+        has_gradients = sys.modules["torch"].is_grad_enabled()
+        if not module.training and not has_gradients:
+            self._validates()  # may raise an injected error, which is meant for the job
+        if not module.training or not has_gradients:
             return
         try:
             self._called(args, kwargs, self._owner)
