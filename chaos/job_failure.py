@@ -180,7 +180,9 @@ def _reason(run: FinishedRun) -> str:
             return f"it ended without calling trainer.fit(){times}"
         return f"{raised.error}: {_last_line(raised.message)}"
     for _, failed in run.history.of(FitRaised):
-        return f"fit() raised {failed.error}: {_last_line(failed.message)}"
+        # torchrun's own error names no reason; the message is the worker's.
+        by = "a worker ended" if failed.launcher == "torchrun" else f"fit() raised {failed.error}"
+        return f"{by}: {_last_line(failed.message)}"
     for _, late in run.history.of(DeadlinePassed):
         return f"it was still running after limits.run_s = {late.limit_s:g} s"
     if end.exited is not None and end.exited[1].code != 0 and end.returned is None:

@@ -13,7 +13,16 @@ settings.load_profile("chaos")
 
 # Folders whose tests start processes. Begun last, one of their files would still run when the
 # other processes of `pytest -n` have nothing left to do.
-LONG = {"campaigns", "documents", "extensions", "fork", "preflight", "pytest_plugin", "selftest"}
+LONG = {
+    "campaigns",
+    "documents",
+    "extensions",
+    "fork",
+    "preflight",
+    "pytest_plugin",
+    "selftest",
+    "torchrun",
+}
 
 # Whole audits, simulated fleets and other programs: half of the time of what trains no job.
 SLOW = {

@@ -11,7 +11,7 @@ from chaos.audit.group import Group, Question
 from chaos.audit.notes import Note
 from chaos.audit.run_row import RunRow
 from chaos.model.arguments import Arguments
-from chaos.model.scenario import Acceptable
+from chaos.model.scenario import Acceptable, Launcher
 from chaos.model.severity import Severity, worst
 from chaos.record import Record
 from chaos.words import plural
@@ -39,6 +39,7 @@ class Job(Record):
     keeps_files: bool = False
     own_preemptions: int | None = None
     epoch_steps: int = 0
+    launcher: Launcher = "ray"
     sees: tuple[str, ...] = ("losses",)
 
 
@@ -200,8 +201,10 @@ class Card(Record):
         """One line for a README."""
         size = plural(self.job.workers, "rank")
         size += f", {plural(self.job.epochs, 'epoch')}" if self.job.epochs else ""
-        ray = self.versions.get("ray", "").rsplit(".", maxsplit=1)[0]
-        of = f"({size}, Ray {ray})" if ray else f"({size})"
+        name = "torch" if self.backend == "torchrun" else "ray"
+        version = self.versions.get(name, "").rsplit(".", maxsplit=1)[0]
+        shown = f"torchrun {version}" if name == "torch" else f"Ray {version}"
+        of = f"({size}, {shown})" if version else f"({size})"
         return f"chaos audit: {self.word}, {answer.coverage(self)} {of}"
 
     def to_json(self) -> str:

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 from chaos.errors import UsageError
+from chaos.model.scenario import Launcher
 
 Group: TypeAlias = Literal[
     "before the first commit",
+    "before the first save",
     "mid-epoch",
     "epoch boundary",
     "during validation",
@@ -56,6 +58,23 @@ _KINDS: Mapping[Group, Kind] = {
     "upload ends": "killed in a save or upload",
 }
 
+_NEED_RAY: frozenset[Group] = frozenset(
+    {
+        "upload begins",
+        "upload ends",
+        "after report, before commit",
+        "just after commit",
+        "notice before the loss",
+        "node lost",
+        "fewer workers after it",
+    }
+)
+# What has another name with one launcher than with the other.
+_STRANGE: Mapping[Launcher, Group] = {
+    "ray": "before the first save",
+    "torchrun": "before the first commit",
+}
+
 # The question of the user: does the job tolerate spot instances, or crashes of workers?
 Question: TypeAlias = Literal["spot", "crash"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
@@ -77,6 +96,7 @@ _WORKERS: tuple[Group, ...] = (
     "loader process lost",
     "save fails beside training",
     "before the first commit",
+    "before the first save",
 )
 _NODES: tuple[Group, ...] = ("notice before the loss", "node lost", "fewer workers after it")
 # The groups of each question, those first that are most likely to show a defect.
@@ -84,6 +104,16 @@ ORDERS: Mapping[Question, tuple[Group, ...]] = {
     "spot": ("just after commit", *_NODES, *_WORKERS[1:]),
     "crash": _WORKERS,
 }
+
+
+def groups_of(launcher: Launcher) -> tuple[Group, ...]:
+    """Return the groups of a launcher's jobs, and those that are left out by name."""
+    return tuple(group for group in GROUPS if group != _STRANGE[launcher])
+
+
+def needs_ray(group: Group) -> bool:
+    """Return whether only jobs of Ray Train's have such places."""
+    return group in _NEED_RAY
 
 
 def kind_of(group: Group) -> Kind:

@@ -18,6 +18,7 @@ from chaos.model.event import (
     LoaderProcesses,
     LossResolved,
     ReportBegun,
+    RunStarted,
     StateSeen,
     StepDone,
     UploadBegun,
@@ -25,6 +26,7 @@ from chaos.model.event import (
     ValidationBegun,
 )
 from chaos.model.history import History
+from chaos.model.scenario import Launcher
 
 _Series = Mapping[tuple[int, str], Sequence[Value]]
 
@@ -87,7 +89,8 @@ class JobProfile:
     evidence that a fault can change. `loaders` has, by (epoch, rank), the first step at which a
     data loader has processes, if another step follows, and `validations` the step after which the
     model is first called in evaluation mode. `by_clock`: reports come by the clock, so that it has
-    only the places that every run has.
+    only the places that every run has. `launcher`: under torchrun nothing is reported or committed,
+    no setting is the script's, and its epochs end with its own saves.
     """
 
     ranks: tuple[int, ...]
@@ -110,6 +113,7 @@ class JobProfile:
     loaders: Mapping[tuple[int, int], int] = field(default_factory=dict)
     validations: Mapping[tuple[int, int], int] = field(default_factory=dict)
     by_clock: bool = False
+    launcher: Launcher = "ray"
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
@@ -192,7 +196,9 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
     halves = {(e.epoch, e.rank) for e in saves if e.saver in ("torch", "shards")}
     over_ns = _training_over_ns(history)
     called = next((event for _, event in history.of(FitCalled)), None)
+    is_rays = all(started.backend != "torchrun" for _, started in history.of(RunStarted))
     return JobProfile(
+        launcher="ray" if is_rays else "torchrun",
         ranks=_ranks(steps, commits),
         epochs=tuple(sorted({commit.epoch for commit in commits if not commit.early})),
         saved=tuple(sorted({c.epoch for c in commits if c.checkpoint is not None and not c.early})),
@@ -204,7 +210,7 @@ def job_profile(history: History, *, ignore: tuple[str, ...] = ()) -> JobProfile
         validations=dict(sorted(validations.items())),
         left_s={epoch: (over_ns - at_ns) / 1e9 for epoch, at_ns in sorted(last_ns.items())},
         seconds=(history[-1].time_ns - history[0].time_ns) / 1e9 if len(history) else 0.0,
-        settings=called.settings if called else {},
+        settings=called.settings if called and is_rays else {},
         replaced=called.replaced if called else {},
         own_saves=_own_saves(history),
         loaders=_loaders(history, steps),

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from chaos.audit.determinism import Repetition
+from chaos.audit.group import GROUPS, needs_ray
 from chaos.audit.job_profile import JobProfile
 from chaos.check.ending import ending
-from chaos.model.event import WroteOutside
+from chaos.model.event import RunStarted, WroteOutside
 from chaos.model.history import History
 from chaos.record import Record
 from chaos.words import plural
@@ -44,7 +45,7 @@ def notes(
 def _warnings(profile: JobProfile) -> Iterator[str]:
     if not profile.has_checkpoints and not profile.saves:
         yield (
-            "the job saves no checkpoint that could be seen, for Ray or with `torch.save`: every "
+            f"the job saves no checkpoint that could be seen{_for_ray(profile)}: every "
             "fault costs all the training before it, and long training on machines that disappear "
             "may never end"
         )
@@ -71,12 +72,19 @@ def _warnings(profile: JobProfile) -> Iterator[str]:
         )
 
 
+def _for_ray(profile: JobProfile) -> str:
+    return ", for Ray or with `torch.save`" if profile.launcher == "ray" else ""
+
+
 def _remarks(profile: JobProfile, names: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
-    if profile.saves and not profile.has_checkpoints:
+    if profile.saves and not profile.has_checkpoints and profile.launcher == "ray":
         yield (
             "the job reports no checkpoint to Ray, and keeps files of its own: what a fault costs "
             "depends on what it reads back from them"
         )
+    if profile.launcher == "torchrun":
+        left_out = [group for group in GROUPS if needs_ray(group)]
+        yield f"not tried, since it needs Ray Train: {'; '.join(left_out)}"
     if profile.uploaders == (0,) and len(profile.ranks) > 1:
         others = plural(len(profile.ranks) - 1, "other rank")
         yield (
@@ -168,7 +176,13 @@ def wrote_outside(history: History) -> list[Note]:
     wrote = [event for _, event in history.of(WroteOutside) if event.how != "refused"]
     own, kept = [w.path for w in wrote if w.removed], [w.path for w in wrote if not w.removed]
     found: list[Note] = []
-    if own:
+    if own and any(started.backend == "torchrun" for _, started in history.of(RunStarted)):
+        text = (
+            f"the job saves {_some(own)}. What it made there was removed after each run, so that "
+            "the next begins anew, and places are tried one after the other"
+        )
+        found.append(Note(kind="note", text=text))
+    elif own:
         text = (
             f"the job saves by absolute paths: {_some(own)}. What it made there was removed after "
             "each run, and places are tried one after the other; give it a path of the run's, or "

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from chaos.audit.group import LOADS, SEVERAL, Group
+from chaos.audit.group import LOADS, SEVERAL, Group, needs_ray
 from chaos.audit.job_profile import JobProfile, Point
 from chaos.faults.fail_save import FailSave
 from chaos.faults.kill_loader import KillLoader
@@ -135,7 +135,9 @@ def place_groups(profile: JobProfile, *, seed: int) -> tuple[PlaceGroup, ...]:
     draws = random.Random(f"{seed}:places")  # noqa: S311 (repeatable is the point)
     found = [*_single_steps(profile), *_moments(profile), *_in_epochs(profile, draws)]
     found += (*_thrice(profile, draws), *_loader_losses(profile), *_failing_saves(profile))
-    return (*found, *_recoveries(profile, seed=seed))
+    found += _recoveries(profile, seed=seed)
+    is_rays = profile.launcher == "ray"
+    return tuple(group for group in found if is_rays or not needs_ray(group.group))
 
 
 def _single_steps(profile: JobProfile) -> Iterator[PlaceGroup]:
@@ -144,9 +146,11 @@ def _single_steps(profile: JobProfile) -> Iterator[PlaceGroup]:
     In a job that reports by the clock, no step is known to be the last of its epoch.
     """
     first = profile.points[0] if profile.points else (1, 0)
+    is_rays = profile.launcher == "ray"
+    before: Group = "before the first commit" if is_rays else "before the first save"
     for (epoch, rank), steps in profile.steps.items():
         if profile.by_clock:
-            within: Group = "before the first commit" if epoch < first[0] else "mid-epoch"
+            within: Group = before if epoch < first[0] else "mid-epoch"
             yield PlaceGroup(within, epoch, steps, _killer(epoch, 1, rank))
             continue
         yield PlaceGroup("epoch boundary", epoch, 1, _killer(epoch, steps, rank))
@@ -154,7 +158,7 @@ def _single_steps(profile: JobProfile) -> Iterator[PlaceGroup]:
         early = inner if epoch < first[0] else min(first[1], inner) if epoch == first[0] else 0
         late: Group = "last epoch" if epoch == profile.epoch_last else "mid-epoch"
         if early:
-            yield PlaceGroup("before the first commit", epoch, early, _killer(epoch, 1, rank))
+            yield PlaceGroup(before, epoch, early, _killer(epoch, 1, rank))
         if inner > early:
             yield PlaceGroup(late, epoch, inner - early, _killer(epoch, 1 + early, rank))
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from chaos.audit.group import GROUPS, LOADS, SEVERAL, Group
+from chaos.audit.group import GROUPS, LOADS, SEVERAL, Group, groups_of, needs_ray
 from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import Place, PlaceGroup, evenly, place_groups
 from chaos.audit.queue import resumes_from
@@ -68,7 +68,7 @@ def coverage(profile: JobProfile, places: Sequence[Place], *, seed: int) -> tupl
     """Count, for each group, the chosen places and all places."""
     rows = []
     known = place_groups(profile, seed=seed)
-    for group in GROUPS:
+    for group in groups_of(profile.launcher):
         mine = [place_group for place_group in known if place_group.group == group]
         by_epoch = Counter[int]()
         for place_group in mine:
@@ -78,7 +78,7 @@ def coverage(profile: JobProfile, places: Sequence[Place], *, seed: int) -> tupl
                 group=group,
                 chosen=sum(place.group == group for place in places),
                 places=by_epoch.total(),
-                why_none=None if mine else _why_none(group, profile),
+                why_none=None if mine else _why_left_out(group, profile),
                 resumes=any(_resumes(place_group, profile) for place_group in mine),
                 by_epoch=by_epoch,
             )
@@ -146,6 +146,11 @@ def _in_rounds(queues: Sequence[Iterator[Place]], *, limit: int) -> Iterator[Pla
                 yield place
 
 
+def _why_left_out(group: Group, profile: JobProfile) -> str:
+    is_rays_alone = profile.launcher != "ray" and needs_ray(group)
+    return "it needs Ray Train" if is_rays_alone else _why_none(group, profile)
+
+
 def _why_none(group: Group, profile: JobProfile) -> str:
     if group in _NEEDS:
         return _NEEDS[group]
@@ -160,7 +165,8 @@ def _why_none(group: Group, profile: JobProfile) -> str:
     if profile.by_clock and group in ("epoch boundary", "last epoch", "twice in one epoch"):
         return "the job reports by the clock: what comes after a report for sure is one step"
     longest = max(profile.steps.values())
-    return f"the job has {plural(len(profile.epochs), 'epoch')} of up to {plural(longest, 'step')}"
+    epochs = len(profile.epochs) or len({epoch for epoch, _ in profile.steps})
+    return f"the job has {plural(epochs, 'epoch')} of up to {plural(longest, 'step')}"
 
 
 _NEEDS: Mapping[Group, str] = {

@@ -46,8 +46,7 @@ def scenario_text(
         f"scenario: {_flow(plan.scenario)}",
         "job:",
         *(f"  {key}: {_flow(value)}" for key, value in _job(plan, folder).items()),
-        "cluster:",
-        *(f"  {key}: {_flow(value)}" for key, value in _cluster(plan.shape).items()),
+        *_cluster_lines(plan),
         "faults:" if plan.ops else "faults: []",
         *(line for op in plan.ops for line in _fault(op)),
     ]
@@ -98,6 +97,13 @@ def _printable(line: str) -> str:
 def _cluster(shape: Shape) -> dict[str, Any]:
     """Return a scenario's `cluster`; that a GCS is kept follows from the faults."""
     return shape.model_dump(exclude={"keeps_gcs"}, exclude_none=True)
+
+
+def _cluster_lines(plan: Plan) -> Iterator[str]:
+    if plan.job.launcher == "ray":
+        yield "cluster:"
+        for key, value in _cluster(plan.shape).items():
+            yield f"  {key}: {_flow(value)}"
 
 
 def _flow(value: Any) -> str:  # noqa: ANN401 (what JSON has)

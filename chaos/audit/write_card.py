@@ -187,17 +187,21 @@ def _accepted(runs: Sequence[RunRow]) -> Iterator[Note]:
 def _job(clean: Clean) -> Job:
     seen = clean.shown
     steps = [sum(n for (_, of), n in seen.steps.items() if of == rank) for rank in seen.ranks]
+    epochs, saved = len(seen.epochs), len(seen.saved)
+    if seen.launcher == "torchrun":
+        epochs, saved = len({epoch for epoch, _ in seen.steps}), len(seen.own_saves)
     return Job(
         script=clean.plan.job.source,
         args=masked(clean.plan.job.args),
         workers=clean.plan.job.workers,
-        epochs=len(seen.epochs),
+        epochs=epochs,
         steps=max(steps, default=0),
-        saved=len(seen.saved),
+        saved=saved,
         clean_s=seen.seconds,
         own_retries=_limit(seen.own("max_failures")),
         own_preemptions=_limit(seen.own("max_preemption_failures")),
         epoch_steps=max(seen.steps.values(), default=0),
+        launcher=seen.launcher,
         keeps_files=bool(seen.saves),
         sees=clean.profile.sees,
     )

@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager
 from rich.console import Console
 from rich.text import Text
 
-from chaos.model.plan import BackendName
+from chaos.model.plan import BackendName, PlanBackend
 from chaos.plan.permitted import NodeFacts, Permissions
 from chaos.run.ports import Backend, OpenBackend, Say, ScriptBackend
 
 
 def open_backend(
-    name: BackendName,
+    name: PlanBackend,
     console: Console,
     permissions: Permissions | None = None,
     *,
@@ -22,9 +22,20 @@ def open_backend(
 ) -> OpenBackend:
     """Return a backend as a context manager; warn if Ray's version is an untested one.
 
-    `permissions` are those for clusters that chaos did not start.
-    `prestart`: a local cluster's workers are started before they are needed.
+    A job that torchrun starts has a backend of its own, and `torchrun` names it alone: Ray is then
+    not imported. `permissions` are those for clusters that chaos did not start. `prestart`: a local
+    cluster's workers are started before they are needed.
     """
+    from chaos.backends.launchers import ByLauncher
+
+    if name == "torchrun":
+        return open_torchrun()
+    return ByLauncher(_open_rays(name, console, permissions, prestart=prestart))
+
+
+def _open_rays(
+    name: BackendName, console: Console, permissions: Permissions | None, *, prestart: bool
+) -> OpenBackend:
     say = _ready(console)
     if name == "fork":
         from chaos.backends.fork.backend import ForkBackend
@@ -43,6 +54,13 @@ def open_scripts(console: Console) -> ScriptBackend:
     from chaos.backends.fork.backend import ForkBackend
 
     return ForkBackend()
+
+
+def open_torchrun() -> ScriptBackend:
+    """Return the backend of jobs that torchrun starts; Ray is not imported."""
+    from chaos.backends.torchrun.backend import TorchrunBackend
+
+    return TorchrunBackend()
 
 
 def open_lanes(

@@ -21,7 +21,7 @@ from chaos.check.restarts import RepeatedSteps, Restart, repeated_steps, restart
 from chaos.check.state_at_resume import Beside, Row, began_anew, unstable
 from chaos.check.state_snapshots import StateSnapshots
 from chaos.check.tolerance import EXACT, Allowance, Bands
-from chaos.model.event import FaultInvoked
+from chaos.model.event import EpochEnded, FaultInvoked
 from chaos.model.history import Baseline, History
 from chaos.model.plan import Plan
 from chaos.model.scenario import Profile
@@ -73,6 +73,17 @@ class RunTables:
         carried = any(c.checkpoint for a in self.attempts for c in (*a.early, *a.commits))
         handed = any(s.checkpoint for a in self.attempts for s in a.starts.values())
         return bool(self.files.saves) and not carried and not handed
+
+    @cached_property
+    def reports_nothing(self) -> bool:
+        """Whether its epochs end with saves of the job's own: torchrun starts such jobs."""
+        return self.history.count(EpochEnded) > 0
+
+    @property
+    def epochs_done(self) -> int:
+        """The number of epochs that survived: committed ones, or those trained without reports."""
+        trained = {epoch for _, epoch in self.lineage.steps}
+        return len(trained if self.reports_nothing else self.lineage.commits)
 
     @cached_property
     def ending(self) -> Ending:

@@ -9,6 +9,7 @@ import msgspec
 from chaos.model.event import (
     CheckpointRead,
     Committed,
+    EpochEnded,
     FailureDecided,
     FileSaved,
     Inputs,
@@ -98,8 +99,8 @@ class Attempt:
 
     `opened` is the number of its WorkerGroupStarted, None if that was not seen. `early` are commits
     from before it trained anything; they end no epoch. `reported` holds the (rank, epoch) that
-    entered `report()`, `asked` the ranks that read their checkpoint. Stragglers of an ended attempt
-    belong to it.
+    entered `report()` or, without one, ended with a save of the job's own; `asked` the ranks that
+    read their checkpoint. Stragglers of an ended attempt belong to it.
     """
 
     index: int
@@ -270,6 +271,8 @@ def _add_workers(history: History, rows: dict[int, _Rows]) -> None:
             )
     for _, begun in history.of(ReportBegun):
         rows.setdefault(begun.attempt, _Rows()).reported.add((begun.rank, begun.epoch))
+    for _, ended in history.of(EpochEnded):
+        rows.setdefault(ended.attempt, _Rows()).reported.add((ended.rank, ended.epoch))
     for _, read in history.of(CheckpointRead):
         rows.setdefault(read.attempt, _Rows()).asked.add(read.rank)
 

@@ -142,7 +142,7 @@ def check_epochs(analysis: RunAnalysis) -> CheckResult:
     whole run.
     """
     ours = analysis.run.lineage
-    anomalies = [*_contiguity(_done_epochs(analysis))]
+    anomalies = [*_contiguity(_done_epochs(analysis.run))]
     doubts = []
     if analysis.reference is not None and analysis.is_by_steps:
         anomalies += _steps_in_all(analysis, analysis.reference)
@@ -167,7 +167,7 @@ def check_epochs(analysis: RunAnalysis) -> CheckResult:
 
 
 def _epochs_summary(analysis: RunAnalysis) -> str:
-    done = plural(len(analysis.run.lineage.commits), "epoch")
+    done = plural(analysis.run.epochs_done, "epoch")
     if analysis.reference is None:
         return f"{done}, each once; nothing to compare with"
     if analysis.error_was_expected:
@@ -180,19 +180,19 @@ def _epochs_summary(analysis: RunAnalysis) -> str:
     return f"{done}, each once, as in the baseline"
 
 
-def _done_epochs(analysis: RunAnalysis) -> list[tuple[int, int]]:
+def _done_epochs(course: RunTables) -> list[tuple[int, int]]:
     """Return the epochs that were done, each with an event.
 
     A job that keeps files of its own continues after an epoch whose report a fault cut off, or
-    prevented. Of such a job every epoch counts that was trained.
+    prevented. Of such a job, and of one that reports nothing, every epoch counts that was trained.
     """
-    ours = analysis.run.lineage
+    ours = course.lineage
     done = [(commit.epoch, commit.number) for commit in ours.commits]
-    if analysis.run.keeps_own_files:
+    if course.keeps_own_files or course.reports_nothing:
         committed = {epoch for epoch, _ in done}
         trained = {e: steps[-1].number for (_, e), steps in ours.steps.items() if steps}
-        reported = {epoch for a in analysis.run.attempts for _, epoch in a.reported}
-        starts = [start for a in analysis.run.attempts for start in a.starts.values() if start.path]
+        reported = {epoch for a in course.attempts for _, epoch in a.reported}
+        starts = [start for a in course.attempts for start in a.starts.values() if start.path]
         reported |= {start.epoch - 1 for start in starts if start.step == 0}
         done += [i for i in trained.items() if i[0] not in committed and i[0] in reported]
         done.sort()
@@ -214,7 +214,8 @@ def _contiguity(done: list[tuple[int, int]]) -> Iterator[Anomaly]:
 
 
 def _wrong_number(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anomaly]:
-    ours, due = _done_epochs(analysis), len(reference.lineage.commits)
+    ours = _done_epochs(analysis.run)
+    due = len(_done_epochs(reference) if reference.reports_nothing else reference.lineage.commits)
     if analysis.epochs_vary:
         return
     if len(ours) > due:
@@ -239,6 +240,8 @@ def _wrong_lengths(analysis: RunAnalysis, reference: RunTables) -> Iterator[Anom
     ours, theirs = analysis.run.lineage, reference.lineage
     committed = {commit.epoch for commit in ours.commits}
     epochs = {c.epoch for c in theirs.commits}
+    if reference.reports_nothing:
+        committed, epochs = ({e for e, _ in _done_epochs(c)} for c in (analysis.run, reference))
     for rank, epoch in sorted(set(ours.steps) | set(theirs.steps), key=lambda key: key[::-1]):
         surplus = ours.count(rank, epoch) - theirs.count(rank, epoch)
         # A surplus epoch has its own anomaly, and so has a missing one.

@@ -104,7 +104,7 @@ def _elsewhere(at: AtRecovery | AtStart | AtState | AtTime) -> str:
 
 def _good(analysis: RunAnalysis, *, accepted: int) -> str:
     lineage = analysis.run.lineage
-    size = plural(len(lineage.commits), "epoch")
+    size = plural(analysis.run.epochs_done, "epoch")
     if lineage.steps_done:  # boosted trees have none
         size = f"{size}, {plural(lineage.steps_done, 'step')}"
     went_on = _went_on(analysis)

@@ -24,6 +24,7 @@ from chaos.check.diagnosis import diagnosis
 from chaos.check.evidence import nothing_happened
 from chaos.check.grade import accepted, graded
 from chaos.check.headline import headline
+from chaos.check.launcher_words import for_torchrun
 from chaos.check.others import Others
 from chaos.check.regrid import BY_REPORTS, WHY_NOT
 from chaos.check.result import nothing_due
@@ -85,6 +86,17 @@ CHECKS: tuple[Check, ...] = (
 
 # They compare with the baseline, and a step made twice makes another model.
 _NEED_EQUAL_STEPS = frozenset({state.STATE, metrics.SELECTION, trajectory.TRAJECTORY})
+# They judge reports, commits, notices of Ray's and trials of Ray Tune.
+_NEED_RAY = frozenset(
+    {
+        metrics.SELECTION,
+        metrics.METRICS,
+        checkpoints.RETENTION,
+        checkpoints.ACK,
+        processes.BYSTANDERS,
+        processes.DRAIN,
+    }
+)
 NO_OTHERS = Others()
 
 
@@ -100,7 +112,7 @@ def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict
     found = graded(analysis, tuple(_results(analysis, others)))
     results, accepting = accepted(analysis.plan.expect.accept, found)
     status = _overall(analysis, results)
-    return Verdict(
+    verdict = Verdict(
         status=status,
         headline=headline(analysis, results, status, accepted=len(accepting)),
         as_expected=_is_expected(analysis, status, results),
@@ -111,6 +123,7 @@ def judge_analysis(analysis: RunAnalysis, others: Others = NO_OTHERS) -> Verdict
         notes=(*accepting, *_idle(analysis), *_noted(analysis)),
         restarts=count_restarts(analysis),
     )
+    return for_torchrun(verdict) if analysis.plan.job.launcher == "torchrun" else verdict
 
 
 def _idle(analysis: RunAnalysis) -> Iterator[str]:
@@ -160,6 +173,8 @@ def _results(analysis: RunAnalysis, others: Others) -> Iterator[CheckResult]:
 
 
 def _judged(check: Check, analysis: RunAnalysis) -> CheckResult:
+    if analysis.plan.job.launcher == "torchrun" and check.NAME in _NEED_RAY:
+        return nothing_due(check.NAME, "it needs Ray Train, and torchrun started the job")
     if analysis.is_by_steps and check.NAME in BY_REPORTS:
         return nothing_due(check.NAME, WHY_NOT)
     try:

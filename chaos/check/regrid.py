@@ -22,6 +22,7 @@ from chaos.check.lineage import lineage
 from chaos.model.event import (
     AnyEvent,
     Committed,
+    EpochEnded,
     FileRenamed,
     FileSaveBegun,
     FileSaved,
@@ -46,7 +47,7 @@ _AT_STEP = (
     | FileRenamed
     | ValidationBegun
 )
-_OF_REPORT = ReportBegun | ReportReturned | UploadBegun | UploadEnded
+_OF_REPORT = EpochEnded | ReportBegun | ReportReturned | UploadBegun | UploadEnded
 
 BY_REPORTS = frozenset({"metrics", "artifacts", "selection"})
 WHY_NOT = "the job reports at other steps in every run, and its reports are not compared"

@@ -20,11 +20,18 @@ from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for
+from chaos.audit.launcher import launcher_of
 from chaos.audit.markdown import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
-from chaos.audit.plans import base_plan
+from chaos.audit.plans import base_plan, under_torchrun
 from chaos.audit.terminal import AuditDisplay, print_card
-from chaos.backends.open import nodes_at, open_backend, open_lanes, open_scripts
+from chaos.backends.open import (
+    nodes_at,
+    open_backend,
+    open_lanes,
+    open_scripts,
+    open_torchrun,
+)
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output, plain
 from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed, Words, lanes_asked, seconds
@@ -33,6 +40,7 @@ from chaos.harness import Harness
 from chaos.model.bounds import Tolerance
 from chaos.model.masked import masked_words
 from chaos.model.plan import BackendName, Confined, Plan
+from chaos.model.scenario import Launcher
 from chaos.model.verdict import Verdict
 from chaos.report.screen import screen
 from chaos.run.ci import add_to_step_summary
@@ -83,6 +91,14 @@ Places = Annotated[
 Fit = Annotated[
     int,
     typer.Option("--fit", min=1, metavar="N", help="Which call of fit() in the script is tested."),
+]
+StartedBy = Annotated[
+    Launcher | None,
+    typer.Option(
+        "--launcher",
+        help="torchrun: a script without Ray, in real processes. Default: torchrun if the script "
+        "sets up torch.distributed and does not import Ray.",
+    ),
 ]
 StorageOn = Annotated[
     str | None,
@@ -151,6 +167,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     accept: Accept = None,
     tolerance: Within = None,
     confirm: Confirm = True,
+    launcher: StartedBy = None,
     workers: Workers = None,
     fit: Fit = 1,
     storage: StorageOn = None,
@@ -170,35 +187,77 @@ def audit(  # noqa: PLR0913 - one parameter per option
     Example: chaos audit train.py --time-limit 60s -- --epochs 4
     """
     document = Document.asked(form, output, "text", "md", *FILES)
+    console = screen(stderr=document.takes_stdout)
+    launcher = launcher or _found_launcher(script, console)
+    is_rays = launcher == "ray"
+    if not is_rays:
+        _refuse_rays_options(backend, address, storage, fit)
+        question = "crash"  # there is no node to lose
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
-    jobs = lanes_asked(jobs, backend)
+    jobs = lanes_asked(jobs, backend if is_rays else "fork")
     if address is not None:
         refuse_no_address(address)
         _refuse_faults_there(backend)
         nodes_at(address)  # a wrong address is reported before anything is made
-    kept, console = _kept(storage, allow_writes), screen(stderr=document.takes_stdout)
+    kept = _kept(storage, allow_writes)
     plan = base_plan(script, arguments or (), cwd=Path.cwd(), seed=seed, workers=workers, fit=fit)
+    plan = plan if is_rays else under_torchrun(plan, arguments or ())
     folder = _folder(reports, plan)
     with _written_if_broken_off(folder, document, console), ExitStack() as opened:
         display = opened.enter_context(AuditDisplay(console))
         card = Audit(
             _expecting(plan, accept or (), tolerance, kept.confined(folder)),
-            opened.enter_context(open_scripts(console)),
+            opened.enter_context(open_scripts(console) if is_rays else open_torchrun()),
             folder,
             SystemClock(),
             Choice(seed, exhaustive, STEP_PLACES_MAX, groups, question, one_by_one),
             _budget(time_limit, max_runs, exhaustive=exhaustive or is_on_ray),
             display.show,
             display.tell,
-            _on_ray(reports, console) if confirm and not is_on_ray else None,
-            follows_script=workers is None,
+            _on_ray(reports, console) if confirm and is_rays and not is_on_ray else None,
+            follows_script=workers is None and is_rays,
             command=shlex.join(["chaos", *map(str, masked_words(sys.argv[1:]))]),
-            lanes=lambda count: jobs or lanes_for(usable_cpus(), workers=count),
+            lanes=lambda count: jobs or (lanes_for(usable_cpus(), workers=count) if is_rays else 1),
             ray=opened.enter_context(open_backend("ray", console)) if is_on_ray else None,
             spread=_over(address, jobs) if address is not None else None,
         ).run()
     _tell(card, folder, console, document)
     raise typer.Exit(card.exit_code)
+
+
+def _found_launcher(script: Path, console: Console) -> Launcher:
+    """Return the launcher of a script by its text, and say so if it is not Ray Train."""
+    try:
+        launcher = launcher_of(script.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):  # reported where the plan is made
+        return "ray"
+    if launcher == "torchrun":
+        console.print(
+            f"{script.name} sets up torch.distributed and imports no Ray: torchrun starts it "
+            "(--launcher torchrun)",
+            soft_wrap=True,
+        )
+    return launcher
+
+
+def _refuse_rays_options(
+    backend: BackendName, address: str | None, storage: str | None, fit: int
+) -> None:
+    """Raise `UsageError` for an option that needs Ray Train."""
+    given = {
+        "--backend": backend == "ray",
+        "--address": address is not None,
+        "--storage": storage is not None,
+        "--fit": fit != 1,
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise UsageError(
+                f"{option} needs Ray Train, and torchrun starts this script",
+                f"Leave {option} out; or, if the script does call trainer.fit(), add --launcher "
+                "ray.",
+                place=option,
+            )
 
 
 def _budget(seconds: float | None, runs: int | None, *, exhaustive: bool) -> Budget:

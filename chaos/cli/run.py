@@ -32,7 +32,7 @@ from chaos.cli.documents import Document, Form, Format, Output, plain
 from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed, lanes_asked
 from chaos.errors import UsageError
 from chaos.harness import Harness, write_suite
-from chaos.model.plan import BackendName, Plan
+from chaos.model.plan import BackendName, Plan, PlanBackend
 from chaos.model.summary import SUITE
 from chaos.plan.permitted import ClusterOverrides, Permissions
 from chaos.report.ci import Place, annotations
@@ -136,7 +136,12 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
                 lane_console,
                 cwd,
                 opened.enter_context(
-                    open_backend(backend, console, permissions, prestart=prestart_workers)
+                    open_backend(
+                        _of_launchers(files, backend),
+                        console,
+                        permissions,
+                        prestart=prestart_workers,
+                    )
                 ),
                 clock,
                 keep_storage,
@@ -152,6 +157,12 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter per option
             if stop and row.standing not in ("expected", "skipped"):
                 break
     raise typer.Exit(exit_code(rows))
+
+
+def _of_launchers(files: Sequence[Path], backend: BackendName) -> PlanBackend:
+    """Return the backend to open: without any job of Ray Train's, Ray is not needed."""
+    is_rays = any(load_scenario(file).job.launcher == "ray" for file in files)
+    return backend if is_rays else "torchrun"
 
 
 def exit_code(rows: list[SuiteRow]) -> int:

@@ -61,6 +61,8 @@ class Fault(Record):
     # The target that `--dry-run` prints.
     whom: ClassVar[str] = "the worker of rank {rank}"
 
+    # Can it be injected into a job that torchrun starts? There is no report, cluster or controller.
+    on_torchrun: ClassVar[bool] = False
     # Does all training stand still until it is healed?
     stops_progress: ClassVar[bool] = False
     # Does it release the worker itself, and do its harm while training goes on?

@@ -47,6 +47,11 @@ class KillWorker(Fault):
         return self
 
     @property
+    def on_torchrun(self) -> bool:  # type: ignore[override]
+        """Whether it is a signal: only Ray has actors to end."""
+        return self.via == "signal"
+
+    @property
     def takes_others(self) -> bool:
         """Whether the whole group goes."""
         return self.ranks == "all"

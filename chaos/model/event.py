@@ -43,6 +43,7 @@ from chaos.model.events.observer import (
 )
 from chaos.model.events.probe import (
     CheckpointRead,
+    EpochEnded,
     LoaderProcesses,
     LossResolved,
     ProbeFailed,
@@ -112,6 +113,7 @@ AnyEvent: TypeAlias = (
     | LoaderProcesses
     | StepDone
     | LossResolved
+    | EpochEnded
     | ReportBegun
     | ReportReturned
     | UploadBegun
@@ -154,6 +156,7 @@ __all__ = [
     "Declared",
     "Disturbed",
     "DriverExited",
+    "EpochEnded",
     "Event",
     "ExperimentEnded",
     "FailureDecided",

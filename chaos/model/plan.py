@@ -11,7 +11,8 @@ from chaos.model.watch import Watch
 from chaos.plugins import AbsentFault
 from chaos.record import Record
 
-BackendName: TypeAlias = Literal["ray", "fork"]
+BackendName: TypeAlias = Literal["ray", "fork"]  # of a job that Ray Train starts
+PlanBackend: TypeAlias = Literal["ray", "fork", "torchrun"]
 
 PLAN_VERSION: Literal[1] = 1
 
@@ -80,7 +81,7 @@ class Plan(Record):
     slug: str = Field(pattern=r"^[^./\x00-\x1f][^/\x00-\x1f]*$")
     file: str
     seed: int
-    backend: BackendName = "ray"
+    backend: PlanBackend = "ray"
     cwd: str
     job: Job
     shape: Shape

@@ -11,12 +11,14 @@ from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_
 from chaos.model.arguments import Arguments
 from chaos.model.bounds import Bound, Charges, Tolerance
 from chaos.model.fault_entry import FaultEntry
+from chaos.model.trigger import AtMoment, AtStart, AtState
 from chaos.model.watch import Watch
 from chaos.record import Record
 
 Profile: TypeAlias = Literal["strict", "standard", "relaxed"]
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive"]
 Acceptable: TypeAlias = Literal["rng", "cosmetic"]
+Launcher: TypeAlias = Literal["ray", "torchrun"]
 
 
 class FailureBudget(Record):
@@ -43,6 +45,11 @@ class Job(Record):
     and run name are always chaos's own, unique per run.
     """
 
+    launcher: Launcher = Field(
+        default="ray",
+        description="`torchrun`: a script that knows nothing of Ray, started by torchrun on this "
+        "machine with `workers` processes; `failure.max_failures` is its `--max-restarts`",
+    )
     script: str | None = Field(default=None, description="path, relative to the scenario file")
     train_loop: str | None = Field(default=None, description="module:function")
     args: Arguments = Field(
@@ -98,6 +105,25 @@ class Job(Record):
     def _has_room_below(self) -> Self:
         if self.min_workers is not None and self.min_workers >= self.workers:
             raise ValueError("job.min_workers must be below job.workers")
+        return self
+
+    @model_validator(mode="after")
+    def _suits_torchrun(self) -> Self:
+        if self.launcher != "torchrun":
+            return self
+        if self.script is None:
+            raise ValueError("job.launcher torchrun starts a script: write job.script")
+        rays = {
+            "min_workers": self.min_workers is not None,
+            "checkpoint": self.checkpoint is not None,
+            "trial": self.trial is not None,
+            "fit": self.fit != 1,
+            "epoch_metric": self.epoch_metric is not None,
+            "needs_backend": self.needs_backend is not None,
+        }
+        named = next((name for name, is_there in rays.items() if is_there), None)
+        if named is not None:
+            raise ValueError(f"job.{named} needs Ray Train, and job.launcher is torchrun")
         return self
 
     @property
@@ -287,6 +313,24 @@ class Scenario(Record):
             raise ValueError(f"{ending.kind} ends an experiment with all its trials, not job.trial")
         return self
 
+    @model_validator(mode="after")
+    def _needs_no_ray_under_torchrun(self) -> Self:
+        if self.job.launcher != "torchrun":
+            return self
+        for entry in self.faults:
+            why = _needs_ray(entry)
+            if why is not None:
+                raise ValueError(f"{why} needs Ray Train, and job.launcher is torchrun")
+        if self.cluster != ClusterShape():
+            raise ValueError("cluster is Ray's, and job.launcher is torchrun: leave it out")
+        if self.expect.jit_checkpoint:
+            raise ValueError("expect.jit_checkpoint needs Ray Train, and job.launcher is torchrun")
+        if not self.watch.files:
+            raise ValueError(
+                "with job.launcher torchrun a resume shows in files: leave watch.files"
+            )
+        return self
+
     @field_validator("marks")
     @classmethod
     def _are_names(cls, marks: tuple[str, ...]) -> tuple[str, ...]:
@@ -294,3 +338,15 @@ class Scenario(Record):
             if not mark.isidentifier() or mark.startswith("_") or iskeyword(mark):
                 raise ValueError(f"a mark must be a name such as slow, got {mark!r}")
         return marks
+
+
+def _needs_ray(entry: FaultEntry) -> str | None:
+    """Return the fault, or its place, that a job without Ray Train does not have; or None."""
+    at = entry.at
+    if not entry.fault.on_torchrun:
+        return str(entry.fault) if entry.fault.family == "worker" else entry.kind
+    if isinstance(at, AtMoment) and at.moment != "saving":
+        return f"moment: {at.moment}"
+    if isinstance(at, AtState):
+        return f"state: {at.state}"
+    return "at_launch" if isinstance(at, AtStart) and at.at_launch else None

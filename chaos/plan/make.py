@@ -47,7 +47,7 @@ def make_plan(
         expect=scenario.expect,
         watch=scenario.watch,
         limits=scenario.limits,
-        backend=backend,
+        backend="torchrun" if job.launcher == "torchrun" else backend,
     )
 
 

@@ -56,6 +56,7 @@ class ChaosController:
         has_trained: Callable[[int], bool] = lambda _: True,
     ) -> None:
         self._plan = plan
+        self._has_commits = plan.job.launcher == "ray"  # torchrun knows of no checkpoint
         self._world = world
         self._journal = journal
         self._look = look
@@ -180,7 +181,7 @@ class ChaosController:
         Every rank must have begun its train function, unless the op's place is the
         launch itself (see `WorkerRegistry`).
         """
-        attempt, needed = target.attempt, commits_before(op)
+        attempt, needed = target.attempt, commits_before(op) if self._has_commits else 0
         is_there = self._workers.knows if is_in_launch(op) else self._workers.has_launched
         if not self._await(lambda: is_there(attempt), target):
             return f"attempt {attempt} was not launched on every rank"

@@ -25,7 +25,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from chaos.errors import HistoryError, UsageError
-from chaos.model.event import ReportBegun, StepDone
+from chaos.model.event import EpochEnded, ReportBegun, StepDone
 from chaos.model.history import HISTORY, Baseline, History, repeat_name
 from chaos.model.masked import holds_secrets
 from chaos.model.plan import Op, Plan
@@ -128,15 +128,20 @@ class RunDirectory:
     def save_lengths(self, baseline: History | None) -> None:
         """Write the number of steps of rank 0 in each epoch that the baseline reports.
 
-        A rank that ends between a save and the report after it cannot determine it.
+        A rank that ends between a save and the report after it cannot determine it. Epochs that
+        end with a save of the job's own count as well.
         """
         if baseline is None:
             return
         ended = {begun.epoch for _, begun in baseline.of(ReportBegun)}
+        ended |= {event.epoch for _, event in baseline.of(EpochEnded)}
         lengths = {str(epoch): 0 for epoch in sorted(ended)}
+        has_own_ends = any(baseline.of(EpochEnded))
         for _, done in baseline.of(StepDone):
             if done.rank == 0 and done.epoch in ended:
                 lengths[str(done.epoch)] = done.step
+            elif has_own_ends and done.epoch in ended:
+                lengths[f"{done.epoch}@{done.rank}"] = done.step
         self.saves.mkdir(exist_ok=True)
         self.write(f"saves/{LENGTHS}", json.dumps(lengths))
 

@@ -12,6 +12,7 @@ from chaos.audit.job_profile import JobProfile
 from chaos.audit.place_groups import Place, place_groups
 from chaos.audit.places import coverage, kill_map
 from chaos.audit.plans import budget, plan_of
+from chaos.audit.queue import resumes_from
 from chaos.model.plan import Op, Plan
 from chaos.model.trigger import AtMoment, AtRecovery, AtStep
 from tests.check.story import Story
@@ -175,7 +176,7 @@ def test_what_was_left_out_is_known_in_numbers(profile: JobProfile, seed: int, l
 
     rows = coverage(profile, sample, seed=seed)
 
-    assert [row.group for row in rows] == list(GROUPS)
+    assert [row.group for row in rows] == [g for g in GROUPS if g != "before the first save"]
     assert sum(row.places for row in rows) == len(whole)
     assert sum(row.chosen for row in rows) == len(sample)
     assert all((row.places == 0) == (row.why_none is not None) for row in rows)
@@ -243,3 +244,50 @@ def extent_of(*, epochs: int, steps: int, ranks: int = 2) -> JobProfile:
         settings={},
         replaced={},
     )
+
+
+def under_torchrun() -> JobProfile:
+    places = tuple((epoch, 0) for epoch in range(4))
+    return JobProfile(
+        ranks=(0, 1),
+        epochs=(),
+        saved=(),
+        uploads=(),
+        saves=places,
+        own_saves=tuple((epoch, 3) for epoch in range(4)),
+        steps={(epoch, rank): 3 for epoch in range(4) for rank in (0, 1)},
+        left_s=dict.fromkeys(range(4), 10.0),
+        seconds=3.0,
+        settings={},
+        replaced={},
+        loads=(0,),
+        launcher="torchrun",
+    )
+
+
+def test_under_torchrun_only_workers_are_killed_and_what_needs_ray_is_named() -> None:
+    profile = under_torchrun()
+    places = kill_map(profile, seed=0)
+
+    rows = {row.group: row for row in coverage(profile, places, seed=0)}
+    assert {op.kind for place in places for op in place.ops} == {"kill_worker"}
+    assert {group for group, row in rows.items() if row.why_none == "it needs Ray Train"} == {
+        "upload begins",
+        "upload ends",
+        "after report, before commit",
+        "just after commit",
+        "notice before the loss",
+        "node lost",
+        "fewer workers after it",
+    }
+    tried = {group for group, row in rows.items() if row.chosen}
+    assert tried == set(rows) - {g for g, row in rows.items() if row.why_none}
+    assert rows["inside a save"].places == 4
+
+
+def test_a_place_after_an_own_save_resumes_from_it() -> None:
+    profile = under_torchrun()
+    by_group = {place.group: place for place in kill_map(profile, seed=0)}
+
+    assert resumes_from(by_group["before the first save"], profile) is None
+    assert resumes_from(by_group["last epoch"], profile) == (2, 3)

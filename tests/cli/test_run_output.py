@@ -22,6 +22,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Return `chaos run` on a scenario that could not be run, without a backend."""
     file = tmp_path / "x.chaos.yaml"
     file.write_text("# first\nscenario: killed\njob: {script: x.py, workers: 1}\n")
+    (tmp_path / "x.py").touch()
     row = not_run(scenario="killed", file=str(file), error="no cluster")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cli_run, "open_backend", lambda *_, **__: nullcontext(object()))

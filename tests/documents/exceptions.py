@@ -16,6 +16,7 @@ RUN_ELSEWHERE = {
     "chaos run scenarios/smoke --address 10.0.0.1:6379 --allow-faults-on 10.0.0.1:6379": (
         "tests/ray/test_existing_cluster.py"
     ),
+    "chaos audit train_ddp.py -- --epochs 3": "tests/torchrun/test_audit.py",
     "chaos preflight train.py --market hot-4h --validate -- --epochs 12": (
         "tests/fork/test_preflight.py"
     ),
@@ -68,6 +69,7 @@ DEAR = (
 # Files that a reader has: by their names in the documents, what stands in for them.
 READERS_OWN = {
     "train.py": "scenarios/jobs/digits_ddp.py",
+    "train_ddp.py": "tests/torchrun/jobs/ddp.py",
     "test_train.py": "docs/pytest.md",
     "my.chaos.yaml": "README.md",
     "big.preflight.yaml": "docs/preflight.md",

@@ -27,6 +27,7 @@ Types: TypeAlias = tuple[Any, Any]
 QUESTIONS: dict[str, Types] = {
     "group_started": (tuple[dict[int, Target]], None),
     "group_launched": (tuple[int], None),
+    "began": (tuple[int, int], None),
     "committed": (tuple[Committed], None),
     "may_poll": (tuple[()], None),
     "await_hold": (tuple[int], bool),

@@ -43,6 +43,10 @@ class ControllerPort(ABC):
         """Report that every rank of an attempt has begun its train function."""
         self.tell("group_launched", attempt)
 
+    def began(self, attempt: int, rank: int) -> None:
+        """Report that a rank that torchrun started begins the job's script."""
+        self.tell("began", attempt, rank)
+
     def committed(self, event: Committed) -> None:
         """Report a commit."""
         self.tell("committed", event)

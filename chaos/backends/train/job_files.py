@@ -49,7 +49,7 @@ class JobFiles:
         self.going_on = GoingOn(record.cursor, saves, ranks=ranks, may_move=may_move)
         self.loads = Loads(record, saves, self.going_on)
         self._since_step: list[Save] = []
-        self._due = saves.lengths()
+        self._due = saves.lengths(record.cursor.rank)
         self._ended: dict[int, int] = {}  # the steps of each epoch that was reported
         self._handed = HandedWork(lambda: (self._cursor.epoch, self._cursor.step))
         self._lock = threading.RLock()
@@ -221,6 +221,23 @@ class JobFiles:
         is_saved = self._saves.has_place(cursor.attempt, cursor.epoch, cursor.step)
         if is_saved and self._due.get(cursor.epoch + 1) == 0 and self._is_at_reported_end():
             self._pass()
+
+    def is_at_saved_end(self) -> bool:
+        """Return whether a step begins the next epoch, in a job that reports nothing.
+
+        Its epochs end with its own saves, as the baseline shows them. In the baseline itself, an
+        epoch ends where any rank has saved a file since the last step: by now all ranks have
+        come to this one, since they share its gradients.
+        """
+        epoch, step = self._cursor.epoch, self._cursor.step
+        if self._due:
+            return 0 < step == self._due.get(epoch)
+        return self.is_saved_here()
+
+    def epoch_ended(self) -> None:
+        """Mark the saves since the last step as the end of their epoch, where no report does."""
+        self._guarded("files", self._mark_ends)
+        self._tell_texts()
 
     def step_done(self) -> None:
         """Remember that the saves so far lie in the middle of an epoch."""

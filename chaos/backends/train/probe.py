@@ -8,6 +8,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,22 @@ from chaos.run.journal import Journal
 from chaos.run.stacks import answer_with_stacks, rank_stacks
 
 
+@dataclass(frozen=True)
+class Worker:
+    """One worker process, as its launcher knows it: one of `ranks`, and its place in training.
+
+    `checkpoint` is what the launcher handed it to resume from, None for nothing.
+    """
+
+    attempt: int
+    rank: int
+    ranks: int
+    node_id: str
+    checkpoint: str | None = None
+    place: tuple[int, int] = (0, 0)
+    accelerators: tuple[str, ...] = ()
+
+
 class Probe:
     """The probe of one worker process. It counts (epoch, step) as the job's own code could."""
 
@@ -65,7 +82,8 @@ class Probe:
         self._controller = controller
         self._target = target
         self._cursor = Cursor(target.attempt, target.rank, *place)
-        self._watchers = Watchers(plan.watch, Record(self._cursor, journal.add, self.failed))
+        record = Record(self._cursor, journal.add, self.failed)
+        self._watchers = Watchers(plan.watch, record, has_reports=plan.job.launcher == "ray")
         self._obedience = Obedience(controller.obeyed, SystemClock())
         self._reporting = 0
         self._beside = threading.local()
@@ -81,44 +99,59 @@ class Probe:
     @classmethod
     def start(cls, address: RunAddress, lineage: dict[str, Any]) -> "Probe":
         """Open the journal, record the start, and hook into torch."""
-        directory = address.run_directory()
-        pid = os.getpid()
-        journal = Journal(directory.journals, f"worker-{pid}", role="worker", clock=SystemClock())
         context = compat.train_context()
-        node_id = compat.own_node_id()
-        rank = context.get_world_rank()
         checkpoint = compat.handed_checkpoint()
-        place = went_on(lineage, checkpoint)
-        target = Target(attempt=lineage["attempt"], rank=rank, pid=pid, node_id=node_id)
-        HERE.attempt, HERE.rank = target.attempt, rank
-        plan, controller = directory.load_plan(), address.connect()
-        probe = cls(plan, journal, controller, target=target, place=place)
-        journal.add(
-            WorkerStarted(
-                attempt=target.attempt,
-                rank=rank,
-                world_size=context.get_world_size(),
-                pid=pid,
-                node_id=node_id,
-                checkpoint=checkpoint,
-                epoch=place[0],
-                step=place[1],
-                accelerators=compat.own_accelerators(),
-            )
+        worker = Worker(
+            attempt=lineage["attempt"],
+            rank=context.get_world_rank(),
+            ranks=context.get_world_size(),
+            node_id=compat.own_node_id(),
+            checkpoint=checkpoint,
+            place=went_on(lineage, checkpoint),
+            accelerators=compat.own_accelerators(),
         )
-        answer_with_stacks(directory.logs / rank_stacks(rank, pid))
+        directory = address.run_directory()
+        probe = cls.of(worker, directory, address)
         compat.on_first_get_checkpoint(probe.checkpoint_read)
         compat.on_stored(probe.part_uploaded)
         compat.around_uploads_beside(probe.upload_handed_over)
         compat.around_train_fn(probe.train_fn_launched, probe.train_fn_begins, probe.train_fn_ended)
         reported = None if checkpoint is None else lineage["epochs"].get(checkpoint)
-        probe.install(
-            directory, ranks=context.get_world_size(), handed=checkpoint, reported=reported
+        probe.install(directory, ranks=worker.ranks, handed=checkpoint, reported=reported)
+        return probe
+
+    @classmethod
+    def of(cls, worker: Worker, directory: RunDirectory, address: RunAddress) -> "Probe":
+        """Open the journal of this process, and record its start; nothing is watched yet."""
+        pid = os.getpid()
+        journal = Journal(directory.journals, f"worker-{pid}", role="worker", clock=SystemClock())
+        target = Target(worker.attempt, worker.rank, pid, worker.node_id)
+        HERE.attempt, HERE.rank = target.attempt, target.rank
+        plan, controller = directory.load_plan(), address.connect()
+        probe = cls(plan, journal, controller, target=target, place=worker.place)
+        journal.add(
+            WorkerStarted(
+                attempt=target.attempt,
+                rank=target.rank,
+                world_size=worker.ranks,
+                pid=pid,
+                node_id=target.node_id,
+                checkpoint=worker.checkpoint,
+                epoch=worker.place[0],
+                step=worker.place[1],
+                accelerators=worker.accelerators,
+            )
         )
+        answer_with_stacks(directory.logs / rank_stacks(target.rank, pid))
         return probe
 
     def install(
-        self, directory: RunDirectory, *, ranks: int, handed: str | None, reported: int | None
+        self,
+        directory: RunDirectory,
+        *,
+        ranks: int,
+        handed: str | None = None,
+        reported: int | None = None,
     ) -> None:
         """Watch torch from now on, as one of so many ranks.
 
@@ -271,6 +304,10 @@ class Probe:
             partial(self._watchers.part_uploaded, folder, checkpoint, is_placed=is_in_report)
         )
 
+    def script_begins(self) -> None:
+        """Report that this worker, which torchrun started, begins the job's script."""
+        self._controller.began(self._target.attempt, self._target.rank)
+
     def train_fn_launched(self) -> None:
         """Stop at an op whose place is the launch, while Ray's controller waits for this worker."""
         for index in self._places.launches:
@@ -285,6 +322,10 @@ class Probe:
     def train_fn_ended(self, error: BaseException | None) -> None:
         """Record that the train function returned, or raised."""
         self._look(lambda: self._watchers.train_fn_ended(error))
+
+    def libraries_imported(self) -> None:
+        """Follow the libraries that the job has imported by now."""
+        self._look(self._install_libraries)
 
     def failed(self, where: str, error: Exception) -> None:
         """Record that something was not seen; an error of every call is recorded once."""

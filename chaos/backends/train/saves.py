@@ -98,10 +98,14 @@ class Saves:
         if self.find(save.digest) == save:
             self.keep(replace(save, ends_epoch=True))
 
-    def lengths(self) -> Mapping[int, int]:
-        """Return the number of steps of each epoch of the baseline; empty if unknown."""
+    def lengths(self, rank: int = 0) -> Mapping[int, int]:
+        """Return the number of steps of each epoch of the baseline; empty if unknown.
+
+        They are those of rank 0, but where the baseline shows that a rank has others.
+        """
         found = read_fields(self._folder / LENGTHS) or {}
-        return {int(epoch): steps for epoch, steps in found.items()}
+        ours = {epoch: found.get(f"{epoch}@{rank}", found[epoch]) for epoch in found}
+        return {int(epoch): steps for epoch, steps in ours.items() if "@" not in epoch}
 
     def mark_place(self, attempt: int, epoch: int, step: int) -> None:
         """Record that a rank has saved a file here, from which a job may resume."""

@@ -18,6 +18,7 @@ from chaos.backends.train.state.watch import StateWatch, model_digests
 from chaos.model.event import (
     AnyEvent,
     Declared,
+    EpochEnded,
     PartUploaded,
     StateSeen,
     TrainFnEnded,
@@ -29,12 +30,17 @@ from chaos.run.file_digest import folder_digests
 
 
 class Watchers:
-    """State, inputs and files of one rank. Nothing is watched before `install`."""
+    """State, inputs and files of one rank. Nothing is watched before `install`.
+
+    Without reports, an epoch ends with a save of the job's own.
+    """
 
     def __init__(
         self,
         watch: Watch,
         record: Record,
+        *,
+        has_reports: bool = True,
     ) -> None:
         self.cost = record.cost
         self._watch = watch
@@ -46,6 +52,7 @@ class Watchers:
         self._files: JobFiles | None = None
         self._saves: Saves | None = None
         self.validates: Callable[[], None] | None = None
+        self._has_reports = has_reports
 
     def install(
         self,
@@ -110,6 +117,9 @@ class Watchers:
             if self._files is not None:
                 self._files.step_begins()
                 self._files.pass_reported()
+                if not self._has_reports and self._files.is_at_saved_end():
+                    self._end_epoch()
+                    self._cursor.epoch, self._cursor.step = self._cursor.epoch + 1, 0
             if self._state is not None:
                 is_saved = self._files is not None and self._files.is_saved_here()
                 by_steps = self._watch.entries == "steps"
@@ -134,6 +144,9 @@ class Watchers:
         """Look at the state at the end of an epoch, and record the cost of watching it."""
         if self._state is not None:
             self._state.report_begun()
+        self._write_cost()
+
+    def _write_cost(self) -> None:
         cost, cursor = self.cost, self._cursor
         self._write(
             WatchCost(
@@ -172,10 +185,23 @@ class Watchers:
         """Record that the train function is over."""
         if self._files is not None:
             self._files.train_fn_ended(returned=error is None)
+        if not self._has_reports and self._files is not None and error is None:
+            self._files.step_begins()  # it may have resumed where nothing was left to train
+            if self._cursor.step:
+                self._end_epoch()
         text = None if error is None else f"{type(error).__name__}: {error}"[:300]
         self._write(TrainFnEnded(**self._cursor.place(), error=text))
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _end_epoch(self) -> None:
+        """Record the end of an epoch that no report ends."""
+        assert self._files is not None
+        self._files.epoch_ended()
+        if self._state is not None:
+            self._state.settle()
+        self._write(EpochEnded(**self._cursor.who(), epoch=self._cursor.epoch))
+        self._write_cost()
 
     def _declared(self, name: str) -> None:
         try:

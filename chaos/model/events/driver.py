@@ -25,8 +25,11 @@ class FitReturned(Event, frozen=True, kw_only=True):
 
     metrics: dict[str, Any]
     checkpoint: str | None
+    launcher: str = "ray"
 
     def _text(self) -> str:
+        if self.launcher == "torchrun":
+            return "torchrun ended: every worker returned"
         return f"fit() returned; its checkpoint: {self.checkpoint or 'none'}"
 
 
@@ -44,9 +47,11 @@ class FitRaised(Event, frozen=True, kw_only=True):
 
     error: str
     message: str
+    launcher: str = "ray"
 
     def _text(self) -> str:
-        return f"fit() raised {self.error}: {gist(self.message)}"
+        who = "torchrun" if self.launcher == "torchrun" else "fit()"
+        return f"{who} raised {self.error}: {gist(self.message)}"
 
 
 NO_FIT, LATER_FIT = "NoFit", "LaterFit"

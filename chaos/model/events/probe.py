@@ -86,6 +86,18 @@ class ReportBegun(WorkerEvent, frozen=True, kw_only=True):
         return f"{self.who}: report of epoch {self.epoch} begun"
 
 
+class EpochEnded(WorkerEvent, frozen=True, kw_only=True):
+    """An epoch that no report ends was over: a step followed a save of the job's own, or none did.
+
+    `torchrun` starts jobs that report nothing; see `EndedBySaves`.
+    """
+
+    epoch: int
+
+    def _text(self) -> str:
+        return f"{self.who}: epoch {self.epoch} ended"
+
+
 class ReportReturned(WorkerEvent, frozen=True, kw_only=True):
     """`ray.train.report()` returned on a rank: not yet a commit. `error`: it raised."""
 

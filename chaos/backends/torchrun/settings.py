@@ -1,0 +1,41 @@
+"""The one node of a run, and the environment of its processes."""
+
+import os
+from pathlib import Path
+
+from chaos.backends.train.address import RunAddress
+from chaos.backends.train.written import Confines
+from chaos.model.plan import Plan
+
+NODE = "node-0"
+# The hash seed of all processes of a run, so that runs repeat. It decides the order in which a
+# set of strings is iterated; a run of the other one shows whether the job depends on that.
+HASH_SEED, OTHER_HASH_SEED = "0", "1"
+_DEFAULTS = {
+    "GLOO_SOCKET_IFNAME": "lo",
+    "PYTHONUNBUFFERED": "1",
+    # torch 2.13: all rounds share one store, in which a new worker may read the address of a dead
+    # one, and its round fails (pytorch#135712). With torch's own switch each round has a store.
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+}
+
+
+def environment_of(plan: Plan, address: RunAddress, *, hash_seed: str) -> dict[str, str]:
+    """Return the environment of torchrun and its workers, the user's own settings first."""
+    return {
+        **_DEFAULTS,
+        "PYTHONHASHSEED": hash_seed,
+        **os.environ,
+        **address.as_env(),
+        **plan.job.env,
+    }
+
+
+def confines_of(plan: Plan, run: Path) -> Confines:
+    """Return the confines of a run's processes: no run may harm, or find, files of another.
+
+    Outside of an audit they are those of all runs in one folder of reports.
+    """
+    if plan.confined is None:
+        return Confines(run.parents[1])
+    return Confines(Path(plan.confined.folder), tuple(map(Path, plan.confined.may_write)))

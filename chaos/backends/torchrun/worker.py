@@ -1,0 +1,80 @@
+"""One worker of torchrun: a probe, and then the job's script as `__main__`.
+
+torchrun starts `python -u worker.py train.py …` in place of `python -u train.py …`.
+"""
+
+import functools
+import os
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this file's folder: modules of the script's may have the names of these here
+
+from chaos.backends.fork.node_disk import NodeDisk
+from chaos.backends.torchrun.settings import NODE, confines_of
+from chaos.backends.train.address import RunAddress
+from chaos.backends.train.job import is_clean_exit
+from chaos.backends.train.lifeline import die_with_parent
+from chaos.backends.train.probe import Probe, Worker
+from chaos.run.directory import RunDirectory
+
+
+def main(script: str) -> None:
+    """Watch this process, and run the script in it."""
+    die_with_parent(os.getppid())
+    probe: Probe | None = None
+    try:
+        probe = _probe(RunAddress.from_env())
+    except Exception as error:  # noqa: BLE001 - the run goes on; it is judged inconclusive
+        os.write(2, f"chaos: the probe could not start: {error}\n".encode())
+    sys.argv = sys.argv[1:]
+    sys.path.insert(0, str(Path(script).absolute().parent))
+    if probe is None:
+        runpy.run_path(script, run_name="__main__")
+        return
+    probe.train_fn_begins()
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except BaseException as error:
+        probe.train_fn_ended(None if is_clean_exit(error) else error)
+        raise
+    probe.train_fn_ended(None)
+
+
+def _probe(address: RunAddress) -> Probe:
+    directory = RunDirectory(address.directory)
+    plan = directory.load_plan()
+    NodeDisk(address, NODE, confines_of(plan, address.directory)).use()
+    worker = Worker(
+        attempt=int(os.environ["TORCHELASTIC_RESTART_COUNT"]),
+        rank=int(os.environ["RANK"]),
+        ranks=int(os.environ["WORLD_SIZE"]),
+        node_id=NODE,
+    )
+    probe = Probe.of(worker, directory, address)
+    probe.install(directory, ranks=worker.ranks)
+    _follow_imports(probe)
+    probe.script_begins()
+    return probe
+
+
+def _follow_imports(probe: Probe) -> None:
+    """Look for libraries that save, as the script joins its process group: they are imported."""
+    import torch.distributed as dist
+
+    original = dist.init_process_group
+
+    @functools.wraps(original)
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        result = original(*args, **kwargs)
+        probe.libraries_imported()
+        return result
+
+    dist.init_process_group = init_process_group
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,58 @@
+"""A scenario of a job that torchrun starts: what needs Ray Train is refused by its name."""
+
+from pathlib import Path
+
+import pytest
+
+from chaos.errors import ScenarioError
+from chaos.plan.make import make_plan
+from chaos.scenario_file.load import load_scenario
+
+JOB = "scenario: x\njob: {launcher: torchrun, script: job.py, workers: 2%s}\n"
+AT = "at: {epoch: 0, step: 1, rank: 0}"
+
+
+def loaded(folder: Path, text: str) -> Path:
+    (folder / "job.py").touch()
+    file = folder / "x.chaos.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_torchrun_executes_its_plans_whatever_backend_is_asked_for(tmp_path: Path) -> None:
+    file = loaded(tmp_path, f"{JOB % ''}faults:\n  - kill_worker: {{}}\n    {AT}\n")
+    scenario = load_scenario(file)
+
+    plans = [
+        make_plan(scenario, file=file, seed=0, cwd=tmp_path, backend=b) for b in ("ray", "fork")
+    ]
+
+    assert [plan.backend for plan in plans] == ["torchrun", "torchrun"]
+    assert plans[0].baseline().backend == "torchrun"
+
+
+@pytest.mark.parametrize(
+    ("job", "rest", "named"),
+    [
+        ("", f"faults:\n  - kill_node: {{}}\n    {AT}\n", "kill_node"),
+        ("", f"faults:\n  - preempt_node: {{notice_s: 1}}\n    {AT}\n", "preempt_node"),
+        ("", f"faults:\n  - fail_upload: {{}}\n    {AT}\n", "fail_upload"),
+        ("", f"faults:\n  - kill_worker: {{via: ray}}\n    {AT}\n", "kill_worker"),
+        ("", "faults:\n  - kill_worker: {}\n    at: {epoch: 0, moment: reported}\n", "reported"),
+        ("", "faults:\n  - kill_worker: {}\n    at: {epoch: 0, moment: committed}\n", "committed"),
+        ("", "faults:\n  - kill_worker: {}\n    at: {state: RESTARTING}\n", "RESTARTING"),
+        (", min_workers: 1", "", "job.min_workers"),
+        (", checkpoint: {num_to_keep: 1}", "", "job.checkpoint"),
+        (", fit: 2", "", "job.fit"),
+        ("", "cluster: {nodes: 3}\n", "cluster"),
+        ("", "watch: {files: false}\n", "watch.files"),
+    ],
+)
+def test_what_needs_ray_train_is_refused_by_name(
+    tmp_path: Path, job: str, rest: str, named: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(loaded(tmp_path, JOB % job + rest))
+
+    assert named in str(caught.value)
+    assert "torchrun" in str(caught.value)
