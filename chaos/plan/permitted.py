@@ -39,7 +39,7 @@ class ClusterOverrides:
         address, storage = plan.shape.address, plan.shape.storage
         if self.address is not None:
             address, storage = self.address, self.storage or storage
-        if plan.backend == "fork":  # it needs no cluster, and has none
+        if plan.backend != "ray":  # it needs no cluster, and has none
             address, storage = None, None
         shape = plan.shape.model_copy(update={"address": address, "storage": storage})
         return plan.model_copy(update={"shape": shape})

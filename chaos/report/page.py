@@ -313,12 +313,17 @@ def settings(run: FinishedRun) -> tuple[Settings, ...]:
         "scenario file": plan.file,
     }
     groups = (
-        Settings("In force at trainer.fit()", tuple(_in_force(run))),
+        Settings(_in_force_at(run), tuple(_in_force(run))),
         Settings("Job", tuple(_flat(job))),
         Settings("Plan", tuple(_flat(rest))),
         Settings("Versions and machine", tuple(_flat(run.env))),
     )
     return tuple(group for group in groups if group.rows)
+
+
+def _in_force_at(run: FinishedRun) -> str:
+    is_rays = run.plan.job.launcher == "ray"
+    return "In force at trainer.fit()" if is_rays else "In force under torchrun"
 
 
 def _in_force(run: FinishedRun) -> Iterator[Setting]:

@@ -18,7 +18,13 @@ from chaos.backends.torchrun.server import RoundServer
 from chaos.backends.torchrun.settings import HASH_SEED, confines_of, environment_of
 from chaos.backends.train.address import RunAddress
 from chaos.declared import TOKEN_ENV
-from chaos.model.event import Disturbed, FailureDecided, Leftover, LeftoversSearched
+from chaos.model.event import (
+    Disturbed,
+    FailureDecided,
+    FaultInvoked,
+    Leftover,
+    LeftoversSearched,
+)
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
@@ -102,9 +108,9 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
 
     def _struck_from_outside(self) -> int | None:
         """Return a rank whose worker was killed, in an attempt that no fault was injected into."""
-        pids = {(e.attempt, e.rank): e.pid for e in self.workers()}
-        struck = {attempt for (attempt, _), pid in pids.items() if pid in self.world.signalled}
-        for event in self.seen():
+        seen = self.seen()
+        struck = {event.attempt for event in seen if isinstance(event, FaultInvoked)}
+        for event in seen:
             if isinstance(event, FailureDecided) and event.attempt not in struck:
                 for rank, error in event.errors.items():
                     if error.startswith("ended by SIGKILL"):
