@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 CODE = """
 import sys
@@ -18,6 +20,7 @@ print([name for name in sys.modules if name.startswith('ray.')])
 """
 
 
+@pytest.mark.embedded  # it imports torch, in a process of its own
 def test_torchruns_backend_imports_no_ray() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CODE], cwd=ROOT, capture_output=True, text=True, check=False
