@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from chaos.faults.kill_worker import KillWorker
+from chaos.faults.pause_worker import PauseWorker
 from chaos.faults.raise_in_worker import RaiseInWorker
 from chaos.model.event import EpochEnded, FailureDecided, StepDone, WroteOutside
 from chaos.model.fault_entry import FaultEntry
-from chaos.model.trigger import AtMoment, AtRecovery, AtStep
+from chaos.model.trigger import AtMoment, AtRecovery, AtStart, AtStep, AtTime
 from tests.torchrun.conftest import RunJob
 
 pytestmark = [pytest.mark.embedded, pytest.mark.timeout(600)]
@@ -103,6 +104,31 @@ def test_an_error_in_the_script_costs_a_restart_as_a_kill_does(run: RunJob) -> N
     assert done.verdict.status == "pass", done.verdict.headline
     errors = [error for _, e in done.history.of(FailureDecided) for error in e.errors.values()]
     assert any("InjectedError" in error for error in errors)
+
+
+@pytest.mark.nightly
+def test_a_worker_that_stands_still_for_a_while_costs_nothing(run: RunJob) -> None:
+    at = AtStep(epoch=1, step=2, rank=0)
+    done = run("ddp", FaultEntry(at=at, pause_worker=PauseWorker(for_s=1.0)))
+
+    assert done.verdict.status == "pass", done.verdict.headline
+    assert not any(done.history.of(FailureDecided))
+
+
+@pytest.mark.nightly
+def test_a_round_may_be_struck_as_it_starts(run: RunJob) -> None:
+    starting = FaultEntry(at=AtStart(starting=1, rank=0), kill_worker=KillWorker())
+    done = run("ddp", killed(1, 2, rank=1), starting)
+
+    assert done.verdict.status == "pass", done.verdict.headline
+    assert len(list(done.history.of(FailureDecided))) == 2
+
+
+@pytest.mark.nightly
+def test_a_worker_may_be_killed_by_the_clock(run: RunJob) -> None:
+    done = run("ddp", FaultEntry(at=AtTime(seconds=2.0, rank=1), kill_worker=KillWorker()))
+
+    assert done.verdict.status == "pass", done.verdict.headline
 
 
 @pytest.mark.nightly
