@@ -14,6 +14,7 @@ from chaos.model.scenario import (
     ClusterShape,
     Expect,
     FailureBudget,
+    Launcher,
     Limits,
     Retention,
 )
@@ -29,6 +30,7 @@ Keys: TypeAlias = Mapping[str, Any]
 def scenario(  # noqa: PLR0913 - one for each key of a scenario
     *,
     script: str | os.PathLike[str] | None = None,
+    launcher: Launcher | None = None,
     train_loop: str | Callable[..., object] | None = None,
     args: Keys | Sequence[str | int | float] | None = None,
     workers: int | None = None,
