@@ -49,8 +49,8 @@ from chaos.run.environment import decisive_versions, environment
 from chaos.run.job_code import digest_job_code
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
+from chaos.run.record_file import full_disk_told, unwritten
 from chaos.run.shown import shown
-from chaos.run.whole_file import full_disk_told, unwritten
 from chaos.scenario_file.load import load_scenario
 
 BASELINES = ".baselines"

@@ -25,8 +25,8 @@ from chaos.run.clock import Clock, seconds_since
 from chaos.run.directory import RunDirectory, create, room_in
 from chaos.run.journal import read_history
 from chaos.run.ports import Backend
+from chaos.run.record_file import full_disk_told
 from chaos.run.shown import shown
-from chaos.run.whole_file import full_disk_told
 
 
 @dataclass(frozen=True)

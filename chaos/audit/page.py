@@ -1,6 +1,13 @@
-"""The card as a page: one file, which loads nothing."""
+"""The card as a page, as pictures to share, and in Markdown.
 
+The page is one file, which loads nothing. The pictures are SVG without scripts, fonts or links,
+so that a README and a chat can show them: a summary of 1200 x 630 for posts and pull requests,
+and a badge. The Markdown is for a pull request, an issue, the summary of a CI step.
+"""
+
+import posixpath
 from dataclasses import dataclass
+from textwrap import shorten, wrap
 from urllib.parse import quote
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -18,11 +25,19 @@ from chaos.audit.table import (
     lost_steps,
     part_rows,
 )
+from chaos.report.markdown import SIGNS, code, fitted, plain, table
 from chaos.report.page import Fact, Tone
 from chaos.words import plural
 
-PLACES_SHOWN = 12
+PLACES_SHOWN, PLACES_IN_MARKDOWN = 12, 6
 _TONES: dict[Word, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "open"}
+
+FINDINGS_SHOWN = 3
+LINES_OF_ANSWER, COLUMNS_OF_ANSWER, COLUMNS_OF_FINDING = 2, 78, 104
+_LETTER, _PAD = 6.6, 12  # of the badge: pixels of a letter at 11 px, and around a text
+_INK: dict[Word, str] = {"pass": "#0f6638", "fail": "#a3201b", "inconclusive": "#734d00"}
+_GREY, _PLAIN = "#9aa2ad", "#16191d"
+_RIGHT, _WRONG, _OPEN = "#0f6638", "#a3201b", "#734d00"
 
 _env = Environment(
     # The frame, the style and the words are those of the report of a run.
@@ -40,6 +55,15 @@ class Omission:
 
     group: str
     why: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One kind of fault: its name and its cells, each with a colour."""
+
+    name: str
+    ink: str
+    cells: tuple[tuple[str, str], ...]
 
 
 def render_card(card: Card) -> str:
@@ -157,3 +181,107 @@ def _why(row: GroupRow, card: Card) -> str | None:
         end = limit if card.ended == "budget" else "the audit was interrupted"
         reasons.append(f"{cut} not run: {end}")
     return f"{left}: {', '.join(reasons)}"
+
+
+def badge_svg(card: Card) -> str:
+    """Return the badge: the answer, the resumes that were right, and the coverage."""
+    text = f"{card.word} · resumes {card.resumed_right}/{card.resumed}"
+    text += f" · coverage {coverage_share(card):.0%}"
+    left, right = (_PAD + _LETTER * len(words) for words in ("chaos", text))
+    return _env.get_template("badge.svg.j2").render(
+        text=text, left=round(left), right=round(right), ink=_INK[card.word]
+    )
+
+
+def summary_svg(card: Card) -> str:
+    """Return the summary: the answer, faults by kind with those not tried, and the causes."""
+    answer = card.sentence.partition(": ")[2]
+    lines = wrap(answer, COLUMNS_OF_ANSWER, max_lines=LINES_OF_ANSWER, placeholder=" …")
+    found = [
+        shorten(f"{title(finding)}: {finding.smallest.headline}", COLUMNS_OF_FINDING)
+        for finding in card.findings[:FINDINGS_SHOWN]
+    ]
+    more = len(card.findings) - len(found)
+    tried, places = card.places
+    return _env.get_template("summary.svg.j2").render(
+        card=card,
+        script=shorten(card.job.script.rsplit("/", maxsplit=1)[-1], 46),
+        word=card.word,
+        ink=_INK[card.word],
+        answer=[line[:1].upper() + line[1:] if n == 0 else line for n, line in enumerate(lines)],
+        kinds=_lines(card),
+        found=[*found, *([f"and {more} more"] if more > 0 else [])],
+        covered=f"{tried} of {places} places, {coverage_share(card):.0%}",
+        share=coverage_share(card),
+        ray=card.versions.get("ray", ""),
+    )
+
+
+def _lines(card: Card) -> list[Line]:
+    rows = zip(kind_rows(card), kind_cells(card), strict=True)
+    return [_line(row, texts) for row, texts in rows]
+
+
+def _line(row: KindRow, texts: list[str]) -> Line:
+    name, *cells = texts
+    if not row.tally.total:
+        return Line(name, _GREY, tuple((text, _GREY) for text in cells if text))
+    counts = (row.tally.right, row.tally.wrong, row.tally.inconclusive, row.tally.from_scratch)
+    inks = (_RIGHT, _WRONG, _OPEN, _PLAIN)
+    shown = (ink if count else _GREY for count, ink in zip(counts, inks, strict=True))
+    return Line(name, _PLAIN, tuple(zip(cells, (_PLAIN, *shown), strict=True)))
+
+
+def card_in_markdown(card: Card) -> str:
+    """Return an audit: the verdict, its figures, a section per finding, the omissions."""
+    shown, script = facts(card), plain(posixpath.basename(card.job.script))
+    lines = [
+        f"# {SIGNS[tone(card)]} {script}: {plain(card.sentence)}",
+        "",
+    ]
+    lines += [*table([fact.name for fact in shown], [[plain(fact.value) for fact in shown]]), ""]
+    lines += [*table(KIND_HEAD, kind_cells(card)), ""]
+    lines += [f"- {plain(reason)}" for reason in card.reasons if card.word == "inconclusive"]
+    lines += [f"- {note.kind}: {plain(note.text)}" for note in card.notes]
+    lines += [f"- replaced: {plain(str(row))}" for row in card.replaced]
+    lines.append("")
+    for finding in card.findings:
+        lines += _section(card, finding)
+    left = omissions(card)
+    if left:
+        lines += ["## Not tried", "", *(f"- {o.group}: {plain(o.why)}" for o in left), ""]
+    return fitted("\n".join([*lines, code(card.command), ""]))
+
+
+def paragraph(card: Card) -> str:
+    """Return a paragraph for a pull request, and a line per cause with its command."""
+    script = plain(posixpath.basename(card.job.script))
+    untried = [row.kind for row in kind_rows(card) if row.places and not row.tally.total]
+    sure = confidence(card)
+    texts = [
+        f"{SIGNS[tone(card)]} **chaos audit of {script}: {plain(card.sentence)}.**",
+        f"Coverage: {coverage_share(card):.0%} of the places, of {plain(card.size)}.",
+        *([plain(sure[:1].upper() + sure[1:] + ".")] if sure else []),
+        *([f"Not tested: {plain(', '.join(untried))}."] if untried else []),
+    ]
+    causes = [
+        f"- {plain(title(finding))}. {plain(finding.smallest.headline)} "
+        f"{code(f'chaos run {card.folder}/{finding.repro}')}"
+        for finding in card.findings
+    ]
+    return fitted("\n".join([" ".join(texts), *(["", *causes] if causes else []), ""]))
+
+
+def _section(card: Card, finding: Finding) -> list[str]:
+    places = ", ".join(plain(place) for place in finding.places[:PLACES_IN_MARKDOWN])
+    more = finding.count - PLACES_IN_MARKDOWN
+    return [
+        f"## {plain(title(finding))}",
+        "",
+        plain(finding.smallest.headline),
+        "",
+        places + (f" and {more} more" if more > 0 else ""),
+        "",
+        code(f"chaos run {card.folder}/{finding.repro}"),
+        "",
+    ]

@@ -11,10 +11,8 @@ from chaos.audit.chains import joined
 from chaos.audit.finding import Finding, findings
 from chaos.audit.folder import AuditFolder
 from chaos.audit.job_profile import JobProfile
-from chaos.audit.markdown import paragraph
 from chaos.audit.notes import Note
-from chaos.audit.page import render_card
-from chaos.audit.picture import badge_svg, summary_svg
+from chaos.audit.page import badge_svg, paragraph, render_card, summary_svg
 from chaos.audit.place_groups import Place
 from chaos.audit.places import coverage
 from chaos.audit.plans import budget

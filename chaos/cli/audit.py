@@ -20,10 +20,9 @@ from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for
-from chaos.audit.launcher import launcher_of
-from chaos.audit.markdown import card_in_markdown
+from chaos.audit.page import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
-from chaos.audit.plans import base_plan, under_torchrun
+from chaos.audit.plans import base_plan, launcher_of, under_torchrun
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.backends.open import (
     nodes_at,
@@ -45,8 +44,8 @@ from chaos.model.verdict import Verdict
 from chaos.report.screen import screen
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import SystemClock, stamp
-from chaos.run.cpus import usable_cpus
 from chaos.run.environment import environment
+from chaos.run.machine import usable_cpus
 
 BUDGET_S = 60.0
 CARD = "card.html"

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from chaos import shelf
 from chaos.audit.card import Card
-from chaos.audit.markdown import card_in_markdown
-from chaos.audit.page import render_card
+from chaos.audit.page import card_in_markdown, render_card
 from chaos.cli.documents import Document, Form, Format, Output, writable
 from chaos.cli.options import REPORTS, Reports
 from chaos.cli.streams import write_document
@@ -24,9 +23,8 @@ from chaos.report.markdown import run_in_markdown, suite_in_markdown
 from chaos.report.screen import screen
 from chaos.report.summary import run_in_json
 from chaos.report.terminal import print_whole
-from chaos.run.record_file import read_record
+from chaos.run.record_file import read_record, write_text
 from chaos.run.shown import shown
-from chaos.run.whole_file import write_text
 
 FORMS: tuple[Form, ...] = ("json", "junit", "md", "html")
 TREND = "trend.html"

@@ -19,8 +19,8 @@ from chaos.errors import UsageError
 from chaos.model.plan import BackendName
 from chaos.report.screen import screen
 from chaos.run.clock import SystemClock, seconds_since, stamp
-from chaos.run.cpus import usable_cpus
 from chaos.run.environment import environment
+from chaos.run.machine import usable_cpus
 from chaos.selftest.catalogue import EXHIBITS, Exhibit
 from chaos.selftest.corpus import CorpusAudits, CorpusScore, chosen_jobs, load_corpus, show_corpus
 from chaos.selftest.draw import WORKERS, Case, cases, sample

@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chaos.pytest_plugin.keys import GROUP, JOB_MARK, RUNS, SCENARIO_MARK
-from chaos.pytest_plugin.options import Option, fill_in, parse_seeds
-from chaos.pytest_plugin.spread import keep_what_runs_scenarios_together, note_groups
+from chaos.pytest_plugin.options import (
+    GROUP,
+    JOB_MARK,
+    RUNS,
+    SCENARIO_MARK,
+    Option,
+    fill_in,
+    keep_what_runs_scenarios_together,
+    note_groups,
+    parse_seeds,
+)
 from chaos.pytest_plugin.suite import Suite, attach_rows
 
 if TYPE_CHECKING:
-    from chaos.pytest_plugin.ask import RunScenario
+    from chaos.pytest_plugin.function import RunScenario
     from chaos.pytest_plugin.result import Result
     from chaos.run.ports import Backend
 
@@ -158,7 +166,7 @@ def chaos_run(request: pytest.FixtureRequest, chaos_seed: int) -> "RunScenario":
     `chaos.Result`, or fails the test if the verdict is not the one that the
     scenario expects. Paths are relative to the test's file.
     """
-    from chaos.pytest_plugin.ask import RunScenario
+    from chaos.pytest_plugin.function import RunScenario
 
     return RunScenario(request.node, chaos_seed)
 

@@ -19,7 +19,7 @@ from chaos.model.scenario import (
     Retention,
 )
 from chaos.model.watch import Watch
-from chaos.pytest_plugin.keys import SCENARIO_MARK
+from chaos.pytest_plugin.options import SCENARIO_MARK
 from chaos.pytest_plugin.result import Result
 from chaos.scenario_file.from_python import train_loop_name
 
@@ -78,7 +78,7 @@ def _judged(test: Test, *, given: Keys) -> Test:
     @functools.wraps(test)
     def judged(*rest: object, chaos_result: Result, **fixtures: object) -> object:
         __tracebackhide__ = True
-        from chaos.pytest_plugin.failure import require_expected
+        from chaos.pytest_plugin.result import require_expected
 
         require_expected(chaos_result)
         return test(*rest, **fixtures, **({"result": chaos_result} if takes_result else {}))

@@ -12,11 +12,9 @@ from chaos.extensions import refuse_unusable
 from chaos.harness import refuse_unknown_check
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
-from chaos.pytest_plugin.failure import require_expected
 from chaos.pytest_plugin.options import Option
-from chaos.pytest_plugin.result import Result
-from chaos.pytest_plugin.runs import runs_of
-from chaos.pytest_plugin.tagged import tag
+from chaos.pytest_plugin.result import Result, require_expected
+from chaos.pytest_plugin.runs import runs_of, tag
 from chaos.scenario_file.load import load_scenario
 
 

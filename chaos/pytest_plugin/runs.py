@@ -15,11 +15,17 @@ from chaos.harness import Harness
 from chaos.model.plan import Plan
 from chaos.model.scenario import Scenario
 from chaos.plan.make import make_plan
-from chaos.pytest_plugin.failure import broken_off, could_not_run, undecided
-from chaos.pytest_plugin.keys import FINISHED, ROWS, RUNS
-from chaos.pytest_plugin.options import Option
-from chaos.pytest_plugin.result import Result
-from chaos.pytest_plugin.spread import would_have_clusters_side_by_side
+from chaos.pytest_plugin.options import (
+    FINISHED,
+    GROUP,
+    RAY_GROUP,
+    ROWS,
+    RUNS,
+    Option,
+    keep_together,
+    would_have_clusters_side_by_side,
+)
+from chaos.pytest_plugin.result import Result, broken_off, could_not_run, undecided
 from chaos.pytest_plugin.suite import Suite, reports_folder
 from chaos.report.ci import properties
 from chaos.report.outcome import FinishedRun, SuiteRow, row_of, without_verdict
@@ -156,3 +162,11 @@ def group_of(plan: Plan) -> str:
 def _keep(item: pytest.Item, row: SuiteRow) -> None:
     item.stash[ROWS].append(row)
     item.user_properties.extend(properties(row).items())
+
+
+def tag(item: pytest.Item, plan: Plan) -> None:
+    """Mark a test for `-m chaos`, `-k kill_worker`, and the group of xdist that it shares."""
+    item.add_marker("chaos")
+    item.extra_keyword_matches.update(op.kind for op in plan.ops)
+    item.stash[GROUP] = group_of(plan)
+    keep_together(item, RAY_GROUP if plan.backend == "ray" else group_of(plan))

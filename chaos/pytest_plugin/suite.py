@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from chaos.pytest_plugin.keys import FINISHED, ROWS
-from chaos.pytest_plugin.options import Option
+from chaos.pytest_plugin.options import FINISHED, ROWS, Option
 from chaos.run.shown import shown
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def attach_rows(
     rows = item.stash.get(ROWS, None)
     if rows is None:
         return report
-    from chaos.pytest_plugin.failure import explain_on
+    from chaos.pytest_plugin.result import explain_on
 
     setattr(report, _ATTRIBUTE, [_text(row) for row in rows])
     rows.clear()

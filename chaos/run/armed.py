@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.run.whole_file import read_fields, write_fields
+from chaos.run.record_file import read_fields, write_fields
 
 
 @dataclass(frozen=True)

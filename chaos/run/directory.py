@@ -32,9 +32,8 @@ from chaos.model.plan import Op, Plan
 from chaos.model.verdict import Verdict
 from chaos.plugins import with_absent
 from chaos.run.journal import load_history, write_history
-from chaos.run.record_file import digest_of, read_record
+from chaos.run.record_file import digest_of, full_disk_told, read_record, write_text
 from chaos.run.shown import shown
-from chaos.run.whole_file import full_disk_told, write_text
 
 LENGTHS = "lengths.json"
 SECRET = ("plan.json", "scenario.yaml")  # a plan to be run again has all values, secrets too

@@ -27,8 +27,7 @@ from chaos.errors import HistoryError
 from chaos.model.event import AnyEvent, JournalOpened, StepDone
 from chaos.model.history import Entry, History, merge
 from chaos.run.clock import Clock
-from chaos.run.record_file import HISTORY_BYTES, read_record, refuse_link
-from chaos.run.whole_file import write_bytes
+from chaos.run.record_file import HISTORY_BYTES, read_record, refuse_link, write_bytes
 
 Role: TypeAlias = Literal["harness", "driver", "controller", "worker", "chaos", "storage"]
 

@@ -1,5 +1,6 @@
-"""The facts about this machine that a run depends on; they are judged elsewhere."""
+"""The facts about this machine, or the container, that a run depends on; judged elsewhere."""
 
+import math
 import os
 import platform
 import shutil
@@ -17,6 +18,26 @@ import psutil
 
 from chaos.model.machine import Machine
 from chaos.run.clock import Clock
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def free_bytes(cgroup: Path = CGROUP) -> int:
+    """Return the free bytes; a container's file cache counts as free (cgroup v2)."""
+    machine = int(psutil.virtual_memory().available)
+    try:
+        limit = int((cgroup / "memory.max").read_text())
+        used = int((cgroup / "memory.current").read_text()) - reclaimable(cgroup)
+    except (OSError, ValueError):  # no cgroup v2 here, or "max": no limit
+        return machine
+    return max(0, min(machine, limit - used))
+
+
+def reclaimable(cgroup: Path) -> int:
+    """Return the bytes of file cache that the kernel would give up first."""
+    lines = (cgroup / "memory.stat").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+
 
 GIB = 1024**3
 SHM = Path("/dev/shm")  # noqa: S108 - where Ray keeps its objects on Linux
@@ -117,3 +138,13 @@ def _clock_back_ns(clock: Clock) -> int:
     """Return the largest step back, in many readings, of the clock that orders histories."""
     times = [clock.now_ns() for _ in range(10_000)]
     return max(0, *(before - after for before, after in pairwise(times)))
+
+
+def usable_cpus(cgroup: Path = CGROUP) -> int:
+    """Return the number of CPUs, at most those pinned and those of the quota (cgroup v2)."""
+    pinned = len(os.sched_getaffinity(0))
+    try:
+        quota, period = (cgroup / "cpu.max").read_text().split()
+        return max(1, min(pinned, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # no cgroup v2 here, or "max": no limit
+        return pinned

@@ -1,17 +1,24 @@
-"""The files of a run, read with care: a folder from elsewhere may be malicious.
+"""The files of a run: read with care, since a folder from elsewhere may be malicious.
 
 No symbolic link is followed, since it may lead out of the folder. A pipe without
 a writer, or anything else that is no file, is refused and not waited for. A file
 that is too large for its kind is not read.
+
+Small ones are written whole or not at all, even for a reader at the same time.
 """
 
 import errno
 import hashlib
+import json
 import os
+import secrets
 import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from chaos.errors import HistoryError
+from chaos.errors import HarnessError, HistoryError
 
 HISTORY_BYTES = 8 << 30
 SMALL_BYTES = 64 << 20  # plan, verdict, summary and the like
@@ -76,3 +83,56 @@ def _refuse_trap(found: os.stat_result, path: Path, most: int) -> None:
 def _linked(path: Path) -> HistoryError:
     problem = "this is a symbolic link, which is not followed"
     return HistoryError(problem, "Put what it leads to in its place.", place=str(path))
+
+
+_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a file into an existing folder; return its path."""
+    return write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Write a file into an existing folder; return its path. A link in its place is replaced."""
+    # A random name and O_EXCL: the bytes go into a new file of this folder, and through no link.
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(draft, flags, 0o666), "wb") as file:
+            file.write(content)
+        return draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def full_disk_told(folder: str, left: str) -> Iterator[None]:
+    """Turn an error of the disk into a `HarnessError` that states what is left; pass others on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _OF_THE_DISK:
+            raise
+        raise HarnessError(unwritten(folder, error, left)) from error
+
+
+def unwritten(folder: str, error: OSError, left: str) -> str:
+    """Return the error for a record that could not be written; `left`: what there is anyway."""
+    return f"{folder}: cannot write there: {error.strerror}. {left}"
+
+
+def write_fields(path: Path, fields: Mapping[str, Any]) -> None:
+    """Write a JSON object; make its folder if there is none."""
+    path.parent.mkdir(exist_ok=True)
+    write_text(path, json.dumps(fields))
+
+
+def read_fields(path: Path) -> dict[str, Any] | None:
+    """Return the object of `write_fields`, None if there is no file."""
+    try:
+        fields: dict[str, Any] = json.loads(read_record(path))
+    except FileNotFoundError:
+        return None
+    return fields

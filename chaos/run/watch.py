@@ -21,7 +21,7 @@ from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, Tail
 from chaos.run.ports import Show
-from chaos.run.stacks import DRIVER_STACKS, rank_stacks
+from chaos.run.signals import DRIVER_STACKS, rank_stacks
 
 Driver = TypeVar("Driver")
 START_S = 60.0  # added until the first workers start: a slow machine must not look like a hang

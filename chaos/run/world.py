@@ -9,7 +9,7 @@ from chaos.model.event import FailureDecided
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock, seconds_since
 from chaos.run.controller import ChaosController
-from chaos.run.free_memory import free_bytes
+from chaos.run.machine import free_bytes
 
 POLL_S = 0.005
 

@@ -1,15 +1,25 @@
-"""From scenario files to scenarios."""
+"""From scenario files to scenarios, with the checks that go beyond the schema.
+
+Those are of choices, of references between a scenario's parts, and of its files. Choices are
+checked on the plain values, before the records. Pydantic would check them only once everything
+else is right, and for a trigger whose keys leave the choice open it would name the wrong record.
+Each check uses the values that are there, so that a mistake elsewhere does not hide another.
+"""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from chaos.errors import UsageError
+from chaos.faults.base import Fault
+from chaos.model.fault_entry import FAULTS
 from chaos.model.scenario import Scenario
-from chaos.scenario_file.messages import quoted, reworded
-from chaos.scenario_file.validate import senseless, settled
+from chaos.model.trigger import KINDS, MOMENTS
+from chaos.plan.make import nodes_for
+from chaos.scenario_file.messages import nearest, quoted, reworded
 from chaos.scenario_file.yaml_lines import (
     Lines,
     Loc,
@@ -101,3 +111,311 @@ def _below(path: Path) -> list[Path]:
 
 def _is_hidden(file: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in file.relative_to(folder).parts)
+
+
+SOURCES = ("script", "train_loop")
+# Values in place of a misspelt key's, so that its place is known.
+_FOR: dict[str, dict[str, Any]] = {
+    "step": {"step": 1},
+    "moment": {"moment": "saving"},
+    "recovering_from": {"recovering_from": 0},
+    "starting": {"starting": 0},
+    "state": {"state": "RUNNING"},
+    "seconds": {"seconds": 1},
+}
+_EXAMPLE = "Write `at: {epoch: 2, step: 5}`"
+
+
+def settled(value: dict[str, Any], lines: Lines) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the scenario with every `at` of one kind, and the choices that are still open."""
+    problems = list(_sources(value.get("job"), lines))
+    faults = value.get("faults")
+    if not isinstance(faults, list):
+        return value, problems
+    entries: list[Plain] = []
+    for number, entry in enumerate(faults):
+        loc = ("faults", number)
+        problems += _faults(entry, loc, lines)
+        entries.append(entry)
+        if isinstance(entry, dict) and "at" in entry:
+            at, problem = _trigger(entry["at"], (*loc, "at"), lines)
+            entries[-1] = {**entry, "at": at}
+            problems += [problem] if problem else []
+    return {**value, "faults": entries}, problems
+
+
+def _sources(job: Plain, lines: Lines) -> Iterator[Problem]:
+    if not isinstance(job, dict):
+        return
+    named = _given(job, SOURCES)
+    text = "job needs either script or train_loop"
+    if len(named) > 1:
+        yield Problem(lines.key(("job", named[1])), text, "It has both.", ("job",))
+    elif not named and not _is_misspelt(job, SOURCES):
+        yield Problem(lines.value(("job",)), text, "It has neither.", ("job",))
+
+
+def _faults(entry: Plain, loc: Loc, lines: Lines) -> Iterator[Problem]:
+    if not isinstance(entry, dict):
+        return
+    named = _given(entry, FAULTS)
+    empty = [key for key in entry if key in FAULTS and entry[key] is None]
+    if len(named) > 1:
+        text = f"an entry of faults has two faults, {named[0]} and {named[1]}"
+        hint = "Give each its own entry, with its own at."
+        yield Problem(lines.key((*loc, named[1])), text, hint, loc)
+    elif empty and not named:
+        place = (*loc, empty[0])
+        hint = f"Write `{empty[0]}: {{}}` to take every default."
+        yield Problem(lines.key(place), f"{empty[0]} has no value", hint, place)
+    elif not named and not _is_misspelt(entry, FAULTS):
+        hint = f"Add one of {', '.join(FAULTS)}."
+        yield Problem(lines.value(loc), "an entry of faults needs a fault", hint, loc)
+
+
+def _trigger(at: Plain, loc: Loc, lines: Lines) -> tuple[dict[str, Any], Problem | None]:
+    if not isinstance(at, dict):
+        text = f"at must be a mapping, got {quoted(at)}"
+        return {"epoch": 0, "step": 1}, Problem(lines.value(loc), text, f"{_EXAMPLE}.", loc)
+    named = [key for key in at if key in KINDS]
+    if len(named) > 1:
+        hint = "Keep the one that is meant."
+        text = f"at has both {named[0]} and {named[1]}"
+        problem = Problem(lines.key((*loc, named[1])), text, hint, loc)
+        return {key: at[key] for key in at if key != named[1]}, problem
+    if not named:
+        hint = f"{_EXAMPLE}, or one of the moments {', '.join(MOMENTS)}."
+        problem = Problem(lines.value(loc), "at needs step or moment", hint, loc)
+        meant = next((kind for key in at if (kind := nearest(key, KINDS))), None)
+        # Only the misspelt key is reported: the rest is checked as if the meant one stood there.
+        return {**at, **_FOR[meant or "step"]}, None if meant else problem
+    return at, None
+
+
+def _given(record: dict[str, Any], choices: Collection[str]) -> list[str]:
+    return [key for key in record if key in choices and record[key] is not None]
+
+
+def _is_misspelt(record: dict[str, Any], choices: Collection[str]) -> bool:
+    """Return whether a key was probably meant as a choice: then that is the mistake to report."""
+    return any(nearest(key, choices) for key in record)
+
+
+NO_WORKER = ("state", "seconds")  # places at which no worker is held
+ONE_ATTEMPT = ("starting", "attempt")  # keys that name the one attempt of a place
+
+
+def senseless(value: Plain, lines: Lines, *, folder: Path) -> Iterator[Problem]:
+    """Yield the problems of sense; paths are relative to `folder`, the scenario file's."""
+    yield from _missing_script(value, lines, folder)
+    yield from _missing_inputs(value, lines, folder)
+    yield from _misspelt_train_loop(value, lines)
+    yield from _too_few_cpus(value, lines)
+    yield from _ranks_out_of_range(value, lines)
+    yield from _recoveries_from_nothing(value, lines)
+    yield from _recoveries_from_what_ends_nothing(value, lines)
+    yield from _orders_without_a_worker(value, lines)
+    yield from _repeated_in_one_attempt(value, lines)
+
+
+def _missing_script(value: Plain, lines: Lines, folder: Path) -> Iterator[Problem]:
+    loc = ("job", "script")
+    script = _pick(value, loc)
+    if not isinstance(script, str):
+        return
+    if _is_folder(folder / script):
+        text = f"the script {quoted(script)} is a folder"
+        yield Problem(lines.value(loc), text, "Name the file to run.", loc)
+    elif not _exists(folder / script):
+        hint = "The path is relative to the scenario file."
+        yield Problem(lines.value(loc), f"there is no script {quoted(script)}", hint, loc)
+
+
+def _missing_inputs(value: Plain, lines: Lines, folder: Path) -> Iterator[Problem]:
+    inputs = _pick(value, ("job", "inputs"))
+    for number, name in enumerate(inputs if isinstance(inputs, list) else ()):
+        if isinstance(name, str) and not _exists(folder / name):
+            loc = ("job", "inputs", number)
+            hint = "The path is relative to the scenario file."
+            yield Problem(lines.value(loc), f"there is no input {quoted(name)}", hint, loc)
+
+
+def _misspelt_train_loop(value: Plain, lines: Lines) -> Iterator[Problem]:
+    loc = ("job", "train_loop")
+    train_loop = _pick(value, loc)
+    if not isinstance(train_loop, str):
+        return
+    module, _, function = train_loop.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), function)):
+        text = f"train_loop must be module:function, got {quoted(train_loop)}"
+        yield Problem(lines.value(loc), text, "Write it like `mypackage.train:train_loop`.", loc)
+
+
+def _too_few_cpus(value: Plain, lines: Lines) -> Iterator[Problem]:
+    workers = _whole(value, ("job", "workers"), default=None)
+    least_workers = _whole(value, ("job", "min_workers"), default=workers)
+    nodes = _whole(value, ("cluster", "nodes"), default=None)
+    cpus = _whole(value, ("cluster", "cpus_per_node"), default=1)
+    if workers is None or nodes is None or cpus is None or least_workers is None:
+        return
+    losses = _nodes_lost(value)
+    left = max(0, nodes - losses + _nodes_returned(value)) * cpus
+    # An elastic job begins with all its workers and goes on with those that there is room for.
+    if left >= least_workers and nodes * cpus >= workers:
+        return
+    loc = ("cluster", "nodes")
+    text = f"the cluster holds {left} of {workers} workers (nodes x cpus_per_node)"
+    if nodes * cpus >= workers:
+        faults = "its node fault" if losses == 1 else f"its {losses} node faults"
+        text = f"after {faults} {text}: nodes are not replaced during a run"
+    least = nodes_for(workers, cpus, spares=losses)
+    usual = nodes_for(workers, cpus, spares=max(1, losses))
+    hint = f"It takes {least} nodes; left out, there are {usual}."
+    yield Problem(lines.value(loc), text, hint, loc)
+
+
+def _nodes_lost(value: Plain) -> int:
+    """Return the number of nodes that faults take for good, as far as the file is clear."""
+    faults = [fault for entry in _entries(value) if (fault := _fault(entry)) is not None]
+    return sum(fault.nodes_lost + max(0, -fault.nodes_added) for fault in faults)
+
+
+def _nodes_returned(value: Plain) -> int:
+    faults = [fault for entry in _entries(value) if (fault := _fault(entry)) is not None]
+    return sum(max(0, fault.nodes_added) for fault in faults)
+
+
+def _key(entry: Plain) -> str | None:
+    """Return an entry's fault key; None where it has not exactly one."""
+    given = [key for key in FAULTS if _pick(entry, (key,)) is not None]
+    return given[0] if len(given) == 1 else None
+
+
+def _fault(entry: Plain) -> Fault | None:
+    """Return an entry's fault; None without a valid one: another check reports that mistake."""
+    key = _key(entry)
+    if key is None:
+        return None
+    try:
+        return FAULTS[key].model_validate_json(json.dumps(_pick(entry, (key,))))
+    except (ValidationError, TypeError):
+        return None
+
+
+def _entries(value: Plain) -> list[dict[str, Plain]]:
+    faults = _pick(value, ("faults",))
+    return [e for e in faults if isinstance(e, dict)] if isinstance(faults, list) else []
+
+
+def _ranks_out_of_range(value: Plain, lines: Lines) -> Iterator[Problem]:
+    workers = _whole(value, ("job", "workers"), default=None)
+    faults = _pick(value, ("faults",))
+    if workers is None or not isinstance(faults, list):
+        return
+    for number in range(len(faults)):
+        for key in ("at", *FAULTS):
+            loc = ("faults", number, key, "rank")
+            rank = _whole(value, loc, default=None, least=0)
+            if rank is not None and rank >= workers:
+                text = f"rank must be below job.workers ({workers}), got {rank}"
+                yield Problem(lines.value(loc), text, "Ranks count from 0.", loc)
+
+
+def _recoveries_from_nothing(value: Plain, lines: Lines) -> Iterator[Problem]:
+    faults = _pick(value, ("faults",))
+    for number in range(len(faults) if isinstance(faults, list) else 0):
+        loc = ("faults", number, "at", "recovering_from")
+        other = _whole(value, loc, default=None, least=0)
+        if other is not None and other >= number:
+            text = f"recovering_from must name an earlier entry of faults, got {other}"
+            hint = f"This is entry {number}; the first is 0."
+            yield Problem(lines.value(loc), text, hint, loc)
+
+
+def _recoveries_from_what_ends_nothing(value: Plain, lines: Lines) -> Iterator[Problem]:
+    entries = _pick(value, ("faults",))
+    for number in range(len(entries) if isinstance(entries, list) else 0):
+        loc = ("faults", number, "at", "recovering_from")
+        other = _whole(value, loc, default=None, least=0)
+        if other is None or other >= number:
+            continue
+        harmless = _ends_no_attempt(_pick(value, ("faults", other)), value)
+        if harmless is not None:
+            text = f"entry {other} of faults, {harmless}, ends no attempt to recover from"
+            hint = "Name an entry that does, or inject at an epoch with a step or a moment."
+            yield Problem(lines.value(loc), text, hint, loc)
+
+
+def _ends_no_attempt(entry: Plain, value: Plain) -> str | None:
+    """Return the fault of an entry if it certainly ends no attempt; else None."""
+    fault = _fault(entry)
+    if fault is None:
+        return None
+    # An elastic job is made larger, which ends an attempt.
+    is_elastic = _pick(value, ("job", "min_workers")) is not None
+    ends_none = fault.family == "capacity" and not is_elastic
+    return _key(entry) if ends_none or fault.ends_attempt == "never" else None
+
+
+def _repeated_in_one_attempt(value: Plain, lines: Lines) -> Iterator[Problem]:
+    for number, entry in enumerate(_entries(value)):
+        at = entry.get("at")
+        names = {key: _whole(at, (key,), default=None, least=0) for key in ONE_ATTEMPT}
+        key = next((key for key, one in names.items() if one is not None), None)
+        if key is None:
+            continue
+        loc, fault = ("faults", number, "at", key), _fault(entry)
+        if fault is None or not fault.is_repeated:
+            continue
+        kind, only = _key(entry), fault.only_attempts
+        if only is None:
+            text = f"{kind} is injected in every attempt that comes there, and {key} names one"
+            hint = "Give it an epoch with a step or a moment; one attempt alone is meant by "
+            yield Problem(lines.key(loc), text, f"{hint}kill_worker or raise_in_worker.", loc)
+        elif any(other != names[key] for other in only):
+            text = f"{kind}.attempts names other attempts than {key} does"
+            hint = "Give one of the two; attempts goes with an epoch and a step or a moment."
+            yield Problem(lines.key(loc), text, hint, loc)
+
+
+def _orders_without_a_worker(value: Plain, lines: Lines) -> Iterator[Problem]:
+    for number, entry in enumerate(_entries(value)):
+        at, kind = entry.get("at"), _key(entry)
+        key = next((key for key in NO_WORKER if isinstance(at, dict) and key in at), None)
+        if key is None or kind is None or not FAULTS[kind].is_ordered:
+            continue
+        loc = ("faults", number, "at", key)
+        text = f"{kind} needs a worker that is held at its place, and {key} holds none"
+        hint = "Give it an epoch with a step or a moment, starting, or recovering_from."
+        yield Problem(lines.key(loc), text, hint, loc)
+
+
+def _whole(value: Plain, loc: Loc, *, default: int | None, least: int = 1) -> int | None:
+    """Return the number at `loc`, the default without one, None where it is no such number."""
+    given = _pick(value, loc)
+    if given is None:
+        return default
+    is_whole = isinstance(given, int) and not isinstance(given, bool)
+    return given if is_whole and given >= least else None
+
+
+def _pick(value: Plain, loc: Loc) -> Plain:
+    for part in loc:
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+        else:
+            return None
+    return value
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that the file system cannot hold
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    return _exists(path) and path.is_dir()

@@ -26,7 +26,7 @@ from chaos.model.plan import Confined
 from chaos.model.severity import Severity
 from chaos.record import Record
 from chaos.run.clock import Clock
-from chaos.run.cpus import usable_cpus
+from chaos.run.machine import usable_cpus
 from chaos.selftest.score import Share
 from chaos.selftest.trials import says
 

@@ -8,9 +8,7 @@ import pytest
 from chaos.audit.answer import confidence
 from chaos.audit.audit import Choice
 from chaos.audit.card import Card
-from chaos.audit.markdown import paragraph
-from chaos.audit.page import render_card
-from chaos.audit.picture import badge_svg, summary_svg
+from chaos.audit.page import badge_svg, paragraph, render_card, summary_svg
 from tests.audit.backend import FakeBackend, audit_of, loses_momentum
 
 

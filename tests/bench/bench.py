@@ -39,9 +39,9 @@ from chaos.preflight.question import changed
 from chaos.preflight.rules.rule import sound_question
 from chaos.preflight.simulate import simulate
 from chaos.run.clock import SystemClock
-from chaos.run.cpus import usable_cpus
 from chaos.run.directory import create
 from chaos.run.journal import Journal, read_history
+from chaos.run.machine import usable_cpus
 from chaos.run.ports import OpenBackend
 from tests.bench.spans import (
     attempt_starts_s,

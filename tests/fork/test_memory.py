@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from chaos.backends.fork.memory import largest, used_share
-from chaos.run.free_memory import free_bytes
+from chaos.run.machine import free_bytes
 
 GIB = 2**30
 

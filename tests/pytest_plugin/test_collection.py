@@ -7,11 +7,9 @@ from typing import cast
 
 import pytest
 
-import chaos.pytest_plugin.ask  # what pytester would else import, and forget, for every test
 import chaos.pytest_plugin.decorator
 import chaos.pytest_plugin.file  # noqa: F401
-from chaos.pytest_plugin.options import parse_seeds
-from chaos.pytest_plugin.spread import note_groups, would_have_clusters_side_by_side
+from chaos.pytest_plugin.options import note_groups, parse_seeds, would_have_clusters_side_by_side
 from tests.pytest_plugin.conftest import KILL, PLUGIN, ROOT, TINY, project
 
 pytest_plugins = ["pytester"]

@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.errors import HarnessError, JobError, UnmetNeedError
-from chaos.pytest_plugin.failure import could_not_run
+from chaos.pytest_plugin.result import could_not_run
 
 
 def test_only_what_the_environment_lacks_is_a_skip() -> None:

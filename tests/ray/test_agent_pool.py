@@ -12,9 +12,8 @@ from chaos.backends.ray.existing.agent_pool import AgentPool
 from chaos.backends.ray.existing.terms import Terms
 from chaos.model.event import StepDone
 from chaos.plan.permitted import Guard, Permissions
-from chaos.run.apart import unpack
+from chaos.run.apart import news, unpack
 from chaos.run.clock import SystemClock
-from chaos.run.collected import news
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_history
 

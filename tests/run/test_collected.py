@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.model.event import StepDone
-from chaos.run.apart import folder_apart, leave_mark, pack, remove_mark, sees, unpack
+from chaos.run.apart import (
+    Copies,
+    Piece,
+    folder_apart,
+    leave_mark,
+    news,
+    pack,
+    remove_mark,
+    sees,
+    unpack,
+)
 from chaos.run.clock import SystemClock
-from chaos.run.collected import Copies, Piece, news
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, read_history
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chaos.errors import HarnessError
-from chaos.run.whole_file import full_disk_told, read_fields, write_fields, write_text
+from chaos.run.record_file import full_disk_told, read_fields, write_fields, write_text
 
 
 def test_what_was_written_is_read_and_nothing_else_lies_there(tmp_path: Path) -> None:

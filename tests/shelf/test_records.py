@@ -183,7 +183,7 @@ def test_a_disk_that_is_full_at_the_end_costs_no_verdict(
     console = Console(quiet=True)
     told: list[object] = []
     harness = Harness(tmp_path, console, tmp_path, Idle(), SystemClock(), tell=told.append)
-    monkeypatch.setattr("chaos.run.whole_file.write_bytes", filled_from(name))
+    monkeypatch.setattr("chaos.run.record_file.write_bytes", filled_from(name))
     monkeypatch.setattr("chaos.run.journal.write_bytes", filled_from(name))
 
     with pytest.raises(UnkeptError) as caught:
@@ -211,7 +211,7 @@ def test_a_disk_that_is_full_during_the_run_is_no_defect_of_ours(tmp_path: Path)
 def test_a_suite_that_cannot_be_written_is_told_in_a_sentence(
     stocked: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chaos.run.whole_file.write_bytes", filled_from("suite.json"))
+    monkeypatch.setattr("chaos.run.record_file.write_bytes", filled_from("suite.json"))
 
     with pytest.raises(HarnessError, match="No space left on device"):
         write_suite(tmp_path, stocked.rows, SystemClock())

@@ -10,7 +10,7 @@ from chaos.model.event import AnyEvent, EpochEnded, StepDone
 from chaos.model.history import Entry, History
 from chaos.model.watch import Watch
 from chaos.run.directory import LENGTHS, RunDirectory
-from chaos.run.whole_file import write_fields
+from chaos.run.record_file import write_fields
 
 
 class Rank:

@@ -26,7 +26,7 @@ from chaos.backends.train.state.files import watch_files, watch_libraries
 from chaos.model.event import AnyEvent, FileLoaded, FileSaveBegun, FileSaved, Repositioned
 from chaos.run.directory import LENGTHS
 from chaos.run.file_digest import WHOLE_MAX, file_digest, folder_digests
-from chaos.run.whole_file import write_fields
+from chaos.run.record_file import write_fields
 
 E = TypeVar("E")
 

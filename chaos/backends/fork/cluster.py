@@ -19,7 +19,7 @@ from chaos.backends.fork.wire import Wire
 from chaos.model.event import Disturbed
 from chaos.model.plan import Plan
 from chaos.run.clock import SystemClock, seconds_since
-from chaos.run.stacks import START_STACKS
+from chaos.run.signals import START_STACKS
 
 FORK_S = 30.0
 STUCK = f"a worker did not come to its first line, twice; logs/{START_STACKS} says where it stood"

@@ -32,8 +32,7 @@ from chaos.run.armed import ArmedFaults
 from chaos.run.clock import seconds_since
 from chaos.run.controller import ChaosController
 from chaos.run.journal import Journal, Trained
-from chaos.run.killed import is_foreign, killed
-from chaos.run.stacks import DRIVER_STACKS, STACK_SIGNAL, rank_stacks
+from chaos.run.signals import DRIVER_STACKS, STACK_SIGNAL, is_foreign, killed, rank_stacks
 from chaos.run.watch import RunWatch
 
 MEMORY_POLLS = 5  # of a hundredth of a second: the monitor of Ray 2.60 looks each 0.25 s

@@ -18,7 +18,7 @@ from chaos.backends.fork.wire import Wire
 from chaos.backends.train.lifeline import die_with_parent, ended_children
 from chaos.errors import HarnessError
 from chaos.run.clock import SystemClock, seconds_since
-from chaos.run.killed import MEMORY, killed
+from chaos.run.signals import MEMORY, killed
 
 POLL_S = 0.01
 

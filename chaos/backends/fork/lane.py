@@ -34,8 +34,13 @@ from chaos.backends.train.lifeline import die_with_parent, ended_children
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import driver_journal
-from chaos.run.killed import is_foreign
-from chaos.run.stacks import DRIVER_STACKS, STACK_SIGNAL, START_STACKS, answer_with_stacks
+from chaos.run.signals import (
+    DRIVER_STACKS,
+    STACK_SIGNAL,
+    START_STACKS,
+    answer_with_stacks,
+    is_foreign,
+)
 
 POLL_S = 0.01
 

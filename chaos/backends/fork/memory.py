@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from chaos.run.free_memory import CGROUP, reclaimable
+from chaos.run.machine import CGROUP, reclaimable
 
 THRESHOLD_ENV = "RAY_memory_usage_threshold"
 

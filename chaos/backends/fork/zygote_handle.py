@@ -10,7 +10,7 @@ from chaos.backends.fork.settings import HASH_SEED
 from chaos.backends.fork.wire import Wire
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
-from chaos.run.killed import is_foreign
+from chaos.run.signals import is_foreign
 from chaos.run.watch import START_S
 
 END_S = 5.0

@@ -30,9 +30,8 @@ from chaos.model.plan import Plan
 from chaos.plan.permitted import Permissions
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
-from chaos.run.killed import is_foreign, killed
 from chaos.run.ports import Say, Show, say_nothing
-from chaos.run.stacks import STACK_SIGNAL
+from chaos.run.signals import STACK_SIGNAL, is_foreign, killed
 from chaos.run.watch import RunWatch
 
 POLL_S = 0.1

@@ -19,7 +19,7 @@ from chaos.model.event import (
     TrainFnEnded,
     WorkerGroupStarted,
 )
-from chaos.run.killed import MEMORY, is_foreign, killed
+from chaos.run.signals import MEMORY, is_foreign, killed
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from chaos.model.event import ScriptRaised
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import driver_journal
-from chaos.run.stacks import DRIVER_STACKS, answer_with_stacks
+from chaos.run.signals import DRIVER_STACKS, answer_with_stacks
 
 
 def main(run_directory: str, harness: int) -> int:

@@ -32,7 +32,7 @@ from chaos.model.plan import Plan
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal, driver_journal, read_journal
-from chaos.run.stacks import DRIVER_STACKS, answer_with_stacks
+from chaos.run.signals import DRIVER_STACKS, answer_with_stacks
 
 _ME = "torchrun"
 

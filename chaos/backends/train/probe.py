@@ -47,7 +47,7 @@ from chaos.model.trigger import Moment
 from chaos.run.clock import SystemClock
 from chaos.run.directory import RunDirectory
 from chaos.run.journal import Journal
-from chaos.run.stacks import answer_with_stacks, rank_stacks
+from chaos.run.signals import answer_with_stacks, rank_stacks
 
 
 @dataclass(frozen=True)

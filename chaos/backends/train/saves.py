@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from chaos.run.directory import LENGTHS
-from chaos.run.whole_file import read_fields, write_fields
+from chaos.run.record_file import read_fields, write_fields
 
 
 @dataclass(frozen=True)

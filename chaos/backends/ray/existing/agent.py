@@ -24,9 +24,8 @@ from chaos.backends.ray.settings import NAMESPACE
 from chaos.declared import TOKEN_ENV
 from chaos.faults.world import RefusedError
 from chaos.run import leavings
-from chaos.run.apart import folder_apart
+from chaos.run.apart import Known, Piece, folder_apart, news
 from chaos.run.clock import SystemClock, seconds_since
-from chaos.run.collected import Known, Piece, news
 from chaos.run.lease import Lease
 
 POLL_S = 0.2

@@ -13,8 +13,8 @@ import ray
 from chaos.backends.ray.existing.agent import start_agent
 from chaos.backends.ray.existing.terms import Terms
 from chaos.model.event import JournalCut, Leftover
+from chaos.run.apart import Copies
 from chaos.run.clock import SystemClock
-from chaos.run.collected import Copies
 from chaos.run.directory import RunDirectory
 
 COLLECT_S = 0.3

@@ -1,6 +1,8 @@
-"""Processes that are ended by a signal from outside of chaos and of the job."""
+"""Signals of a run's processes: those from outside that end one, and that for its stacks."""
 
+import faulthandler
 import signal
+from pathlib import Path
 
 # Sent by the kernel if memory is short, by a person, or by a batch system. A process that fails
 # by itself ends by other signals: SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL.
@@ -19,3 +21,19 @@ def killed(what: str, code: int) -> str:
 def is_foreign(code: int) -> bool:
     """Return whether an exit code (negative codes are signals) is such a signal."""
     return -code in FOREIGN
+
+
+# The answer to it is the stacks of the process's threads, in one of these files.
+STACK_SIGNAL = signal.SIGUSR2
+DRIVER_STACKS = "stacks-driver.txt"
+START_STACKS = "stacks-start.txt"  # of a worker that does not come to its first line
+
+
+def rank_stacks(rank: int, pid: int) -> str:
+    """Return the name of a worker's file."""
+    return f"stacks-rank-{rank}-{pid}.txt"
+
+
+def answer_with_stacks(file: Path) -> None:
+    """Answer the signal from now on, by faulthandler even if the process hangs in C++."""
+    faulthandler.register(STACK_SIGNAL, file=file.open("w"), all_threads=True)
