@@ -1,6 +1,5 @@
 """The plans of an audit: of a script on its own, and of each run with a fault."""
 
-import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from os.path import normpath
@@ -12,7 +11,7 @@ from chaos.audit.place_groups import Place
 from chaos.errors import UsageError
 from chaos.model.arguments import Arguments, command_line
 from chaos.model.plan import Plan, Shape
-from chaos.model.scenario import Expect, FailureBudget, Job, Launcher, Limits
+from chaos.model.scenario import Expect, FailureBudget, Job, Limits
 from chaos.plan.make import slug
 
 _NEGATIVE = re.compile(r"-\.?\d")
@@ -192,34 +191,3 @@ def budget(place: Place, profile: JobProfile) -> FailureBudget:
 def _enough(own: object, needed: int, *, unset: int) -> int:
     kept = own if isinstance(own, int) else unset
     return kept if kept == -1 else max(kept, needed)
-
-
-_JOINS = frozenset({"init_process_group", "init_device_mesh"})
-
-
-def launcher_of(source: str) -> Launcher:
-    """Return torchrun for a script that sets up `torch.distributed` and knows nothing of Ray.
-
-    Modules that the script imports are not read.
-    """
-    try:
-        nodes = list(ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError):
-        return "ray"
-    if any(_imports_ray(node) for node in nodes):
-        return "ray"
-    called = {_name(node.func) for node in nodes if isinstance(node, ast.Call)}
-    return "torchrun" if called & _JOINS else "ray"
-
-
-def _imports_ray(node: ast.AST) -> bool:
-    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-    if isinstance(node, ast.ImportFrom) and node.level == 0:
-        names = [node.module or ""]
-    return any(name.partition(".")[0] == "ray" for name in names)
-
-
-def _name(called: ast.expr) -> str | None:
-    if isinstance(called, ast.Attribute):
-        return called.attr
-    return called.id if isinstance(called, ast.Name) else None

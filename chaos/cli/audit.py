@@ -20,9 +20,10 @@ from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for
+from chaos.audit.launcher import launcher_of
 from chaos.audit.page import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
-from chaos.audit.plans import base_plan, launcher_of, under_torchrun
+from chaos.audit.plans import base_plan, under_torchrun
 from chaos.audit.terminal import AuditDisplay, print_card
 from chaos.backends.open import (
     nodes_at,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.audit.plans import launcher_of
+from chaos.audit.launcher import launcher_of
 
 ROOT = Path(__file__).parents[2]
 
