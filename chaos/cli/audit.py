@@ -20,7 +20,7 @@ from chaos.audit.card import Card
 from chaos.audit.folder import AuditFolder
 from chaos.audit.group import Question, chosen_groups
 from chaos.audit.lanes import lanes_for
-from chaos.audit.launcher import launcher_of
+from chaos.audit.launcher import found_launcher
 from chaos.audit.page import card_in_markdown
 from chaos.audit.places import STEP_PLACES_MAX
 from chaos.audit.plans import base_plan, under_torchrun
@@ -97,7 +97,8 @@ StartedBy = Annotated[
     typer.Option(
         "--launcher",
         help="torchrun: a script without Ray, in real processes. Default: torchrun if the script "
-        "sets up torch.distributed and does not import Ray.",
+        "joins a group of processes (torch.distributed, Accelerate, transformers' Trainer, "
+        "Lightning, DeepSpeed) and does not import Ray.",
     ),
 ]
 StorageOn = Annotated[
@@ -228,12 +229,12 @@ def audit(  # noqa: PLR0913 - one parameter per option
 def _found_launcher(script: Path, console: Console) -> Launcher:
     """Return the launcher of a script by its text, and say so if it is not Ray Train."""
     try:
-        launcher = launcher_of(script.read_text(encoding="utf-8"))
+        launcher = found_launcher(script)
     except (OSError, UnicodeDecodeError):  # reported where the plan is made
         return "ray"
     if launcher == "torchrun":
         console.print(
-            f"{script.name} sets up torch.distributed and imports no Ray: torchrun starts it "
+            f"{script.name} trains in a group of processes and imports no Ray: torchrun starts it "
             "(--launcher torchrun)",
             soft_wrap=True,
         )
