@@ -55,7 +55,7 @@ $(READY): pyproject.toml constraints.txt Makefile
 	@echo "chaos: installing torch"
 	@$(PIP) install --constraint constraints.txt torch
 	@echo "chaos: installing chaos, Ray and the development tools (some minutes, once)"
-	@$(PIP) install --constraint constraints.txt --editable . --group dev
+	@$(PIP) install --constraint constraints.txt --editable '.[ray]' --group dev
 	@touch $(READY)
 	@echo "chaos: ready: $(BIN)/chaos"
 
@@ -80,7 +80,7 @@ $(FIELD_READY): pyproject.toml constraints.txt Makefile
 	@$(FIELD_PIP) install --constraint constraints.txt --upgrade pip
 	@echo "chaos: installing torch, chaos and Ray (some minutes, once)"
 	@$(FIELD_PIP) install --constraint constraints.txt torch
-	@$(FIELD_PIP) install --constraint constraints.txt --editable . scikit-learn
+	@$(FIELD_PIP) install --constraint constraints.txt --editable '.[ray]' scikit-learn
 	@echo "chaos: installing the libraries of docs/found.md"
 	@$(FIELD_PIP) install --constraint constraints.txt accelerate datasets torchdata transformers
 	@touch $(FIELD_READY)

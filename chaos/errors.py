@@ -60,6 +60,12 @@ class UnmetNeedError(JobError):
 class MissingExtraError(UnmetNeedError):
     """The job needs a package that an extra of chaos installs, and that is not there."""
 
+    @classmethod
+    def of(cls, who: str, what: str, extra: str, *, place: str = "") -> Self:
+        """Return the error for one package; `who` needs it."""
+        hint = f"pip install 'ray-train-chaos[{extra}]'"
+        return cls(f"{who} needs {what}, which is not installed", hint, place=place)
+
 
 class RefusalError(UsageError):
     """Chaos cannot inject faults into this job; whether the job is right remains open."""

@@ -28,6 +28,7 @@ from chaos.model.event import (
 from chaos.model.history import History
 from chaos.model.plan import Plan
 from chaos.report.outcome import FinishedRun
+from chaos.run.machine import has_ray
 
 # The packages of our extras, by the name for their import. Any other module that is missing is the
 # job's own.
@@ -36,6 +37,7 @@ EXTRAS = {
     "lightgbm": "lightgbm",
     "lightning": "lightning",
     "pytorch_lightning": "lightning",
+    "ray": "ray",
     "sklearn": "examples",
     "tensorflow": "tensorflow",
     "tf_keras": "tensorflow",
@@ -63,11 +65,7 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
         raise HarnessError(disturbed.why)
     missing = missing_module(run.history)
     if missing is not None:
-        return MissingExtraError(
-            f"the job {Path(plan.job.source).name} needs {missing}, which is not installed",
-            f"pip install 'ray-train-chaos[{EXTRAS[missing]}]'",
-            place=_place(plan),
-        )
+        return _lacks(plan, missing, EXTRAS[missing])
     refusal = _refusal(run.history)
     if refusal is not None:
         return JobError(refusal.removesuffix("."), place=_place(plan))
@@ -81,6 +79,11 @@ def why_the_job_failed(plan: Plan, run: FinishedRun, *, log: Path) -> JobError:
         how, reason = "fails and retries by itself without any fault", own
     problem = f"the job {Path(source).name} {how}: {reason}"
     return JobError(problem, f"Its output is in {log}", place=_place(plan))
+
+
+def _lacks(plan: Plan, what: str, extra: str) -> MissingExtraError:
+    who = f"the job {Path(plan.job.source).name}"
+    return MissingExtraError.of(who, what, extra, place=_place(plan))
 
 
 def _refusal(history: History) -> str | None:
@@ -156,7 +159,9 @@ def refuse_trials_elsewhere(plan: Plan) -> None:
 
 
 def refuse_unmet_needs(plan: Plan, environment: Mapping[str, str]) -> None:
-    """Raise `UnmetNeedError` if the backend or a variable that the job needs is not there."""
+    """Raise `UnmetNeedError` if Ray, the backend or a variable that the job needs is missing."""
+    if plan.job.launcher == "ray" and not has_ray():
+        raise _lacks(plan, "Ray", "ray")
     if plan.job.needs_backend not in (None, plan.backend):
         raise UnmetNeedError(
             f"the scenario can be shown on the backend `{plan.job.needs_backend}` alone",

@@ -8,8 +8,10 @@ from contextlib import AbstractContextManager
 from rich.console import Console
 from rich.text import Text
 
+from chaos.errors import MissingExtraError
 from chaos.model.plan import BackendName, PlanBackend
 from chaos.plan.permitted import NodeFacts, Permissions
+from chaos.run.machine import has_ray
 from chaos.run.ports import Backend, OpenBackend, Say, ScriptBackend
 
 
@@ -23,12 +25,13 @@ def open_backend(
     """Return a backend as a context manager; warn if Ray's version is an untested one.
 
     A job that torchrun starts has a backend of its own, and `torchrun` names it alone: Ray is then
-    not imported. `permissions` are those for clusters that chaos did not start. `prestart`: a local
+    not imported. Where Ray is not installed there is no other, and the harness refuses Ray Train's
+    jobs by name. `permissions` are those for clusters that chaos did not start. `prestart`: a local
     cluster's workers are started before they are needed.
     """
     from chaos.backends.launchers import ByLauncher
 
-    if name == "torchrun":
+    if name == "torchrun" or not has_ray():
         return open_torchrun()
     return ByLauncher(_open_rays(name, console, permissions, prestart=prestart))
 
@@ -67,12 +70,20 @@ def open_lanes(
     address: str, *, workers: int, most: int, check: Callable[[Backend], None]
 ) -> AbstractContextManager[list[Backend]]:
     """Return embedded backends on the nodes of a running cluster; `check` is called with each."""
+    refuse_without_ray("--address")
     from chaos.backends.ray.lanes import lanes_at
 
     return lanes_at(address, workers=workers, most=most, check=check)
 
 
+def refuse_without_ray(who: str) -> None:
+    """Raise `MissingExtraError` where Ray is not installed."""
+    if not has_ray():
+        raise MissingExtraError.of(who, "Ray", "ray")
+
+
 def _ready(console: Console) -> Say:
+    refuse_without_ray("a job of Ray Train's")
     with _sending_metrics_every_second():
         from chaos.backends.ray import compat
 
@@ -104,6 +115,7 @@ def _sending_metrics_every_second() -> Iterator[None]:
 
 def nodes_at(address: str) -> list[NodeFacts]:
     """Return the nodes of a running cluster; raises `ClusterError` if none can be joined."""
+    refuse_without_ray("--address")
     from chaos.backends.ray.existing.cluster import connect
     from chaos.backends.ray.existing.survey import nodes
 

@@ -35,7 +35,7 @@ from chaos.backends.open import (
 from chaos.cli.cluster import refuse_no_address
 from chaos.cli.documents import Document, Form, Format, Output, plain
 from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed, Words, lanes_asked, seconds
-from chaos.errors import UsageError
+from chaos.errors import MissingExtraError, UsageError
 from chaos.harness import Harness
 from chaos.model.bounds import Tolerance
 from chaos.model.masked import masked_words
@@ -46,7 +46,7 @@ from chaos.report.screen import screen
 from chaos.run.ci import add_to_step_summary
 from chaos.run.clock import SystemClock, stamp
 from chaos.run.environment import environment
-from chaos.run.machine import usable_cpus
+from chaos.run.machine import has_ray, usable_cpus
 
 BUDGET_S = 60.0
 CARD = "card.html"
@@ -191,7 +191,9 @@ def audit(  # noqa: PLR0913 - one parameter per option
     console = screen(stderr=document.takes_stdout)
     launcher = launcher or _found_launcher(script, console)
     is_rays = launcher == "ray"
-    if not is_rays:
+    if is_rays:
+        _refuse_without_ray(script)
+    else:
         _refuse_rays_options(backend, address, storage, fit)
         question = "crash"  # there is no node to lose
     groups, is_on_ray = chosen_groups(places or (), question), backend == "ray"
@@ -239,6 +241,17 @@ def _found_launcher(script: Path, console: Console) -> Launcher:
             soft_wrap=True,
         )
     return launcher
+
+
+def _refuse_without_ray(script: Path) -> None:
+    """Raise `MissingExtraError` for a script that is taken for one of Ray Train's."""
+    if script.is_file() and not has_ray():
+        raise MissingExtraError(
+            "the script is taken for a job of Ray Train's, and Ray is not installed",
+            "pip install 'ray-train-chaos[ray]'; or, if torchrun starts it, add --launcher "
+            "torchrun.",
+            place=str(script),
+        )
 
 
 def _refuse_rays_options(

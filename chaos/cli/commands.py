@@ -145,7 +145,7 @@ def top(
     *,
     show: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """Fault-injection testing for Ray Train jobs.
+    """Fault-injection testing for Ray Train and torchrun jobs.
 
     Exit codes: 0 pass, 1 fail, 2 inconclusive, 3 usage error, 4 error in chaos; ended from
     outside: 130 by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.

@@ -11,7 +11,7 @@ import typer
 from chaos import __version__
 from chaos.audit.folder import AuditFolder
 from chaos.audit.lanes import lanes_for
-from chaos.backends.open import open_backend
+from chaos.backends.open import open_backend, refuse_without_ray
 from chaos.cli import signals
 from chaos.cli.documents import Output
 from chaos.cli.options import REPORTS, Backend, Jobs, Reports, Seed
@@ -66,6 +66,7 @@ def selftest(  # noqa: PLR0913 - one parameter per option
 
     Example: chaos selftest --seed 7 --only Z07 --only N01
     """
+    refuse_without_ray("chaos selftest")
     if corpus is not None:
         below = _folder(reports, f"corpus-{seed}")
         audits = CorpusAudits(

@@ -63,13 +63,13 @@ def _software(machine: Machine) -> Iterator[Sign]:
     yield _either("Python", machine.python in PYTHONS, version, "Python 3.11 or 3.12 is needed.")
     is_tested = machine.ray is not None and machine.ray.startswith("2.60.")
     lack = (
-        "pip install 'ray[train]>=2.60,<2.61'"
+        "Jobs of Ray Train's cannot be tested, torchrun's can: pip install 'ray-train-chaos[ray]'"
         if machine.ray is None
-        else ("chaos was tested with 2.60; private names may have moved.")
+        else "chaos was tested with 2.60; private names may have moved."
     )
     yield Sign(
         "Ray",
-        "good" if is_tested else "bad" if machine.ray is None else "poor",
+        "good" if is_tested else "poor",
         machine.ray or "not installed",
         "" if is_tested else lack,
     )

@@ -1,5 +1,6 @@
 """The facts about this machine, or the container, that a run depends on; judged elsewhere."""
 
+import importlib.util
 import math
 import os
 import platform
@@ -74,6 +75,11 @@ def look(reports: Path, clock: Clock) -> Machine:
         can_signal=_can_signal(),
         clock_back_ns=_clock_back_ns(clock),
     )
+
+
+def has_ray() -> bool:
+    """Return whether Ray is installed; it is not imported."""
+    return importlib.util.find_spec("ray") is not None
 
 
 def _nearest(path: Path) -> Path:

@@ -37,6 +37,7 @@ NOT_RUN = {
     "make check": "it runs this very test",
     "make nightly": "it takes four hours",
     "make docs": "tests/documents/test_site.py builds the site",
+    "pip install 'ray-train-chaos[ray]'": "it is not on PyPI yet",
     "pip install ray-train-chaos": "it is not on PyPI yet",
     "chaos run my.chaos.yaml": "the same with --backend fork is run",
     "chaos preflight train.py --validate --losses nodes --backend ray --validation-runs 20": (
