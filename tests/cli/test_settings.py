@@ -130,4 +130,4 @@ def test_help_names_every_command_that_is_not_hidden(tmp_path: Path) -> None:
 
     named = [entry.name for entry in COMMANDS if f"\n  {entry.name} " in said]
     assert named == [entry.name for entry in COMMANDS if entry.panel is not None]
-    assert said.index("audit") < said.index("run ") < said.index("report")
+    assert said.index("\n  audit ") < said.index("\n  run ") < said.index("\n  report ")
