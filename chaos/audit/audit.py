@@ -55,22 +55,9 @@ class Choice:
 ALL_GROUPS = Choice()
 
 
-def _show_nothing(progress: Progress) -> None:
-    del progress
-
-
-def _tell_nobody(notes: Sequence[Note]) -> None:
-    del notes
-
-
 def _none(profile: JobProfile) -> tuple[Place, ...]:
     del profile
     return ()
-
-
-def _one_lane(workers: int) -> int:
-    del workers
-    return 1
 
 
 # Opens lanes for a job with so many workers and places; the function is called with each new one.
@@ -116,12 +103,12 @@ class Audit:
     clock: Clock
     choice: Choice = ALL_GROUPS
     budget: Budget = UNLIMITED
-    show: ShowProgress = _show_nothing
-    tell: Callable[[Sequence[Note]], None] = _tell_nobody
+    show: ShowProgress = lambda _: None
+    tell: Callable[[Sequence[Note]], None] = lambda _: None
     confirm: Confirm | None = None
     follows_script: bool = True
     command: str = ""
-    lanes: Callable[[int], int] = _one_lane
+    lanes: Callable[[int], int] = lambda _: 1
     ray: Backend | None = None
     spread: Spread | None = None
     _runs: list[RunRow] = field(default_factory=list, init=False)

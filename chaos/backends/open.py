@@ -116,8 +116,7 @@ def _sending_metrics_every_second() -> Iterator[None]:
 def nodes_at(address: str) -> list[NodeFacts]:
     """Return the nodes of a running cluster; raises `ClusterError` if none can be joined."""
     refuse_without_ray("--address")
-    from chaos.backends.ray.existing.cluster import connect
-    from chaos.backends.ray.existing.survey import nodes
+    from chaos.backends.ray.existing.cluster import connect, nodes
 
     connection = connect(address)
     try:

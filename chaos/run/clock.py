@@ -1,6 +1,7 @@
 """The only reader of time."""
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -37,6 +38,16 @@ class SystemClock:
 def seconds_since(start_ns: int, clock: Clock) -> float:
     """Return the seconds that have passed since `start_ns` (monotonic)."""
     return (clock.now_ns() - start_ns) / 1e9
+
+
+def came(is_there: Callable[[], bool], clock: Clock, *, within_s: float, poll_s: float) -> bool:
+    """Wait until a condition holds, at most so many seconds; return whether it does."""
+    start = clock.now_ns()
+    while not is_there():
+        if seconds_since(start, clock) > within_s:
+            return False
+        clock.sleep(poll_s)
+    return True
 
 
 def stamp(wall_ns: int) -> str:

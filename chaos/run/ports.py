@@ -12,11 +12,6 @@ Show: TypeAlias = Callable[[Sequence[Entry]], None]
 Say: TypeAlias = Callable[[str], None]
 
 
-def say_nothing(words: str) -> None:
-    """Ignore a backend's messages beside a run's entries."""
-    del words
-
-
 class Backend(Protocol):
     """An executor of plans. Its events are in the run directory's journals, after any error too."""
 
@@ -36,6 +31,7 @@ class OpenBackend(Backend, Protocol):
 
     def __enter__(self) -> Self:
         """Start nothing yet: the first plan states what is needed."""
+        return self
 
     def __exit__(
         self,
@@ -45,6 +41,7 @@ class OpenBackend(Backend, Protocol):
         /,
     ) -> None:
         """End the processes that are kept warm."""
+        self.close()
 
 
 class ScriptBackend(OpenBackend, Protocol):

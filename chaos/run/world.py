@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from chaos.faults.order import Order
-from chaos.faults.world import Target
+from chaos.faults.world import RefusedError, Target
 from chaos.model.event import FailureDecided
 from chaos.run.armed import ArmedFaults
 from chaos.run.clock import Clock, seconds_since
@@ -99,6 +99,19 @@ class RunWorld:
         """Wait for and return the effect of an op's storage fault; None if the run ended before."""
         self._await(lambda: self._armed.effect(target.op) is not None)
         return self._armed.effect(target.op)
+
+    def cut_off_node(self, node_id: str, *, for_s: float) -> None:
+        """Refuse, unless each node has a network of its own."""
+        del node_id, for_s
+        raise RefusedError("the nodes share one host, and have no network between them")
+
+    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
+        """Return whether a node that was cut off does not answer in time."""
+        raise AssertionError(node_id, within_s)  # refused in `cut_off_node`
+
+    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
+        """Return whether a node that was cut off answers again in time."""
+        raise AssertionError(node_id, within_s)  # refused in `cut_off_node`
 
     def _await(self, is_there: Callable[[], bool], within_s: float | None = None) -> bool:
         """Wait for a condition, at most `within_s` and to the run's end; return whether it came."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chaos.backends.fork.memory import THRESHOLD_ENV, used_share
+from chaos.backends.fork.exhaustion import THRESHOLD_ENV, used_share
 from chaos.model.event import (
     Committed,
     FailureDecided,

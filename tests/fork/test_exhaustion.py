@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from chaos.backends.fork import memory
+from chaos.backends.fork import exhaustion
 from chaos.backends.fork.exhaustion import Exhaustion
 from chaos.model.event import MemoryExhausted
 from chaos.run.clock import SystemClock
@@ -47,7 +47,7 @@ def test_a_run_ends_what_is_its_own_and_leaves_it_alone_where_another_run_holds_
 ) -> None:
     with ExitStack() as opened:
         hog, modest, driver = (opened.enter_context(holding(mib)) for mib in (64, 4, 128))
-        monkeypatch.setattr(memory, "used_share", lambda: 1.0 if hog.is_running() else 0.5)
+        monkeypatch.setattr(exhaustion, "used_share", lambda: 1.0 if hog.is_running() else 0.5)
         theirs, ours = Exhaustion(), Exhaustion()
         opened.enter_context(theirs.watching(lambda: [hog, driver], lambda: driver.pid))
         opened.enter_context(ours.watching(lambda: [modest], lambda: None))
@@ -58,7 +58,7 @@ def test_a_run_ends_what_is_its_own_and_leaves_it_alone_where_another_run_holds_
         # Its rank, for it is the driver that holds the most, and Ray ends no driver either.
         assert look(theirs, {hog.pid: 3}, tmp_path / "theirs") == [(hog.pid, 3)]
 
-        monkeypatch.setattr(memory, "used_share", lambda: 0.5)
+        monkeypatch.setattr(exhaustion, "used_share", lambda: 0.5)
         assert look(ours, {modest.pid: 0}, tmp_path / "ours") == []
         assert modest.is_running()
         assert driver.is_running()
@@ -67,7 +67,7 @@ def test_a_run_ends_what_is_its_own_and_leaves_it_alone_where_another_run_holds_
 def test_a_run_that_is_over_is_looked_at_by_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "used_share", lambda: 1.0)
+    monkeypatch.setattr(exhaustion, "used_share", lambda: 1.0)
     with holding(64) as past, holding(4) as present:
         over, ours = Exhaustion(), Exhaustion()
         with over.watching(lambda: [past], lambda: None):

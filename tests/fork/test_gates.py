@@ -11,8 +11,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from chaos.backends.fork.gates import QUESTIONS, Gate, StrangerError, connect
-from chaos.backends.fork.port import SocketController
+from chaos.backends.fork.gates import QUESTIONS, Gate, SocketController, StrangerError, connect
 from chaos.backends.fork.server import GateServer
 from chaos.backends.fork.world import ForkWorld
 from chaos.faults.order import Exhaust, Hang, Order, Raise, Slow

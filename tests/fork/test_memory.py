@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from chaos.backends.fork.memory import largest, used_share
+from chaos.backends.fork.exhaustion import largest, used_share
 from chaos.run.machine import free_bytes
 
 GIB = 2**30

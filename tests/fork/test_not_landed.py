@@ -78,7 +78,7 @@ CASES = (
     Case("kill_node", KillNode(rank=1), NO_RANK_1),
     Case("kill_node", KillNode(ranks=(0, 1)), NO_RANK_1),
     Case("freeze_node", FreezeNode(for_s=1, rank=1), NO_RANK_1),
-    Case("partition_node", PartitionNode(for_s=1), "no network between its nodes"),
+    Case("partition_node", PartitionNode(for_s=1), "no network between them"),
     Case("preempt_node", PreemptNode(notice_s=60), "ended before the node's deadline"),
     Case("preempt_node", PreemptNode(notice_s=60, reclaim="never"), "before the node's deadline"),
     Case(

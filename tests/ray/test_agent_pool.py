@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import ray
 
-from chaos.backends.ray.existing import agent_pool as pools
-from chaos.backends.ray.existing.agent_pool import AgentPool
+from chaos.backends.ray.existing import agent as pools
+from chaos.backends.ray.existing.agent import AgentPool
 from chaos.backends.ray.existing.terms import Terms
 from chaos.model.event import StepDone
 from chaos.plan.permitted import Guard, Permissions

@@ -11,7 +11,6 @@ from chaos.backends.ray import compat, meters
 from chaos.backends.ray.meters import Meters
 from chaos.model.history import Entry
 from chaos.report.prometheus import METRICS, Metric
-from chaos.run.ports import say_nothing
 from tests.check.story import Story, Strike
 from tests.ray.command import ROOT
 
@@ -99,7 +98,7 @@ def test_what_goes_wrong_in_showing_is_not_taken_for_a_defect_of_metrics() -> No
         raise BrokenPipeError(len(entries))
 
     with pytest.raises(BrokenPipeError):
-        Meters(say_nothing, HandClock()).beside(fails, KILLED.plan())(KILLED.history())
+        Meters(lambda _: None, HandClock()).beside(fails, KILLED.plan())(KILLED.history())
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_nobody_leaves_a_cluster_before_its_agent_has_the_last_figures(
     monkeypatch.setattr(meters, "_is_exported", lambda: exported)
     monkeypatch.setattr(compat, "metrics_interval_s", lambda: 10.0)
     clock = HandClock()
-    mine = Meters(say_nothing, clock)
+    mine = Meters(lambda _: None, clock)
     mine.beside(say_nothing_of, KILLED.plan())(KILLED.history())
 
     clock.now_s = later_s
@@ -125,7 +124,7 @@ def test_nobody_waits_for_figures_that_there_are_none_of(monkeypatch: pytest.Mon
     monkeypatch.setattr(meters, "_is_exported", lambda: True)
     clock = HandClock()
 
-    Meters(say_nothing, clock).await_export()
+    Meters(lambda _: None, clock).await_export()
 
     assert clock.slept == []
 

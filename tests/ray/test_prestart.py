@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from chaos.backends.open import open_backend
-from chaos.backends.ray import compat, leftovers, pool
+from chaos.backends.ray import compat, leftovers, prestart
 from chaos.backends.ray.leftovers import Leftovers
-from chaos.backends.ray.pool import Pool, may_restart, to_ask
-from chaos.backends.ray.prestart import FORE, Prestart, why_not
+from chaos.backends.ray.prestart import FORE, Pool, Prestart, may_restart, to_ask, why_not
 from chaos.faults.world import Target
 from chaos.model.event import Leftover, WorkersPrestarted
 from chaos.model.plan import Plan
@@ -271,12 +270,12 @@ def test_only_what_a_raylet_started_and_gave_nothing_to_do_is_waiting(
     )
     monkeypatch.setattr(psutil, "Process", lambda _: process)
 
-    assert pool.is_waiting(7) is waits
+    assert prestart.is_waiting(7) is waits
 
 
 def test_a_process_that_is_gone_waits_for_nothing() -> None:
-    assert not pool.is_waiting(2**22 + 1)
-    assert pool._began(2**22 + 1) == math.inf
+    assert not prestart.is_waiting(2**22 + 1)
+    assert prestart._began(2**22 + 1) == math.inf
 
 
 @pytest.mark.parametrize(("prestarts", "blamed"), [(True, ["8"]), (False, ["7", "8"])])

@@ -1,6 +1,6 @@
 """What is not renewed in time lapses."""
 
-from chaos.run.lease import Lease
+from chaos.backends.ray.existing.terms import Lease
 
 
 class HandClock:

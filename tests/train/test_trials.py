@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ray import cloudpickle, tune
 
-from chaos.backends.ray.bystanders import bystander_of
+from chaos.backends.ray.leftovers import bystander_of
 from chaos.backends.ray.trials import (
     TrialCard,
     _kept_apart,

@@ -3,8 +3,6 @@
 import os
 import threading
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from chaos.backends.fork.execution import Run
 from chaos.backends.fork.lane_handle import LaneHandle
@@ -14,7 +12,7 @@ from chaos.backends.fork.zygote_handle import ZygoteHandle
 from chaos.errors import HarnessError
 from chaos.model.plan import Plan
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import Show
+from chaos.run.ports import ScriptBackend, Show
 
 
 class Starts:
@@ -58,29 +56,16 @@ class Starts:
                 end_root(self._plan, self._hash_seed)
 
 
-class ForkBackend:
-    """A context manager: leaving it ends its lane, and the script that it started.
+class ForkBackend(ScriptBackend):
+    """The backend, with its lane: the first plan names the job whose script is started.
 
-    It ends the zygote of `starts` only if it made `starts`, or if `starts_scripts` is set.
+    `close` ends the zygote of `starts` only if it made `starts`, or if `starts_scripts` is set.
     """
 
     def __init__(self, starts: Starts | None = None, *, starts_scripts: bool = False) -> None:
         self._starts = starts or Starts()
         self._starts_scripts = starts is None or starts_scripts
         self._lane: LaneHandle | None = None
-
-    def __enter__(self) -> Self:
-        """Start nothing yet: the first plan names the job."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End what was started."""
-        self.close()
 
     def beside(self) -> "ForkBackend":
         """Return a backend that executes plans at the same time, from the same zygote."""

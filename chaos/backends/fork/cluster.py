@@ -12,9 +12,9 @@ from typing import Any
 from ray.exceptions import OutOfMemoryError, RayError
 
 from chaos.backends.fork import compat, core
+from chaos.backends.fork.gates import ForkPort
 from chaos.backends.fork.messages import Ending, Spawn, Stuck
 from chaos.backends.fork.node_disk import NodeDisk
-from chaos.backends.fork.port import ForkPort
 from chaos.backends.fork.wire import Wire
 from chaos.model.event import Disturbed
 from chaos.model.plan import Plan

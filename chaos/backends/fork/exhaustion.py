@@ -1,22 +1,26 @@
 """The end of one process when memory runs out: the largest of all runs of this harness.
 
-Ray's memory monitor ends a worker of its node. Here runs take place side by side and
+When more than `RAY_memory_usage_threshold` of a node's memory is in use (0.95, Ray 2.60),
+Ray's memory monitor ends a worker of it. Here runs take place side by side and
 share the machine's memory: each run looks at all of them, and ends only its own processes.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
-from chaos.backends.fork import memory
 from chaos.backends.fork.ending import kill
 from chaos.model.event import MemoryExhausted
 from chaos.run.journal import Journal
+from chaos.run.machine import CGROUP, reclaimable
 
 END_S = 5.0
+THRESHOLD_ENV = "RAY_memory_usage_threshold"
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Exhaustion:
     _turn = threading.Lock()
 
     def __init__(self) -> None:
-        self._limit = memory.threshold()
+        self._limit = threshold()
 
     @contextmanager
     def watching(
@@ -58,7 +62,7 @@ class Exhaustion:
 
     def is_near(self) -> bool:
         """Return whether so much memory is in use that a process has to end."""
-        return memory.used_share() >= self._limit
+        return used_share() >= self._limit
 
     def end_the_largest(self, ranks: Mapping[int, int], journal: Journal) -> None:
         """End the largest process of all runs if it is of this one; `ranks` are by pid.
@@ -70,15 +74,13 @@ class Exhaustion:
                 return
             ours = {process.pid for process in self._all[id(self)].candidates()}
             everyone = [p for run in self._all.values() for p in run.candidates()]
-            largest = memory.largest(everyone)
-            if largest is None or largest.pid not in ours:
+            most = largest(everyone)
+            if most is None or most.pid not in ours:
                 return  # the run that it belongs to ends it, when it looks next
-            event = MemoryExhausted(
-                pid=largest.pid, rank=_rank_of(largest, ranks), share=memory.used_share()
-            )
+            event = MemoryExhausted(pid=most.pid, rank=_rank_of(most, ranks), share=used_share())
             journal.add(event)
-            kill(largest)
-            psutil.wait_procs([largest], timeout=END_S)
+            kill(most)
+            psutil.wait_procs([most], timeout=END_S)
 
 
 def _rank_of(process: psutil.Process, ranks: Mapping[int, int]) -> int | None:
@@ -88,3 +90,33 @@ def _rank_of(process: psutil.Process, ranks: Mapping[int, int]) -> int | None:
     except psutil.NoSuchProcess:
         family = [process]
     return next((ranks[one.pid] for one in family if one.pid in ranks), None)
+
+
+def threshold() -> float:
+    """Return the share of memory in use at which a worker is ended."""
+    return float(os.environ.get(THRESHOLD_ENV, "0.95"))
+
+
+def used_share(cgroup: Path = CGROUP) -> float:
+    """Return the share of memory in use, of the machine or of the container (cgroup v2)."""
+    machine = psutil.virtual_memory()
+    share = 1 - machine.available / machine.total
+    try:
+        limit = int((cgroup / "memory.max").read_text())
+        used = int((cgroup / "memory.current").read_text()) - reclaimable(cgroup)
+    except (OSError, ValueError):  # no cgroup v2 here, or "max": no limit
+        return share
+    return max(share, used / limit)
+
+
+def largest(processes: Sequence[psutil.Process]) -> psutil.Process | None:
+    """Return the process with the most memory of its own."""
+    sizes = [(_size(process), process) for process in processes]
+    return max(sizes, key=lambda pair: pair[0])[1] if sizes else None
+
+
+def _size(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().uss)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return 0

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from chaos.backends.fork import compat
 from chaos.backends.fork.cluster import ForkCluster
+from chaos.backends.fork.gates import port_of
 from chaos.backends.fork.groups import ProcessGroups
 from chaos.backends.fork.messages import (
     Ending,
@@ -25,7 +26,6 @@ from chaos.backends.fork.messages import (
     WorkerKilled,
 )
 from chaos.backends.fork.node_disk import HEAD, SESSION, NodeDisk, confines_of
-from chaos.backends.fork.port import port_of
 from chaos.backends.fork.printed import write_to
 from chaos.backends.fork.wire import Wire
 from chaos.backends.fork.worker import live_as_worker

@@ -11,7 +11,7 @@ from chaos.backends.fork.ending import is_running
 from chaos.backends.fork.node_disk import NodeDisk
 from chaos.faults.world import RefusedError, Target
 from chaos.run.armed import ArmedFaults
-from chaos.run.clock import Clock, seconds_since
+from chaos.run.clock import Clock, came
 from chaos.run.loaders import loader_pids
 from chaos.run.world import RunWorld
 
@@ -152,21 +152,6 @@ class ForkWorld(RunWorld):
         for pid in filter(is_running, self._frozen.pop(node_id)):
             os.kill(pid, signal.SIGCONT)
 
-    def cut_off_node(self, node_id: str, *, for_s: float) -> None:
-        """Refuse: all workers are processes of one host."""
-        del node_id, for_s
-        raise RefusedError("the embedded backend has no network between its nodes")
-
-    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
-        """Return False: a node has no address that could be cut off."""
-        del node_id, within_s
-        return False
-
-    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
-        """Return True: a node is never cut off."""
-        del node_id, within_s
-        return True
-
     def joined_nodes(self) -> list[str]:
         """Return every node of the run, lost ones too, oldest first."""
         with self._lock:
@@ -220,12 +205,7 @@ class ForkWorld(RunWorld):
 
     def _until(self, is_there: Callable[[], bool], within_s: float) -> bool:
         """Wait for a proof, even beyond the end of the run; return whether it came."""
-        start = self._clock.now_ns()
-        while not is_there():
-            if seconds_since(start, self._clock) > within_s:
-                return False
-            self._clock.sleep(POLL_S)
-        return True
+        return came(is_there, self._clock, within_s=within_s, poll_s=POLL_S)
 
     def _workers_on(self, node_id: str) -> list[int]:
         held = [target.pid for target in self.group().values() if target.node_id == node_id]

@@ -7,12 +7,11 @@ from typing import Any
 import ray
 
 from chaos.backends.ray import compat
-from chaos.backends.ray.errands import GcsErrand
-from chaos.backends.ray.existing.agent_pool import AgentPool
+from chaos.backends.ray.existing.agent import AgentPool
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.existing.world import ExistingWorld
-from chaos.backends.ray.pool import Pool
-from chaos.backends.ray.world import RayWorld, call
+from chaos.backends.ray.prestart import Pool
+from chaos.backends.ray.world import GcsErrand, RayWorld, call
 from chaos.backends.train.storage import look_for
 from chaos.faults.world import Target
 from chaos.model.event import FailureDecided

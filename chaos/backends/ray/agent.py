@@ -7,6 +7,7 @@ also stop and continue the raylets of its host, which cannot continue themselves
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -14,7 +15,7 @@ import ray
 
 from chaos.backends.ray.settings import NAMESPACE
 from chaos.declared import TOKEN_ENV
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, came
 from chaos.run.loaders import loader_pids
 
 POLL_S = 0.02
@@ -38,12 +39,7 @@ class NodeHands:
 
     def is_gone(self, pid: int, within_s: float) -> bool:
         """Wait until a process has ended (a zombie has); return whether it has."""
-        start = self._clock.now_ns()
-        while is_running(pid):
-            if seconds_since(start, self._clock) > within_s:
-                return False
-            self._clock.sleep(POLL_S)
-        return True
+        return self._came(lambda: not is_running(pid), within_s)
 
     def loader_processes(self, pid: int) -> list[int]:
         """Return the pids of the data loaders' processes below a process of this node."""
@@ -52,12 +48,7 @@ class NodeHands:
     def is_stopped(self, pid: int, within_s: float) -> bool:
         """Wait until a process of this node is stopped; return whether it is."""
         process = self._own(pid)
-        start = self._clock.now_ns()
-        while process.status() != psutil.STATUS_STOPPED:
-            if seconds_since(start, self._clock) > within_s:
-                return False
-            self._clock.sleep(POLL_S)
-        return True
+        return self._came(lambda: process.status() == psutil.STATUS_STOPPED, within_s)
 
     def lose_node(self) -> None:
         """End the raylet and everything below it, this agent last. Does not return."""
@@ -86,12 +77,7 @@ class NodeHands:
 
     def are_stopped(self, pids: tuple[int, ...], within_s: float) -> bool:
         """Wait until processes are stopped; return whether all are."""
-        start = self._clock.now_ns()
-        while not all(_is_stopped(pid) for pid in pids):
-            if seconds_since(start, self._clock) > within_s:
-                return False
-            self._clock.sleep(POLL_S)
-        return True
+        return self._came(lambda: all(map(_is_stopped, pids)), within_s)
 
     def thaw(self, pids: tuple[int, ...]) -> None:
         """Continue stopped processes, the raylet last."""
@@ -102,6 +88,9 @@ class NodeHands:
     def processes_of(self, token: str) -> list[tuple[int, str]]:
         """Return (pid, command) of the processes on this host that a run started."""
         return processes_of(token)
+
+    def _came(self, is_there: Callable[[], bool], within_s: float) -> bool:
+        return came(is_there, self._clock, within_s=within_s, poll_s=POLL_S)
 
     def _own(self, pid: int) -> psutil.Process:
         for process in self._raylet.children(recursive=True):

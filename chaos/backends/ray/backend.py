@@ -5,19 +5,17 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, TypeAlias
 
 import psutil
 import ray
 
 from chaos.backends.ray.actor import ChaosActor
-from chaos.backends.ray.bystanders import record_bystanders
-from chaos.backends.ray.clusters import RayCluster, cluster_of, needs_fresh_nodes
+from chaos.backends.ray.cluster import LocalCluster
 from chaos.backends.ray.deaths import Deaths, JobDeaths, lost
-from chaos.backends.ray.existing.keeper import LeaseKeeper
-from chaos.backends.ray.existing.terms import Terms
-from chaos.backends.ray.leftovers import Leftovers
+from chaos.backends.ray.existing.cluster import ExistingCluster
+from chaos.backends.ray.existing.terms import Terms, leases_renewed
+from chaos.backends.ray.leftovers import Leftovers, record_bystanders
 from chaos.backends.ray.meters import Meters
 from chaos.backends.ray.prestart import Prestart
 from chaos.backends.ray.settings import NAMESPACE, TRAIN_ENV
@@ -26,11 +24,12 @@ from chaos.backends.train.compat import CALLBACKS_ENV
 from chaos.backends.train.preimport import WANTED_ENV
 from chaos.errors import HarnessError
 from chaos.model.event import Disturbed, FaultInvoked, NoticeGiven, ObserverFailed
-from chaos.model.plan import Plan
+from chaos.model.plan import Plan, Shape
 from chaos.plan.permitted import Permissions
+from chaos.run import leavings
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
-from chaos.run.ports import Say, Show, say_nothing
+from chaos.run.ports import OpenBackend, Say, Show
 from chaos.run.signals import STACK_SIGNAL, is_foreign, killed
 from chaos.run.watch import RunWatch
 
@@ -38,14 +37,36 @@ POLL_S = 0.1
 FINISH_S = 45.0
 STACKS_S = 1.0
 
+RayCluster: TypeAlias = LocalCluster | ExistingCluster
 
-class RayBackend:
-    """A context manager: leaving it ends the cluster."""
+
+def cluster_of(shape: Shape, permissions: Permissions) -> RayCluster:
+    """Return the cluster that a shape names, or a local one of that shape.
+
+    First removes the folders of clusters whose harness was killed.
+    """
+    leavings.sweep()
+    if shape.address is not None:
+        return ExistingCluster.connect(shape, permissions)
+    return LocalCluster.start(shape)
+
+
+def needs_fresh_nodes(plan: Plan, cluster: RayCluster) -> bool:
+    """Return whether an elastic job might begin with fewer workers than there is room for.
+
+    Ray 2.60's autoscaling coordinator sees a node some seconds after it has joined;
+    an elastic job begins without it, and grows afterwards.
+    """
+    return cluster.is_mended and plan.job.min_workers is not None
+
+
+class RayBackend(OpenBackend):
+    """The backend, with the cluster of its last plan: the first plan has the shape."""
 
     def __init__(
         self,
         permissions: Permissions | None = None,
-        say: Say = say_nothing,
+        say: Say = lambda _: None,
         *,
         prestart: bool = False,
     ) -> None:
@@ -54,19 +75,6 @@ class RayBackend:
         self._prestart = Prestart(say, is_wanted=prestart)
         self._cluster: RayCluster | None = None
         self._meters = Meters(say, SystemClock())
-
-    def __enter__(self) -> Self:
-        """Start nothing yet: the first plan has the shape."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End the cluster."""
-        self.close()
 
     def close(self) -> None:
         """End the cluster, if there is one."""
@@ -158,7 +166,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         leftovers = Leftovers.before(token, is_cluster_ours=self.cluster.is_ours)
         self.controller = self._start_controller(terms)
         interrupted = True
-        with contextlib.nullcontext() if terms is None else LeaseKeeper(self.controller):
+        with contextlib.nullcontext() if terms is None else leases_renewed(self.controller):
             try:
                 self.watch()
                 interrupted = False
@@ -303,6 +311,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         """End or start the GCS if a fault asks for it: only the main thread may."""
         errand = ray.get(self.controller.gcs_errand.remote())
         if errand is not None:
+            assert isinstance(self.cluster, LocalCluster)  # others refuse in `prepare`
             pid = self.cluster.end_gcs() if errand == "end" else self.cluster.start_gcs()
             ray.get(self.controller.gcs_done.remote(pid))
 
@@ -310,6 +319,7 @@ class Run(RunWatch["subprocess.Popen[bytes]"]):
         """Start the nodes that a fault asks for: only the main thread may."""
         wanted = ray.get(self.controller.nodes_wanted.remote())
         if wanted:
+            assert isinstance(self.cluster, LocalCluster)  # others refuse in `prepare`
             ray.get(self.controller.nodes_joined.remote(self.cluster.grow(wanted)))
 
     def _finish(self) -> None:

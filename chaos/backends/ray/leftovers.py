@@ -1,20 +1,28 @@
-"""The leftovers of a run in the cluster, on the host and in storage: recorded and removed."""
+"""The records of a run that is over: its leftovers, which are removed, and the trials beside it.
+
+Leftovers are in the cluster, on the host and in storage. The other trials of an experiment
+without faults are recorded from their own journals.
+"""
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 import psutil
 
 from chaos.backends.ray import compat
 from chaos.backends.ray.agent import processes_of
-from chaos.backends.ray.pool import is_waiting
+from chaos.backends.ray.prestart import is_waiting
 from chaos.backends.train.storage import search_storage
-from chaos.model.event import AnyEvent, Leftover, LeftoversSearched
+from chaos.check.analysis import RunTables
+from chaos.model.event import AnyEvent, BystanderSeen, FailureDecided, Leftover, LeftoversSearched
+from chaos.model.history import History
 from chaos.run.clock import SystemClock, seconds_since
 from chaos.run.directory import RunDirectory
-from chaos.run.journal import Journal
+from chaos.run.journal import Journal, read_history
 
 T = TypeVar("T")
 
@@ -109,3 +117,52 @@ def _patiently(look: Callable[[], list[T]]) -> list[T]:
 def _end_process(pid: int) -> None:
     with contextlib.suppress(psutil.NoSuchProcess, ValueError):
         psutil.Process(pid).kill()
+
+
+def record_bystanders(journal: Journal, directory: RunDirectory) -> None:
+    """Record the outcome of each other trial of a run's experiment, by number."""
+    told: dict[int, list[History]] = {}
+    for folder in sorted(directory.trials.glob("[0-9]*"), key=lambda folder: _part(folder.name)):
+        history = read_history(RunDirectory(folder).journals)
+        told.setdefault(_part(folder.name)[0], []).append(history)
+    for trial, histories in told.items():
+        journal.add(bystander_of(trial, *histories))
+
+
+def bystander_of(trial: int, history: History, *again: History) -> BystanderSeen:
+    """Return the outcome of a trial by its own history; `again`: Tune began the trial again."""
+    if again:
+        before, after = bystander_of(trial, history), bystander_of(trial, *again)
+        return msgspec.structs.replace(
+            after,
+            began_ns=before.began_ns,
+            attempts=before.attempts + after.attempts,
+            failures=before.failures + after.failures,
+        )
+    course = RunTables(history)
+    times = [entry.time_ns for entry in history] or [0]
+    raised = course.ending.raised
+    return BystanderSeen(
+        trial=trial,
+        began_ns=times[0],
+        ended_ns=times[-1],
+        attempts=len(course.attempts),
+        failures=history.count(FailureDecided),
+        steps=course.lineage.steps_done,
+        losses={
+            f"rank {rank}, epoch {epoch}": _digest([(step.step, step.losses) for step in steps])
+            for (rank, epoch), steps in sorted(course.lineage.steps.items())
+        },
+        finished=course.ending.returned is not None,
+        error=None if raised is None else raised[1].error,
+    )
+
+
+def _part(name: str) -> tuple[int, int]:
+    """Return trial and turn of a folder's name: `3` is (3, 1), `3-2` is (3, 2)."""
+    trial, _, turn = name.partition("-")
+    return int(trial), int(turn or 1)
+
+
+def _digest(losses: object) -> str:
+    return hashlib.blake2b(repr(losses).encode(), digest_size=8).hexdigest()

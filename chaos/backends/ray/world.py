@@ -2,16 +2,93 @@
 
 import os
 import signal
-from typing import Any
+from collections.abc import Callable
+from queue import Empty, Queue
+from typing import Any, Literal, TypeAlias
 
 import ray
 
 from chaos.backends.ray import compat
-from chaos.backends.ray.errands import Capacity, Gcs
 from chaos.faults.world import RefusedError, Target
 from chaos.run.armed import ArmedFaults
-from chaos.run.clock import SystemClock, seconds_since
+from chaos.run.clock import SystemClock, came
 from chaos.run.world import RunWorld
+
+GcsErrand: TypeAlias = Literal["end", "start"]
+
+
+class NodeOrder:
+    """Nodes that one fault has asked for; `is_taken` once the harness has begun to start them."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.is_taken = False
+        self._came: Queue[dict[str, Any]] = Queue()
+
+    def fill(self, agents: dict[str, Any]) -> None:
+        """Set the agents of the nodes that have joined."""
+        self._came.put(agents)
+
+    def came(self, *, within_s: float) -> dict[str, Any]:
+        """Wait for the nodes; return their agents, none if time runs out."""
+        try:
+            return self._came.get(timeout=within_s)
+        except Empty:
+            return {}
+
+
+class Capacity:
+    """Orders for nodes, which the harness fills one after another, each with nodes of its own."""
+
+    def __init__(self) -> None:
+        self._waiting: Queue[NodeOrder] = Queue()
+        self._in_hand: NodeOrder | None = None
+
+    def order(self, count: int) -> NodeOrder:
+        """Add an order for nodes."""
+        asked = NodeOrder(count)
+        self._waiting.put(asked)
+        return asked
+
+    def take_order(self) -> int:
+        """Return the number of nodes of the next order, 0 if there is none."""
+        try:
+            self._in_hand = self._waiting.get_nowait()
+        except Empty:
+            return 0
+        self._in_hand.is_taken = True
+        return self._in_hand.count
+
+    def deliver(self, agents: dict[str, Any]) -> None:
+        """Fill the order that was taken last."""
+        if self._in_hand is not None:
+            self._in_hand.fill(agents)
+
+
+class Gcs:
+    """The end and the new start of the GCS, which only the process that started the head can do."""
+
+    def __init__(self) -> None:
+        self._errand: GcsErrand | None = None
+        self._pids: Queue[int] = Queue()
+
+    def ask(self, errand: GcsErrand, *, within_s: float) -> int | None:
+        """Wait until it is done; return the pid that ended or began, None if time runs out."""
+        self._errand = errand
+        try:
+            return self._pids.get(timeout=within_s)
+        except Empty:
+            return None
+
+    def take_errand(self) -> GcsErrand | None:
+        """Return the task, only once."""
+        errand, self._errand = self._errand, None
+        return errand
+
+    def done(self, pid: int) -> None:
+        """Note that the task is done."""
+        self._pids.put(pid)
+
 
 POLL_S = 0.05
 CALL_S = 30.0
@@ -94,21 +171,6 @@ class RayWorld(RunWorld):
         """Continue the stopped processes through the head's agent."""
         call(self._agents[HEAD].thaw.remote(self._frozen.pop(node_id)))
 
-    def cut_off_node(self, node_id: str, *, for_s: float) -> None:
-        """Refuse: the raylets of a local cluster are processes of one host."""
-        del node_id, for_s
-        raise RefusedError("the nodes of a local cluster share one host and its network")
-
-    def node_is_silent(self, node_id: str, *, within_s: float) -> bool:
-        """Return False: no node of a local cluster is ever cut off."""
-        del node_id, within_s
-        return False
-
-    def node_is_back(self, node_id: str, *, within_s: float) -> bool:
-        """Return True: no node of a local cluster is ever cut off."""
-        del node_id, within_s
-        return True
-
     def joined_nodes(self) -> list[str]:
         """Return every node that has or had an agent, oldest first."""
         return [node_id for node_id in self._agents if node_id != HEAD]
@@ -162,18 +224,16 @@ class RayWorld(RunWorld):
 
     def node_is_dead(self, node_id: str, *, within_s: float) -> bool:
         """Wait until the GCS counts the node as dead; return whether it does."""
-        start = self._clock.now_ns()
-        while self._is_alive(node_id):
-            if seconds_since(start, self._clock) > within_s:
-                return False
-            self._clock.sleep(POLL_S)
-        return True
+        return self._came(lambda: not self._is_alive(node_id), within_s)
 
     def _agent_on(self, node_id: str) -> Any:  # noqa: ANN401 - an actor handle
         """Return a node's agent; one that has just joined may be used before its agent is known."""
         if not self._await(lambda: node_id in self._agents, JOIN_S):
             raise RefusedError(f"node {node_id[:8]} has joined, and no agent of chaos is there yet")
         return self._agents[node_id]
+
+    def _came(self, is_there: Callable[[], bool], within_s: float) -> bool:
+        return came(is_there, self._clock, within_s=within_s, poll_s=POLL_S)
 
     def _is_alive(self, node_id: str) -> bool:
         return any(node["NodeID"] == node_id and node["Alive"] for node in ray.nodes())

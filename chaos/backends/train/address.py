@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from chaos.backends.ray.settings import NAMESPACE
 from chaos.declared import TOKEN_ENV
 from chaos.faults.order import Order
 from chaos.faults.world import Target
@@ -85,6 +86,37 @@ class Unattended(ControllerPort):
         del question, arguments
 
 
+class RayController(ControllerPort):
+    """The port to the controller's actor on a Ray cluster."""
+
+    def __init__(self, actor: Any) -> None:  # noqa: ANN401 - an actor handle
+        self._actor = actor
+
+    @classmethod
+    def connect(cls, name: str) -> Self:
+        """Find the actor by its name, in the namespace `chaos`."""
+        import ray
+
+        return cls(ray.get_actor(name, namespace=NAMESPACE))
+
+    def run_files(self) -> dict[str, bytes]:
+        """Return the files of the run that a process needs on a host that does not see them."""
+        import ray
+
+        files: dict[str, bytes] = ray.get(self._actor.run_files.remote())
+        return files
+
+    def ask(self, question: str, *arguments: object) -> Any:  # noqa: ANN401 - the question's answer
+        """Return the actor's answer."""
+        import ray
+
+        return ray.get(self._actor.ask.remote(question, *arguments))
+
+    def tell(self, question: str, *arguments: object) -> None:
+        """Send a question to the actor, without waiting."""
+        self._actor.ask.remote(question, *arguments)
+
+
 @dataclass(frozen=True)
 class RunAddress:
     """A run's directory, its token, and where its chaos controller is.
@@ -124,8 +156,6 @@ class RunAddress:
             return RunDirectory(self.directory)
         import ray
 
-        from chaos.backends.ray.port import RayController
-
         folder = folder_apart(self.token, ray.get_runtime_context().get_node_id())
         hold(folder)
         return unpack(RayController.connect(name).run_files(), folder)
@@ -136,10 +166,8 @@ class RunAddress:
         if kind == "none":
             return Unattended()
         if kind == "ray":
-            from chaos.backends.ray.port import RayController
-
             return RayController.connect(name)
         assert kind == "unix"
-        from chaos.backends.fork.port import SocketController
+        from chaos.backends.fork.gates import SocketController
 
         return SocketController(name)

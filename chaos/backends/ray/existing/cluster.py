@@ -1,8 +1,9 @@
-"""A cluster that runs already: the connection to it, and the checks before a run."""
+"""A cluster that runs already: the connection to it, its nodes, and the checks before a run."""
 
 import logging
 import shutil
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -12,13 +13,12 @@ import ray
 from chaos.backends.ray import compat
 from chaos.backends.ray.authentication import Authentication
 from chaos.backends.ray.deaths import Death
-from chaos.backends.ray.existing.survey import blind_nodes, nodes
 from chaos.backends.ray.existing.terms import Terms
 from chaos.backends.ray.settings import NAMESPACE
 from chaos.errors import ClusterError
 from chaos.model.plan import Plan, Shape
 from chaos.plan.permitted import Guard, NodeFacts, Permissions, needs_permission, refusals
-from chaos.run.apart import leave_mark, remove_mark
+from chaos.run.apart import leave_mark, remove_mark, sees
 from chaos.run.directory import RunDirectory
 
 CONNECT_S = 5.0
@@ -76,18 +76,6 @@ class ExistingCluster:
 
     def heal(self, lost: set[str]) -> None:
         """Do nothing: chaos does not replace lost nodes here."""
-
-    def grow(self, count: int) -> dict[str, Any]:
-        """Refuse: chaos starts no nodes here."""
-        raise AssertionError(count)  # refused in `prepare`
-
-    def end_gcs(self) -> int:
-        """Refuse: chaos did not start the GCS."""
-        raise AssertionError  # refused in `prepare`
-
-    def start_gcs(self) -> int:
-        """Refuse: chaos did not start the GCS."""
-        raise AssertionError  # refused in `prepare`
 
     def deaths(self) -> list[Death]:
         """Return none: its processes are not children of this one."""
@@ -197,3 +185,61 @@ def _refuse_storage_faults(plan: Plan, apart: list[NodeFacts]) -> None:
             f"{apart[0].node_id[:8]} ({apart[0].address}) does not see it",
             "Give --reports a folder on a file system that all nodes share.",
         )
+
+
+ANSWER_S = 60.0
+
+
+def nodes() -> list[NodeFacts]:
+    """Return the nodes that are alive in the connected cluster."""
+    own = ray.get_runtime_context().get_node_id()
+    return [
+        NodeFacts(
+            node_id=row["NodeID"],
+            address=row["NodeManagerAddress"],
+            cpus=float(row["Resources"].get("CPU", 0.0)),
+            is_head=compat.is_head(row),
+            is_own=row["NodeID"] == own,
+        )
+        for row in ray.nodes()
+        if row["Alive"]
+    ]
+
+
+def blind_nodes(known: Sequence[NodeFacts], folder: Path, token: str) -> list[NodeFacts]:
+    """Return the nodes that can hold workers and do not see a folder with a run's mark.
+
+    Nothing is done there but to look at a file. Raises `ClusterError` if chaos is
+    not installed on a node.
+    """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    asked = [node for node in known if node.cpus > 0]
+    answers = [
+        _look.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+        ).remote(str(folder), token)
+        for node in asked
+    ]
+    blind = []
+    for node, answer in zip(asked, answers, strict=True):
+        try:
+            if not ray.get(answer, timeout=ANSWER_S):
+                blind.append(node)
+        except ray.exceptions.GetTimeoutError as error:
+            raise _no_answer(node, f"it did not answer within {ANSWER_S:g} s") from error
+        except ray.exceptions.RayError as error:
+            raise _no_answer(node, str(error).strip().splitlines()[-1]) from error
+    return blind
+
+
+def _no_answer(node: NodeFacts, why: str) -> ClusterError:
+    return ClusterError(
+        f"node {node.node_id[:8]} ({node.address}) could not be looked at: {why}",
+        "chaos must be installed on every node that may hold workers, in the same version",
+    )
+
+
+@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
+def _look(folder: str, token: str) -> bool:
+    return sees(Path(folder), token)

@@ -1,8 +1,13 @@
-"""The facts about an existing cluster that the chaos controller needs."""
+"""The terms of a run on an existing cluster: facts for the chaos controller, and leases."""
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from chaos.plan.permitted import Guard
+from chaos.run.clock import Clock, seconds_since
 
 LEASE_S = 15.0
 RENEW_S = 3.0
@@ -20,3 +25,43 @@ class Terms:
     guard: Guard
     own: str
     apart: frozenset[str]
+
+
+class Lease:
+    """A permission for so many seconds after it was made or last renewed."""
+
+    def __init__(self, for_s: float, clock: Clock) -> None:
+        self._for_s = for_s
+        self._clock = clock
+        self._since_ns = clock.now_ns()
+
+    def renew(self) -> None:
+        """Start its time again."""
+        self._since_ns = self._clock.now_ns()
+
+    def extend(self, by_s: float) -> None:
+        """Start its time again, `by_s` from now."""
+        self._since_ns = self._clock.now_ns() + int(by_s * 1e9)
+
+    @property
+    def has_lapsed(self) -> bool:
+        """Whether it was not renewed in time."""
+        return seconds_since(self._since_ns, self._clock) > self._for_s
+
+
+@contextlib.contextmanager
+def leases_renewed(controller: Any) -> Iterator[None]:  # noqa: ANN401 - an actor handle
+    """Renew the leases of a run's agents in a thread, which ends with the harness's process."""
+    is_over = threading.Event()
+
+    def renew() -> None:
+        while not is_over.wait(RENEW_S):
+            controller.renew.remote()
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(RENEW_S)

@@ -8,13 +8,12 @@ import socket
 import ray
 
 from chaos.backends.ray.agent import is_running
-from chaos.backends.ray.existing.agent_pool import AgentPool
+from chaos.backends.ray.existing.agent import AgentPool
 from chaos.backends.ray.existing.terms import LEASE_S, Terms
-from chaos.backends.ray.world import CALL_S, POLL_S, RayWorld, call
+from chaos.backends.ray.world import CALL_S, RayWorld, call
 from chaos.faults.world import RefusedError, Target
 from chaos.plan.permitted import OWN
 from chaos.run.armed import ArmedFaults
-from chaos.run.clock import seconds_since
 
 CONNECT_S = 1.0
 
@@ -126,11 +125,8 @@ class ExistingWorld(RayWorld):
     def _end(self, pid: int) -> int:
         """Kill the driver, which is a process of this host and the harness's own child."""
         os.kill(pid, signal.SIGKILL)
-        start = self._clock.now_ns()
-        while is_running(pid):
-            if seconds_since(start, self._clock) > CALL_S:
-                raise RuntimeError(f"pid {pid} still runs after {CALL_S:g} s")
-            self._clock.sleep(POLL_S)
+        if not self._came(lambda: not is_running(pid), CALL_S):
+            raise RuntimeError(f"pid {pid} still runs after {CALL_S:g} s")
         return pid
 
     def _refuse(
@@ -150,12 +146,8 @@ class ExistingWorld(RayWorld):
         return str(row["NodeManagerAddress"]), int(row["NodeManagerPort"])
 
     def _knock(self, node_id: str, within_s: float, *, answers: bool) -> bool:
-        place, start = self._place(node_id), self._clock.now_ns()
-        while _answers(place) is not answers:
-            if seconds_since(start, self._clock) > within_s:
-                return False
-            self._clock.sleep(POLL_S)
-        return True
+        place = self._place(node_id)
+        return self._came(lambda: _answers(place) is answers, within_s)
 
 
 def _answers(place: tuple[str, int]) -> bool:
