@@ -3,8 +3,9 @@
 Input is a scenario file. chaos injects faults into a real training job at exact places in training.
 The result is a verdict with its evidence.
 
-The names for tests (`chaos.scenario`, `chaos.kill_worker` and the other faults, `chaos.Result`) are
-imported at their first use: a training script that calls `chaos.declare` pays for none of it.
+The names for tests (`chaos.scenario`, `chaos.kill_worker` and the other faults, `chaos.plans`,
+`chaos.Result`) are imported at their first use: a training script that calls `chaos.declare` pays
+for none of it.
 """
 
 from importlib import import_module
@@ -16,12 +17,17 @@ if TYPE_CHECKING:
     from chaos.pytest_plugin.decorator import scenario as scenario
     from chaos.pytest_plugin.result import Result as Result
     from chaos.scenario_file.faults import *  # noqa: F403 - whatever faults there are
+    from chaos.search.plans import plans as plans
 
 __version__ = "0.1.0"
 
 __all__ = ["__version__", "declare"]
 
-_ELSEWHERE = {"scenario": "chaos.pytest_plugin.decorator", "Result": "chaos.pytest_plugin.result"}
+_ELSEWHERE = {
+    "scenario": "chaos.pytest_plugin.decorator",
+    "Result": "chaos.pytest_plugin.result",
+    "plans": "chaos.search.plans",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -102,7 +102,9 @@ def findings(runs: Sequence[RunRow]) -> tuple[Finding, ...]:
 
 def size(run: RunRow) -> tuple[object, ...]:
     """Return the size of a reproduction, to sort by: ops, means, then the place in training."""
-    return len(run.ops), _FAULTS.index(run.ops[0].kind), run.place.order, run.number
+    kind = run.ops[0].kind
+    means = _FAULTS.index(kind) if kind in _FAULTS else len(_FAULTS)
+    return len(run.ops), means, run.place.order, run.number
 
 
 def _same_cause(defects: Sequence[Defect]) -> dict[Defect, Defect]:

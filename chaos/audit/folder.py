@@ -37,9 +37,11 @@ class AuditFolder:
     env: dict[str, Any]
 
     @classmethod
-    def create(cls, reports: Path, name: str, plan: Plan, env: dict[str, Any]) -> "AuditFolder":
-        """Make an audit's folder; raises `UsageError` if it cannot be written."""
-        directory = create(reports / "audits", name, plan, env)
+    def create(
+        cls, reports: Path, name: str, plan: Plan, env: dict[str, Any], *, kind: str = "audits"
+    ) -> "AuditFolder":
+        """Make the folder of an audit or a search; raises `UsageError` if it cannot be written."""
+        directory = create(reports / kind, name, plan, env)
         for folder in (directory.journals, directory.logs, directory.saves):
             folder.rmdir()
         _forget(directory, "scenario.yaml")

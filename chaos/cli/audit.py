@@ -189,10 +189,10 @@ def audit(  # noqa: PLR0913 - one parameter per option
     """
     document = Document.asked(form, output, "text", "md", *FILES)
     console = screen(stderr=document.takes_stdout)
-    launcher = launcher or _found_launcher(script, console)
+    launcher = launcher or launcher_told(script, console)
     is_rays = launcher == "ray"
     if is_rays:
-        _refuse_without_ray(script)
+        refuse_without_ray(script)
     else:
         _refuse_rays_options(backend, address, storage, fit)
         question = "crash"  # there is no node to lose
@@ -228,7 +228,7 @@ def audit(  # noqa: PLR0913 - one parameter per option
     raise typer.Exit(card.exit_code)
 
 
-def _found_launcher(script: Path, console: Console) -> Launcher:
+def launcher_told(script: Path, console: Console) -> Launcher:
     """Return the launcher of a script by its text, and say so if it is not Ray Train."""
     try:
         launcher = found_launcher(script)
@@ -243,7 +243,7 @@ def _found_launcher(script: Path, console: Console) -> Launcher:
     return launcher
 
 
-def _refuse_without_ray(script: Path) -> None:
+def refuse_without_ray(script: Path) -> None:
     """Raise `MissingExtraError` for a script that is taken for one of Ray Train's."""
     if script.is_file() and not has_ray():
         raise MissingExtraError(
@@ -298,7 +298,7 @@ def _expecting(
 
 
 @dataclass(frozen=True)
-class _Kept:
+class Kept:
     """The files and storage of a job that an audit leaves to it."""
 
     storage: bool
@@ -310,7 +310,7 @@ class _Kept:
         return Confined(folder=str(folder.path), may_write=paths, keeps_storage=self.storage)
 
 
-def _kept(storage: str | None, allowed: Sequence[Path] | None) -> _Kept:
+def _kept(storage: str | None, allowed: Sequence[Path] | None) -> Kept:
     """Return the files and storage that the options leave to the job."""
     if storage not in (None, OWN):
         raise UsageError(
@@ -318,7 +318,7 @@ def _kept(storage: str | None, allowed: Sequence[Path] | None) -> _Kept:
             f"Write --storage {OWN} to keep the script's bucket, or leave it out.",
             place="--storage",
         )
-    return _Kept(storage == OWN, tuple(allowed or ()))
+    return Kept(storage == OWN, tuple(allowed or ()))
 
 
 def _folder(reports: Path, plan: Plan) -> AuditFolder:

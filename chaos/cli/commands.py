@@ -40,6 +40,12 @@ COMMANDS = (
         "audit", "audit:audit", START, "Inject faults into a training script, without a cluster."
     ),
     Entry("run", "run:run", START, "Run scenarios and judge the results."),
+    Entry(
+        "search",
+        "search:search",
+        START,
+        "Draw plans of several faults; show the smallest that fail.",
+    ),
     Entry("init", "init:init", START, "Write a first scenario and a CI workflow for a script."),
     Entry("report", "report:report", RESULTS, "List runs, open a report or convert it."),
     Entry("compare", "compare:compare", RESULTS, "Compare two runs or suites."),

@@ -39,6 +39,10 @@ NOT_RUN = {
     "make docs": "tests/documents/test_site.py builds the site",
     "pip install 'ray-train-chaos[ray]'": "it is not on PyPI yet",
     "pip install ray-train-chaos": "it is not on PyPI yet",
+    "pip install 'ray-train-chaos[ray,search]'": "it is not on PyPI yet",
+    "chaos search train.py --time-limit 300s -- --epochs 4": (
+        "five minutes; tests/fork/test_search.py runs shorter ones"
+    ),
     "chaos run my.chaos.yaml": "the same with --backend fork is run",
     "chaos preflight train.py --validate --losses nodes --backend ray --validation-runs 20": (
         "a quarter of an hour on a cluster; tests/fork/test_preflight.py runs a short one"

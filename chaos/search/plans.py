@@ -1,0 +1,202 @@
+"""Plans of one to six faults, as a Hypothesis strategy over the places that a job has."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from hypothesis import strategies as st
+
+from chaos.audit.job_profile import JobProfile, Point
+from chaos.audit.place_groups import order_of
+from chaos.errors import UsageError
+from chaos.faults.base import Between, Fault
+from chaos.faults.kill_worker import KillWorker
+from chaos.model.fault_entry import FAULTS, FaultEntry
+from chaos.model.plan import Op
+from chaos.model.scenario import Launcher
+from chaos.model.trigger import STAGES, AtMoment, AtRecovery, AtStep, Moment, Stage
+from chaos.plan.draw import DRAWN
+
+FAULTS_MAX = 6
+# A setting that is drawn from a range of seconds is drawn in so many parts of it.
+PARTS = 10
+
+Variant: TypeAlias = tuple[str, Mapping[str, object]]
+
+
+@dataclass(frozen=True)
+class JobPlaces:
+    """The places of a job at which a fault is drawn.
+
+    `steps` counts optimizer steps by (epoch, rank), `moments` has the (epoch, rank) of each moment.
+    """
+
+    steps: Mapping[Point, int]
+    moments: Mapping[Moment, Sequence[Point]]
+    launcher: Launcher = "ray"
+
+    @classmethod
+    def of(cls, profile: JobProfile) -> "JobPlaces":
+        """Return the places that a run without faults has shown."""
+        moments: dict[Moment, Sequence[Point]] = {
+            "saving": profile.halves,
+            "renaming": tuple(profile.renamings),
+            "validating": tuple(profile.validations),
+        }
+        if profile.launcher == "ray":
+            reports = [(epoch, rank) for epoch in profile.epochs for rank in profile.ranks]
+            moments |= {"upload_begin": profile.uploads, "upload_end": profile.uploads}
+            moments |= {"reported": reports, "committed": reports}
+        return cls(profile.steps, moments, profile.launcher)
+
+    @classmethod
+    def even(cls, *, epochs: int, steps: int, workers: int, launcher: Launcher) -> "JobPlaces":
+        """Return the places of a job whose epochs and ranks are all alike."""
+        points = [(epoch, rank) for epoch in range(epochs) for rank in range(workers)]
+        moments: dict[Moment, Sequence[Point]] = {}
+        if launcher == "ray":
+            moments = {"reported": points, "committed": points}
+        return cls(dict.fromkeys(points, steps), moments, launcher)
+
+    @property
+    def epochs(self) -> list[int]:
+        """The epochs with a place."""
+        points = [point for of in self.moments.values() for point in of]
+        return sorted({epoch for epoch, _ in (*self.steps, *points)})
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks with a place."""
+        points = [point for of in self.moments.values() for point in of]
+        return sorted({rank for _, rank in (*self.steps, *points)})
+
+    def variants(self, kinds: Sequence[str] | None = None) -> list[Variant]:
+        """Return the faults that are safe to draw for the job, of these kinds; the plainest first.
+
+        Raises `UsageError` for a kind that is never drawn, or not for this job.
+        """
+        uploads = bool(self.moments.get("upload_begin"))
+        found = [
+            (name, settings)
+            for name, settings in DRAWN
+            if (self.launcher == "ray" or FAULTS[name].on_torchrun)
+            and (FAULTS[name].family != "storage" or (uploads and self.steps))
+        ]
+        possible = list(dict.fromkeys(name for name, _ in found))
+        for kind in kinds or ():
+            if kind not in possible:
+                raise UsageError(
+                    f"{kind} is not drawn for this job", f"Those drawn are {', '.join(possible)}."
+                )
+        chosen = [variant for variant in found if kinds is None or variant[0] in kinds]
+        return sorted(chosen, key=lambda variant: variant[0] != "kill_worker")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One drawn fault at its place; `again`: the restart after it is hit as well, at this stage."""
+
+    entry: FaultEntry
+    again: Stage | None = None
+    rank: int = 0
+
+
+def ops_of(drawn: Sequence[Drawn]) -> tuple[Op, ...]:
+    """Return drawn faults as ops, in the order of training, those of a restart after its cause."""
+    ops: list[Op] = []
+    for one in sorted(drawn, key=lambda one: order_of(_op(0, one.entry))):
+        ops.append(_op(len(ops), one.entry))
+        if one.again is not None:
+            cause = len(ops) - 1
+            at = AtRecovery(recovering_from=cause, stage=one.again, rank=one.rank)
+            ops.append(Op(index=len(ops), at=at, kill_worker=KillWorker()))
+    return tuple(ops[:FAULTS_MAX])
+
+
+def _op(index: int, entry: FaultEntry) -> Op:
+    return Op(index=index, **{name: getattr(entry, name) for name in FaultEntry.model_fields})
+
+
+def drawn_plans(
+    places: JobPlaces, *, most: int = FAULTS_MAX, kinds: Sequence[str] | None = None
+) -> st.SearchStrategy[tuple[Op, ...]]:
+    """Return a strategy of the ops of a plan: one to `most` faults at any places of a job.
+
+    It shrinks to fewer faults, to killed workers, and to earlier places.
+    """
+    variants = places.variants(kinds)
+    return st.lists(_drawn(places, variants), min_size=1, max_size=most).map(ops_of)
+
+
+@st.composite
+def _drawn(draw: Callable[..., Any], places: JobPlaces, variants: Sequence[Variant]) -> Drawn:
+    name, settings = draw(st.sampled_from(variants))
+    given = {
+        key: value.drawn(draw(st.integers(0, PARTS)) / PARTS)
+        if isinstance(value, Between)
+        else value
+        for key, value in settings.items()
+    }
+    fault = FAULTS[name](**given)
+    at = draw(_at_a_step(places) if _is_armed(fault) else _places(places, fault))
+    again, rank = None, 0
+    if fault.ends_attempt == "always" and not fault.is_announced:
+        again = draw(st.sampled_from((None, *STAGES)))
+        rank = 0 if again is None else draw(st.sampled_from(places.ranks))
+    return Drawn(FaultEntry.model_validate({"at": at, name: fault}), again, rank)
+
+
+def _is_armed(fault: Fault) -> bool:
+    """Return whether it waits in storage for the next upload."""
+    return fault.family == "storage"
+
+
+@st.composite
+def _at_a_step(draw: Callable[..., Any], places: JobPlaces) -> AtStep:
+    """Draw the last step before an upload, on the rank that makes it."""
+    uploads = [point for point in places.moments["upload_begin"] if places.steps.get(point)]
+    epoch, rank = draw(st.sampled_from(sorted(uploads)))
+    return AtStep(epoch=epoch, step=places.steps[epoch, rank], rank=rank)
+
+
+@st.composite
+def _places(draw: Callable[..., Any], places: JobPlaces, fault: Fault) -> AtStep | AtMoment:
+    epochs = places.epochs
+    if fault.is_announced:  # the notice is to run out while there is training left
+        epochs = epochs[: max(1, len(epochs) // 2)]
+    epoch = draw(st.sampled_from(epochs))
+    options: list[tuple[Moment | None, int]] = [
+        (None, rank) for of, rank in sorted(places.steps) if of == epoch
+    ]
+    for moment, points in places.moments.items():
+        options += [(moment, rank) for of, rank in points if of == epoch]
+    moment, rank = draw(st.sampled_from(options))
+    if moment is not None:
+        return AtMoment(epoch=epoch, moment=moment, rank=rank)
+    return AtStep(epoch=epoch, step=draw(st.integers(1, places.steps[epoch, rank])), rank=rank)
+
+
+def plans(
+    *,
+    epochs: int,
+    steps: int,
+    workers: int = 1,
+    launcher: Launcher = "ray",
+    most: int = FAULTS_MAX,
+    kinds: Sequence[str] | None = None,
+) -> st.SearchStrategy[list[FaultEntry]]:
+    """Return a strategy of `faults=` for `chaos_run`, or for a `Scenario`.
+
+    The job has `epochs` epochs of `steps` optimizer steps on each of `workers` ranks. A plan has
+    one to `most` faults, of `kinds`, or of all that are safe to draw. It needs a job that may fail
+    `most` times: `failure={"max_failures": most}`.
+
+        @given(faults=chaos.plans(epochs=4, steps=6, workers=2))
+        def test_survives(chaos_run, faults):
+            chaos_run(script="train.py", workers=2, faults=faults, failure={"max_failures": 6})
+    """
+    places = JobPlaces.even(epochs=epochs, steps=steps, workers=workers, launcher=launcher)
+    fields = FaultEntry.model_fields
+    return drawn_plans(places, most=most, kinds=kinds).map(
+        lambda ops: [FaultEntry(**{name: getattr(op, name) for name in fields}) for op in ops]
+    )
